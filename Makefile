@@ -1,0 +1,45 @@
+# Every verb a person or CI needs. `make help` lists them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+.DEFAULT_GOAL := help
+.PHONY: help setup lock demo clean-demo test test-all check format unit integration e2e bench clean
+
+help:  ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+setup: $(VENV)/.ready  ## Python environment from the lock file
+
+$(VENV)/.ready: requirements-dev.txt pyproject.toml
+	@PYTHON="$(PYTHON)" tools/setup.sh
+
+demo: setup  ## The main job for real: local cluster, pulumi up, 60 pods placed by the nodes' load
+	@$(BIN)/python -m secondary_scheduler.devcluster.demo
+
+clean-demo: setup  ## End the demo's processes and remove its state
+	@$(BIN)/secondary-scheduler cluster down --name demo
+
+test: setup  ## Everything that must pass before a change lands
+	@$(BIN)/python tools/run_tests.py check unit integration e2e
+
+test-all: setup  ## As test, with the long runs
+	@FULL=1 $(BIN)/python tools/run_tests.py check unit integration e2e
+
+check: setup  ## Lint, format, types, import contracts
+	@$(BIN)/python tools/run_tests.py check
+
+format: setup  ## Format the code
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+unit integration e2e: setup  ## One part of the tests
+	@$(BIN)/python tools/run_tests.py $@
+
+bench: setup  ## Rates of the scheduling core, without I/O
+	@$(BIN)/python -m benchmarks.core
+
+lock: setup  ## Resolve the dependencies anew into requirements.txt and requirements-dev.txt
+	@tools/lock.sh
+
+clean:  ## Remove the environment and caches of this checkout
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
