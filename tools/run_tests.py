@@ -51,7 +51,10 @@ def main(names: list[str]) -> int:
     """Run the named parts; the binaries are built (or found) before the first part that needs them."""
     unknown = [name for name in names if name not in PARTS]
     if unknown or not names:
-        print(f"run_tests: no part named {', '.join(unknown) or '(none given)'}; one of {', '.join(PARTS)}", file=sys.stderr)
+        print(
+            f"run_tests: no part named {', '.join(unknown) or '(none given)'}; one of {', '.join(PARTS)}",
+            file=sys.stderr,
+        )
         return 2
     if {"integration", "e2e"} & set(names):
         first = min(names.index(name) for name in ("integration", "e2e") if name in names)

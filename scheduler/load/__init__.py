@@ -1,0 +1,22 @@
+"""Where the nodes' load comes from, and how old it is.
+
+May import `framework`, `config`, `catalog` and `kube`; does I/O, in threads of its own, never on the scheduling
+loop. What it hands over is a `LoadReading`: values with an age, where missing is missing and never zero.
+"""
+
+from scheduler.load.collector import Collector, LoadStatus
+from scheduler.load.prometheus import PrometheusSource
+from scheduler.load.reading import InstanceLoad, LoadError, LoadReading, LoadSource
+from scheduler.load.settings import LoadSettings, QueryTemplates
+
+__all__ = [
+    "Collector",
+    "InstanceLoad",
+    "LoadError",
+    "LoadReading",
+    "LoadSettings",
+    "LoadSource",
+    "LoadStatus",
+    "PrometheusSource",
+    "QueryTemplates",
+]

@@ -1,0 +1,113 @@
+"""Loads from Prometheus or anything that speaks its query API (Thanos, Mimir, VictoriaMetrics)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+from urllib3.util.retry import Retry
+
+from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
+from scheduler.load.session import GuardedSession
+from scheduler.load.settings import LoadSettings
+
+_INSTANCE = "instance"
+_STAT = "secondary_scheduler_stat"
+_SAMPLE_TIME = "sample_time"
+_FIGURES = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev")
+
+
+class PrometheusSource:
+    """Four instant queries a read: {cpu, memory} x {average, standard deviation over the window}.
+
+    load-watcher asks 102 a minute and drops all of them when one fails; here a failed figure is missing and the
+    others stand, and only when no figure could be had is it an error.
+    """
+
+    def __init__(self, settings: LoadSettings) -> None:
+        self._settings = settings
+        self._session = GuardedSession(settings)
+        self._client = PrometheusConnect(url=settings.address.rstrip("/"), session=self._session, retry=Retry(0))
+
+    def describe(self) -> str:
+        """`Prometheus ADDRESS`."""
+        return f"Prometheus {self._settings.address}"
+
+    def close(self) -> None:
+        """Close the session."""
+        self._session.close()
+
+    def read(self) -> LoadReading:
+        """Read all figures; see `LoadSource.read`."""
+        window_end = time.time()
+        instances: dict[str, InstanceLoad] = {}
+        rejected: dict[str, int] = {}
+        failures: list[LoadError] = []
+        for figure in _FIGURES:
+            try:
+                series = self._query(self._expression(figure), window_end)
+            except LoadError as error:
+                failures.append(error)
+                if len(failures) == 1 and figure == _FIGURES[0]:
+                    # The source itself is down or refuses us: three more deadlines would tell nothing new.
+                    raise
+                continue
+            rejected[figure] = _merge(instances, figure, series)
+        if len(failures) == len(_FIGURES):
+            raise failures[0]
+        return LoadReading(instances, window_end, {name: count for name, count in rejected.items() if count})
+
+    def _expression(self, figure: str) -> str:
+        queries, window = self._settings.queries, self._settings.window
+        expression = queries.render(getattr(queries, figure), window)
+        if figure != _FIGURES[0]:
+            return expression
+        times = queries.render(queries.sample_time, window)
+        # One request carries both: `or` keeps the two apart by the label that is put on the second.
+        return f'({expression}) or label_replace({times}, "{_STAT}", "{_SAMPLE_TIME}", "", "")'
+
+    def _query(self, expression: str, at: float) -> list[Mapping[str, Any]]:
+        try:
+            result = self._client.custom_query(expression, params={"time": f"{at:.3f}"})
+        except PrometheusApiClientException as error:
+            raise LoadError(
+                f"{self._settings.address}: query refused: {str(error)[:300]} (query: {expression})"
+            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise LoadError(
+                f"{self._settings.address}: answer is not a Prometheus query result (query: {expression})"
+            ) from error
+        if not isinstance(result, list):
+            raise LoadError(f"{self._settings.address}: query yields no vector (query: {expression})")
+        return result
+
+
+def _merge(instances: dict[str, InstanceLoad], figure: str, series: list[Mapping[str, Any]]) -> int:
+    """Put one figure's series into the instances; return how many values were unusable."""
+    rejected = 0
+    for sample in series:
+        labels, value = sample.get("metric") or {}, _number(sample.get("value"))
+        instance = labels.get(_INSTANCE)
+        if not instance or value is None:
+            rejected += 1
+            continue
+        known = instances.get(instance, InstanceLoad())
+        if labels.get(_STAT) == _SAMPLE_TIME:
+            instances[instance] = replace(known, measured_at=value)
+        else:
+            instances[instance] = replace(known, **{figure: value * 100})
+    return rejected
+
+
+def _number(value: Any) -> float | None:
+    """The number of a `[time, "value"]` pair; None where it is not finite or below zero."""
+    try:
+        number = float(value[1])
+    except (TypeError, ValueError, IndexError, KeyError):
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

@@ -1,0 +1,114 @@
+"""An HTTP session that no answer can hurt: deadline, byte cap, no redirects, credential read anew."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from scheduler.load.reading import LoadError
+from scheduler.load.settings import LoadSettings
+
+_CHUNK = 64 * 1024
+
+
+class GuardedSession(requests.Session):
+    """A session whose `request()` enforces the limits of its settings.
+
+    The limits stand in `request()` because prometheus-api-client mounts an adapter of its own on its address, which
+    shadows anything set by `mount()`.
+    """
+
+    def __init__(self, settings: LoadSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        # A proxy or .netrc of the environment would see the credential.
+        self.trust_env = False
+        self.verify = (str(settings.ca_file) if settings.ca_file else True) if settings.verify_tls else False
+        self.headers["Accept-Encoding"] = "identity"
+
+    def request(  # type: ignore[override]  # nobody calls it positionally beyond the address
+        self, method: str | bytes, url: str | bytes, **kwargs: Any
+    ) -> requests.Response:
+        """Send one request within deadline and byte cap.
+
+        Raises:
+            LoadError: redirected, too slow, too large, refused, or not reachable; says which.
+        """
+        limit = self._settings
+        deadline = time.monotonic() + limit.timeout_seconds
+        headers = dict(kwargs.pop("headers", None) or {})
+        token = self._token()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        kwargs.update(stream=True, allow_redirects=False, timeout=limit.timeout_seconds, verify=self.verify)
+        try:
+            response = super().request(method, url, headers=headers, **kwargs)
+            with response:
+                # requests has no public way to hand it a body that was read elsewhere.
+                response._content = self._body(response, deadline)
+        except requests.exceptions.SSLError as error:
+            raise LoadError(
+                f"{limit.address}: TLS verification failed ({_root_cause(error)}); "
+                "give caFile the CA that signed its certificate"
+            ) from error
+        except requests.exceptions.Timeout as error:
+            raise LoadError(f"{limit.address}: no answer within {limit.timeout_seconds:g} s") from error
+        except requests.exceptions.ConnectionError as error:
+            raise LoadError(f"{limit.address}: not reachable ({_root_cause(error)})") from error
+        except requests.exceptions.RequestException as error:
+            raise LoadError(f"{limit.address}: {type(error).__name__}") from error
+        self._check_status(response)
+        return response
+
+    def _body(self, response: requests.Response, deadline: float) -> bytes:
+        limit = self._settings
+        body = bytearray()
+        for chunk in response.iter_content(_CHUNK):
+            body += chunk
+            if len(body) > limit.max_bytes:
+                raise LoadError(f"{limit.address}: answer larger than {limit.max_bytes} bytes; narrow the query")
+            if time.monotonic() > deadline:
+                raise LoadError(f"{limit.address}: answer not complete within {limit.timeout_seconds:g} s")
+        return bytes(body)
+
+    def _check_status(self, response: requests.Response) -> None:
+        address, status = self._settings.address, response.status_code
+        if 300 <= status < 400:
+            raise LoadError(
+                f"{address}: redirected (HTTP {status}), not followed as it would carry the token elsewhere; "
+                "give the final address"
+            )
+        if status in (401, 403):
+            source = (
+                f"token file {self._settings.token_file}" if self._settings.token_file else "token of the configuration"
+            )
+            raise LoadError(f"{address}: HTTP {status}, the {source} is not accepted")
+        if "json" not in response.headers.get("Content-Type", "json"):
+            raise LoadError(
+                f"{address}: HTTP {status} with {response.headers['Content-Type']} where JSON was expected; "
+                "is this a login page?"
+            )
+
+    def _token(self) -> str | None:
+        path: Path | None = self._settings.token_file
+        if path is None:
+            return self._settings.token
+        try:
+            # Read for each round of queries: projected tokens rotate, and a stat costs about as much as the read.
+            return path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise LoadError(f"token file {path}: {error.strerror}") from error
+
+
+def _root_cause(error: BaseException) -> str:
+    """The innermost reason of a wrapped connection error, without addresses of objects."""
+    while True:
+        reason = getattr(error, "reason", None)
+        inner = reason if isinstance(reason, BaseException) else (error.args[0] if error.args else None)
+        if not isinstance(inner, BaseException):
+            text = str(error.args[-1]) if error.args else type(error).__name__
+            return text.rsplit(": ", 1)[-1] if " object at 0x" in text else text
+        error = inner

@@ -1,0 +1,116 @@
+"""The collector keeps the last good reading, and knows how old it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.load import Collector, InstanceLoad, LoadError, LoadReading
+
+
+class ScriptedSource:
+    """A fake source that plays back readings and errors."""
+
+    def __init__(self, *script: LoadReading | LoadError) -> None:
+        self.script = list(script)
+        self.closed = False
+
+    def describe(self) -> str:
+        return "Fake source"
+
+    def read(self) -> LoadReading:
+        step = self.script.pop(0)
+        if isinstance(step, LoadError):
+            raise step
+        return step
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Clock:
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reading(measured_at: float) -> LoadReading:
+    return LoadReading({"n1": InstanceLoad(cpu_average=10, measured_at=measured_at)}, window_end=measured_at + 1)
+
+
+def collector(clock: Clock, *script: LoadReading | LoadError) -> tuple[Collector, list[LoadReading]]:
+    taken: list[LoadReading] = []
+    source = ScriptedSource(*script)
+    return Collector(source, refresh_seconds=30, max_age_seconds=60, on_reading=taken.append, clock=clock), taken
+
+
+def test_before_the_first_read_nothing_is_fresh() -> None:
+    status = collector(Clock(1000))[0].status()
+    assert not status.fresh
+    assert status.message == "not read yet"
+
+
+def test_a_failure_keeps_the_last_reading_until_its_age_is_over() -> None:
+    clock = Clock(1000)
+    watched, taken = collector(clock, reading(995), LoadError("down"), LoadError("down"))
+    watched.read_once()
+    assert watched.status().fresh
+    assert watched.status().age_seconds == 5
+
+    clock.now = 1030
+    watched.read_once()
+    assert watched.status().fresh
+    assert watched.status().consecutive_failures == 1
+
+    clock.now = 1056
+    watched.read_once()
+    status = watched.status()
+    assert (status.fresh, status.message, status.consecutive_failures) == (False, "down", 2)
+    assert len(taken) == 1
+
+
+def test_old_samples_from_a_source_that_answers_are_stale() -> None:
+    watched, _ = collector(Clock(1000), reading(900))
+    watched.read_once()
+    assert not watched.status().fresh
+    assert "older than 60 s" in watched.status().message
+
+
+def test_a_clock_ahead_does_not_make_samples_young_for_ever() -> None:
+    clock = Clock(1000)
+    watched, _ = collector(clock, reading(5000))
+    watched.read_once()
+    clock.now = 1061
+    assert not watched.status().fresh
+
+
+def test_an_empty_answer_says_that_the_series_are_missing() -> None:
+    watched, taken = collector(Clock(1000), LoadReading({}, window_end=1000))
+    watched.read_once()
+    assert not watched.status().fresh
+    assert "recording rules" in watched.status().message
+    assert taken[0].instances == {}
+
+
+def test_recovery_clears_the_message() -> None:
+    watched, _ = collector(Clock(1000), LoadError("down"), reading(999))
+    watched.read_once()
+    assert watched.status().message == "down"
+    watched.read_once()
+    assert (watched.status().message, watched.status().consecutive_failures) == ("", 0)
+
+
+def test_the_thread_reads_and_stops() -> None:
+    watched, taken = collector(Clock(1000), *[reading(999)] * 3)
+    watched.start()
+    watched.stop()
+    assert 0 < len(taken) <= 3
+
+
+@pytest.mark.parametrize("measured", [float("nan")])
+def test_without_sample_times_the_window_end_counts(measured: float) -> None:
+    only_values = LoadReading({"n1": InstanceLoad(cpu_average=10, measured_at=measured)}, window_end=990)
+    watched, _ = collector(Clock(1000), only_values)
+    watched.read_once()
+    assert watched.status().age_seconds == 10

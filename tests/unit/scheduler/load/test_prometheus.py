@@ -1,0 +1,187 @@
+"""PrometheusSource against a fake Prometheus: an HTTP server that answers what a test tells it to."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from scheduler.load import LoadError, LoadSettings, PrometheusSource
+
+Answer = Callable[[BaseHTTPRequestHandler, str], None]
+
+
+class FakePrometheus:
+    """Answers each query by `answer`; remembers the queries and the Authorization headers."""
+
+    def __init__(self) -> None:
+        self.queries: list[str] = []
+        self.authorizations: list[str | None] = []
+        self.answer: Answer = lambda handler, query: send(handler, vector({}))
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                query = parse_qs(urlsplit(self.path).query).get("query", [""])[0]
+                fake.queries.append(query)
+                fake.authorizations.append(self.headers.get("Authorization"))
+                fake.answer(self, query)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+
+def send(
+    handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, content_type: str = "application/json"
+) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Type", content_type)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def vector(values: dict[str, str], extra: list[dict[str, object]] | None = None) -> bytes:
+    result = [{"metric": {"instance": node}, "value": [1000, value]} for node, value in values.items()]
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "vector", "result": result + (extra or [])}}
+    ).encode()
+
+
+def sample_time(node: str, at: float) -> dict[str, object]:
+    return {"metric": {"instance": node, "secondary_scheduler_stat": "sample_time"}, "value": [1000, str(at)]}
+
+
+@pytest.fixture
+def prometheus() -> Iterator[FakePrometheus]:
+    fake = FakePrometheus()
+    yield fake
+    fake.server.shutdown()
+    fake.server.server_close()
+
+
+def source(prometheus: FakePrometheus, **settings: object) -> PrometheusSource:
+    return PrometheusSource(LoadSettings(address=prometheus.url, **settings))  # type: ignore[arg-type]
+
+
+def test_one_read_costs_four_queries_and_yields_per_cent_with_their_age(prometheus: FakePrometheus) -> None:
+    def answer(handler: BaseHTTPRequestHandler, query: str) -> None:
+        if "stddev" in query:
+            send(handler, vector({"n1": "0.05"}))
+        elif "cpu" in query:
+            send(handler, vector({"n1": "0.42"}, [sample_time("n1", 990.5)]))
+        else:
+            send(handler, vector({"n1": "0.5", "n2": "0.25"}))
+
+    prometheus.answer = answer
+    reading = source(prometheus, window="5m").read()
+
+    assert len(prometheus.queries) == 4
+    assert all("[5m" in query and "$window" not in query for query in prometheus.queries)
+    n1, n2 = reading.instances["n1"], reading.instances["n2"]
+    assert (n1.cpu_average, n1.cpu_stddev, n1.memory_average, n1.memory_stddev) == pytest.approx((42, 5, 50, 5))
+    assert n1.measured_at == 990.5
+    assert math.isnan(n2.cpu_average)
+    assert n2.memory_average == pytest.approx(25)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-0.3", "junk"])
+def test_a_value_that_is_no_load_is_missing_and_counted(prometheus: FakePrometheus, value: str) -> None:
+    prometheus.answer = lambda handler, query: send(handler, vector({"bad": value, "good": "0.1"}))
+    reading = source(prometheus).read()
+    assert "bad" not in reading.instances
+    assert reading.rejected["cpu_average"] == 1
+    assert reading.instances["good"].cpu_average == pytest.approx(10)
+
+
+def test_one_failing_figure_leaves_the_others(prometheus: FakePrometheus) -> None:
+    def answer(handler: BaseHTTPRequestHandler, query: str) -> None:
+        if "memory" in query:
+            send(handler, b'{"status":"error"}', status=422)
+        else:
+            send(handler, vector({"n1": "0.3"}))
+
+    prometheus.answer = answer
+    load = source(prometheus).read().instances["n1"]
+    assert load.cpu_average == pytest.approx(30)
+    assert math.isnan(load.memory_average)
+
+
+def test_the_token_file_is_read_again_after_rotation(prometheus: FakePrometheus, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    reader = source(prometheus, token_file=token)
+    reader.read()
+    token.write_text("second\n")
+    reader.read()
+    assert prometheus.authorizations[0] == "Bearer first"
+    assert prometheus.authorizations[-1] == "Bearer second"
+
+
+REFUSED = {
+    "redirect": (lambda h, q: send(h, b"", status=302), "redirected"),
+    "unauthorized": (lambda h, q: send(h, b"secret-canary", status=401, content_type="application/json"), "HTTP 401"),
+    "login page": (lambda h, q: send(h, b"<html>", content_type="text/html"), "login page"),
+    "not a vector": (lambda h, q: send(h, b'{"data": {"result": "x"}}'), "no vector"),
+    "not json": (lambda h, q: send(h, b"{"), "not a Prometheus query result"),
+    "server error": (lambda h, q: send(h, b"boom", status=500), "query refused"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_answer_that_is_none_says_why_and_shows_no_token(prometheus: FakePrometheus, name: str) -> None:
+    prometheus.answer, expected = REFUSED[name]
+    with pytest.raises(LoadError, match=expected) as caught:
+        source(prometheus, token="s3cret-token").read()
+    assert prometheus.url in str(caught.value)
+    assert "s3cret-token" not in str(caught.value)
+
+
+def test_a_huge_answer_is_cut_off(prometheus: FakePrometheus) -> None:
+    prometheus.answer = lambda handler, query: send(handler, b" " * 300_000)
+    with pytest.raises(LoadError, match="larger than 100000 bytes"):
+        source(prometheus, max_bytes=100_000).read()
+
+
+def test_a_slow_drip_ends_at_the_deadline(prometheus: FakePrometheus) -> None:
+    def drip(handler: BaseHTTPRequestHandler, query: str) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        try:
+            for _ in range(100):
+                handler.wfile.write(b"1\r\n \r\n")
+                handler.wfile.flush()
+                time.sleep(0.05)
+        except OSError:
+            return
+
+    prometheus.answer = drip
+    started = time.monotonic()
+    with pytest.raises(LoadError, match=r"within 0\.3 s"):
+        source(prometheus, timeout_seconds=0.3).read()
+    assert time.monotonic() - started < 2
+
+
+def test_a_source_that_is_down_is_named_with_the_reason() -> None:
+    with pytest.raises(LoadError, match=r"http://127.0.0.1:9: not reachable \(.*refused"):
+        PrometheusSource(LoadSettings(address="http://127.0.0.1:9")).read()
+
+
+def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
+    settings = LoadSettings(address="http://127.0.0.1:9", token_file=tmp_path / "absent")
+    with pytest.raises(LoadError, match=r"token file .*absent: No such file"):
+        PrometheusSource(settings).read()
