@@ -1,0 +1,8 @@
+"""What `pulumi up` creates, one ComponentResource per module.
+
+Membership: an Args dataclass, a component and its typed outputs per module. A component takes everything through its
+Args: it reads no stack configuration, no environment and no file outside this package, exports nothing, and never
+imports `stacks`. It may import `scheduler.catalog` and `scheduler.config`, which are pure. Children have the component
+as parent and names that begin with the component's; every object has an explicit name and, unless cluster-scoped, an
+explicit namespace, because a name or namespace guessed by the provider differs when the cluster cannot be reached.
+"""

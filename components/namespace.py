@@ -1,0 +1,51 @@
+"""The namespace in which operator and scheduler live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+
+from components._kube_object import KubeObject, child
+
+# Upstream's operator, and every document about it, knows this one name only.
+NAMESPACE = "openshift-secondary-scheduler-operator"
+
+
+@dataclass(frozen=True)
+class NamespaceArgs:
+    """Attributes:
+    name: the namespace.
+    protect: refuse to delete it; everything in it would go along.
+    """
+
+    name: str = NAMESPACE
+    protect: bool = False
+
+
+class Namespace(pulumi.ComponentResource):
+    """The namespace, with restricted pod security enforced and, on OpenShift, cluster monitoring switched on."""
+
+    name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: NamespaceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:Namespace", name, None, opts)
+        namespace = KubeObject(
+            f"{name}-namespace",
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {
+                    "name": args.name,
+                    "labels": {
+                        "openshift.io/cluster-monitoring": "true",
+                        "pod-security.kubernetes.io/enforce": "restricted",
+                        "pod-security.kubernetes.io/audit": "restricted",
+                        "pod-security.kubernetes.io/warn": "restricted",
+                    },
+                },
+            },
+            child(self, protect=args.protect or None),
+        )
+        self.name = namespace.object_name
+        self.register_outputs({"name": self.name})

@@ -1,0 +1,167 @@
+"""The operator: its identity, its rights, the static ClusterRoles that it may bind, and its Deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components._kube_object import KubeObject, child
+from components._labels import COMPONENT
+from components._operator_rules import cluster_rules, namespace_rules
+from scheduler.catalog import PolicyRule, static_cluster_roles
+
+OPERATOR_NAME = "secondary-scheduler-operator"
+_COMMAND = "/bin/secondary-scheduler-operator"
+_HEALTH_PORT = 8080
+_USER = 65532  # numeric, so that the kubelet can tell that it is not root
+_RBAC = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True)
+class OperatorInstallArgs:
+    """Attributes:
+    namespace: where the operator runs; it serves this namespace only.
+    image: the operator's image.
+    """
+
+    namespace: pulumi.Input[str]
+    image: str
+
+
+class OperatorInstall(pulumi.ComponentResource):
+    """The operator from explicit objects; done when its Deployment is available."""
+
+    deployment_name: pulumi.Output[str]
+    service_account_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: OperatorInstallArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:OperatorInstall", name, None, opts)
+        self._prefix = name
+        account = KubeObject(
+            f"{name}-serviceaccount",
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": OPERATOR_NAME, "namespace": args.namespace},
+            },
+            child(self),
+        )
+        self.service_account_name = account.object_name
+        rights = [*self._scheduler_roles(static_cluster_roles()), *self._operator_rights(args)]
+        deployment = KubeObject(
+            f"{name}-deployment",
+            _deployment(args.namespace, args.image, self.service_account_name),
+            # A controller that starts without its rights begins by failing.
+            child(self, depends_on=rights),
+        )
+        self.deployment_name = deployment.object_name
+        self.register_outputs(
+            {"deploymentName": self.deployment_name, "serviceAccountName": self.service_account_name},
+        )
+
+    def _scheduler_roles(self, roles: Mapping[str, Sequence[PolicyRule]]) -> list[KubeObject]:
+        """One ClusterRole per plugin that needs rights, so that a scheduler gets those of its plugins and no more."""
+        return [
+            KubeObject(
+                f"{self._prefix}-role-{role.replace(':', '-')}",
+                {
+                    "apiVersion": f"{_RBAC}/v1",
+                    "kind": "ClusterRole",
+                    "metadata": {"name": role, "labels": {COMPONENT: "scheduler"}},
+                    "rules": [rule.to_dict() for rule in rules],
+                },
+                child(self),
+            )
+            for role, rules in roles.items()
+        ]
+
+    def _operator_rights(self, args: OperatorInstallArgs) -> list[KubeObject]:
+        rules_by_kind = {"ClusterRole": cluster_rules(static_cluster_roles()), "Role": namespace_rules()}
+        objects = []
+        for kind, rules in rules_by_kind.items():
+            metadata: dict[str, Any] = {"name": OPERATOR_NAME, "labels": {COMPONENT: "operator"}}
+            if kind == "Role":
+                metadata["namespace"] = args.namespace
+            role = KubeObject(
+                f"{self._prefix}-{kind.lower()}",
+                {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules},
+                child(self),
+            )
+            binding = KubeObject(
+                f"{self._prefix}-{kind.lower()}binding",
+                {
+                    "apiVersion": f"{_RBAC}/v1",
+                    "kind": f"{kind}Binding",
+                    "metadata": metadata,
+                    "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role.object_name},
+                    "subjects": [
+                        {"kind": "ServiceAccount", "name": self.service_account_name, "namespace": args.namespace}
+                    ],
+                },
+                child(self),
+            )
+            objects += [role, binding]
+        return objects
+
+
+def _deployment(namespace: pulumi.Input[str], image: str, service_account: pulumi.Input[str]) -> dict[str, Any]:
+    labels = {"name": OPERATOR_NAME}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": OPERATOR_NAME, "namespace": namespace, "labels": {**labels, COMPONENT: "operator"}},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            # Two operators at once would only wait for one another's Lease.
+            "strategy": {"type": "Recreate"},
+            "template": {
+                "metadata": {"labels": labels, "annotations": {"openshift.io/required-scc": "restricted-v2"}},
+                "spec": {
+                    "serviceAccountName": service_account,
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "runAsUser": _USER,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [_container(image)],
+                    "volumes": [{"name": "tmp", "emptyDir": {}}],
+                },
+            },
+        },
+    }
+
+
+def _container(image: str) -> dict[str, Any]:
+    def field(path: str) -> dict[str, Any]:
+        return {"fieldRef": {"fieldPath": path}}
+
+    def probe(path: str) -> dict[str, Any]:
+        return {"httpGet": {"path": path, "port": _HEALTH_PORT, "scheme": "HTTP"}, "periodSeconds": 5}
+
+    return {
+        "name": OPERATOR_NAME,
+        "image": image,
+        "command": [_COMMAND],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": field("metadata.name")},
+            {"name": "POD_NAMESPACE", "valueFrom": field("metadata.namespace")},
+            {"name": "POD_IP", "valueFrom": field("status.podIP")},
+        ],
+        "ports": [{"name": "health", "containerPort": _HEALTH_PORT, "protocol": "TCP"}],
+        # Until the first answer the liveness probe waits, however slow the node.
+        "startupProbe": {**probe("/healthz"), "periodSeconds": 1, "failureThreshold": 60},
+        "livenessProbe": {**probe("/healthz"), "failureThreshold": 6},
+        "readinessProbe": probe("/readyz"),
+        "resources": {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a path in the container
+    }
