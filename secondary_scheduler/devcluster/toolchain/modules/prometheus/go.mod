@@ -1,0 +1,5 @@
+module secondary-scheduler.io/toolchain/prometheus
+
+go 1.25.0
+
+require github.com/prometheus/prometheus v0.305.0
