@@ -1,0 +1,116 @@
+"""What every API object has in common."""
+
+from __future__ import annotations
+
+import enum
+from typing import NewType, TypeAlias
+
+from msgspec import Struct, field
+
+NodeName = NewType("NodeName", str)
+PodUID = NewType("PodUID", str)
+ResourceVersion = NewType("ResourceVersion", str)
+
+ResourceList: TypeAlias = dict[str, str | int | float]
+"""Quantities by resource name; read them with `kube.primitives.quantity`. Bare numbers occur in hand-written files."""
+
+
+class EventType(enum.StrEnum):
+    """What a watch says happened to an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class OwnerReference(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.OwnerReference."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.ObjectMeta; times are the API's RFC 3339 text."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: ResourceVersion = ResourceVersion("")
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Return `namespace/name`, or the bare name of a cluster-wide object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that controls this object, if any."""
+        return next((one for one in self.owner_references if one.controller), None)
+
+
+class Object(Struct, frozen=True, gc=False, rename="camel"):
+    """Any API object; subclasses add what they read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ListMeta(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.ListMeta."""
+
+    resource_version: ResourceVersion = ResourceVersion("")
+    continue_: str = field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class StatusDetails(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.StatusDetails."""
+
+    name: str = ""
+    kind: str = ""
+    retry_after_seconds: int = 0
+
+
+class Status(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.Status: how the API server words a failure."""
+
+    metadata: ListMeta = ListMeta()
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: StatusDetails | None = None
+
+
+class LabelSelectorRequirement(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.LabelSelectorRequirement."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.LabelSelector; compile it with `kube.primitives.selectors.label_selector`."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+def newer_version(candidate: str, current: str) -> bool | None:
+    """Compare resource versions: True if newer, False if older or equal, None where they are not integers.
+
+    Built-in resources and custom resources have comparable versions; aggregated API servers need not.
+    """
+    if not (candidate.isdecimal() and current.isdecimal()):
+        return None
+    return int(candidate) > int(current)
