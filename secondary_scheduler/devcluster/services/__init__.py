@@ -1,0 +1,3 @@
+"""The services of a cluster: each module says what one is started with and when it is ready; none starts anything
+itself.
+"""

@@ -1,0 +1,1 @@
+"""Pinned binaries of the local control plane, built from their Go modules."""

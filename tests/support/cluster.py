@@ -1,0 +1,101 @@
+"""Local clusters for tests.
+
+`control_plane`: etcd, kube-apiserver and kube-controller-manager, shared by the whole session (one per xdist worker);
+a test keeps to
+namespaces of its own. `make_cluster`: a cluster of the test's own, ended with it.
+
+State is kept outside the user's: below a directory per test process, and what a killed test run left behind is ended
+by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secondary_scheduler.devcluster import processes, state
+from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+
+MakeCluster = Callable[..., Cluster]
+BARE: dict[str, Any] = {
+    "nodes": 0,
+    "real_nodes": 0,
+    "prometheus": False,
+    "default_scheduler": False,
+    "kwok": False,
+    "tools": False,
+}
+"""A control plane and nothing else."""
+
+_TESTS_ROOT = Path(tempfile.gettempdir()) / f"secondary-scheduler-tests-{os.getuid()}"
+
+
+def _own_root() -> Path:
+    return _TESTS_ROOT / f"{os.getpid()}-{processes.identity(os.getpid())}".replace(":", "-")
+
+
+def remove_abandoned_clusters() -> None:
+    """End the clusters of test processes that are gone."""
+    for root in _TESTS_ROOT.glob("*-*-*"):
+        pid, _, started = root.name.partition("-")
+        if processes.identity(int(pid)) == started.replace("-", ":"):
+            continue
+        for name in state.cluster_names(root):
+            Cluster(ClusterSpec(name=name, state_root=root)).stop()
+        for leftover in sorted(root.rglob("*"), reverse=True):
+            with contextlib.suppress(OSError):
+                leftover.rmdir() if leftover.is_dir() and not leftover.is_symlink() else leftover.unlink()
+        with contextlib.suppress(OSError):
+            root.rmdir()
+
+
+@pytest.fixture(scope="session")
+def cluster_state_root() -> Iterator[Path]:
+    """Where this process' clusters keep their state; gone at the end."""
+    remove_abandoned_clusters()
+    root = _own_root()
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    yield root
+    for name in state.cluster_names(root):
+        Cluster(ClusterSpec(name=name, state_root=root)).stop()
+    for lock in (root / "clusters").glob(".*.lock"):
+        lock.unlink()
+    for directory in (root / "clusters", root):
+        with contextlib.suppress(FileNotFoundError):
+            directory.rmdir()
+
+
+@pytest.fixture(scope="session")
+def control_plane(cluster_state_root: Path) -> Iterator[Cluster]:
+    """etcd, kube-apiserver and kube-controller-manager without any node; attributes `kubeconfig`, `api_server`,
+    `state_dir`.
+    """
+    with Cluster(ClusterSpec(name="control-plane", state_root=cluster_state_root, **BARE)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def make_cluster(cluster_state_root: Path) -> Iterator[MakeCluster]:
+    """Start a cluster: `make_cluster(nodes=5, prometheus=False)`, any field of ClusterSpec; it is ended after the
+    test.
+    """
+    started: list[Cluster] = []
+    numbers = itertools.count(1)
+
+    def make(**options: Any) -> Cluster:
+        options = {"name": f"test-{next(numbers)}", "state_root": cluster_state_root, "tools": False, **options}
+        cluster = Cluster(ClusterSpec(**options))
+        started.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield make
+    for cluster in reversed(started):
+        cluster.stop()
