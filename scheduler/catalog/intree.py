@@ -1,0 +1,220 @@
+"""The in-tree plugins of kube-scheduler 1.34, in the order of the default profile's multiPoint list."""
+
+from scheduler.catalog.args_intree import (
+    DefaultPreemptionArgs,
+    DynamicResourcesArgs,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+    VolumeBindingArgs,
+)
+from scheduler.catalog.descriptor import ActionType, EventRegistration, PluginDescriptor, PolicyRule, points
+
+_A = ActionType
+_READ = ("get", "list", "watch")
+
+
+def _read(group: str, *resources: str) -> PolicyRule:
+    return PolicyRule((group,), resources, _READ)
+
+
+_VOLUMES = (
+    _read("", "persistentvolumes", "persistentvolumeclaims"),
+    _read("storage.k8s.io", "storageclasses", "csinodes"),
+)
+
+IN_TREE: tuple[PluginDescriptor, ...] = (
+    PluginDescriptor(
+        "SchedulingGates",
+        points(["preEnqueue"]),
+        events=(EventRegistration("Pod", _A.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),),
+        implemented=True,
+        default=True,
+    ),
+    PluginDescriptor("PrioritySort", points(["queueSort"]), implemented=True, default=True),
+    PluginDescriptor(
+        "NodeUnschedulable",
+        points(["filter"]),
+        events=(
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),
+            EventRegistration("Pod", _A.UPDATE_POD_TOLERATION),
+        ),
+        implemented=True,
+        default=True,
+    ),
+    PluginDescriptor(
+        "NodeName",
+        points(["filter"]),
+        events=(EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),),
+        implemented=True,
+        default=True,
+    ),
+    PluginDescriptor(
+        "TaintToleration",
+        points(["filter", "preScore", "score"]),
+        default_weight=3,
+        events=(
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),
+            EventRegistration("Pod", _A.UPDATE_POD_TOLERATION),
+        ),
+        implemented=True,
+        default=True,
+    ),
+    PluginDescriptor(
+        "NodeAffinity",
+        points(["preFilter", "filter", "preScore", "score"]),
+        NodeAffinityArgs,
+        default_weight=2,
+        events=(EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),),
+        implemented=True,
+        default=True,
+    ),
+    PluginDescriptor(
+        "NodePorts",
+        points(["preFilter", "filter"]),
+        events=(
+            EventRegistration("Pod", _A.DELETE),
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),
+        ),
+        default=True,
+    ),
+    PluginDescriptor(
+        "NodeResourcesFit",
+        points(["preFilter", "filter", "preScore", "score"]),
+        NodeResourcesFitArgs,
+        default_weight=1,
+        events=(
+            EventRegistration("Pod", _A.DELETE | _A.UPDATE_POD_SCALE_DOWN),
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_ALLOCATABLE | _A.UPDATE_NODE_TAINT),
+        ),
+        implemented=True,
+        default=True,
+    ),
+    PluginDescriptor(
+        "VolumeRestrictions",
+        points(["preFilter", "filter"]),
+        events=(
+            EventRegistration("Pod", _A.DELETE),
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),
+            EventRegistration("PersistentVolumeClaim", _A.ADD),
+        ),
+        rules=(_read("", "persistentvolumeclaims"),),
+        default=True,
+    ),
+    PluginDescriptor(
+        "NodeVolumeLimits",
+        points(["preFilter", "filter"]),
+        events=(
+            EventRegistration("CSINode", _A.ADD | _A.UPDATE),
+            EventRegistration("Pod", _A.DELETE),
+            EventRegistration("PersistentVolumeClaim", _A.ADD),
+            EventRegistration("VolumeAttachment", _A.DELETE),
+        ),
+        rules=(*_VOLUMES, _read("storage.k8s.io", "csidrivers", "volumeattachments")),
+        default=True,
+    ),
+    PluginDescriptor(
+        "VolumeBinding",
+        points(["preFilter", "filter", "reserve", "preBind", "preScore", "score"]),
+        VolumeBindingArgs,
+        default_weight=1,
+        events=(
+            EventRegistration("StorageClass", _A.ADD | _A.UPDATE),
+            EventRegistration("PersistentVolumeClaim", _A.ADD | _A.UPDATE),
+            EventRegistration("PersistentVolume", _A.ADD | _A.UPDATE),
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
+            EventRegistration("CSINode", _A.ADD | _A.UPDATE),
+            EventRegistration("CSIDriver", _A.UPDATE),
+            EventRegistration("CSIStorageCapacity", _A.ADD | _A.UPDATE),
+        ),
+        rules=(
+            *_VOLUMES,
+            _read("storage.k8s.io", "csidrivers", "csistoragecapacities"),
+            PolicyRule(("",), ("persistentvolumes", "persistentvolumeclaims"), ("update", "patch")),
+        ),
+        default=True,
+    ),
+    PluginDescriptor(
+        "VolumeZone",
+        points(["preFilter", "filter"]),
+        events=(
+            EventRegistration("StorageClass", _A.ADD),
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
+            EventRegistration("PersistentVolumeClaim", _A.ADD | _A.UPDATE),
+            EventRegistration("PersistentVolume", _A.ADD | _A.UPDATE),
+        ),
+        rules=_VOLUMES,
+        default=True,
+    ),
+    PluginDescriptor(
+        "PodTopologySpread",
+        points(["preFilter", "filter", "preScore", "score"]),
+        PodTopologySpreadArgs,
+        default_weight=2,
+        events=(
+            EventRegistration("Pod", _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL | _A.UPDATE_POD_TOLERATION),
+            EventRegistration("Node", _A.ADD | _A.DELETE | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
+        ),
+        rules=(
+            _read("", "services", "replicationcontrollers"),
+            _read("apps", "replicasets", "statefulsets"),
+        ),
+        default=True,
+    ),
+    PluginDescriptor(
+        "InterPodAffinity",
+        points(["preFilter", "filter", "preScore", "score"]),
+        InterPodAffinityArgs,
+        default_weight=2,
+        events=(
+            EventRegistration("Pod", _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL),
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
+        ),
+        default=True,
+    ),
+    PluginDescriptor(
+        "DynamicResources",
+        points(["preEnqueue", "preFilter", "filter", "postFilter", "reserve", "preBind"]),
+        DynamicResourcesArgs,
+        events=(
+            EventRegistration(
+                "Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_ALLOCATABLE | _A.UPDATE_NODE_TAINT
+            ),
+            EventRegistration("ResourceClaim", _A.ADD | _A.UPDATE),
+            EventRegistration("Pod", _A.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+            EventRegistration("DeviceClass", _A.ADD | _A.UPDATE),
+            EventRegistration("ResourceSlice", _A.ADD | _A.UPDATE),
+        ),
+        rules=(
+            _read("resource.k8s.io", "resourceclaims", "resourceslices", "deviceclasses"),
+            PolicyRule(("resource.k8s.io",), ("resourceclaims/status",), ("update", "patch")),
+        ),
+        default=True,
+    ),
+    PluginDescriptor(
+        "DefaultPreemption",
+        points(["preEnqueue", "postFilter"]),
+        DefaultPreemptionArgs,
+        events=(EventRegistration("Pod", _A.DELETE),),
+        rules=(
+            PolicyRule(("",), ("pods",), ("delete",)),
+            _read("policy", "poddisruptionbudgets"),
+        ),
+        default=True,
+    ),
+    PluginDescriptor(
+        "NodeResourcesBalancedAllocation",
+        points(["preScore", "score"]),
+        NodeResourcesBalancedAllocationArgs,
+        default_weight=1,
+        implemented=True,
+        default=True,
+    ),
+    PluginDescriptor("ImageLocality", points(["score"]), default_weight=1, implemented=True, default=True),
+    PluginDescriptor("DefaultBinder", points(["bind"]), implemented=True, default=True),
+)
+
+REMOVED_IN_V1 = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+"""Names that v1 rejects wherever they stand: NodeVolumeLimits covers them."""

@@ -1,0 +1,55 @@
+"""`SecondarySchedulerOptions`: what is ours and not upstream's.
+
+It stands in `pluginConfig` under a name no Go binary has a plugin for; they ignore it, so one file serves both images.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from scheduler.catalog.types import ArgsModel, Loc, StrictModel
+
+_WINDOW = re.compile(r"([0-9]+(ms|[smhdwy]))+")
+
+
+class LoadQueries(StrictModel):
+    """PromQL templates; `$window` is replaced by the window. Results are ratios of 0..1 per node."""
+
+    cpu_average: str = "avg_over_time(instance:node_cpu:ratio[$window])"
+    cpu_stddev: str = "stddev_over_time(instance:node_cpu:ratio[$window])"
+    memory_average: str = "avg_over_time(instance:node_memory_utilisation:ratio[$window])"
+    memory_stddev: str = "stddev_over_time(instance:node_memory_utilisation:ratio[$window])"
+
+
+class LoadOptions(StrictModel):
+    """How load is read: credential files, how often, how old it may be (seconds), over which window."""
+
+    token_file: str | None = None
+    ca_file: str | None = None
+    refresh_seconds: int = 30
+    max_age_seconds: int = 300
+    window: str = "15m"
+    queries: LoadQueries = Field(default_factory=LoadQueries)
+
+    def check(self) -> Iterator[tuple[Loc, str]]:
+        """Positive times, a PromQL window."""
+        if self.refresh_seconds < 1:
+            yield ("refreshSeconds",), "must be at least 1"
+        if self.max_age_seconds < self.refresh_seconds:
+            yield ("maxAgeSeconds",), f"must be at least refreshSeconds ({self.refresh_seconds})"
+        if not _WINDOW.fullmatch(self.window):
+            yield ("window",), f'"{self.window}" is not a PromQL duration such as 15m'
+
+
+class SecondarySchedulerOptionsArgs(ArgsModel):
+    """Options of this scheduler; `compatibility: upstream` turns every deliberate difference off."""
+
+    compatibility: Literal["safe", "upstream"] = "safe"
+    load: LoadOptions = Field(default_factory=LoadOptions)
+
+    def check(self) -> Iterator[tuple[Loc, str]]:
+        """Check the load options."""
+        for loc, message in self.load.check():
+            yield ("load", *loc), message

@@ -1,0 +1,102 @@
+"""From plain data to models, every mistake named at its place in words a user can act on."""
+
+import difflib
+import inspect
+import typing
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from scheduler.catalog import Loc
+from scheduler.config.document import Document
+from scheduler.config.problems import Problem
+
+M = TypeVar("M", bound=BaseModel)
+
+_EXPECTED = {
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "string_type": "text (put it in quotes)",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a map",
+    "model_type": "a map",
+    "model_attributes_type": "a map",
+}
+
+
+def decode(document: Document, data: Any, model: type[M], loc: Loc, problems: list[Problem]) -> M | None:
+    """Return the model, or None after adding every decoding error below `loc` to `problems`."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems.extend(_describe(document, detail, model, loc) for detail in error.errors(include_url=False))
+        return None
+
+
+def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], base: Loc) -> Problem:
+    # A location inside a union names the branch as well ("str", "constrained-int"); only parts that exist in the
+    # data help.
+    loc: Loc = (*base, *detail["loc"])
+    kind, value = detail["type"], detail["input"]
+    if kind == "extra_forbidden":
+        name = str(loc[-1])
+        return document.problem(
+            loc, f'unknown field "{name}"', hint=nearest(name, field_names(model, detail["loc"][:-1])), at_key=True
+        )
+    if kind == "missing":
+        return document.problem(loc, "is required", hint=f'add "{loc[-1]}"')
+    if kind == "literal_error":
+        expected = str(detail.get("ctx", {}).get("expected", ""))
+        return document.problem(loc, f"{shown(value)} is not allowed", hint=f"allowed values: {expected}")
+    if kind == "value_error":
+        return document.problem(loc, str(detail.get("ctx", {}).get("error", detail["msg"])))
+    if kind in _EXPECTED:
+        return document.problem(loc, f"should be {_EXPECTED[kind]}, not {shown(value)}")
+    return document.problem(loc, detail["msg"][:1].lower() + detail["msg"][1:])
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message: short, quoted, with its kind where that is what is wrong."""
+    if isinstance(value, str):
+        return f'the text "{value if len(value) <= 40 else value[:37] + "..."}"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list):
+        return "a list"
+    return "null" if value is None else str(value)[:40]
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """Return a hint naming the closest allowed name: one that differs in case only wins over one that is spelt
+    alike."""
+    names = sorted(allowed)
+    for candidate in names:
+        if candidate.lower() == name.lower():
+            return f'did you mean "{candidate}"? (names are case-sensitive)'
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return f"allowed here: {', '.join(names)}" if 0 < len(names) <= 20 else ""
+
+
+def field_names(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """Return the field names of the (nested) model at a location below `model`."""
+    current: type[BaseModel] | None = model
+    for part in loc:
+        if isinstance(part, int) or current is None:
+            continue
+        field = next((info for info in current.model_fields.values() if info.alias == part), None)
+        current = _model_in(field.annotation) if field is not None else None
+    return [info.alias or name for name, info in current.model_fields.items()] if current is not None else []
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for item in typing.get_args(annotation) if (found := _model_in(item)) is not None), None)

@@ -1,0 +1,177 @@
+"""Reading YAML text into plain data while remembering where everything stood.
+
+The file is composed into nodes and not constructed: nodes carry line and column, and duplicate keys can all be
+reported at once.
+Scalars are read as sigs.k8s.io/yaml reads them (YAML 1.1 booleans, no sexagesimal numbers), because the Go binaries
+will read
+the same file.
+"""
+
+import math
+import re
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from scheduler.catalog import Loc
+from scheduler.config.problems import ConfigurationError, Problem, Severity, path_text
+
+MAX_SIZE = 1 << 20
+"""The API server refuses a larger ConfigMap."""
+_MAX_NODES = 100_000
+"""Aliases can make a small text huge; nobody writes a configuration of this many values."""
+
+_TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"})
+_FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"})
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[0-9][0-9_]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?")
+_PLACEHOLDER = re.compile(r"\$\{[^}]*\}?")
+
+
+class Document:
+    """A parsed file: `data` (dicts, lists, scalars) and the position of every key and value in it."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.data: Any = None
+        self.problems: list[Problem] = []
+        self._keys: dict[Loc, tuple[int, int]] = {}
+        self._values: dict[Loc, tuple[int, int]] = {}
+
+    def problem(
+        self, loc: Loc, message: str, *, hint: str = "", severity: Severity = "error", at_key: bool = False
+    ) -> Problem:
+        """Return a problem at a location; where the file has no such place, at the nearest place that contains it."""
+        line, column = self.position(loc, at_key=at_key)
+        return Problem(path_text(loc), message, line, column, severity, hint, self.source)
+
+    def position(self, loc: Loc, *, at_key: bool = False) -> tuple[int, int]:
+        """Return line and column (from 1) of a value, or of its key."""
+        tables = (self._keys, self._values) if at_key else (self._values, self._keys)
+        for length in range(len(loc), -1, -1):
+            for table in tables:
+                found = table.get(loc[:length])
+                if found is not None:
+                    return found
+        return (1, 1)
+
+    def _add(self, loc: Loc, message: str, node: Node, hint: str = "") -> None:
+        line, column = _mark(node)
+        self.problems.append(Problem(path_text(loc), message, line, column, "error", hint, self.source))
+
+    def _read(self, node: Node, loc: Loc, open_nodes: frozenset[int], budget: list[int]) -> Any:
+        budget[0] -= 1
+        if budget[0] < 0 or id(node) in open_nodes:
+            message = "the file refers to itself, or is too large when its aliases are expanded"
+            raise ConfigurationError([self.problem(loc, message)])
+        self._values.setdefault(loc, _mark(node))
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, loc)
+        inner = open_nodes | {id(node)}
+        if isinstance(node, SequenceNode):
+            return [self._read(item, (*loc, index), inner, budget) for index, item in enumerate(node.value)]
+        if isinstance(node, MappingNode):
+            return self._mapping(node, loc, inner, budget)
+        return None
+
+    def _mapping(self, node: MappingNode, loc: Loc, open_nodes: frozenset[int], budget: list[int]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, ScalarNode):
+                self._add(loc, "a key must be plain text", key_node)
+                continue
+            key = str(key_node.value)
+            at = (*loc, key)
+            if key == "<<" and key_node.style is None:
+                sources = value_node.value if isinstance(value_node, SequenceNode) else [value_node]
+                for source in sources:
+                    value = self._read(source, loc, open_nodes, budget)
+                    if isinstance(value, dict):
+                        merged = {**value, **merged}
+                continue
+            if key in result:
+                first = self._keys[at][0]
+                self._add(at, f'key "{key}" already set in line {first}', key_node, "keep one of the two")
+                continue
+            self._keys[at] = _mark(key_node)
+            self._values.pop(at, None)
+            result[key] = self._read(value_node, at, open_nodes, budget)
+        return {**merged, **result}
+
+    def _scalar(self, node: ScalarNode, loc: Loc) -> Any:
+        text = str(node.value)
+        placeholder = _PLACEHOLDER.search(text)
+        if placeholder is not None:
+            self._add(loc, f"unresolved placeholder {placeholder[0]}", node, "put the value itself here")
+        if node.style is not None:
+            return text
+        value = plain_scalar(text)
+        # The composer itself reads numbers as numbers; where it says string, the author tagged the scalar !!str.
+        tagged = str(node.tag).endswith(":str") and isinstance(value, int | float) and not isinstance(value, bool)
+        return text if tagged else value
+
+
+def plain_scalar(text: str) -> Any:
+    """Return what an unquoted YAML scalar stands for."""
+    if text in _NULL:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    if _INT.fullmatch(text):
+        return _integer(text.replace("_", ""))
+    if _FLOAT.fullmatch(text) and any(char.isdigit() for char in text):
+        return float(text.replace("_", ""))
+    if text.lower() in (".inf", "+.inf", "-.inf"):
+        return -math.inf if text.startswith("-") else math.inf
+    return math.nan if text.lower() == ".nan" else text
+
+
+def _integer(text: str) -> Any:
+    sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.lstrip("+"))
+    for prefix, base in (("0b", 2), ("0x", 16), ("0o", 8), ("0", 8)):
+        if digits.startswith(prefix) and len(digits) > len(prefix):
+            try:
+                return sign * int(digits[len(prefix) :], base)
+            except ValueError:
+                return text
+    # Python refuses to convert texts of thousands of digits; no field of the configuration holds such a number.
+    return sign * int(digits) if len(digits) <= 400 else text
+
+
+def _mark(node: Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def read_document(text: str, source: str) -> Document:
+    """Parse one YAML or JSON document.
+
+    Raises:
+        ConfigurationError: the text is not YAML, holds several documents, or is larger than a ConfigMap can be.
+    """
+    document = Document(source)
+    if len(text) > MAX_SIZE:
+        message = f"the file has {len(text)} characters; a configuration has at most {MAX_SIZE}, what a ConfigMap holds"
+        raise ConfigurationError([Problem("", message, source=source)])
+    try:
+        root = YAML(pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+        message = "not valid YAML: " + " ".join(str(error.problem or error.context or "cannot be read").split())
+        raise ConfigurationError([Problem("", message, line, column, source=source)]) from error
+    except (YAMLError, ValueError, RecursionError) as error:
+        message = f"not valid YAML: {' '.join(str(error).split())[:200]}"
+        raise ConfigurationError([Problem("", message, source=source)]) from error
+    if root is not None:
+        try:
+            document.data = document._read(root, (), frozenset(), [_MAX_NODES])
+        except RecursionError as error:
+            message = "not usable: lists or maps are nested too deeply"
+            raise ConfigurationError([Problem("", message, source=source)]) from error
+    return document

@@ -1,0 +1,229 @@
+"""From the plugin sets a user wrote to the plugins that run at each extension point.
+
+Follows pkg/scheduler/apis/config/v1/default_plugins.go (merge) and pkg/scheduler/framework/runtime/framework.go
+(expansion,
+weights) of kube-scheduler 1.34, including their error texts.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.catalog import (
+    GO_INTERFACES,
+    OPTIONS,
+    REMOVED_IN_V1,
+    ArgsModel,
+    ExtensionPoint,
+    Loc,
+    PluginDescriptor,
+    SecondarySchedulerOptionsArgs,
+    default_plugins,
+    known_names,
+    lookup,
+)
+from scheduler.config.decode import nearest
+from scheduler.config.document import Document
+from scheduler.config.model import INT64, PluginEntry, PluginSet, Profile
+from scheduler.config.problems import Problem
+
+SECRET = "[secret]"  # noqa: S105  (what is shown instead of one)
+
+
+@dataclass(frozen=True, slots=True)
+class EnabledPlugin:
+    """A plugin at an extension point; the weight is 0 everywhere but at score."""
+
+    name: str
+    weight: int = 0
+
+
+@dataclass(frozen=True)
+class EffectiveProfile:
+    """What a profile really runs, after merging with the defaults and expanding multiPoint.
+
+    Attributes:
+        scheduler_name: pods of this schedulerName use the profile.
+        points: enabled plugins per extension point, in the order they run.
+        plugin_args: decoded and defaulted args by plugin name.
+        options: our own options.
+        left_out: default plugins that this scheduler does not have yet and that were left out with a warning.
+        percentage_of_nodes_to_score: the profile's or the file's value; None means all nodes.
+    """
+
+    scheduler_name: str
+    points: Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]
+    plugin_args: Mapping[str, ArgsModel]
+    options: SecondarySchedulerOptionsArgs
+    left_out: tuple[str, ...] = ()
+    percentage_of_nodes_to_score: int | None = None
+
+    def plugins(self, point: ExtensionPoint) -> tuple[EnabledPlugin, ...]:
+        """Return the plugins of one extension point in running order."""
+        return self.points.get(point, ())
+
+    @property
+    def enabled(self) -> tuple[str, ...]:
+        """Return the names of all plugins that run somewhere, in order of first appearance."""
+        return tuple(dict.fromkeys(plugin.name for point in ExtensionPoint for plugin in self.plugins(point)))
+
+    def args(self, name: str) -> ArgsModel | None:
+        """Return a plugin's args; None for a plugin without any."""
+        return self.plugin_args.get(name)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the profile for people and outputs: names, score weights, args with secrets masked."""
+        args = {name: _masked(model.to_dict()) for name, model in self.plugin_args.items()}
+        return {
+            "schedulerName": self.scheduler_name,
+            "score": [{"name": plugin.name, "weight": plugin.weight} for plugin in self.plugins(ExtensionPoint.SCORE)],
+            "filter": [plugin.name for plugin in self.plugins(ExtensionPoint.FILTER)],
+            "pluginConfig": args,
+        }
+
+
+def _masked(data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: SECRET if key == "token" and value else _masked(value) if isinstance(value, dict) else value
+        for key, value in data.items()
+    }
+
+
+class Expander:
+    """Works out one profile and gathers what is wrong with it."""
+
+    def __init__(self, document: Document, profile: Profile, loc: Loc) -> None:
+        self._document = document
+        self._profile = profile
+        self._loc = loc
+        self.problems: list[Problem] = []
+        self._left_out: set[str] = set()
+
+    def expand(self) -> dict[ExtensionPoint, tuple[EnabledPlugin, ...]]:
+        """Return the plugins per extension point; look at `problems` before using them."""
+        self._check_names()
+        multi_point = self._merged_multi_point()
+        points = {point: self._expand_point(point, multi_point) for point in ExtensionPoint}
+        self._check_result(points)
+        return points
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Return the default plugins that would run if this scheduler had them."""
+        return tuple(plugin.name for plugin in default_plugins() if plugin.name in self._left_out)
+
+    def _error(self, loc: Loc, message: str, hint: str = "") -> None:
+        self.problems.append(self._document.problem((*self._loc, *loc), message, hint=hint))
+
+    def _sets(self) -> Iterator[tuple[str, ExtensionPoint | None, PluginSet]]:
+        for point in ExtensionPoint:
+            yield point.value, point, self._profile.plugins.at(point)
+        yield "multiPoint", None, self._profile.plugins.multi_point
+
+    def _check_names(self) -> None:
+        for field, point, plugin_set in self._sets():
+            seen: set[str] = set()
+            for index, entry in enumerate(plugin_set.enabled):
+                at: Loc = ("plugins", field, "enabled", index)
+                self._check_enabled(at, entry, point)
+                if entry.name in seen:
+                    self._error(at, f'plugin "{entry.name}" already registered as "{_interface(point)}"')
+                seen.add(entry.name)
+            for index, entry in enumerate(plugin_set.disabled):
+                if entry.name != "*" and entry.name not in REMOVED_IN_V1 and lookup(entry.name) is None:
+                    loc = (*self._loc, "plugins", field, "disabled", index, "name")
+                    hint = nearest(entry.name, known_names())
+                    message = f'disables "{entry.name}", which does not exist: it has no effect'
+                    self.problems.append(self._document.problem(loc, message, hint=hint, severity="warning"))
+
+    def _check_enabled(self, at: Loc, entry: PluginEntry, point: ExtensionPoint | None) -> None:
+        at = (*at, "name")
+        if entry.name in REMOVED_IN_V1:
+            message = f'Invalid value: "{entry.name}": was invalid in version "v1"'
+            self._error(at, message, "NodeVolumeLimits covers it")
+            return
+        descriptor = lookup(entry.name)
+        if descriptor is None or entry.name == OPTIONS:
+            self._error(at, f'{_interface(point)} "{entry.name}" does not exist', nearest(entry.name, known_names()))
+        elif point is not None and point not in descriptor.points:
+            allowed = ", ".join(sorted(one.value for one in descriptor.points))
+            message = f'plugin "{entry.name}" does not extend {_interface(point)} plugin'
+            self._error(at, message, f"it extends {allowed}")
+        elif not descriptor.implemented:
+            message = f'plugin "{entry.name}" is not implemented by this scheduler yet'
+            self._error(at, message, "remove it, or run an image that has it")
+        if entry.weight < 0 or entry.weight * 100 > INT64:
+            self._error(
+                (*at[:-1], "weight"), "total score of Score plugins could overflow", "give a weight of 1 or more"
+            )
+
+    def _merged_multi_point(self) -> list[tuple[EnabledPlugin, bool]]:
+        """Return (plugin, written by the user) in merged order: an enabled default is replaced where it stands."""
+        custom = self._profile.plugins.multi_point
+        disabled = {entry.name for entry in custom.disabled}
+        chosen = {entry.name: entry for entry in custom.enabled}
+        merged: list[tuple[EnabledPlugin, bool]] = []
+        replaced: set[str] = set()
+        if "*" not in disabled:
+            for default in default_plugins():
+                if default.name in disabled:
+                    continue
+                if default.name in chosen:
+                    replaced.add(default.name)
+                    merged.append((EnabledPlugin(default.name, chosen[default.name].weight), True))
+                else:
+                    merged.append((EnabledPlugin(default.name, default.default_weight), False))
+        merged += [(EnabledPlugin(name, entry.weight), True) for name, entry in chosen.items() if name not in replaced]
+        return merged
+
+    def _expand_point(
+        self, point: ExtensionPoint, multi_point: list[tuple[EnabledPlugin, bool]]
+    ) -> tuple[EnabledPlugin, ...]:
+        own = self._profile.plugins.at(point)
+        specific = {entry.name: EnabledPlugin(entry.name, entry.weight) for entry in own.enabled}
+        disabled = {entry.name for entry in own.disabled}
+        overrides: list[EnabledPlugin] = []
+        general: list[EnabledPlugin] = []
+        if "*" not in disabled:
+            in_multi_point = {plugin.name for plugin, _ in multi_point}
+            for plugin, _ in multi_point:
+                descriptor = lookup(plugin.name)
+                if descriptor is None or point not in descriptor.points:
+                    continue
+                if plugin.name not in disabled and plugin.name not in specific and self._usable(descriptor):
+                    general.append(plugin)
+            overrides = [plugin for name, plugin in specific.items() if name in in_multi_point]
+        rest = [plugin for plugin in specific.values() if plugin not in overrides]
+        ordered = [plugin for plugin in (*overrides, *general, *rest) if _implemented(plugin.name)]
+        # Weight 0 becomes 1 and not the default weight, as upstream does it.
+        weighs = point is ExtensionPoint.SCORE
+        return tuple(EnabledPlugin(plugin.name, (plugin.weight or 1) if weighs else 0) for plugin in ordered)
+
+    def _usable(self, descriptor: PluginDescriptor) -> bool:
+        if not descriptor.implemented and descriptor.default:
+            self._left_out.add(descriptor.name)
+        return descriptor.implemented
+
+    def _check_result(self, points: Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]) -> None:
+        name = self._profile.scheduler_name
+        sorters = points[ExtensionPoint.QUEUE_SORT]
+        if len(sorters) != 1:
+            message = (
+                f'only one queue sort plugin required for profile with scheduler name "{name}", but got {len(sorters)}'
+            )
+            self._error(("plugins", "queueSort"), message, "enable PrioritySort")
+        if not points[ExtensionPoint.BIND]:
+            message = f'at least one bind plugin is needed for profile with scheduler name "{name}"'
+            self._error(("plugins", "bind"), message, "enable DefaultBinder")
+        if sum(plugin.weight for plugin in points[ExtensionPoint.SCORE]) * 100 > INT64:
+            self._error(("plugins", "score"), "total score of Score plugins could overflow")
+
+
+def _implemented(name: str) -> bool:
+    descriptor = lookup(name)
+    return descriptor is not None and descriptor.implemented
+
+
+def _interface(point: ExtensionPoint | None) -> str:
+
+    return GO_INTERFACES[point] if point is not None else "MultiPoint plugin"

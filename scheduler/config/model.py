@@ -1,0 +1,152 @@
+"""`KubeSchedulerConfiguration` of kubescheduler.config.k8s.io/v1 as kube-scheduler 1.34 decodes it: fields and
+defaults."""
+
+from typing import Any
+
+from pydantic import Field
+
+from scheduler.catalog import Duration, ExtensionPoint, StrictModel
+
+GROUP = "kubescheduler.config.k8s.io"
+API_VERSION = f"{GROUP}/v1"
+KIND = "KubeSchedulerConfiguration"
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+
+INT32 = (1 << 31) - 1
+INT64 = (1 << 63) - 1
+
+
+class LeaderElection(StrictModel):
+    """Lease by which one of several replicas is active; durations in seconds."""
+
+    leader_elect: bool = True
+    lease_duration: Duration = 15.0
+    renew_deadline: Duration = 10.0
+    retry_period: Duration = 2.0
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnection(StrictModel):
+    """The API client: queries per second and burst bound the binding rate; 0 stands for the default."""
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    qps: float = 50.0
+    burst: int = 100
+
+
+class PluginEntry(StrictModel):
+    """A plugin in a set; the weight matters for score plugins only, and 0 counts as 1."""
+
+    name: str
+    weight: int = 0
+
+
+class PluginSet(StrictModel):
+    """Plugins switched on and off at an extension point; `*` in disabled means all of the defaults."""
+
+    enabled: list[PluginEntry] = Field(default_factory=list)
+    disabled: list[PluginEntry] = Field(default_factory=list)
+
+
+class Plugins(StrictModel):
+    """A profile's plugin sets; `multiPoint` stands for every extension point that a plugin implements."""
+
+    pre_enqueue: PluginSet = Field(default_factory=PluginSet)
+    queue_sort: PluginSet = Field(default_factory=PluginSet)
+    pre_filter: PluginSet = Field(default_factory=PluginSet)
+    filter: PluginSet = Field(default_factory=PluginSet)
+    post_filter: PluginSet = Field(default_factory=PluginSet)
+    pre_score: PluginSet = Field(default_factory=PluginSet)
+    score: PluginSet = Field(default_factory=PluginSet)
+    reserve: PluginSet = Field(default_factory=PluginSet)
+    permit: PluginSet = Field(default_factory=PluginSet)
+    pre_bind: PluginSet = Field(default_factory=PluginSet)
+    bind: PluginSet = Field(default_factory=PluginSet)
+    post_bind: PluginSet = Field(default_factory=PluginSet)
+    multi_point: PluginSet = Field(default_factory=PluginSet)
+
+    def at(self, point: ExtensionPoint) -> PluginSet:
+        """Return the set of one extension point."""
+        found: PluginSet = getattr(self, _FIELDS[point])
+        return found
+
+
+_FIELDS = {
+    point: next(name for name, field in Plugins.model_fields.items() if field.alias == point.value)
+    for point in ExtensionPoint
+}
+
+
+class PluginConfig(StrictModel):
+    """Args of one plugin; they are decoded by the plugin's own model."""
+
+    name: str
+    args: dict[str, Any] | None = None
+
+
+class Profile(StrictModel):
+    """One scheduler name and what it runs."""
+
+    scheduler_name: str = ""
+    percentage_of_nodes_to_score: int | None = None
+    plugins: Plugins = Field(default_factory=Plugins)
+    plugin_config: list[PluginConfig] = Field(default_factory=list)
+
+
+class ExtenderTLSConfig(StrictModel):
+    """TLS towards an extender."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = Field(default="", alias="caFile")
+    cert_data: str = ""
+    key_data: str = ""
+    ca_data: str = Field(default="", alias="caData")
+
+
+class ExtenderManagedResource(StrictModel):
+    """A resource that an extender looks after."""
+
+    name: str
+    ignored_by_scheduler: bool = False
+
+
+class Extender(StrictModel):
+    """An HTTP extender. Decoded so that it can be refused in words; this scheduler calls none."""
+
+    url_prefix: str
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: int = 0
+    bind_verb: str = ""
+    enable_https: bool = Field(default=False, alias="enableHTTPS")
+    tls_config: ExtenderTLSConfig | None = None
+    http_timeout: Duration = Field(default=5.0, alias="httpTimeout")
+    node_cache_capable: bool = False
+    managed_resources: list[ExtenderManagedResource] = Field(default_factory=list)
+    ignorable: bool = False
+
+
+class KubeSchedulerConfiguration(StrictModel):
+    """The whole file. Durations are seconds."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    parallelism: int = 16
+    leader_election: LeaderElection = Field(default_factory=LeaderElection)
+    client_connection: ClientConnection = Field(default_factory=ClientConnection)
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: int | None = None
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    delay_cache_until_active: bool = False
+    profiles: list[Profile] = Field(default_factory=list)
+    extenders: list[Extender] = Field(default_factory=list)

@@ -1,0 +1,50 @@
+"""What is wrong with a configuration, as data and as one line of text."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from scheduler.catalog import Loc
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake or warning. Lines and columns count from 1; 0 means that the place is not known."""
+
+    path: str
+    message: str
+    line: int = 0
+    column: int = 0
+    severity: Severity = "error"
+    hint: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        place = self.source or "configuration"
+        if self.line:
+            place += f":{self.line}:{self.column}"
+        text = f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class ConfigurationError(Exception):
+    """A configuration that cannot be used; `problems` holds every error found, in the order of the file."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def path_text(loc: Loc) -> str:
+    """Return a location as Kubernetes writes field paths: `profiles[0].plugins.score`."""
+    text = ""
+    for part in loc:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part.replace("_", "").replace("-", "").isalnum():
+            text += f".{part}" if text else part
+        else:
+            text += f"[{part}]"
+    return text

@@ -1,0 +1,67 @@
+"""Writing a configuration: canonical text for the ConfigMap, and the hash by which everybody names it."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scheduler.config.document import plain_scalar, read_document
+
+_PLAIN = re.compile(r"[A-Za-z0-9/_.][-A-Za-z0-9/_.+$()\[\]]*(:[-A-Za-z0-9/_.+]+)*")
+_FIRST = ("apiVersion", "kind", "name", "schedulerName")
+"""Keys that readers look for first; all others follow in alphabetical order."""
+
+
+def configuration_hash(text: str) -> str:
+    """Return the first 16 hex digits of the sha256 of the file's data; comments, blanks and key order do not count.
+
+    Raises:
+        ConfigurationError: the text is not YAML.
+    """
+    return hash_of(read_document(text, "configuration").data)
+
+
+def hash_of(data: Any) -> str:
+    """Return the hash of parsed data."""
+    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """Return YAML text of a configuration's data in a stable order, byte for byte the same for equal data.
+
+    Text that any YAML reader could take for something else (`yes`, `012`, an empty string) is quoted as JSON quotes it.
+    """
+    return "\n".join(_lines(data, "")) + "\n"
+
+
+def _lines(value: Any, indent: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=lambda key: (_FIRST.index(key) if key in _FIRST else len(_FIRST), key)):
+            yield from _entry(f"{indent}{_text(key)}:", value[key], indent)
+    else:
+        for item in value:
+            if isinstance(item, Mapping) and item:
+                first, *rest = _lines(item, indent + "  ")
+                yield f"{indent}- {first.lstrip()}"
+                yield from rest
+            else:
+                yield from _entry(f"{indent}-", item, indent)
+
+
+def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
+    if isinstance(value, Mapping) and value:
+        yield head
+        yield from _lines(value, indent + "  ")
+    elif isinstance(value, list | tuple) and value and not head.endswith("-"):
+        yield head
+        yield from _lines(value, indent)
+    else:
+        yield f"{head} {_text(value)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and plain_scalar(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
