@@ -1,0 +1,128 @@
+"""Runs the demo; ends everything and removes its state when it is interrupted or fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+import requests
+from kubernetes import config as kubernetes_config
+from rich.console import Console
+
+from secondary_scheduler.devcluster import environment
+from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.demo.pulumi import Stack
+from secondary_scheduler.devcluster.demo.report import NodeRow, farewell, outputs_table, placement_table
+from secondary_scheduler.devcluster.demo.workload import POD_COUNT, Workload
+from secondary_scheduler.devcluster.errors import DevClusterError, ServiceError
+from secondary_scheduler.devcluster.inventory import simulated_nodes
+from secondary_scheduler.devcluster.progress import Reporter, reporter
+
+NAME = "demo"
+NODES = 20
+CHECKOUT = Path(__file__).resolve().parents[3]
+_CPU_QUERY = "avg_over_time(instance:node_cpu:ratio[1m])"
+
+
+def main() -> int:
+    """Run the demo; exit code 0 when every pod has its node, 1 with one line on stderr otherwise."""
+    console = Console(stderr=False)
+    errors = Console(stderr=True)
+    signal.signal(signal.SIGTERM, _interrupt)
+    cluster = Cluster(ClusterSpec(name=NAME, nodes=NODES))
+    try:
+        _run(cluster, console)
+    except KeyboardInterrupt:
+        _end(cluster, errors, "demo: interrupted; ending the cluster")
+        return 130
+    except (DevClusterError, requests.RequestException) as error:
+        _end(cluster, errors, f"demo: {error}")
+        return 1
+    return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _end(cluster: Cluster, console: Console, message: str) -> None:
+    """Say what happened, and leave nothing half-made behind."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    try:
+        cluster.stop()
+    except DevClusterError as error:
+        console.print(f"demo: {error}", markup=False, highlight=False, soft_wrap=True)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _run(cluster: Cluster, console: Console) -> None:
+    started = time.monotonic()
+    with reporter(console) as report:
+        _heading(report, f"1. A local cluster with {NODES} simulated nodes and one real one")
+        if not cluster.start(report):
+            report.note("   it is running already")
+        loads = _wait_for_loads(cluster, report)
+    variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
+    stack = Stack(CHECKOUT, "local", variables)
+    console.rule("2. pulumi preview, then pulumi up, on stack local", align="left")
+    stack.select()
+    stack.preview()
+    stack.up()
+    outputs = stack.outputs()
+    console.rule(f"3. The same {POD_COUNT} pods, placed by the default scheduler and by ours", align="left")
+    api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
+    with reporter(console) as report:
+        default = Workload(api, "demo-default", "default-scheduler")
+        with report.step("default-scheduler"):
+            default.create()
+            default.wait_bound(60)
+        by_default = default.pods_per_node()
+        with report.step("removing its pods again"):
+            default.delete()
+        ours = Workload(api, "demo", outputs["profile"]["schedulerName"])
+        with report.step(outputs["profile"]["schedulerName"]):
+            ours.create()
+            seconds = ours.wait_bound(60)
+    sizes = {node.name: node.size.name for node in simulated_nodes(NODES)}
+    rows = [NodeRow(name, sizes[name], loads[name]) for name in sizes]
+    console.print(placement_table(rows, ours.pods_per_node(), by_default))
+    console.print(f"{POD_COUNT} pods bound in {seconds:.1f} s. Event: {ours.scheduled_event()}", highlight=False)
+    console.print(outputs_table(outputs))
+    farewell(console, name=NAME, prometheus=cluster.prometheus_url, seconds=time.monotonic() - started)
+
+
+def _heading(report: Reporter, text: str) -> None:
+    report.note(text)
+
+
+def _wait_for_loads(cluster: Cluster, report: Reporter, seconds: float = 30) -> dict[str, float]:
+    """CPU per node as Prometheus has it, once it has it for every simulated node."""
+    session = requests.Session()
+    session.trust_env = False
+    session.verify = str(cluster.prometheus_ca_file)
+    session.headers["Authorization"] = f"Bearer {cluster.prometheus_token_file.read_text().strip()}"
+    names = {node.name for node in simulated_nodes(NODES)}
+    deadline = time.monotonic() + seconds
+    with report.step("first load data in Prometheus"):
+        while True:
+            answer = session.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": _CPU_QUERY}, timeout=5)
+            result = answer.json()["data"]["result"] if answer.ok else []
+            loads = {series["metric"]["instance"]: float(series["value"][1]) for series in result}
+            if names <= loads.keys():
+                return loads
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"Prometheus has load data for {len(names & loads.keys())} of {NODES} nodes after {seconds:g} s; "
+                    f"see: secondary-scheduler cluster logs prometheus --name {NAME}"
+                )
+            time.sleep(0.3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

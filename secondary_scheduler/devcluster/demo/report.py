@@ -1,0 +1,93 @@
+"""The demo's tables."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+HOT_CPU = 0.5
+WARM_CPU = 0.2
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """One simulated node: its size and the CPU that it used before the workload came, as a fraction."""
+
+    name: str
+    size: str
+    cpu: float
+
+    @property
+    def temperature(self) -> str:
+        """hot, warm or cold."""
+        if self.cpu >= HOT_CPU:
+            return "hot"
+        return "warm" if self.cpu >= WARM_CPU else "cold"
+
+
+def placement_table(rows: list[NodeRow], ours: Counter[str], default: Counter[str]) -> Table:
+    """Pods per node beside the node's load, hottest first, with a sum per temperature."""
+    table = Table(box=box.SIMPLE_HEAD, title="Pods per node", title_justify="left")
+    for heading in ("node", "size", "CPU before", "", "secondary-scheduler", "default-scheduler"):
+        numeric = heading not in ("node", "size", "")
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
+    colours = {"hot": "red", "warm": "yellow", "cold": "cyan"}
+    for row in sorted(rows, key=lambda row: (-row.cpu, row.name)):
+        colour = colours[row.temperature]
+        table.add_row(
+            row.name,
+            row.size,
+            f"{row.cpu:.0%}",
+            f"[{colour}]{row.temperature}[/]",
+            str(ours[row.name] or "·"),
+            str(default[row.name] or "·"),
+        )
+    table.add_section()
+    for temperature, colour in colours.items():
+        names = [row.name for row in rows if row.temperature == temperature]
+        table.add_row(
+            f"all {len(names)} {temperature}",
+            "",
+            "",
+            f"[{colour}]{temperature}[/]",
+            str(sum(ours[name] for name in names)),
+            str(sum(default[name] for name in names)),
+        )
+    return table
+
+
+def outputs_table(outputs: Mapping[str, Any]) -> Table:
+    """`pulumi stack output`, one line per value."""
+    table = Table(box=box.SIMPLE_HEAD, title="pulumi stack output", title_justify="left", show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in outputs.items():
+        for key, part in value.items() if isinstance(value, dict) else [("", value)]:
+            text = part if isinstance(part, str) else json.dumps(part)
+            table.add_row(f"{name}.{key}" if key else name, text)
+    return table
+
+
+def farewell(console: Console, *, name: str, prometheus: str, seconds: float) -> None:
+    """Say what is left running and how to look around."""
+    console.print(f"\nThe demo took {seconds:.0f} s. The cluster is still up; look around:", highlight=False)
+    lines = (
+        (f'eval "$(.venv/bin/secondary-scheduler cluster env --name {name})"', "kubectl and pulumi in this shell"),
+        ("kubectl -n demo get pods -o wide", "the workload"),
+        ("kubectl -n demo describe pod", "who placed it, and why"),
+        ("kubectl -n openshift-secondary-scheduler-operator get secondaryscheduler cluster -o yaml", "the CR's status"),
+        (f"secondary-scheduler cluster load sim-000 --name {name} --cpu 10%", "make a hot node cold"),
+        ("pulumi preview --stack local", "nothing to change"),
+        (f"curl ... {prometheus}/api/v1/query", "Prometheus (token and CA: see cluster env)"),
+        ("make clean-demo", "end everything and remove the state"),
+    )
+    width = max(len(command) for command, _ in lines)
+    for command, text in lines:
+        console.print(f"  {command:<{width}}  # {text}", markup=False, highlight=False, soft_wrap=True)
