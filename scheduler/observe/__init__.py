@@ -1,0 +1,1 @@
+"""What the scheduler shows of itself: metrics, logs, health. Nothing here changes a decision."""

@@ -1,0 +1,67 @@
+"""Named checks behind /healthz, /livez and /readyz, worded as upstream's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+Check = Callable[[], str | None]
+"""Returns None when all is well, else the reason; called from the serving thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChecks:
+    """The checks of each endpoint, by name."""
+
+    healthz: Mapping[str, Check]
+    livez: Mapping[str, Check]
+    readyz: Mapping[str, Check]
+
+    def of(self, endpoint: str) -> Mapping[str, Check] | None:
+        """The checks of `healthz`, `livez` or `readyz`; None for any other name."""
+        checks: Mapping[str, Check] | None = getattr(self, endpoint, None) if endpoint in self.__slots__ else None
+        return checks
+
+
+def report(endpoint: str, checks: Mapping[str, Check], *, exclude: Iterable[str], verbose: bool) -> tuple[bool, str]:
+    """Run checks; the body is `ok`, or a line per check where one failed or `verbose` asks for it.
+
+    Reasons are withheld from anonymous readers, as upstream does; they are in the log.
+    """
+    excluded = set(exclude)
+    lines, healthy = [], True
+    for name, check in checks.items():
+        if name in excluded:
+            lines.append(f"[+]{name} excluded: ok")
+        elif check() is None:
+            lines.append(f"[+]{name} ok")
+        else:
+            healthy = False
+            lines.append(f"[-]{name} failed: reason withheld")
+    if healthy and not verbose:
+        return True, "ok"
+    lines.append(f"{endpoint} check {'passed' if healthy else 'failed'}")
+    return healthy, "\n".join(lines) + "\n"
+
+
+class LoopWatch:
+    """Knows since when the event loop has not come round, so that a stuck loop is seen from another thread."""
+
+    def __init__(self, tolerance_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tolerance = tolerance_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last = clock()
+
+    def beat(self) -> None:
+        """Called by the loop, at least once a second."""
+        with self._lock:
+            self._last = self._clock()
+
+    def check(self) -> str | None:
+        """A health check: None while the loop comes round."""
+        with self._lock:
+            silent = self._clock() - self._last
+        return None if silent <= self._tolerance else f"the event loop has not come round for {silent:.0f} s"

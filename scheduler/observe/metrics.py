@@ -1,0 +1,119 @@
+"""Metrics, under upstream's names where upstream has the same, under `secondary_scheduler_` where it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics_core import Metric
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+
+def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    return tuple(start * factor**power for power in range(count))
+
+
+class Metrics:
+    """All metrics of one process, in a registry of their own so that tests do not share state."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry(auto_describe=True)
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+
+        self.schedule_attempts = counter(
+            "scheduler_schedule_attempts_total", "Attempts to schedule a pod, by result", "result", "profile"
+        )
+        self.attempt_duration = histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Time of one attempt, from the queue to the end of the binding",
+            _exponential(0.001, 2, 15),
+            "result",
+            "profile",
+        )
+        self.algorithm_duration = histogram(
+            "scheduler_scheduling_algorithm_duration_seconds", "Time of one decision", _exponential(0.001, 2, 15)
+        )
+        self.sli_duration = histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Time from a pod's first entry into the active queue to its binding",
+            _exponential(0.01, 2, 20),
+            "attempts",
+        )
+        self.attempts_per_pod = histogram(
+            "scheduler_pod_scheduling_attempts", "Attempts that a bound pod needed", _exponential(1, 2, 5)
+        )
+        self.pending_pods = gauge("scheduler_pending_pods", "Pods waiting, by queue", "queue")
+        self.incoming_pods = counter(
+            "scheduler_queue_incoming_pods_total", "Pods that entered a queue, by event", "queue", "event"
+        )
+        self.cache_size = gauge("scheduler_cache_size", "Objects in the cache", "type")
+        self.bindings = counter(
+            "secondary_scheduler_bindings_total",
+            "Bindings by outcome: bound, conflict, gone, unknown (answer lost, read back), failed",
+            "outcome",
+        )
+        self.events_dropped = counter(
+            "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
+        )
+        self.load_fresh = gauge(
+            "secondary_scheduler_load_data_fresh", "1 while the load source's data are young enough", "source"
+        )
+        self.load_age = gauge(
+            "secondary_scheduler_load_data_age_seconds", "Age of the newest sample of a load source", "source"
+        )
+        self.load_failures = counter(
+            "secondary_scheduler_load_refresh_failures_total", "Failed reads of a load source", "source"
+        )
+        self.load_unmatched = gauge(
+            "secondary_scheduler_load_unmatched_instances", "Series whose instance is no node of the cluster", "source"
+        )
+        self.load_nodes = gauge("secondary_scheduler_load_nodes", "Nodes with a load from the source", "source")
+        self.plugin_observations = counter(
+            "secondary_scheduler_plugin_observations_total",
+            "What plugins report about their input, such as nodes without load data",
+            "observation",
+        )
+        self.configuration = gauge(
+            "secondary_scheduler_configuration_info", "1 for the configuration that is loaded", "hash"
+        )
+        self.leader = gauge("leader_election_master_status", "1 while this process holds the Lease", "name")
+        self.loop_lag = gauge("secondary_scheduler_loop_lag_seconds", "How late the event loop was last")
+
+    def show_sizes(self, cache: Mapping[str, int], queues: Mapping[str, int]) -> None:
+        """Set the gauges of the cache (nodes, pods, assumed_pods) and of the queues."""
+        for kind, size in cache.items():
+            self.cache_size.labels(kind).set(size)
+        for queue, size in queues.items():
+            self.pending_pods.labels(queue).set(size)
+
+    def before_scrape(self, refresh: Callable[[], None]) -> None:
+        """Call `refresh` at each scrape, so that gauges cost nothing between scrapes."""
+        self.registry.register(_Refresh(refresh))
+
+
+class _Refresh(Collector):
+    """A collector that yields nothing and brings gauges up to date."""
+
+    def __init__(self, refresh: Callable[[], None]) -> None:
+        self._refresh = refresh
+
+    def collect(self) -> Iterable[Metric]:
+        self._refresh()
+        return []
+
+    def describe(self) -> Iterable[Metric]:
+        return []

@@ -1,0 +1,121 @@
+"""The HTTPS endpoints over a real socket; a fake stands in for the API server's reviews."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from prometheus_client import CollectorRegistry, Counter
+
+from scheduler.observe.certificate import serving_context
+from scheduler.observe.health import HealthChecks
+from scheduler.observe.server import Server
+
+
+class FakeReviews:
+    """Knows two tokens: `good` may read everything, `curious` is known and may read nothing."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def post(self, path: str, body: dict[str, Any]) -> bytes:
+        self.calls.append(path)
+        if path.endswith("tokenreviews"):
+            token = body["spec"]["token"]
+            if token == "broken":
+                raise OSError("API server is away")
+            status: dict[str, Any] = {"authenticated": token in ("good", "curious"), "user": {"username": token}}
+        else:
+            status = {"allowed": body["spec"]["user"] == "good"}
+        return json.dumps({"status": status}).encode()
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def ready() -> list[str | None]:
+    return [None]
+
+
+@pytest.fixture
+def reviews() -> FakeReviews:
+    return FakeReviews()
+
+
+@pytest.fixture
+def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    registry = CollectorRegistry()
+    Counter("answers_total", "For the test", registry=registry).inc(42)
+    server = Server(
+        address="127.0.0.1",
+        port=port,
+        tls=serving_context(None, None, address="127.0.0.1", minimum="VersionTLS12"),
+        checks=HealthChecks({"ping": lambda: None}, {"ping": lambda: None}, {"sync": lambda: ready[0]}),
+        registry=registry,
+        make_review_client=lambda: reviews,
+        configz=lambda: {"componentconfig": {"parallelism": 16}},
+        always_allow=("/healthz", "/readyz", "/livez"),
+    )
+    server.start()
+    yield f"https://127.0.0.1:{port}"
+    server.stop()
+
+
+def get(url: str, token: str | None = None) -> requests.Response:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return requests.get(url, headers=headers, verify=False, timeout=5)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+
+
+def test_probes_need_no_token_and_follow_the_checks(url: str, ready: list[str | None]) -> None:
+    assert get(f"{url}/livez").text == "ok"
+    assert get(f"{url}/readyz").status_code == 200
+    ready[0] = "caches are not filled"
+    assert get(f"{url}/readyz").status_code == 500
+    assert get(f"{url}/readyz?exclude=sync").status_code == 200
+    assert get(f"{url}/readyz/sync").status_code == 500
+    assert get(f"{url}/readyz/nonsense").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("token", "status"), [(None, 403), ("nobody", 401), ("curious", 403), ("good", 200), ("broken", 500)]
+)
+def test_metrics_are_for_those_whom_the_api_server_allows(url: str, token: str | None, status: int) -> None:
+    answer = get(f"{url}/metrics", token)
+    assert answer.status_code == status
+    assert ("answers_total 42.0" in answer.text) == (status == 200)
+    if token:
+        assert token not in answer.text
+
+
+def test_a_review_is_remembered(url: str, reviews: FakeReviews) -> None:
+    get(f"{url}/configz", "good")
+    calls = len(reviews.calls)
+    assert get(f"{url}/configz", "good").json() == {"componentconfig": {"parallelism": 16}}
+    assert len(reviews.calls) == calls == 2
+
+
+def test_a_taken_port_is_an_error_at_start(url: str) -> None:
+    port = int(url.rsplit(":", 1)[1])
+    second = Server(
+        address="127.0.0.1",
+        port=port,
+        tls=serving_context(None, None, address="127.0.0.1", minimum="VersionTLS12"),
+        checks=HealthChecks({}, {}, {}),
+        registry=CollectorRegistry(),
+        make_review_client=FakeReviews,
+        configz=dict,
+        always_allow=(),
+    )
+    with pytest.raises(OSError, match="address already in use"):
+        second.start()
