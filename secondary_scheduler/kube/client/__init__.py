@@ -1,0 +1,73 @@
+"""The asynchronous connection to the API server: configuration, requests, list and watch."""
+
+from secondary_scheduler.kube.client.config import ClientConfig
+from secondary_scheduler.kube.client.credentials import Credentials
+from secondary_scheduler.kube.client.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    ConfigError,
+    Conflict,
+    ConnectionFailed,
+    ConnectionLost,
+    Expired,
+    Forbidden,
+    Invalid,
+    KubeError,
+    MalformedResponse,
+    NotFound,
+    ResponseTooLarge,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from secondary_scheduler.kube.client.http import KubeClient
+from secondary_scheduler.kube.client.limiter import TokenBucket
+from secondary_scheduler.kube.client.listwatch import Reflector, ReflectorState, Sink, Timing, unchanged
+from secondary_scheduler.kube.client.paths import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    api_path,
+)
+from secondary_scheduler.kube.client.store import Changes, Store, object_meta
+
+__all__ = [
+    "APPLY_PATCH",
+    "JSON",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_MERGE_PATCH",
+    "AlreadyExists",
+    "ApiError",
+    "BadRequest",
+    "Changes",
+    "ClientConfig",
+    "ConfigError",
+    "Conflict",
+    "ConnectionFailed",
+    "ConnectionLost",
+    "Credentials",
+    "Expired",
+    "Forbidden",
+    "Invalid",
+    "KubeClient",
+    "KubeError",
+    "MalformedResponse",
+    "NotFound",
+    "Reflector",
+    "ReflectorState",
+    "ResponseTooLarge",
+    "ServerError",
+    "Sink",
+    "Store",
+    "Timing",
+    "TokenBucket",
+    "TooManyRequests",
+    "Unauthorized",
+    "api_path",
+    "object_meta",
+    "unchanged",
+]
