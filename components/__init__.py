@@ -6,3 +6,31 @@ imports `stacks`. It may import `scheduler.catalog` and `scheduler.config`, whic
 as parent and names that begin with the component's; every object has an explicit name and, unless cluster-scoped, an
 explicit namespace, because a name or namespace guessed by the provider differs when the cluster cannot be reached.
 """
+
+from components.crd import SecondarySchedulerCrd, SecondarySchedulerCrdArgs
+from components.kube_object import ClusterProvider
+from components.labels import common_labels
+from components.metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
+from components.namespace import Namespace, NamespaceArgs
+from components.operator_install import OperatorInstall, OperatorInstallArgs
+from components.scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
+from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
+
+__all__ = [
+    "SCHEDULER_NAME",
+    "ClusterProvider",
+    "MetricCredentials",
+    "MetricCredentialsArgs",
+    "Namespace",
+    "NamespaceArgs",
+    "OperatorInstall",
+    "OperatorInstallArgs",
+    "SchedulerConfiguration",
+    "SchedulerConfigurationArgs",
+    "SecondaryScheduler",
+    "SecondarySchedulerArgs",
+    "SecondarySchedulerCrd",
+    "SecondarySchedulerCrdArgs",
+    "SecretKeyReference",
+    "common_labels",
+]

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import yaml
 
-from components._kube_object import KubeObject, child
+from components.kube_object import KubeObject, child
 
 MANIFEST = Path(__file__).parent / "crds" / "operator.openshift.io_secondaryschedulers.yaml"
 

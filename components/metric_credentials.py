@@ -1,88 +1,89 @@
-"""How the scheduler proves itself to the metric source: a Secret of this stack, or the pod's own ServiceAccount."""
+"""How the scheduler proves itself to the metric source."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 
-from components._kube_object import KubeObject, child
+from components.kube_object import KubeObject, child
 
 TOKEN_KEY = "token"  # noqa: S105 - the key under which the token stands
 CA_KEY = "ca.crt"
+_RBAC = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True)
+class SecretKeyReference:
+    """A Secret in the scheduler's namespace and the key of the token in it."""
+
+    secret_name: pulumi.Input[str]
+    key: pulumi.Input[str]
 
 
 @dataclass(frozen=True)
 class MetricCredentialsArgs:
-    """Attributes:
-    namespace: where the scheduler runs.
-    secret_name: name of the Secret; it stays when the token is rotated, so that nothing restarts.
-    token: bearer token, a secret Output.
-    certificate_authority: PEM bundle with which the source's certificate is verified; the system's if None.
-    """
+    """At most one of token, existing_secret and cluster_role; none of them: the source asks for no credentials.
 
-    namespace: pulumi.Input[str]
-    secret_name: str
-    token: pulumi.Output[str]
-    certificate_authority: pulumi.Input[str] | None = None
-
-
-class MetricCredentials(pulumi.ComponentResource):
-    """The Secret that the SecondaryScheduler refers to."""
-
-    secret_name: pulumi.Output[str]
-
-    def __init__(self, name: str, args: MetricCredentialsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("secondary-scheduler:components:MetricCredentials", name, None, opts)
-        content: dict[str, pulumi.Output[str]] = {TOKEN_KEY: pulumi.Output.secret(args.token)}
-        if args.certificate_authority is not None:
-            # Public, but encrypted like its neighbour: the state then holds no half-readable Secret.
-            content[CA_KEY] = pulumi.Output.secret(args.certificate_authority)
-        secret = KubeObject(
-            f"{name}-secret",
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": args.secret_name, "namespace": args.namespace},
-                "type": "Opaque",
-                "stringData": content,
-            },
-            child(self),
-        )
-        self.secret_name = secret.object_name
-        self.register_outputs({"secretName": self.secret_name})
-
-
-@dataclass(frozen=True)
-class MetricAccessArgs:
-    """Attributes:
-    namespace: where the scheduler runs.
-    service_account: the scheduler's ServiceAccount, which the operator makes.
-    cluster_role: the ClusterRole that the metric source asks for, on OpenShift `cluster-monitoring-view`.
+    Attributes:
+        namespace: where the scheduler runs.
+        service_account: the scheduler's ServiceAccount, which the operator makes.
+        secret_name: name of the Secret that holds the token; it stays when the token is rotated, so that nothing
+            restarts.
+        token: bearer token for a Secret of this stack.
+        certificate_authority: PEM bundle for the same Secret, with which the source's certificate is verified.
+        existing_secret: a Secret that somebody else keeps.
+        cluster_role: what the scheduler's own ServiceAccount is bound to; its projected token is the credential.
     """
 
     namespace: pulumi.Input[str]
     service_account: str
-    cluster_role: str
+    secret_name: str
+    token: pulumi.Input[str] | None = field(default=None, repr=False)
+    certificate_authority: pulumi.Input[str] | None = None
+    existing_secret: SecretKeyReference | None = None
+    cluster_role: str | None = None
 
 
-class MetricAccess(pulumi.ComponentResource):
-    """Lets the scheduler's own ServiceAccount read the metric source; no token is made, stored or rotated by hand."""
+class MetricCredentials(pulumi.ComponentResource):
+    """A Secret made for the scheduler, a reference to one that is there, or a right of the scheduler's own account.
 
-    binding_name: pulumi.Output[str]
+    Attributes:
+        reference: what the SecondaryScheduler shall name; None if no Secret is involved.
+    """
 
-    def __init__(self, name: str, args: MetricAccessArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("secondary-scheduler:components:MetricAccess", name, None, opts)
-        binding = KubeObject(
-            f"{name}-binding",
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": f"{args.service_account}-{args.cluster_role}"},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": args.cluster_role},
-                "subjects": [{"kind": "ServiceAccount", "name": args.service_account, "namespace": args.namespace}],
-            },
-            child(self),
-        )
-        self.binding_name = binding.object_name
-        self.register_outputs({"bindingName": self.binding_name})
+    reference: SecretKeyReference | None
+
+    def __init__(self, name: str, args: MetricCredentialsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:MetricCredentials", name, None, opts)
+        self.reference = args.existing_secret
+        if args.token is not None:
+            secret = KubeObject(f"{name}-secret", _secret(args, args.token), child(self))
+            self.reference = SecretKeyReference(secret.object_name, TOKEN_KEY)
+        if args.cluster_role is not None:
+            KubeObject(f"{name}-binding", _binding(args, args.cluster_role), child(self))
+        self.register_outputs({"secretName": self.reference.secret_name if self.reference else None})
+
+
+def _secret(args: MetricCredentialsArgs, token: pulumi.Input[str]) -> dict[str, object]:
+    content = {TOKEN_KEY: pulumi.Output.secret(token)}
+    if args.certificate_authority is not None:
+        # Public, but a Secret that is encrypted as a whole is easier to reason about than one that is by half.
+        content[CA_KEY] = pulumi.Output.secret(args.certificate_authority)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": args.secret_name, "namespace": args.namespace},
+        "type": "Opaque",
+        "stringData": content,
+    }
+
+
+def _binding(args: MetricCredentialsArgs, cluster_role: str) -> dict[str, object]:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{args.service_account}-{cluster_role}"},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": cluster_role},
+        "subjects": [{"kind": "ServiceAccount", "name": args.service_account, "namespace": args.namespace}],
+    }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components._kube_object import KubeObject, child
+from components.kube_object import KubeObject, child
 
 # Upstream's operator, and every document about it, knows this one name only.
 NAMESPACE = "openshift-secondary-scheduler-operator"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pulumi
 
-from components._kube_object import KubeObject, child
-from components._labels import COMPONENT
 from components._operator_rules import cluster_rules, namespace_rules
+from components.kube_object import KubeObject, child
+from components.labels import COMPONENT
 from scheduler.catalog import PolicyRule, static_cluster_roles
 
 OPERATOR_NAME = "secondary-scheduler-operator"
@@ -25,10 +25,12 @@ class OperatorInstallArgs:
     """Attributes:
     namespace: where the operator runs; it serves this namespace only.
     image: the operator's image.
+    needs: what must be there before the operator starts; above all the CRD of what it watches.
     """
 
     namespace: pulumi.Input[str]
     image: str
+    needs: Sequence[pulumi.Resource] = ()
 
 
 class OperatorInstall(pulumi.ComponentResource):
@@ -55,7 +57,7 @@ class OperatorInstall(pulumi.ComponentResource):
             f"{name}-deployment",
             _deployment(args.namespace, args.image, self.service_account_name),
             # A controller that starts without its rights begins by failing.
-            child(self, depends_on=rights),
+            child(self, depends_on=[*rights, *args.needs]),
         )
         self.deployment_name = deployment.object_name
         self.register_outputs(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components._kube_object import KubeObject, child
+from components.kube_object import KubeObject, child
 from scheduler.config import configuration_hash
 
 CONFIGURATION_KEY = "config.yaml"

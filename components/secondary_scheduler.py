@@ -9,19 +9,12 @@ from typing import Any
 
 import pulumi
 
-from components._kube_object import KubeObject, child
+from components.kube_object import KubeObject, child
+from components.metric_credentials import SecretKeyReference
 
 # Upstream's operator serves the resource of this name only. What it makes of it is named as below.
 RESOURCE_NAME = "cluster"
 SCHEDULER_NAME = "secondary-scheduler"
-
-
-@dataclass(frozen=True)
-class MetricCredentialsReference:
-    """A Secret in the scheduler's namespace and the key of the token in it."""
-
-    secret_name: pulumi.Input[str]
-    key: pulumi.Input[str]
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,7 @@ class SecondarySchedulerArgs:
     config_map_name: pulumi.Input[str]
     configuration_hash: str
     log_level: str = "Normal"
-    metric_credentials: MetricCredentialsReference | None = None
+    metric_credentials: SecretKeyReference | None = None
     needs: Sequence[pulumi.Resource] = ()
     protect: bool = False
 

@@ -1,0 +1,119 @@
+"""What a stack's metric credentials amount to: values for a Secret, and paths in the scheduler's pod."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stacks.problems import Location, SettingsProblem
+from stacks.settings import Credentials, ExistingSecret
+
+TOKEN_KEY = "prometheusToken"  # noqa: S105 - the name of the key
+SECRET_KEYS = ("kubeconfig", TOKEN_KEY)
+_AT: Location = ("metricProvider", "credentials")
+_SECRET_MOUNT = "/var/run/secrets/secondary-scheduler/metrics"  # noqa: S105 - a path
+_SERVICE_ACCOUNT_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@dataclass(frozen=True)
+class CredentialFiles:
+    """Where the scheduler's pod finds its token and certificate authority; None: there is none."""
+
+    token: str | None = None
+    certificate_authority: str | None = None
+
+
+@dataclass(frozen=True)
+class MetricCredentialValues:
+    """Values that were found where the settings say.
+
+    Attributes:
+        files: where the scheduler's pod will find them.
+        token: the token itself, in clear; None unless the stack keeps the Secret.
+        certificate_authority: PEM bundle for the same Secret.
+        existing_secret: the Secret that somebody else keeps.
+        cluster_role: what the scheduler's ServiceAccount shall be bound to.
+    """
+
+    files: CredentialFiles = CredentialFiles()
+    token: str | None = field(default=None, repr=False)
+    certificate_authority: str | None = None
+    existing_secret: ExistingSecret | None = None
+    cluster_role: str | None = None
+
+
+def find_credentials(
+    credentials: Credentials | None, secrets: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[MetricCredentialValues, list[SettingsProblem]]:
+    """Read the credentials from the stack's encrypted keys and from the files that the environment names."""
+    if credentials is None:
+        return MetricCredentialValues(), []
+    if (secret := credentials.existing_secret) is not None:
+        files = _files(_SECRET_MOUNT, secret.key, secret.ca_key)
+        return MetricCredentialValues(files, existing_secret=secret), []
+    if (account := credentials.service_account) is not None:
+        files = _files(_SERVICE_ACCOUNT_MOUNT, "token", account.ca_key)
+        return MetricCredentialValues(files, cluster_role=account.cluster_role), []
+    problems: list[SettingsProblem] = []
+    token, authority = "", ""
+    if credentials.token is not None and credentials.token.secret_key is not None:
+        token = secrets.get(TOKEN_KEY, "").strip()
+        if not token:
+            hint = f"set it: pulumi config set --secret {TOKEN_KEY}"
+            problems.append(
+                SettingsProblem((TOKEN_KEY,), f"missing, and metricProvider.credentials asks for it; {hint}")
+            )
+    elif credentials.token is not None:
+        token = _read((*_AT, "token"), credentials.token.from_file_in_env or "", environment, problems)
+    if credentials.ca_file is not None:
+        authority = _read((*_AT, "caFile"), credentials.ca_file.from_file_in_env, environment, problems)
+    files = _files(_SECRET_MOUNT, "token", "ca.crt" if authority else None)
+    return MetricCredentialValues(files, token, authority or None), problems
+
+
+def misplaced_secrets(encrypted: Collection[str], given: Collection[str]) -> list[SettingsProblem]:
+    """Secrets that stand in clear, and keys that hold one without being made for it."""
+    problems = [
+        SettingsProblem((key,), f"stands there in clear; encrypt it: pulumi config set --secret {key}")
+        for key in SECRET_KEYS
+        if key in given and key not in encrypted
+    ]
+    problems += [
+        SettingsProblem(
+            (key,),
+            f"holds an encrypted value, which would be kept in clear; secrets belong under {' or '.join(SECRET_KEYS)}",
+        )
+        for key in sorted(encrypted)
+        if key not in SECRET_KEYS
+    ]
+    return problems
+
+
+def not_exported(name: str) -> str:
+    """What to say of an environment variable that is not there."""
+    hint = "export it where pulumi runs"
+    if name.startswith("SECONDARY_SCHEDULER_"):
+        hint = 'for the local cluster: eval "$(secondary-scheduler cluster env)"'
+    return f"the environment variable {name} is not set; {hint}"
+
+
+def _files(mount: str, token_key: str, ca_key: str | None) -> CredentialFiles:
+    return CredentialFiles(f"{mount}/{token_key}", f"{mount}/{ca_key}" if ca_key else None)
+
+
+def _read(at: Location, name: str, environment: Mapping[str, str], problems: list[SettingsProblem]) -> str:
+    location = (*at, "fromFileInEnv")
+    path = environment.get(name)
+    if not path:
+        problems.append(SettingsProblem(location, not_exported(name)))
+        return ""
+    try:
+        content = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a text file"
+        problems.append(SettingsProblem(location, f"cannot read {path} (from {name}): {reason}"))
+        return ""
+    if not content:
+        problems.append(SettingsProblem(location, f"{path} (from {name}) is empty"))
+    return content

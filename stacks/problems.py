@@ -1,0 +1,180 @@
+"""What is wrong with a stack's configuration, one line per problem: file, line, key, what, and what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
+
+Location = tuple[str | int, ...]
+
+_TYPE_NAMES = {
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "tuple_type": "a list",
+}
+_KINDS = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+# A wrong value below these keys may be the secret itself, put into the wrong place.
+_NEVER_SHOWN = re.compile(r"credentials|address|token|password|secret", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class SettingsProblem:
+    """One problem.
+
+    Attributes:
+        location: key and keys below it, list indices included.
+        message: what is wrong and what to do, without the key and without a secret.
+        line: line in the stack file, 0 if the key does not stand there.
+    """
+
+    location: Location
+    message: str
+    line: int = 0
+
+    @property
+    def path(self) -> str:
+        """The location as it is written for people and for `pulumi config set --path`."""
+        return format_location(self.location)
+
+    def render(self, file: str) -> str:
+        """One line for the user."""
+        place = f"{file}:{self.line}" if self.line else file
+        return f"{place}: {self.path}: {self.message}"
+
+
+def format_location(location: Location) -> str:
+    """`("plugins", "score", "enabled", 0)` as `plugins.score.enabled[0]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return text.removeprefix(".")
+
+
+def parse_location(path: str) -> Location:
+    """The inverse of `format_location`."""
+    parts = re.findall(r"\[(\d+)\]|\[([^\]]+)\]|([^.\[\]]+)", path)
+    return tuple(int(index) if index else bracketed or plain for index, bracketed, plain in parts)
+
+
+def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Iterator[SettingsProblem]:
+    """Put what pydantic found into words."""
+    for detail in error.errors(include_url=False):
+        location: Location = detail["loc"]
+        kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+        if kind == "extra_forbidden":
+            allowed = sorted(_aliases(_model_at(model, location[:-1])))
+            yield unknown_key(location, allowed)
+            continue
+        if kind == "missing":
+            message = _missing(location)
+        elif kind == "literal_error":
+            message = _not_allowed(location, value, re.findall(r"'([^']*)'", context["expected"]))
+        elif kind in _TYPE_NAMES:
+            given = _KINDS.get(type(value), "nothing")
+            message = f"must be {_TYPE_NAMES[kind]}, not {given}{_shown(location, value, ' ({})')}"
+        elif kind == "greater_than_equal":
+            message = f"must be at least {context['ge']}, not {value}"
+        elif kind == "less_than_equal":
+            message = f"must be at most {context['le']}, not {value}"
+        elif kind == "string_too_short":
+            message = "must not be empty"
+        elif kind == "string_pattern_mismatch":
+            message = f"{_shown(location, value, '{} ')}must match {context['pattern']}"
+        else:
+            message = _shown(location, value, "{} ") + detail["msg"].removeprefix("Value error, ")
+        yield SettingsProblem(location, message)
+
+
+def unknown_key(location: Location, allowed: list[str]) -> SettingsProblem:
+    """A key that does not exist, with the one that may have been meant."""
+    message = f"unknown key; allowed: {', '.join(allowed)}"
+    return SettingsProblem(location, message + _did_you_mean(str(location[-1]), allowed))
+
+
+def locate(problems: Iterable[SettingsProblem], stack_file: Path, project: str) -> list[SettingsProblem]:
+    """The problems in the file's order, each with the line of its key or of the nearest key around it."""
+    lines = _KeyLines(stack_file, project)
+    located = [replace(problem, line=lines.line(problem.location)) for problem in problems]
+    return sorted(located, key=lambda problem: (problem.line, problem.path))
+
+
+class _KeyLines:
+    def __init__(self, stack_file: Path, project: str) -> None:
+        self._project = project
+        self._config: Any = None
+        try:
+            document = YAML(typ="rt").load(stack_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, YAMLError):
+            return  # given by --config-file or on the command line: problems are then told without a line
+        if isinstance(document, Mapping):
+            self._config = document.get("config")
+
+    def line(self, location: Location) -> int:
+        node, line = self._config, 0
+        for depth, part in enumerate(location):
+            key = f"{self._project}:{part}" if depth == 0 else part
+            if isinstance(node, CommentedSeq) and isinstance(key, int) and key < len(node):
+                line = node.lc.item(key)[0] + 1
+            elif isinstance(node, CommentedMap) and key in node:
+                line = node.lc.key(key)[0] + 1
+            else:
+                break
+            node = node[key]
+        return line
+
+
+def _model_at(model: type[BaseModel], location: Location) -> type[BaseModel]:
+    for part in location:
+        if isinstance(part, int):
+            continue
+        for name, field in model.model_fields.items():
+            if (field.alias or name) == part:
+                model = next(_models(field.annotation), model)
+    return model
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def _aliases(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _not_allowed(location: Location, value: object, allowed: list[str]) -> str:
+    message = f"{_shown(location, value, '{} is')} not allowed; allowed: {', '.join(allowed)}".strip()
+    return message + _did_you_mean(str(value), allowed)
+
+
+def _did_you_mean(given: str, allowed: list[str]) -> str:
+    by_lower_case = {name.lower(): name for name in allowed}
+    matches = get_close_matches(given.lower(), by_lower_case, n=1)
+    return f'; did you mean "{by_lower_case[matches[0]]}"?' if matches else ""
+
+
+def _missing(location: Location) -> str:
+    path = "--path " * (len(location) > 1) + format_location(location)
+    return f"missing; set it, for example with: pulumi config set {path} VALUE"
+
+
+def _shown(location: Location, value: object, template: str) -> str:
+    """The value within the template, or nothing if it is long, structured or perhaps secret."""
+    if not isinstance(value, str | int | float) or _NEVER_SHOWN.search(format_location(location)):
+        return ""
+    text = json.dumps(value, ensure_ascii=False)
+    return template.format(text if len(text) <= 80 else f'{text[:76]}…"')
