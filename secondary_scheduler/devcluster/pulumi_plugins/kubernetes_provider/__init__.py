@@ -1,0 +1,8 @@
+"""A stand-in for `pulumi-resource-kubernetes` 4.30.0, for machines where the official plugin cannot be had.
+
+Rooms: `values` (property values), `inputs` (what a program may give), `diff` and `replacement`, `api` and `kubeconfig`
+(the cluster), `readiness` and `waiting`, `checkpoint` (what is kept in the stack's state), `operations` (the verbs) and
+`servicer` (gRPC, the only untyped edge).
+"""
+
+VERSION = "4.30.0"

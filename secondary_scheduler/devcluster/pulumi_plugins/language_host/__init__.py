@@ -1,0 +1,1 @@
+"""A stand-in for `pulumi-language-python`: runs Python programs for the Pulumi engine."""

@@ -1,0 +1,111 @@
+"""Runs one Pulumi program against the engine: what the official distribution calls `pulumi-language-python-exec`.
+
+Started by file name under the project's interpreter, so it imports nothing but the Pulumi SDK.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import runpy
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+BAIL_EXIT_CODE = 32
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Execute a Pulumi Python program")
+    for flag in ("project", "stack", "organization", "root_directory", "pwd", "monitor", "engine", "tracing"):
+        parser.add_argument(f"--{flag}")
+    parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--dry_run", default="false")
+    parser.add_argument("program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    return parser.parse_args(argv)
+
+
+def _leave_with_parent() -> None:
+    """End this process when its parent has died: a cut-off SDK would wait for its engine for ever."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+def _run(given: argparse.Namespace) -> int:
+    import pulumi
+    import pulumi.runtime
+
+    pulumi.runtime.set_all_config(pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env())
+    pulumi.runtime.configure(
+        pulumi.runtime.Settings(
+            monitor=given.monitor,
+            engine=given.engine,
+            project=given.project,
+            stack=given.stack,
+            parallel=given.parallel,
+            dry_run=given.dry_run == "true",
+            organization=given.organization,
+            root_directory=given.root_directory,
+        )
+    )
+    # A failed program leaves futures that nobody awaits; asyncio would print each of them after the error that matters.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    threads = ThreadPoolExecutor(max(given.parallel, 1) * 4)
+    loop.set_default_executor(threads)
+    path = os.path.abspath(given.program)
+
+    def program() -> None:
+        runpy.run_path(path, run_name="__main__")
+
+    try:
+        loop.run_until_complete(pulumi.runtime.run_in_stack(program))
+    except pulumi.RunError as error:
+        pulumi.log.error(str(error))
+        return 1
+    except Exception:
+        pulumi.log.error("Program failed with an unhandled exception:\n" + traceback.format_exc())
+        return BAIL_EXIT_CODE
+    finally:
+        threads.shutdown(wait=True)
+        loop.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the program that `argv` names; 0, 1 (message printed), or 32 (trace printed, nothing to add)."""
+    given = _arguments(argv)
+    _leave_with_parent()
+    if given.pwd:
+        os.chdir(given.pwd)
+    sys.argv = [given.program, *given.arguments]
+    # Python put this file's directory first; a program must not find our modules under its own imports.
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    try:
+        return _run(given)
+    except ImportError:
+        sys.stderr.write(traceback.format_exc())
+        sys.stderr.write(
+            f"The Pulumi SDK cannot be imported by {sys.executable}: install requirements.txt into that environment.\n"
+        )
+        return 1
+    except KeyboardInterrupt:
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
