@@ -105,25 +105,36 @@ class StateDirectory:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the cluster for one command. Raises ClusterStateError when another command holds it."""
+        file = self.clusters / f".{self.name}.lock"
+        descriptor = self._acquire(file)
         try:
-            self.clusters.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.clusters / f".{self.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise ClusterStateError(
-                f"{self.clusters}: {error.strerror}; set SECONDARY_SCHEDULER_HOME to a directory of yours"
-            ) from error
-        try:
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def _acquire(self, file: Path) -> int:
+        while True:
+            try:
+                self.clusters.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+            except OSError as error:
+                raise ClusterStateError(
+                    f"{self.clusters}: {error.strerror}; set SECONDARY_SCHEDULER_HOME to a directory of yours"
+                ) from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 holder = os.pread(descriptor, 32, 0).decode() or "unknown"
+                os.close(descriptor)
                 raise ClusterStateError(
                     f"another command (process {holder}) is at work on cluster {self.name}: wait for it, or end it"
                 ) from error
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-            yield
-        finally:
+            # The holder before us removes the file: what we locked may be nobody's any more.
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(file).st_ino == os.fstat(descriptor).st_ino:
+                    return descriptor
             os.close(descriptor)
 
 

@@ -27,6 +27,7 @@ def kwok(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             "--disregard-status-with-annotation-selector=kwok.x-k8s.io/status=custom",
             "--node-lease-duration-seconds=40",
+            "--v=WARN",
             "--cidr=10.128.0.0/14",
             "--node-ip=10.255.0.1",
             f"--server-address={LOOPBACK}:{ports['kwok']}",

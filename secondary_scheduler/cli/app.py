@@ -1,0 +1,85 @@
+"""The commands and where each is implemented; a command's module is imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import typer
+
+from secondary_scheduler import __version__
+from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
+from secondary_scheduler.devcluster.errors import DevClusterError
+
+# Each module has `register(app)`, which adds the command or group of that name.
+COMMANDS = {"cluster": "secondary_scheduler.cli.cluster"}
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The application with the command that the arguments name, or with all of them when they name none (help,
+    mistakes).
+    """
+    app = typer.Typer(
+        name="secondary-scheduler",
+        help="Install, run and examine the secondary scheduler.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    named = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for name in [named] if named in COMMANDS else COMMANDS:
+        importlib.import_module(COMMANDS[name]).register(app)
+    return app
+
+
+def main() -> None:
+    """Run the command of `sys.argv`; an expected error is one line on stderr and an exit code, never a traceback."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        build(sys.argv[1:])()
+    except CommandError as error:
+        _fail(str(error), error.code)
+    except DevClusterError as error:
+        _fail(str(error), ExitCode.ERROR)
+    except BrokenPipeError:
+        # The reader of our output has seen enough; the interpreter must not complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.ERROR)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(f"{place}{error.strerror or error}", ExitCode.ERROR)
+    except Interrupted:
+        _fail("interrupted: nothing half-made was left behind", ExitCode.INTERRUPTED)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # Cleanup has begun: a second Ctrl-C must not leave half of it undone.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise Interrupted
+
+
+def _fail(message: str, code: ExitCode) -> None:
+    print(f"secondary-scheduler: {message}", file=sys.stderr)  # noqa: T201
+    sys.exit(code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def _root(
+    _version_wanted: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """Install, run and examine the secondary scheduler."""
