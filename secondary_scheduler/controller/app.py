@@ -1,0 +1,139 @@
+"""The operator's process: wires client, Lease, controller and health endpoints together."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+
+import structlog
+
+from secondary_scheduler import __version__
+from secondary_scheduler.controller import logs
+from secondary_scheduler.controller.controller import Controller
+from secondary_scheduler.controller.metrics import Metrics
+from secondary_scheduler.controller.options import LEASE_NAME, Options, parse_options
+from secondary_scheduler.controller.server import serve
+from secondary_scheduler.kube.client import ClientConfig, KubeClient, KubeError, NotFound
+from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+
+log = structlog.stdlib.get_logger(__name__)
+
+_STARTUP_RETRY = 2.0
+"""Seconds between attempts to reach an API server that does not answer yet."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until a signal (0) or until it cannot go on (1); the console script's entry point."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    logs.configure(options.verbosity)
+    try:
+        return asyncio.run(run(options))
+    except KubeError as error:
+        log.error("cannot start", error=str(error))
+    except OSError as error:
+        log.error("cannot serve", address=f"{options.bind_address}:{options.port}", error=error.strerror)
+    return 1
+
+
+async def run(options: Options) -> int:
+    """Serve health at once, compete for the Lease, and reconcile while holding it."""
+    config = ClientConfig.load(options.kubeconfig)
+    process = _Process(options, config)
+    async with (
+        KubeClient(config, user_agent=f"secondary-scheduler-operator/{__version__}") as client,
+        serve(
+            host=options.bind_address,
+            port=options.port,
+            metrics=process.metrics,
+            healthy=process.unhealthy,
+            ready=process.not_ready,
+        ) as port,
+    ):
+        log.info("started", version=__version__, server=config.server, namespace=process.namespace, port=port)
+        return await process.run(client)
+
+
+class _Process:
+    """What the health endpoints and the main task share."""
+
+    def __init__(self, options: Options, config: ClientConfig) -> None:
+        self.metrics = Metrics(__version__)
+        self.namespace = options.namespace_of(config)
+        self._controller: Controller | None = None
+        self._leading = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._lost = ""
+        self._loop = asyncio.get_running_loop()
+        self._elector = LeaseElector(
+            config,
+            LeaseSettings(namespace=self.namespace, name=LEASE_NAME),
+            identity=options.identity,
+            on_started_leading=lambda: self._from_thread(self._leading.set),
+            on_lost=self._lose,
+            user_agent=f"secondary-scheduler-operator/{__version__} leader-election",
+        )
+
+    def unhealthy(self) -> str | None:
+        """Answer of /healthz."""
+        if not self._elector.healthy():
+            return "leader election does not work"
+        return self._controller.trouble() if self._controller else None
+
+    def not_ready(self) -> str | None:
+        """Answer of /readyz. Standing by is ready: a rolling update must be able to replace the holder of the Lease."""
+        return self._controller.not_ready() if self._controller else None
+
+    async def run(self, client: KubeClient) -> int:
+        """Reconcile while leading; returns the exit code."""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(signum, self._stopped.set)
+        self._elector.start()
+        log.info("waiting for the Lease", lease=f"{self.namespace}/{LEASE_NAME}", identity=self._elector.identity)
+        work = asyncio.create_task(self._lead(client), name="controller")
+        stopped = asyncio.create_task(self._stopped.wait(), name="stop")
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, stopped):
+            task.cancel()
+        await asyncio.gather(work, stopped, return_exceptions=True)
+        # Only now, when no write is under way any more, may another operator begin.
+        await asyncio.to_thread(self._elector.stop)
+        if work.done() and not work.cancelled() and (error := work.exception()) is not None:
+            log.error("ended by a defect", exc_info=error)
+            return 1
+        if self._lost:
+            log.error("leader election lost", reason=self._lost)
+            return 1
+        log.info("stopped")
+        return 0
+
+    async def _lead(self, client: KubeClient) -> None:
+        await self._leading.wait()
+        self.metrics.leader.set(1)
+        openshift = await _is_openshift(client)
+        log.info("leading", openshift=openshift)
+        self._controller = Controller(
+            client, namespace=self.namespace, version=__version__, metrics=self.metrics, openshift=openshift
+        )
+        await self._controller.run()
+
+    def _lose(self, reason: str) -> None:
+        self._lost = reason
+        self._from_thread(self._stopped.set)
+
+    def _from_thread(self, call: object) -> None:
+        if callable(call) and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call)
+
+
+async def _is_openshift(client: KubeClient) -> bool:
+    """Whether the cluster has OpenShift's security context constraints."""
+    while True:
+        try:
+            await client.get("/apis/security.openshift.io")
+        except NotFound:
+            return False
+        except KubeError as error:
+            log.warning("cannot discover the platform, trying again", error=str(error))
+            await asyncio.sleep(_STARTUP_RETRY)
+        else:
+            return True

@@ -1,0 +1,152 @@
+"""Copies of everything a reconcile looks at, kept up to date by watches and by the answers to our own writes."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from secondary_scheduler.controller.reconcile import Failure, Json, ObjectKey
+from secondary_scheduler.controller.reconcile.names import (
+    FIELD_MANAGER,
+    KIND,
+    LABEL_APP,
+    LABEL_MANAGED_BY,
+    OPERAND,
+    RESOURCES,
+)
+from secondary_scheduler.kube.client import ApiError, KubeClient, Reflector, Store, Timing, api_path, object_meta
+from secondary_scheduler.kube.model import (
+    Codec,
+    DecodeError,
+    EventType,
+    Object,
+    ObjectMeta,
+    ResourceVersion,
+    Unstructured,
+    UnstructuredCodec,
+)
+
+OnChange = Callable[[str, Unstructured | None, Unstructured | None], None]
+"""Called with the kind, the object before and the object after; None where there is none."""
+
+TIMING = Timing(backoff_most=10.0)
+"""A right that was taken away and given back is noticed within seconds, at the cost of a list every ten."""
+
+_LABELS = {"Pod": f"{LABEL_APP}={OPERAND}", "ClusterRoleBinding": f"{LABEL_MANAGED_BY}={FIELD_MANAGER}"}
+_FIELDS = {"Lease": f"metadata.name={OPERAND}"}
+
+
+class Caches:
+    """One reflector and one store per kind, of one namespace."""
+
+    def __init__(self, client: KubeClient, namespace: str, on_change: OnChange, *, timing: Timing = TIMING) -> None:
+        self._namespace = namespace
+        self._kinds = {kind: _KindCache(client, kind, namespace, on_change, timing) for kind in RESOURCES}
+
+    async def run(self) -> None:
+        """Keep the caches up to date until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kind, cache in self._kinds.items():
+                group.create_task(cache.reflector.run(), name=f"watch {kind}")
+
+    def started(self) -> bool:
+        """Whether every kind was either listed or refused, so that a reconcile knows what it does not know."""
+        return all(cache.reflector.state.synced or cache.failure() for cache in self._kinds.values())
+
+    def unreadable(self) -> Mapping[str, Failure]:
+        """Kinds of which nothing (any more) can be known, and why."""
+        failures = {kind: cache.failure() for kind, cache in self._kinds.items()}
+        return {kind: failure for kind, failure in failures.items() if failure is not None}
+
+    def objects(self) -> dict[ObjectKey, Json]:
+        """Everything known, the instances themselves left out."""
+        return {
+            ObjectKey(kind, one.metadata.namespace, one.metadata.name): one.content
+            for kind, cache in self._kinds.items()
+            if kind != KIND
+            for one in cache.store
+        }
+
+    def instances(self) -> list[ObjectKey]:
+        """Keys of all SecondarySchedulers."""
+        return [ObjectKey(KIND, one.metadata.namespace, one.metadata.name) for one in self._kinds[KIND].store]
+
+    def get(self, key: ObjectKey) -> Json | None:
+        """One object."""
+        found = self._kinds[key.kind].store.named(key.name, key.namespace)
+        return found.content if found is not None else None
+
+    def learn(self, kind: str, answer: Unstructured) -> Json:
+        """Take over the API server's answer to a write; the watch, which may lag, cannot undo it."""
+        known = _with_kind(kind, answer)
+        self._kinds[kind].store.apply([(EventType.MODIFIED, known)])
+        return known.content
+
+
+class _KindCache:
+    """The sink of one reflector."""
+
+    def __init__(self, client: KubeClient, kind: str, namespace: str, on_change: OnChange, timing: Timing) -> None:
+        resource = RESOURCES[kind]
+        self._kind = kind
+        self._on_change = on_change
+        self.store: Store[Unstructured] = Store(object_meta)
+        path = api_path(resource.api_version, resource.plural, namespace=namespace if resource.namespaced else None)
+        selectors = {"label_selector": _LABELS.get(kind, ""), "field_selector": _FIELDS.get(kind, "")}
+        self.reflector: Reflector[Unstructured, Unstructured] | Reflector[Object, Unstructured]
+        if kind == "Secret":
+            # That a Secret exists is all we want to know: its content is not even decoded.
+            self.reflector = Reflector(
+                client, path, Codec(Object), self, lambda one: _metadata_only(kind, one), timing=timing, **selectors
+            )
+        else:
+            self.reflector = Reflector(
+                client, path, UnstructuredCodec(), self, lambda one: _with_kind(kind, one), timing=timing, **selectors
+            )
+
+    def failure(self) -> Failure | None:
+        state = self.reflector.state
+        error = state.error
+        if isinstance(error, ApiError) and (not state.synced or error.status in (401, 403, 404)):
+            return Failure(error.status, error.message)
+        # A connection that broke is repaired in time; until then what was seen last is the best there is.
+        return Failure(0, str(error)) if error is not None and not state.synced else None
+
+    def replace(self, items: Sequence[Unstructured], resource_version: ResourceVersion) -> None:
+        del resource_version
+        changes = self.store.replace(items)
+        self._tell(changes.deleted, changes.updated, changes.added)
+
+    def apply(self, events: Sequence[tuple[EventType, Unstructured]]) -> None:
+        changes = self.store.apply(events)
+        self._tell(changes.deleted, changes.updated, changes.added)
+
+    def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
+        del error
+        held = self.store.get(metadata.uid)
+        if held is not None:
+            self.apply([(EventType.DELETED, held)])
+
+    def _tell(
+        self,
+        deleted: Sequence[Unstructured],
+        updated: Sequence[tuple[Unstructured, Unstructured]],
+        added: Sequence[Unstructured],
+    ) -> None:
+        for one in deleted:
+            self._on_change(self._kind, one, None)
+        for before, after in updated:
+            self._on_change(self._kind, before, after)
+        for one in added:
+            self._on_change(self._kind, None, one)
+
+
+def _with_kind(kind: str, one: Unstructured) -> Unstructured:
+    """Items of a list do not carry their kind; managedFields are most of an object's size and of no use here."""
+    metadata = {key: value for key, value in one.content["metadata"].items() if key != "managedFields"}
+    content = {**one.content, "apiVersion": RESOURCES[kind].api_version, "kind": kind, "metadata": metadata}
+    return Unstructured(one.metadata, content)
+
+
+def _metadata_only(kind: str, one: Object) -> Unstructured:
+    meta = one.metadata
+    content = {"metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+    return _with_kind(kind, Unstructured(meta, content))

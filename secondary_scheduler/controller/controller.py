@@ -1,0 +1,245 @@
+"""The loop between the caches and the pure reconcile: observe, decide, carry out, report."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import structlog
+
+from secondary_scheduler.controller import logs
+from secondary_scheduler.controller.caches import Caches
+from secondary_scheduler.controller.metrics import Metrics
+from secondary_scheduler.controller.queue import WorkQueue
+from secondary_scheduler.controller.reconcile import (
+    Action,
+    AppliedRecord,
+    Apply,
+    Delete,
+    Failure,
+    Json,
+    ObjectKey,
+    Observed,
+    Plan,
+    digest,
+    fingerprint,
+    reconcile,
+)
+from secondary_scheduler.controller.reconcile.names import KIND
+from secondary_scheduler.controller.writer import Writer
+from secondary_scheduler.kube.client import ApiError, Conflict, KubeClient, KubeError, NotFound
+from secondary_scheduler.kube.model import Unstructured
+
+_LOOK_AT_WATCHES_EVERY = 0.5
+"""Seconds between looks at whether a kind has become unreadable or readable again."""
+STUCK_AFTER = 120.0
+"""Seconds after which a reconcile that has not come back counts as a fault of this process."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass
+class _Memory:
+    """What is remembered about an instance between reconciles; losing it costs one apply per object."""
+
+    applied: dict[ObjectKey, AppliedRecord] = field(default_factory=dict)
+    failures: dict[ObjectKey, Failure] = field(default_factory=dict)
+
+
+class Controller:
+    """Reconciles the SecondarySchedulers of one namespace, one at a time."""
+
+    def __init__(
+        self, client: KubeClient, *, namespace: str, version: str, metrics: Metrics, openshift: bool = False
+    ) -> None:
+        self._version = version
+        self._openshift = openshift
+        self._metrics = metrics
+        self._queue: WorkQueue[ObjectKey] = WorkQueue()
+        self._memory: dict[ObjectKey, _Memory] = {}
+        self._caches = Caches(client, namespace, self._changed)
+        self._writer = Writer(client, metrics, self._caches.learn)
+        self._busy_since: float | None = None
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._caches.run(), name="caches")
+            unreadable = await self._wait_for_caches()
+            for key in self._caches.instances():
+                self._queue.add(key)
+            group.create_task(self._watch_the_watches(unreadable), name="watch the watches")
+            group.create_task(self._work(), name="worker")
+
+    def trouble(self) -> str | None:
+        """What is wrong with the loop itself, for the liveness probe."""
+        if self._busy_since is not None and time.monotonic() - self._busy_since > STUCK_AFTER:
+            return f"a reconcile has not come back for {STUCK_AFTER:.0f} s"
+        return None
+
+    def not_ready(self) -> str | None:
+        """What keeps the loop from working, for the readiness probe."""
+        return None if self._caches.started() else "the caches are not filled yet"
+
+    async def _wait_for_caches(self) -> Mapping[str, Failure]:
+        while not self._caches.started():  # noqa: ASYNC110 -- a refused list sets no event
+            await asyncio.sleep(0.01)
+        unreadable = self._caches.unreadable()
+        log.info("caches are filled", instances=len(self._caches.instances()), unreadable=sorted(unreadable))
+        return unreadable
+
+    async def _watch_the_watches(self, unreadable: Mapping[str, Failure]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_AT_WATCHES_EVERY)
+            now = self._caches.unreadable()
+            if now == unreadable:
+                continue
+            for kind in sorted(set(now) - set(unreadable)):
+                self._metrics.watch_failures.labels(kind).inc()
+                log.warning("kind cannot be read", kind=kind, status=now[kind].status, error=now[kind].message)
+            for kind in sorted(set(unreadable) - set(now)):
+                log.info("kind can be read again", kind=kind)
+            unreadable = now
+            for key in self._caches.instances():
+                self._queue.add(key)
+
+    def _changed(self, kind: str, before: Unstructured | None, after: Unstructured | None) -> None:
+        if kind == KIND:
+            one = after or before
+            assert one is not None
+            self._queue.add(ObjectKey(KIND, one.metadata.namespace, one.metadata.name))
+            return
+        # A Lease is renewed every two seconds; what it reports changes rarely.
+        if kind == "Lease" and before and after and before.metadata.annotations == after.metadata.annotations:
+            return
+        for key in self._caches.instances():
+            self._queue.add(key)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            self._metrics.queue_depth.set(len(self._queue))
+            self._busy_since = started = time.monotonic()
+            outcome = "error"
+            try:
+                outcome = await self._reconcile(key)
+            except Exception:
+                # A defect of ours: said once with all there is to know about it, then tried again ever more slowly.
+                delay = self._queue.retry(key)
+                log.exception("reconcile failed", instance=str(key), retry_in_seconds=delay)
+            finally:
+                self._busy_since = None
+                self._metrics.reconciles.labels(outcome).inc()
+                self._metrics.reconcile_seconds.observe(time.monotonic() - started)
+
+    async def _reconcile(self, key: ObjectKey) -> str:
+        memory = self._memory.setdefault(key, _Memory())
+        plan = await self._decide(key, memory)
+        if plan is None:
+            self._forget(key)
+            return "gone"
+        failures, again = await self._carry_out(plan.actions, memory)
+        self._log_failures(key, memory.failures, failures)
+        if plan.actions or memory.failures != failures:
+            memory.failures = failures
+            plan = await self._decide(key, memory)
+            if plan is None:
+                self._forget(key)
+                return "gone"
+            # What became necessary only now (the next step of a removal, say) is work for the next round.
+            again = again or (bool(plan.actions) and not failures)
+        reported = await self._report(key, plan)
+        if failures or not reported:
+            self._queue.retry(key)
+            return "refused"
+        self._queue.forget(key)
+        if again:
+            self._queue.add(key, 0.05)
+        elif plan.requeue_after is not None:
+            self._queue.add(key, plan.requeue_after)
+        return "ok"
+
+    async def _decide(self, key: ObjectKey, memory: _Memory) -> Plan | None:
+        resource = self._caches.get(key)
+        if resource is None:
+            return None
+        level = (resource.get("spec") or {}).get("operatorLogLevel") or "Normal"
+        logs.follow(level)
+        observed = Observed(
+            resource=resource,
+            now=datetime.now(UTC),
+            version=self._version,
+            openshift=self._openshift,
+            objects=self._caches.objects(),
+            applied=dict(memory.applied),
+            failures=dict(memory.failures),
+            unreadable=self._caches.unreadable(),
+        )
+        # Parsing a user's configuration may take long; health and watches go on meanwhile.
+        return await asyncio.to_thread(reconcile, observed)
+
+    async def _carry_out(self, actions: Sequence[Action], memory: _Memory) -> tuple[dict[ObjectKey, Failure], bool]:
+        """Do what can be done; return what failed, and whether to look again because something changed meanwhile."""
+        failures: dict[ObjectKey, Failure] = {}
+        again = False
+        for action in actions:
+            if isinstance(action, Apply) and any(key in failures for key in action.requires):
+                continue
+            try:
+                answer = await self._writer.carry_out(action)
+            except Conflict:
+                again = True
+            except ApiError as error:
+                if not (isinstance(error, NotFound) and action.key.kind == KIND):
+                    failures[action.key] = Failure(error.status, error.message)
+            except KubeError as error:
+                failures[action.key] = Failure(0, str(error))
+            else:
+                self._remember(action, answer, memory)
+        return failures, again
+
+    def _remember(self, action: Action, answer: Json | None, memory: _Memory) -> None:
+        if isinstance(action, Apply) and answer is not None:
+            memory.applied[action.key] = AppliedRecord(digest(action.body), fingerprint(answer))
+            log.info("applied", object=str(action.key))
+        elif isinstance(action, Delete):
+            memory.applied.pop(action.key, None)
+            log.info("deleted", object=str(action.key), why=action.why)
+
+    async def _report(self, key: ObjectKey, plan: Plan) -> bool:
+        """Write the status and send the Events about it; whether the status is as it should be."""
+        resource = self._caches.get(key)
+        if resource is None or plan.status is None:
+            if resource is not None:
+                self._metrics.show_conditions(resource, resource.get("status") or {})
+            return True
+        try:
+            await self._writer.write_status(resource, plan.status)
+        except (NotFound, Conflict):
+            return True
+        except KubeError as error:
+            log.warning("status cannot be written", instance=str(key), error=str(error))
+            return False
+        self._metrics.show_conditions(resource, plan.status)
+        for draft in plan.events:
+            log.log(30 if draft.warning else 20, draft.message, instance=str(key), reason=draft.reason)
+            with contextlib.suppress(KubeError):
+                await self._writer.send_event(resource, draft, datetime.now(UTC))
+        return True
+
+    def _forget(self, key: ObjectKey) -> None:
+        self._memory.pop(key, None)
+        self._queue.forget(key)
+        self._metrics.forget_instance(key.namespace, key.name)
+        log.info("instance is gone", instance=str(key))
+
+    def _log_failures(
+        self, key: ObjectKey, before: Mapping[ObjectKey, Failure], now: Mapping[ObjectKey, Failure]
+    ) -> None:
+        for target, failure in now.items():
+            if before.get(target) != failure:
+                log.warning(
+                    "write refused", instance=str(key), object=str(target), status=failure.status, error=failure.message
+                )

@@ -1,0 +1,69 @@
+"""What the operator is told on its command line and by its pod's environment."""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from secondary_scheduler import __version__
+from secondary_scheduler.kube.client import ClientConfig
+
+DEFAULT_PORT = 8080
+LEASE_NAME = "openshift-secondary-scheduler-operator-lock"
+"""Upstream's operator takes the same one: there are never two on one instance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How one operator process runs."""
+
+    namespace: str | None
+    """Where the instances are; None: where this process runs."""
+    kubeconfig: Path | None
+    """None: as a pod, or as kubectl would."""
+    bind_address: str
+    """For health and metrics; the pod's own address unless told otherwise."""
+    port: int
+    """0 lets the kernel choose."""
+    verbosity: int
+    identity: str | None
+    """Who holds the Lease. The pod's name lets a container that was killed take its own Lease back at once."""
+
+    def namespace_of(self, config: ClientConfig) -> str:
+        """The namespace, from the flag, the pod or the kubeconfig's context."""
+        return self.namespace or config.namespace
+
+
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
+    """Read flags, with the pod's environment as their defaults; wrong ones end the process with code 2."""
+    parser = argparse.ArgumentParser(
+        prog="secondary-scheduler-operator",
+        description="Keeps the scheduler that a SecondaryScheduler describes running.",
+    )
+    parser.add_argument(
+        "--namespace", metavar="NAME", help="namespace of the instances (default: POD_NAMESPACE, else the connection's)"
+    )
+    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="connect with this file (default: as a pod)")
+    parser.add_argument(
+        "--bind-address", metavar="IP", help="address of /healthz, /readyz and /metrics (default: POD_IP, else all)"
+    )
+    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="their port (default: %(default)s)")
+    parser.add_argument("-v", dest="verbosity", type=int, default=2, metavar="N", help="4 and more: debug lines")
+    parser.add_argument("--version", action="version", version=__version__)
+    parsed = parser.parse_args(arguments)
+    return Options(
+        namespace=parsed.namespace or environment.get("POD_NAMESPACE") or None,
+        kubeconfig=parsed.kubeconfig,
+        bind_address=parsed.bind_address or environment.get("POD_IP") or "0.0.0.0",  # noqa: S104 -- all, as documented
+        port=parsed.port,
+        verbosity=parsed.verbosity,
+        identity=environment.get("POD_NAME") or None,
+    )
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError("not between 0 and 65535")
+    return port

@@ -1,0 +1,137 @@
+"""Which configuration the scheduler shall run: the user's if it is good, else the last one that was."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from scheduler.config import ConfigurationError, load_configuration
+from secondary_scheduler.controller.reconcile import names
+from secondary_scheduler.controller.reconcile.model import Json, Observed
+
+MAX_PROBLEMS_SHOWN = 5
+"""A condition is read by people: the first problems and a count of the rest."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something a person must put right; `reason` is a condition reason, `message` says what, where and what to do."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class EffectiveConfiguration:
+    """A configuration that scheduler.config accepts."""
+
+    text: str
+    hash: str
+    scheduler_names: tuple[str, ...]
+    plugins: tuple[str, ...]
+    """Names of all plugins enabled in any profile: they decide which ClusterRoles are bound."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The configuration to run, if there is any, and what is wrong with the user's, if anything."""
+
+    effective: EffectiveConfiguration | None
+    problem: Problem | None = None
+
+
+# The same few texts are asked for at every reconcile; parsing one takes tens of milliseconds.
+@lru_cache(maxsize=16)
+def evaluate(text: str, source: str) -> EffectiveConfiguration | Problem:
+    """Validate one config.yaml. `source` is how problems name it."""
+    try:
+        configuration = load_configuration(text, source=source)
+    except ConfigurationError as error:
+        shown = [str(problem) for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
+        if len(error.problems) > len(shown):
+            shown.append(f"and {len(error.problems) - len(shown)} more")
+        return Problem("ConfigInvalid", "; ".join(shown))
+    plugins = sorted({plugin for profile in configuration.profiles for plugin in profile.enabled})
+    return EffectiveConfiguration(
+        text=text,
+        hash=configuration.hash,
+        scheduler_names=tuple(configuration.scheduler_names),
+        plugins=tuple(plugins),
+        warnings=tuple(str(warning) for warning in configuration.warnings),
+    )
+
+
+def select_configuration(observed: Observed, config_map_name: str) -> Selection:
+    """The user's configuration if it is valid, else the last good one together with the problem."""
+    if "ConfigMap" in observed.unreadable:
+        return Selection(last_good(observed))
+    result = _from_user(observed, config_map_name)
+    if isinstance(result, EffectiveConfiguration):
+        return Selection(result)
+    fallback = last_good(observed)
+    if fallback is not None:
+        consequence = f"the scheduler keeps its last good configuration {fallback.hash}"
+    elif observed.get("Deployment", names.OPERAND) is not None:
+        consequence = "the running scheduler is left as it is"
+    else:
+        consequence = "no scheduler is started until this is put right"
+    return Selection(fallback, Problem(result.reason, f"{result.message} ({consequence})"))
+
+
+def last_good(observed: Observed) -> EffectiveConfiguration | None:
+    """The configuration in the copy that the Deployment mounts, or in the newest copy if there is no Deployment."""
+    copies = active_copies(observed)
+    deployment = observed.get("Deployment", names.OPERAND)
+    if deployment is not None:
+        mounted = mounted_config_map(deployment)
+        copies = [copy for copy in copies if copy["metadata"]["name"] == mounted]
+    if not copies:
+        return None
+    newest = max(copies, key=lambda copy: str(copy["metadata"].get("creationTimestamp", "")))
+    text = _text(newest)
+    result = evaluate(text, str(newest["metadata"]["name"])) if text is not None else None
+    return result if isinstance(result, EffectiveConfiguration) else None
+
+
+def active_copies(observed: Observed) -> list[Json]:
+    """The immutable copies of configurations that this operator made for the instance."""
+    return [
+        config_map
+        for config_map in observed.of_kind("ConfigMap")
+        if config_map["metadata"]["name"].startswith(names.ACTIVE_CONFIG_PREFIX)
+        and names.is_owned(config_map, observed.name, observed.namespace)
+    ]
+
+
+def mounted_config_map(workload: Json) -> str | None:
+    """Name of the ConfigMap that a Deployment's or a Pod's configuration volume comes from."""
+    spec = workload["spec"]
+    pod_spec = spec["template"]["spec"] if "template" in spec else spec
+    for volume in pod_spec.get("volumes") or []:
+        if volume["name"] == names.CONFIG_VOLUME:
+            name = (volume.get("configMap") or {}).get("name")
+            return str(name) if name else None
+    return None
+
+
+def _from_user(observed: Observed, name: str) -> EffectiveConfiguration | Problem:
+    if not name:
+        return Problem(
+            "ConfigMapNotNamed", f"spec.schedulerConfig is empty: name the ConfigMap that holds {names.CONFIG_KEY}"
+        )
+    where = f"ConfigMap {observed.namespace}/{name}"
+    config_map = observed.get("ConfigMap", name)
+    if config_map is None:
+        return Problem("ConfigMapMissing", f"{where}, named by spec.schedulerConfig, does not exist: create it")
+    text = _text(config_map)
+    if text is None:
+        found = ", ".join(sorted(config_map.get("data") or {})) or "none"
+        return Problem(
+            "ConfigMapKeyMissing",
+            f"{where} has no key {names.CONFIG_KEY} (its keys: {found}): put the KubeSchedulerConfiguration there",
+        )
+    return evaluate(text, f"{where} {names.CONFIG_KEY}")
+
+
+def _text(config_map: Json) -> str | None:
+    text = (config_map.get("data") or {}).get(names.CONFIG_KEY)
+    return str(text) if text is not None else None

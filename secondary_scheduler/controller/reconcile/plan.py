@@ -1,0 +1,225 @@
+"""`reconcile`: from what is observed to what is to be done."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from secondary_scheduler.controller.reconcile import names, objects
+from secondary_scheduler.controller.reconcile.configuration import (
+    EffectiveConfiguration,
+    Problem,
+    Selection,
+    active_copies,
+    mounted_config_map,
+    select_configuration,
+)
+from secondary_scheduler.controller.reconcile.deployment import deployment
+from secondary_scheduler.controller.reconcile.model import (
+    Action,
+    Apply,
+    Delete,
+    Json,
+    ObjectKey,
+    Observed,
+    Plan,
+    SetFinalizers,
+    digest,
+    fingerprint,
+)
+from secondary_scheduler.controller.reconcile.spec import InvalidSpecError, Spec, parse_spec
+from secondary_scheduler.controller.reconcile.status import Findings, build_status, events_for
+from secondary_scheduler.controller.reconcile.workload import Rollout, assess_rollout, pod_problems, scheduler_pods
+
+TEARDOWN_PATIENCE = timedelta(seconds=60)
+"""How long a deleted instance waits for its pods; a pod on a dead node must not keep it forever."""
+
+_OWNED_KINDS = ("ClusterRoleBinding", "RoleBinding", "Role", "Service", "ConfigMap", "ServiceAccount")
+
+
+def reconcile(observed: Observed) -> Plan:
+    """Decide about one instance. Raises nothing: what is wrong is told in the plan's status."""
+    if observed.resource["metadata"].get("deletionTimestamp"):
+        return _finalize(observed)
+    if observed.name != names.INSTANCE_NAME:
+        message = f"Only the instance named {names.INSTANCE_NAME} is acted on: rename {observed.name}"
+        return _plan(observed, Findings(Rollout(), [Problem("UnsupportedName", message)]))
+    try:
+        spec = parse_spec(observed.resource)
+    except InvalidSpecError as error:
+        return _plan(observed, Findings(assess_rollout(observed), [Problem("SpecInvalid", str(error))]))
+    if spec.management_state == "Removed":
+        return _removed(observed)
+    return _managed(observed, spec)
+
+
+def _managed(observed: Observed, spec: Spec) -> Plan:
+    rollout = assess_rollout(observed)
+    selection = select_configuration(observed, spec.scheduler_config)
+    effective = selection.effective
+    problems = list(_problems(observed, spec, selection))
+    deployable = effective is not None and bool(spec.scheduler_image)
+    findings = Findings(
+        rollout=rollout,
+        problems=problems,
+        selection=selection,
+        wanted_hash=effective.hash if effective is not None and deployable else "",
+        hold="Unmanaged" if spec.management_state == "Unmanaged" else "",
+    )
+    if findings.hold:
+        return _plan(observed, findings)
+    actions: list[Action] = list(_hold_finalizer(observed))
+    if effective is not None:
+        actions += _applies(observed, spec, effective)
+        if rollout.settled and rollout.template_hash == effective.hash:
+            actions += _leftovers(observed, effective)
+    return _plan(observed, findings, actions)
+
+
+def _applies(observed: Observed, spec: Spec, effective: EffectiveConfiguration) -> Iterator[Action]:
+    instance = ObjectKey.of(observed.resource)
+    account = objects.service_account(observed)
+    copy = objects.active_config_map(observed, effective)
+    wanted: list[tuple[Json, tuple[ObjectKey, ...]]] = [
+        (account, ()),
+        (objects.lease_role(observed), ()),
+        (objects.lease_role_binding(observed), ()),
+        # Without the finalizer nobody would delete what Kubernetes' garbage collector cannot.
+        *((binding, (instance,)) for binding in objects.cluster_role_bindings(observed, effective)),
+        (copy, ()),
+        (objects.metrics_service(observed), ()),
+    ]
+    if spec.scheduler_image:
+        needed = (ObjectKey.of(account), ObjectKey.of(copy))
+        wanted.append((deployment(observed, spec, effective), needed))
+    for body, requires in wanted:
+        key = ObjectKey.of(body)
+        live = observed.objects.get(key)
+        if live is not None and _must_be_replaced(body, live):
+            yield Delete(key, str(live["metadata"]["uid"]), "its immutable content is not what it should be")
+            yield Apply(body, requires)
+        elif _needs_apply(observed, key, body, live):
+            yield Apply(body, requires)
+
+
+def _needs_apply(observed: Observed, key: ObjectKey, body: Json, live: Json | None) -> bool:
+    record = observed.applied.get(key)
+    if record is None or record.desired != digest(body):
+        return True
+    if live is None:
+        return key.kind not in observed.unreadable
+    return record.live != fingerprint(live)
+
+
+def _must_be_replaced(body: Json, live: Json) -> bool:
+    if body.get("immutable") and live.get("immutable"):
+        return bool(body["data"] != live.get("data"))
+    return "roleRef" in body and bool(body["roleRef"] != live.get("roleRef"))
+
+
+def _leftovers(observed: Observed, effective: EffectiveConfiguration) -> Iterator[Delete]:
+    """What only former configurations needed; asked for once the present one runs."""
+    bindings = {binding["metadata"]["name"] for binding in objects.cluster_role_bindings(observed, effective)}
+    for binding in _owned(observed, "ClusterRoleBinding"):
+        if binding["metadata"]["name"] not in bindings:
+            yield _delete(binding, "no enabled plugin needs it")
+    in_use = {objects.active_config_name(effective), *map(mounted_config_map, scheduler_pods(observed))}
+    for copy in active_copies(observed):
+        if copy["metadata"]["name"] not in in_use:
+            yield _delete(copy, "no scheduler runs this configuration any more")
+
+
+def _removed(observed: Observed) -> Plan:
+    actions, waiting = _teardown(observed, patient=True)
+    rollout = assess_rollout(observed)
+    problems = list(_write_problems(observed))
+    findings = Findings(rollout, problems, running=False, removing=bool(actions) or waiting)
+    return _plan(observed, findings, actions)
+
+
+def _finalize(observed: Observed) -> Plan:
+    metadata = observed.resource["metadata"]
+    if names.FINALIZER not in (metadata.get("finalizers") or []):
+        return Plan()
+    deleted_at = datetime.fromisoformat(str(metadata["deletionTimestamp"]).replace("Z", "+00:00"))
+    left = deleted_at + TEARDOWN_PATIENCE - observed.now
+    actions, waiting = _teardown(observed, patient=left > timedelta())
+    if actions or waiting:
+        findings = Findings(assess_rollout(observed), list(_write_problems(observed)), running=False, removing=True)
+        plan = _plan(observed, findings, actions)
+        return Plan(plan.actions, plan.status, plan.events, max(left.total_seconds(), 1.0) if waiting else None)
+    others = tuple(name for name in metadata["finalizers"] if name != names.FINALIZER)
+    return Plan((SetFinalizers(ObjectKey.of(observed.resource), others, str(metadata["resourceVersion"])),))
+
+
+def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]:
+    """Deletions to make now, and whether something that is already going has to be waited for.
+
+    The Deployment goes first and its rights stay until its pods are gone: a scheduler that is being stopped still
+    finishes its bindings and releases its Lease, and one that still runs would make a new Lease.
+    """
+    live = observed.get("Deployment", names.OPERAND)
+    if live is not None:
+        return ([] if _is_going(live) else [_delete(live, "the scheduler is to be removed")]), True
+    if patient and scheduler_pods(observed):
+        return [], True
+    rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
+    lease = observed.get("Lease", names.OPERAND)
+    if lease is not None:
+        rest.append(lease)
+    unknown = bool(set(observed.unreadable) & {*_OWNED_KINDS, "Deployment", "Lease"})
+    return [_delete(obj, "the scheduler is removed") for obj in rest if not _is_going(obj)], bool(rest) or unknown
+
+
+def _hold_finalizer(observed: Observed) -> Iterator[SetFinalizers]:
+    metadata = observed.resource["metadata"]
+    present = tuple(metadata.get("finalizers") or ())
+    if names.FINALIZER not in present:
+        key = ObjectKey.of(observed.resource)
+        yield SetFinalizers(key, (*present, names.FINALIZER), str(metadata["resourceVersion"]))
+
+
+def _problems(observed: Observed, spec: Spec, selection: Selection) -> Iterator[Problem]:
+    """Everything that is wrong, what a user can put right first."""
+    if selection.problem is not None:
+        yield selection.problem
+    if not spec.scheduler_image:
+        yield Problem("ImageMissing", "spec.schedulerImage is empty: name the scheduler's image")
+    credentials = spec.metric_credentials
+    if credentials and "Secret" not in observed.unreadable and observed.get("Secret", credentials.secret_name) is None:
+        secret = f"Secret {observed.namespace}/{credentials.secret_name}"
+        yield Problem(
+            "MetricCredentialsMissing",
+            f"{secret}, named by spec.metricCredentials, does not exist: new scheduler pods cannot start until it does",
+        )
+    yield from _write_problems(observed)
+    yield from pod_problems(observed)
+
+
+def _write_problems(observed: Observed) -> Iterator[Problem]:
+    for kind in sorted(observed.unreadable):
+        failure = observed.unreadable[kind]
+        yield Problem(
+            "Forbidden" if failure.forbidden else "ApiError",
+            f"{kind} objects cannot be read, so changes to them go unnoticed: {failure.message}",
+        )
+    for key in sorted(observed.failures):
+        failure = observed.failures[key]
+        yield Problem(
+            "Forbidden" if failure.forbidden else "ApplyFailed", f"{key} cannot be written: {failure.message}"
+        )
+
+
+def _plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> Plan:
+    status = build_status(observed, findings)
+    return Plan(tuple(actions), status, events_for(observed, status) if status is not None else ())
+
+
+def _owned(observed: Observed, kind: str) -> list[Json]:
+    return [obj for obj in observed.of_kind(kind) if names.is_owned(obj, observed.name, observed.namespace)]
+
+
+def _delete(obj: Json, why: str) -> Delete:
+    return Delete(ObjectKey.of(obj), str(obj["metadata"]["uid"]), why)
+
+
+def _is_going(obj: Json) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))

@@ -1,0 +1,136 @@
+"""What the live Deployment, its pods and its Lease say about the scheduler."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from secondary_scheduler.controller.reconcile import names
+from secondary_scheduler.controller.reconcile.configuration import Problem
+from secondary_scheduler.controller.reconcile.deployment import is_our_image
+from secondary_scheduler.controller.reconcile.model import Json, Observed
+
+MESSAGE_LIMIT = 600
+"""Characters of a foreign message (a registry's, a dying process's) that a condition repeats."""
+
+_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_STARTING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """State of the live Deployment."""
+
+    exists: bool = False
+    desired: int = 0
+    updated: int = 0
+    ready: int = 0
+    available: int = 0
+    total: int = 0
+    observed_current: bool = False
+    """Whether these numbers are about the current generation."""
+    generation: int = 0
+    template_hash: str = ""
+    image: str = ""
+    reported_hash: str = ""
+    """What the scheduler that holds the Lease says it runs; empty if it does not say."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every replica runs the current template and no other is left."""
+        counts = {self.updated, self.available, self.total}
+        return self.exists and self.observed_current and counts == {self.desired}
+
+    @property
+    def settled(self) -> bool:
+        """Complete, and the scheduler runs what the template says: ours must confirm it, other images cannot."""
+        return self.complete and (not is_our_image(self.image) or self.reported_hash == self.template_hash)
+
+
+def assess_rollout(observed: Observed) -> Rollout:
+    """Read the Deployment's status."""
+    live = observed.get("Deployment", names.OPERAND)
+    if live is None:
+        return Rollout()
+    spec, status = live["spec"], live.get("status") or {}
+    generation = int(live["metadata"].get("generation", 0))
+    annotations = spec["template"]["metadata"].get("annotations") or {}
+    return Rollout(
+        exists=True,
+        desired=int(spec.get("replicas", 1)),
+        updated=int(status.get("updatedReplicas", 0)),
+        ready=int(status.get("readyReplicas", 0)),
+        available=int(status.get("availableReplicas", 0)),
+        total=int(status.get("replicas", 0)),
+        observed_current=int(status.get("observedGeneration", 0)) >= generation,
+        generation=generation,
+        template_hash=str(annotations.get(names.ANNOTATION_CONFIGURATION_HASH, "")),
+        image=str(spec["template"]["spec"]["containers"][0].get("image", "")),
+        reported_hash=lease_annotations(observed).get(names.ANNOTATION_CONFIGURATION_HASH, ""),
+    )
+
+
+def lease_annotations(observed: Observed) -> dict[str, str]:
+    """What the scheduler reports about itself on its Lease."""
+    lease = observed.get("Lease", names.OPERAND)
+    return dict(lease["metadata"].get("annotations") or {}) if lease else {}
+
+
+def scheduler_pods(observed: Observed) -> list[Json]:
+    """The scheduler's pods, whoever made them."""
+    return [
+        pod
+        for pod in observed.of_kind("Pod")
+        if (pod["metadata"].get("labels") or {}).get(names.LABEL_APP) == names.OPERAND
+    ]
+
+
+def pod_problems(observed: Observed) -> Iterator[Problem]:
+    """Why pods of the scheduler are not running: one problem per kind of trouble, the newest pod speaks."""
+    seen: set[str] = set()
+    pods = sorted(scheduler_pods(observed), key=lambda p: str(p["metadata"].get("creationTimestamp", "")), reverse=True)
+    for pod in pods:
+        problem = None if pod["metadata"].get("deletionTimestamp") else _pod_problem(pod)
+        if problem is not None and problem.reason not in seen:
+            seen.add(problem.reason)
+            yield problem
+
+
+def _pod_problem(pod: Json) -> Problem | None:
+    name = pod["metadata"]["name"]
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            return Problem("SchedulerNotPlaced", f"Pod {name} finds no node: {_short(condition.get('message', ''))}")
+    for container in status.get("containerStatuses") or []:
+        problem = _container_problem(name, container)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _container_problem(pod: str, container: Json) -> Problem | None:
+    if container.get("ready"):
+        return None
+    state = container.get("state") or {}
+    waiting = state.get("waiting") or {}
+    reason, detail = str(waiting.get("reason", "")), _short(waiting.get("message", ""))
+    image = container.get("image", "")
+    if reason in _IMAGE_REASONS:
+        return Problem(
+            "ImageNotPulled",
+            f"Pod {pod}: image {image} cannot be pulled: {detail or reason}; check spec.schedulerImage",
+        )
+    # While it waits for its next start, the reason for its last end is what helps; it is the same between the two.
+    ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
+    if ended and int(ended.get("exitCode", 0)) != 0:
+        last_words = _short(ended.get("message", "")) or ended.get("reason", "no message")
+        return Problem(
+            "SchedulerCrashing", f"Pod {pod}: the scheduler ended with exit code {ended['exitCode']}: {last_words}"
+        )
+    if reason in _STARTING_REASONS:
+        return None
+    return Problem("ContainerNotStarting", f"Pod {pod}: {reason}: {detail}")
+
+
+def _short(text: str) -> str:
+    flat = " ".join(str(text).split())
+    return flat if len(flat) <= MESSAGE_LIMIT else "… " + flat[-MESSAGE_LIMIT:]
