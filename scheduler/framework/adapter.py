@@ -1,0 +1,57 @@
+"""For plugins that look at one node at a time: simple to write, and slow on large clusters."""
+
+from collections.abc import Collection
+from typing import Protocol
+
+import numpy as np
+
+from scheduler.framework.cycle import CycleState
+from scheduler.framework.objects import NodeInfo, PodInfo
+from scheduler.framework.status import MAX_REASONS, IntArray, RowArray, Status, Verdicts
+from scheduler.framework.view import NodeView
+
+
+class NodeFilter(Protocol):
+    """A filter written node by node."""
+
+    @property
+    def name(self) -> str:
+        """Return the plugin's name."""
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo, pods: Collection[PodInfo]) -> Status:
+        """Return Success or a rejection for one node; `pods` are those on it."""
+
+
+class NodeScore(Protocol):
+    """A score written node by node."""
+
+    @property
+    def name(self) -> str:
+        """Return the plugin's name."""
+
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo, pods: Collection[PodInfo]) -> int:
+        """Return the raw score of one node."""
+
+
+def filter_by_node(
+    plugin: NodeFilter, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray
+) -> Verdicts | None:
+    """Call a node-by-node filter for every row: the body of a `filter` method."""
+    codes = np.zeros(len(rows), dtype=np.int8)
+    bits = np.zeros(len(rows), dtype=np.int64)
+    reasons: dict[str, int] = {}
+    for index, row in enumerate(rows.tolist()):
+        status = plugin.filter_node(state, pod, view.info(row), view.pods_on(row))
+        if status.is_success:
+            continue
+        codes[index] = status.code
+        for reason in status.reasons:
+            bit = reasons.setdefault(reason, min(len(reasons), MAX_REASONS - 1))
+            bits[index] |= 1 << bit
+    return Verdicts(codes, bits, tuple(reasons)) if codes.any() else None
+
+
+def score_by_node(plugin: NodeScore, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    """Call a node-by-node score for every row: the body of a `score` method."""
+    scores = [plugin.score_node(state, pod, view.info(row), view.pods_on(row)) for row in rows.tolist()]
+    return np.array(scores, dtype=np.int64)

@@ -1,0 +1,48 @@
+"""Scratch state of one scheduling attempt."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class CycleState:
+    """What plugins keep for one attempt at one pod.
+
+    Attributes:
+        skip_filter: plugins whose PreFilter said Skip: their Filter is not called.
+        skip_score: plugins whose PreScore said Skip: their Score is not called.
+        counters: observations that a wrapper turns into metrics, such as scores that had to be clamped.
+    """
+
+    __slots__ = ("_data", "counters", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self._data: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+        self.counters: dict[str, int] = {}
+
+    def write(self, key: str, value: Any) -> None:
+        """Keep a value; plugins use their own name as key."""
+        self._data[key] = value
+
+    def read(self, key: str, kind: type[T]) -> T | None:
+        """Return the value kept under a key when it is of the kind asked for, else None."""
+        value = self._data.get(key)
+        return value if isinstance(value, kind) else None
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Add to a counter."""
+        if number:
+            self.counters[name] = self.counters.get(name, 0) + number
+
+    def clone(self, copy_value: Callable[[Any], Any] = lambda value: value) -> "CycleState":
+        """Return a copy for a what-if run; values with a `clone` method are cloned, others go through `copy_value`."""
+        twin = CycleState()
+        twin._data = {
+            key: value.clone() if hasattr(value, "clone") else copy_value(value) for key, value in self._data.items()
+        }
+        twin.skip_filter = set(self.skip_filter)
+        twin.skip_score = set(self.skip_score)
+        return twin

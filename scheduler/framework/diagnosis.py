@@ -1,0 +1,82 @@
+"""Why a pod fits nowhere: who rejected which node, and the message upstream would write."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.framework.status import Code, CodeArray, IntArray, RowArray, Status, Verdicts
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+@dataclass(slots=True)
+class Rejection:
+    """One filter's rejections: a code and a set of reasons per row."""
+
+    plugin: str
+    rows: RowArray
+    codes: CodeArray
+    bits: IntArray
+    reasons: tuple[str, ...]
+
+    def status(self, index: int) -> Status:
+        """Return the answer for `rows[index]`."""
+        return Verdicts(self.codes, self.bits, self.reasons).status(index, self.plugin)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """What stood in the way in one attempt.
+
+    Attributes:
+        total: nodes there are.
+        rejections: per filter, in running order; a node is in at most one.
+        pre_filter: the PreFilter rejection that stands for all nodes, if there was one.
+        absent: nodes that PreFilter left out, and
+        absent_reason: the reason they get.
+    """
+
+    total: int
+    rejections: list[Rejection] = field(default_factory=list)
+    pre_filter: Status | None = None
+    absent: int = 0
+    absent_reason: str = ""
+
+    def histogram(self) -> dict[str, int]:
+        """Return reason -> number of nodes; a node with several reasons counts under each."""
+        counts: Counter[str] = Counter()
+        for rejection in self.rejections:
+            values, numbers = np.unique(rejection.bits, return_counts=True)
+            for bits, number in zip(values.tolist(), numbers.tolist(), strict=True):
+                for bit, reason in enumerate(rejection.reasons):
+                    if bits >> bit & 1:
+                        counts[reason] += number
+        if self.absent and self.absent_reason:
+            counts[self.absent_reason] += self.absent
+        return dict(counts)
+
+    def rejectors(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return (plugins that rejected, those of them whose rejection is Pending)."""
+        if self.pre_filter is not None:
+            names = frozenset({self.pre_filter.plugin} - {""})
+            return names, names if self.pre_filter.code is Code.PENDING else frozenset()
+        everyone = frozenset(rejection.plugin for rejection in self.rejections)
+        if self.absent:
+            # The plugins that named the only nodes worth trying rejected all the others.
+            inside = self.absent_reason.partition("[")[2].rstrip("]").split()
+            everyone |= frozenset(inside)
+        pending = frozenset(one.plugin for one in self.rejections if (one.codes == Code.PENDING).any())
+        return everyone, pending
+
+    def message(self, post_filter: str = "") -> str:
+        """Return the FailedScheduling text (FitError.Error of kube-scheduler 1.34); `post_filter` is what PostFilter
+        added."""
+        text = f"0/{self.total} nodes are available:"
+        if self.pre_filter is not None:
+            text += f" {self.pre_filter.message}."
+        else:
+            reasons = sorted(f"{count} {reason}" for reason, count in self.histogram().items())
+            if reasons:
+                text += f" {', '.join(reasons)}."
+        return f"{text} {post_filter}" if post_filter else text

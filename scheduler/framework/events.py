@@ -1,0 +1,130 @@
+"""What happens in the cluster, and which of it may make a rejected pod schedulable."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from scheduler.catalog import ActionType
+from scheduler.framework.objects import NodeInfo, PodInfo
+
+EventObject = object
+"""PodInfo for pods, NodeInfo for nodes, the decoded object for other kinds."""
+
+POD, NODE, WILDCARD = "Pod", "Node", "*"
+ASSIGNED_POD, UNSCHEDULABLE_POD = "AssignedPod", "UnschedulablePod"
+
+
+class Hint(Enum):
+    """A plugin's answer to whether an event is worth another attempt."""
+
+    SKIP = 0
+    QUEUE = 1
+
+
+QueueingHint = Callable[[PodInfo, EventObject | None, EventObject | None], Hint]
+"""hint(rejected pod, old object, new object). An exception counts as QUEUE."""
+
+
+class HintRegistration(NamedTuple):
+    """An event of interest, and the function that looks closer; without one, every such event wakes the pod."""
+
+    resource: str
+    actions: ActionType
+    hint: QueueingHint | None = None
+
+
+class ClusterEvent(NamedTuple):
+    """Something that happened; `label` names it in metrics."""
+
+    resource: str
+    action: ActionType
+    label: str = ""
+
+    def matches(self, registration: HintRegistration) -> bool:
+        """Tell whether a plugin registered for this event (pkg/scheduler/framework/types.go, ClusterEvent.Match)."""
+        resource = registration.resource
+        same = resource in (WILDCARD, self.resource) or (
+            resource == POD and self.resource in (ASSIGNED_POD, UNSCHEDULABLE_POD)
+        )
+        return same and bool(self.action & registration.actions) and not self.action & ~registration.actions
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Tell whether the event wakes every pod whatever rejected it."""
+        return self.resource == WILDCARD
+
+
+_A = ActionType
+ASSIGNED_POD_ADD = ClusterEvent(ASSIGNED_POD, _A.ADD, "AssignedPodAdd")
+ASSIGNED_POD_DELETE = ClusterEvent(ASSIGNED_POD, _A.DELETE, "AssignedPodDelete")
+UNSCHEDULABLE_POD_ADD = ClusterEvent(UNSCHEDULABLE_POD, _A.ADD, "UnschedulablePodAdd")
+NODE_ADD = ClusterEvent(NODE, _A.ADD, "NodeAdd")
+NODE_DELETE = ClusterEvent(NODE, _A.DELETE, "NodeDelete")
+UNSCHEDULABLE_TIMEOUT = ClusterEvent(WILDCARD, _A.ALL, "UnschedulableTimeout")
+FORCE_ACTIVATE = ClusterEvent(WILDCARD, _A.ALL, "ForceActivate")
+
+
+_NODE_BITS = (
+    (_A.UPDATE_NODE_TAINT, "NodeUpdateNodeTaint"),
+    (_A.UPDATE_NODE_ALLOCATABLE, "NodeUpdateNodeAllocatable"),
+    (_A.UPDATE_NODE_LABEL, "NodeUpdateNodeLabel"),
+    (_A.UPDATE_NODE_CONDITION, "NodeUpdateNodeCondition"),
+    (_A.UPDATE_NODE_ANNOTATION, "NodeUpdateNodeAnnotation"),
+)
+_POD_BITS = (
+    (_A.UPDATE_POD_LABEL, "UpdatePodLabel"),
+    (_A.UPDATE_POD_SCALE_DOWN, "UpdatePodScaleDown"),
+    (_A.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, "UpdatePodSchedulingGatesEliminated"),
+    (_A.UPDATE_POD_TOLERATION, "UpdatePodToleration"),
+    (_A.UPDATE_POD_GENERATED_RESOURCE_CLAIM, "UpdatePodGeneratedResourceClaim"),
+)
+
+
+def node_changes(old: NodeInfo, new: NodeInfo) -> ActionType:
+    """Return what changed between two states of a node that a scheduler may care for; 0 for a heartbeat."""
+    changes = ActionType(0)
+    if old.unschedulable and not new.unschedulable:
+        changes |= _A.UPDATE_NODE_TAINT  # upstream reports an uncordoned node as a taint change
+    if old.taints != new.taints:
+        changes |= _A.UPDATE_NODE_TAINT
+    if old.allocatable != new.allocatable or old.allowed_pods != new.allowed_pods:
+        changes |= _A.UPDATE_NODE_ALLOCATABLE
+    if old.labels != new.labels:
+        changes |= _A.UPDATE_NODE_LABEL
+    if old.conditions != new.conditions:
+        changes |= _A.UPDATE_NODE_CONDITION
+    if old.annotations != new.annotations:
+        changes |= _A.UPDATE_NODE_ANNOTATION
+    return changes
+
+
+def pod_changes(old: PodInfo, new: PodInfo) -> ActionType:
+    """Return what changed between two states of a pod, as specific as it can be told; 0 for none of the specific
+    changes."""
+    changes = ActionType(0)
+    if old.labels != new.labels:
+        changes |= _A.UPDATE_POD_LABEL
+    if any(new.requests.get(resource, 0) < amount for resource, amount in old.requests.items()):
+        changes |= _A.UPDATE_POD_SCALE_DOWN
+    if old.spec.gates and not new.spec.gates:
+        changes |= _A.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+    if len(old.spec.tolerations) != len(new.spec.tolerations):
+        changes |= _A.UPDATE_POD_TOLERATION
+    if old.claim_names != new.claim_names:
+        changes |= _A.UPDATE_POD_GENERATED_RESOURCE_CLAIM
+    return changes
+
+
+def node_update_events(old: NodeInfo, new: NodeInfo) -> tuple[ClusterEvent, ...]:
+    """Return one event per kind of change; none for a heartbeat, which therefore costs nothing."""
+    changes = node_changes(old, new)
+    return tuple(ClusterEvent(NODE, bit, label) for bit, label in _NODE_BITS if changes & bit)
+
+
+def pod_update_events(old: PodInfo, new: PodInfo) -> tuple[ClusterEvent, ...]:
+    """Return one event per kind of change of a pod, or the generic update, which only wakes plugins registered for
+    every update."""
+    resource = ASSIGNED_POD if new.node_name else UNSCHEDULABLE_POD
+    changes = pod_changes(old, new)
+    events = tuple(ClusterEvent(resource, bit, f"{resource}{label}") for bit, label in _POD_BITS if changes & bit)
+    return events or (ClusterEvent(resource, _A.UPDATE, f"{resource}Update"),)

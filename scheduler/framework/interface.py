@@ -1,0 +1,222 @@
+"""The extension points as Protocols. Each says who calls it, what it may answer, and what follows from the answer.
+
+Columnar ones get `rows`: any subset of nodes, those that survived earlier plugins, or a single one when a preemption
+victim is
+reprieved. They answer for exactly these rows in this order and must not change the view. Everything up to Permit is
+called
+synchronously on the scheduling loop and does no I/O; PreBind, Bind and PostBind are coroutines and reach the API
+through the
+`Handle`.
+"""
+
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from scheduler.catalog import SecondarySchedulerOptionsArgs
+from scheduler.framework.cycle import CycleState
+from scheduler.framework.events import HintRegistration
+from scheduler.framework.objects import PodInfo
+from scheduler.framework.status import IntArray, RowArray, Status, Verdicts
+from scheduler.framework.view import NodeView
+
+MAX_SCORE = 100
+"""Scores lie in 0..MAX_SCORE after normalisation; others are clamped and counted."""
+
+
+class Handle(Protocol):
+    """Through which a plugin has effects; the engine implements it."""
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+
+    async def bind(self, pod: PodInfo, node: str) -> Status:
+        """Write the Binding of a pod with its UID as precondition; Success only when the API server has it."""
+
+    async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
+        """Apply a strategic merge patch to a pod, or to a subresource such as `status`."""
+
+    async def delete_pod(self, pod: PodInfo) -> Status:
+        """Delete a pod of this UID; one that is gone already is a Success."""
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a coroutine beside the scheduling loop; failures are logged under the name."""
+
+    def event(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
+        """Record a Kubernetes Event about a pod; `kind` is Normal or Warning."""
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Move waiting pods to the active queue at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginContext:
+    """What a plugin's constructor gets besides its args. `handle` is None where nothing may have effects
+    (simulation)."""
+
+    scheduler_name: str
+    options: SecondarySchedulerOptionsArgs
+    handle: Handle | None = None
+
+    @property
+    def upstream(self) -> bool:
+        """Whether deliberate differences from upstream are switched off."""
+        return self.options.compatibility == "upstream"
+
+
+class PluginFactory(Protocol):
+    """Builds one instance per profile. Raises ValueError with a user's message when the args cannot be used."""
+
+    def __call__(self, args: Any, context: PluginContext, /) -> "Plugin":
+        """Return the plugin for these args (an instance of the descriptor's args model, or None)."""
+
+
+class Plugin(Protocol):
+    """Every plugin has the name its descriptor has."""
+
+    @property
+    def name(self) -> str:
+        """Return the name in the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """Nodes worth filtering, by name; None means all."""
+
+    node_names: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What PostFilter decided about `status.nominatedNodeName`: leave it (None), clear it (""), or set it."""
+
+    nominated_node: str | None = None
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Plugin, Protocol):
+    """Called before a pod enters the active queue; must be fast."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Anything but Success parks the pod as gated until an event this plugin registered."""
+
+
+@runtime_checkable
+class QueueSortPlugin(Plugin, Protocol):
+    """Orders the active queue; exactly one per process."""
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+        """Return a key; the pod with the smallest goes first, equal ones in order of arrival."""
+
+
+@runtime_checkable
+class PreFilterPlugin(Plugin, Protocol):
+    """Called once per attempt, before any node is looked at."""
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Skip drops the plugin's Filter; UnschedulableAndUnresolvable ends the attempt at once; Unschedulable after
+        the rest."""
+
+
+@runtime_checkable
+class PreFilterExtensions(Protocol):
+    """Implemented by a PreFilter plugin whose state depends on other pods."""
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+        """Account for a pod put on a node for a what-if run."""
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+        """Account for a pod taken from a node for a what-if run."""
+
+
+@runtime_checkable
+class FilterPlugin(Plugin, Protocol):
+    """Says on which nodes the pod can run."""
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Return a verdict per row, or None when every row passes."""
+
+
+@runtime_checkable
+class PostFilterPlugin(Plugin, Protocol):
+    """Called when no node fits; the first Success ends the round. Effects go through the Handle."""
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]
+    ) -> tuple[PostFilterResult | None, Status]:
+        """`codes` holds the status code of every node. Unschedulable adds its reasons to the pod's message."""
+
+
+@runtime_checkable
+class PreScorePlugin(Plugin, Protocol):
+    """Called once per attempt with the feasible rows."""
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Skip drops the plugin's Score; anything else but Success fails the attempt."""
+
+
+@runtime_checkable
+class ScorePlugin(Plugin, Protocol):
+    """Ranks feasible nodes."""
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Return a raw score per row, or None to be left out of this attempt, as if PreScore had said Skip."""
+
+
+@runtime_checkable
+class ScoreNormalizer(Protocol):
+    """Implemented by a Score plugin whose raw scores are not 0..100 yet."""
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Return scores of 0..100 over all feasible rows."""
+
+
+@runtime_checkable
+class ReservePlugin(Plugin, Protocol):
+    """Told when a node was chosen, and when that came to nothing."""
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """A rejection unreserves all plugins and fails the attempt."""
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Called for all plugins in reverse order, even those that did not reserve: must be idempotent."""
+
+
+@runtime_checkable
+class PermitPlugin(Plugin, Protocol):
+    """May hold a pod before it is bound."""
+
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
+        """Return Success, Wait with a timeout in seconds, or a rejection."""
+
+
+@runtime_checkable
+class PreBindPlugin(Plugin, Protocol):
+    """Does what must be done before the pod may run on the node."""
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[Status]:
+        """Anything but Success gives the node up."""
+
+
+@runtime_checkable
+class BindPlugin(Plugin, Protocol):
+    """Binds the pod."""
+
+    def bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[Status]:
+        """Skip passes the pod to the next binder."""
+
+
+@runtime_checkable
+class PostBindPlugin(Plugin, Protocol):
+    """Told that a pod was bound."""
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[None]:
+        """For information only."""
+
+
+@runtime_checkable
+class EnqueueExtensions(Protocol):
+    """Implemented by a plugin that can reject pods; without it every event on the core kinds wakes them."""
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Return the events after which a pod this plugin rejected may fit."""

@@ -1,0 +1,136 @@
+"""Pods and nodes reduced to what filters and scores look at. Built by `scheduler.helpers`; never changed afterwards.
+
+CPU is counted in milli-units and every other resource in whole units, as kube-scheduler counts them.
+"""
+
+import math
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from secondary_scheduler.kube.model import (
+    Affinity,
+    OwnerReference,
+    PodCondition,
+    PodResourceClaim,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+    Volume,
+)
+from secondary_scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm
+
+Resources = Mapping[str, int]
+
+
+class HostPort(Struct, frozen=True):
+    """A port a container wants on the node itself."""
+
+    protocol: str
+    ip: str
+    port: int
+
+
+class ContainerCPU(Struct, frozen=True):
+    """CPU of one main container in milli-units; None where the key is absent (0 is a value)."""
+
+    limit: int | None
+    request: int | None
+
+
+class SpecInfo(Struct, frozen=True, eq=False):
+    """What a filter or score can see of a pod besides its labels and identity; pods of one class share one.
+
+    Attributes:
+        class_key: digest of everything below and of the namespace; equal keys mean equal scheduling behaviour.
+        requests: effective request (init, sidecars, pod-level, overhead): what the node must have free.
+        score_requests: same without pod-level requests and with 100m/200Mi where a container names none; upstream's
+            NodeResourcesFit scores with these.
+        nonzero_cpu, nonzero_memory: what the pod adds to the node's sums for scoring.
+        required: compiled required node affinity; None without one.
+        preferred: compiled preferred terms.
+        preferred_error: why the preferred terms cannot be compiled, or "".
+        container_cpu: CPU of the main containers, in order.
+        overhead_cpu: milli-units.
+        images: normalised images of init and main containers.
+    """
+
+    class_key: bytes
+    requests: Resources
+    score_requests: Resources
+    nonzero_cpu: int
+    nonzero_memory: int
+    tolerations: tuple[Toleration, ...]
+    node_selector: Mapping[str, str]
+    required: NodeSelector | None
+    preferred: tuple[WeightedTerm, ...]
+    preferred_error: str
+    affinity: Affinity | None
+    topology_spread: tuple[TopologySpreadConstraint, ...]
+    host_ports: tuple[HostPort, ...]
+    container_cpu: tuple[ContainerCPU, ...]
+    overhead_cpu: int
+    images: tuple[str, ...]
+    gates: tuple[str, ...]
+    volumes: tuple[Volume, ...]
+    claims: tuple[PodResourceClaim, ...]
+    preemption_policy: str
+
+
+class PodInfo(Struct, frozen=True, eq=False):
+    """A pod. Compared by identity; `uid` says whether two are the same pod.
+
+    Attributes:
+        key: `namespace/name`.
+        node_name: "" while it is not bound.
+        requests, nonzero_cpu, nonzero_memory: what it occupies on its node; differs from `spec` while it is being
+        resized.
+        created_at, assigned_at: seconds since the epoch; NaN where the object does not say. `assigned_at` is the
+        moment the
+            pod was bound (its PodScheduled condition), else when it was started.
+        deleting: a deletion timestamp is set.
+        terminal: it has ended and occupies nothing.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    key: str
+    spec: SpecInfo
+    requests: Resources
+    nonzero_cpu: int
+    nonzero_memory: int
+    labels: Mapping[str, str]
+    priority: int = 0
+    node_name: str = ""
+    nominated_node: str = ""
+    scheduler_name: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    created_at: float = math.nan
+    assigned_at: float = math.nan
+    started_at: float = math.nan
+    deleting: bool = False
+    terminal: bool = False
+    controller: OwnerReference | None = None
+    conditions: tuple[PodCondition, ...] = ()
+    claim_names: tuple[str, ...] = ()
+
+
+class NodeInfo(Struct, frozen=True, eq=False):
+    """A node. `addresses` are its IP addresses and host names, by which a metric source may know it."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    allocatable: Resources
+    allowed_pods: int
+    capacity_cpu: int
+    capacity_memory: int
+    images: Mapping[str, int]
+    conditions: Mapping[str, str]
+    addresses: tuple[str, ...] = ()
+    resource_version: str = ""

@@ -1,0 +1,374 @@
+"""A profile's plugins, instantiated and called in order."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from scheduler.catalog import ActionType, ExtensionPoint
+from scheduler.config import EffectiveProfile
+from scheduler.framework.cycle import CycleState
+from scheduler.framework.diagnosis import Diagnosis, Rejection
+from scheduler.framework.events import NODE, POD, HintRegistration
+from scheduler.framework.interface import (
+    MAX_SCORE,
+    BindPlugin,
+    EnqueueExtensions,
+    FilterPlugin,
+    Handle,
+    PermitPlugin,
+    Plugin,
+    PluginContext,
+    PluginFactory,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScoreNormalizer,
+    ScorePlugin,
+)
+from scheduler.framework.objects import PodInfo
+from scheduler.framework.status import SUCCESS, Code, IntArray, RowArray, Status, failure, unresolvable, unschedulable
+from scheduler.framework.view import NodeView
+
+Q = ParamSpec("Q")
+T = TypeVar("T")
+Wrap = Callable[[ExtensionPoint, Plugin], Plugin]
+"""Puts an observer around a plugin at one extension point; the wrapper implements that point and passes everything
+on."""
+
+MAX_PERMIT_SECONDS = 900.0
+"""Upstream's cap on how long Permit may hold a pod."""
+
+_CORE_KINDS = (POD, NODE, "PersistentVolume", "PersistentVolumeClaim", "CSINode", "CSIDriver", "CSIStorageCapacity")
+_ALL_EVENTS = tuple(
+    HintRegistration(kind, ActionType.ALL) for kind in (*_CORE_KINDS, "StorageClass", "ResourceClaim", "DeviceClass")
+)
+
+
+class PluginError(Exception):
+    """A plugin raised, or answered what its extension point does not allow; `status` is what the pod gets."""
+
+    def __init__(self, plugin: str, what: str, cause: object) -> None:
+        self.status = failure(f'running "{plugin}" {what} plugin: {cause}', plugin)
+        super().__init__(self.status.error)
+
+
+@dataclass(slots=True)
+class PluginScores:
+    """One score plugin's numbers for the feasible rows."""
+
+    plugin: str
+    weight: int
+    raw: IntArray
+    normalized: IntArray
+
+    @property
+    def weighted(self) -> IntArray:
+        """Return what the plugin adds to the total."""
+        return self.normalized * self.weight
+
+
+@dataclass(slots=True)
+class PermitOutcome:
+    """What Permit said: a status, and for every plugin that holds the pod how long at most (seconds)."""
+
+    status: Status
+    waits: dict[str, float] = field(default_factory=dict)
+
+
+class ProfileRunner:
+    """One profile ready to run. Extension point methods follow pkg/scheduler/framework/runtime/framework.go."""
+
+    def __init__(
+        self,
+        effective: EffectiveProfile,
+        factories: Mapping[str, PluginFactory],
+        handle: Handle | None = None,
+        wrap: Wrap = lambda point, plugin: plugin,
+    ) -> None:
+        """Build an instance of every enabled plugin.
+
+        Raises:
+            ValueError: a plugin has no constructor here, or refuses its args; the text names the plugin.
+        """
+        self.effective = effective
+        self.scheduler_name = effective.scheduler_name
+        self.options = effective.options
+        context = PluginContext(effective.scheduler_name, effective.options, handle)
+        self.plugins: dict[str, Plugin] = {}
+        for name in effective.enabled:
+            try:
+                self.plugins[name] = factories[name](effective.args(name), context)
+            except KeyError as error:
+                raise ValueError(f'initializing plugin "{name}": this scheduler has no such plugin') from error
+            except ValueError as error:
+                raise ValueError(f'initializing plugin "{name}": {error}') from error
+        self._wrap = wrap
+        at = self._at
+        self.pre_enqueue: tuple[PreEnqueuePlugin, ...] = at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin)
+        self.queue_sort: QueueSortPlugin = at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)[0]
+        self.pre_filters: tuple[PreFilterPlugin, ...] = at(ExtensionPoint.PRE_FILTER, PreFilterPlugin)
+        self.filters: tuple[FilterPlugin, ...] = at(ExtensionPoint.FILTER, FilterPlugin)
+        self.post_filters: tuple[PostFilterPlugin, ...] = at(ExtensionPoint.POST_FILTER, PostFilterPlugin)
+        self.pre_scores: tuple[PreScorePlugin, ...] = at(ExtensionPoint.PRE_SCORE, PreScorePlugin)
+        self.reserve: tuple[ReservePlugin, ...] = at(ExtensionPoint.RESERVE, ReservePlugin)
+        self.permit: tuple[PermitPlugin, ...] = at(ExtensionPoint.PERMIT, PermitPlugin)
+        self.pre_bind: tuple[PreBindPlugin, ...] = at(ExtensionPoint.PRE_BIND, PreBindPlugin)
+        self.bind: tuple[BindPlugin, ...] = at(ExtensionPoint.BIND, BindPlugin)
+        self.post_bind: tuple[PostBindPlugin, ...] = at(ExtensionPoint.POST_BIND, PostBindPlugin)
+        weights = {plugin.name: plugin.weight for plugin in effective.plugins(ExtensionPoint.SCORE)}
+        scorers: tuple[ScorePlugin, ...] = at(ExtensionPoint.SCORE, ScorePlugin)
+        self.scores = tuple((scorer, weights[scorer.name]) for scorer in scorers)
+        # Looked up once: isinstance against a Protocol costs more than most scores.
+        self._normalizers = {one.name: one.normalize for one in scorers if isinstance(one, ScoreNormalizer)}
+        self._pod_watchers = tuple(
+            (one.name, instance)
+            for one in self.pre_filters
+            if isinstance(instance := self.plugins[one.name], PreFilterExtensions)
+        )
+
+    def _at(self, point: ExtensionPoint, kind: Any) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for enabled in self.effective.plugins(point):
+            plugin = self._wrap(point, self.plugins[enabled.name])
+            if not isinstance(plugin, kind):
+                raise ValueError(f'plugin "{enabled.name}" does not extend {kind.__name__} plugin')
+            found.append(plugin)
+        return tuple(found)
+
+    # Queueing -------------------------------------------------------------------------------------------------------
+
+    def run_pre_enqueue(self, pod: PodInfo) -> Status:
+        """Return Success, or the first rejection under its plugin's name."""
+        for plugin in self.pre_enqueue:
+            status = plugin.pre_enqueue(pod)
+            if not status.is_success:
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def hint_registrations(self) -> dict[str, tuple[HintRegistration, ...]]:
+        """Return, per plugin that can reject a pod, the events that may help.
+
+        A plugin that asks for Node Add but not for taint updates gets those too: a node may be added with a taint
+        that TaintToleration
+        filtered it out by, and be missed for ever (upstream adds the same).
+        """
+        rejecting = (*self.pre_enqueue, *self.pre_filters, *self.filters, *self.reserve, *self.permit)
+        result: dict[str, tuple[HintRegistration, ...]] = {}
+        for plugin in rejecting:
+            name = plugin.name
+            instance = self.plugins[name]
+            if not isinstance(instance, EnqueueExtensions):
+                result[name] = _ALL_EVENTS
+                continue
+            events = tuple(instance.events_to_register())
+            nodes = ActionType(0)
+            for event in events:
+                if event.resource == NODE:
+                    nodes |= event.actions
+            if nodes & ActionType.ADD and not nodes & ActionType.UPDATE_NODE_TAINT:
+                events += (HintRegistration(NODE, ActionType.UPDATE_NODE_TAINT),)
+            result[name] = events
+        return result
+
+    # Finding feasible nodes -----------------------------------------------------------------------------------------
+
+    def run_pre_filter(
+        self, state: CycleState, pod: PodInfo, view: NodeView
+    ) -> tuple[Status, frozenset[str] | None, str]:
+        """Return a status, the only nodes worth filtering (None: all), and the reason that all others get.
+
+        Raises:
+            PluginError: a plugin raised or answered neither Success, Skip nor a rejection.
+        """
+        names: frozenset[str] | None = None
+        restricting: list[str] = []
+        remembered: Status | None = None
+        for plugin in self.pre_filters:
+            result, status = _guarded(plugin.name, "prefilter", plugin.pre_filter, state, pod, view)
+            if status.is_skip:
+                state.skip_filter.add(plugin.name)
+                continue
+            if status.is_rejection:
+                status = status.by(plugin.name)
+                if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    return status, None, ""
+                remembered = remembered or status
+                continue
+            if not status.is_success:
+                raise PluginError(plugin.name, "prefilter", status.message)
+            if result is not None and result.node_names is not None:
+                names = result.node_names if names is None else names & result.node_names
+                restricting.append(plugin.name)
+                if not names:
+                    return self._no_nodes(restricting), None, ""
+        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}]" if restricting else ""
+        return remembered or SUCCESS, names, reason
+
+    @staticmethod
+    def _no_nodes(restricting: Sequence[str]) -> Status:
+        if len(restricting) == 1:
+            return unresolvable(f"node(s) didn't satisfy plugin {restricting[0]}", plugin=restricting[0])
+        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}] simultaneously"
+        return unresolvable(reason, plugin=restricting[-1])
+
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
+    ) -> RowArray:
+        """Return the rows that pass every filter; each other row's first rejection is added to the diagnosis.
+
+        Raises:
+            PluginError: a plugin raised, or gave a node something else than Success or a rejection.
+        """
+        for plugin in self.filters:
+            if plugin.name in state.skip_filter:
+                continue
+            if not len(rows):
+                break
+            verdicts = _guarded(plugin.name, "filter", plugin.filter, state, pod, view, rows)
+            if verdicts is None:
+                continue
+            failed = verdicts.codes != 0
+            rejected = np.flatnonzero(failed)
+            if not len(rejected):
+                continue
+            codes = verdicts.codes[rejected]
+            if ((codes == Code.ERROR) | (codes == Code.WAIT) | (codes == Code.SKIP)).any():
+                raise PluginError(plugin.name, "filter", "answered a code that a filter may not give")
+            diagnosis.rejections.append(
+                Rejection(plugin.name, rows[rejected], codes, verdicts.bits[rejected], verdicts.reasons)
+            )
+            rows = rows[~failed]
+        return rows
+
+    def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+        """Tell PreFilter plugins of a pod put on a node for a what-if run."""
+        for name, watcher in self._pod_watchers:
+            if name not in state.skip_filter:
+                watcher.add_pod(state, pod, added, view, row)
+
+    def run_remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+        """Tell PreFilter plugins of a pod taken from a node for a what-if run."""
+        for name, watcher in self._pod_watchers:
+            if name not in state.skip_filter:
+                watcher.remove_pod(state, pod, removed, view, row)
+
+    def run_post_filter(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Return what PostFilter plugins did: the first Success, error or unresolvable answer, else all reasons
+        together."""
+        reasons: list[str] = []
+        rejector = ""
+        for plugin in self.post_filters:
+            result, status = plugin.post_filter(state, pod, view, codes)
+            if status.code in (Code.SUCCESS, Code.ERROR, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+                return result, status.by(plugin.name)
+            reasons += status.reasons
+            rejector = rejector or plugin.name
+        return None, unschedulable(*reasons, plugin=rejector)
+
+    # Ranking --------------------------------------------------------------------------------------------------------
+
+    def run_scores(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> list[PluginScores]:
+        """Return every score plugin's numbers for feasible rows; plugins that skip are absent.
+
+        A score outside 0..100 is clamped and counted: one plugin's bad number must not keep pods from running.
+
+        Raises:
+            PluginError: a plugin raised, or PreScore answered neither Success nor Skip.
+        """
+        for plugin in self.pre_scores:
+            status = _guarded(plugin.name, "prescore", plugin.pre_score, state, pod, view, rows)
+            if status.is_skip:
+                state.skip_score.add(plugin.name)
+            elif not status.is_success:
+                raise PluginError(plugin.name, "prescore", status.message)
+        result: list[PluginScores] = []
+        for scorer, weight in self.scores:
+            if scorer.name in state.skip_score:
+                continue
+            raw = _guarded(scorer.name, "score", scorer.score, state, pod, view, rows)
+            if raw is None:
+                continue
+            normalize = self._normalizers.get(scorer.name)
+            normalized = raw
+            if normalize is not None:
+                normalized = _guarded(scorer.name, "normalize score", normalize, state, pod, view, rows, raw)
+            outside = int(np.count_nonzero((normalized < 0) | (normalized > MAX_SCORE)))
+            if outside:
+                state.count(f"clamped_scores/{scorer.name}", outside)
+                normalized = np.clip(normalized, 0, MAX_SCORE)
+            result.append(PluginScores(scorer.name, weight, raw, normalized))
+        return result
+
+    # Taking the node ------------------------------------------------------------------------------------------------
+
+    def run_reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Return Success, or the first other answer; the caller unreserves then."""
+        for plugin in self.reserve:
+            status = plugin.reserve(state, pod, node)
+            if not status.is_success:
+                return _named(status, plugin.name, "Reserve")
+        return SUCCESS
+
+    def run_unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Take every reservation back, in reverse order."""
+        for plugin in reversed(self.reserve):
+            plugin.unreserve(state, pod, node)
+
+    def run_permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitOutcome:
+        """Return Success, Wait with the plugins that hold the pod, or the first rejection or error."""
+        outcome = PermitOutcome(SUCCESS)
+        for plugin in self.permit:
+            status, timeout = plugin.permit(state, pod, node)
+            if status.code is Code.WAIT:
+                outcome.waits[plugin.name] = min(timeout, MAX_PERMIT_SECONDS)
+                outcome.status = Status(Code.WAIT, (), plugin.name)
+            elif not status.is_success:
+                return PermitOutcome(_named(status, plugin.name, "Permit"))
+        return outcome
+
+    async def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Return Success, or the first other answer."""
+        for plugin in self.pre_bind:
+            status = await plugin.pre_bind(state, pod, node)
+            if not status.is_success:
+                return _named(status, plugin.name, "PreBind")
+        return SUCCESS
+
+    async def run_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Return the first binder's answer that is not Skip."""
+        for plugin in self.bind:
+            status = await plugin.bind(state, pod, node)
+            if not status.is_skip:
+                return status if status.is_success else _named(status, plugin.name, "Bind")
+        return failure("bind plugins all said Skip")
+
+    async def run_post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Tell PostBind plugins."""
+        for plugin in self.post_bind:
+            await plugin.post_bind(state, pod, node)
+
+
+def _named(status: Status, plugin: str, point: str) -> Status:
+    """Keep a rejection as it is; word anything else as upstream words an error."""
+    if status.is_rejection:
+        return status.by(plugin)
+    return failure(f'running {point} plugin "{plugin}": {status.message}', plugin)
+
+
+def _guarded(plugin: str, what: str, call: Callable[Q, T], *args: Q.args, **kwargs: Q.kwargs) -> T:
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        # A plugin that chokes on one pod must cost that pod one attempt, and nobody else anything.
+        raise PluginError(plugin, what, error) from error

@@ -1,0 +1,118 @@
+"""Outcomes as values: what a plugin answers for a pod, and for a pod on each of many nodes."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+RowArray = NDArray[np.intp]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+CodeArray = NDArray[np.int8]
+
+MAX_REASONS = 63
+"""Bits a verdict has for reasons; a plugin with more folds the rest into the last one."""
+
+
+class Code(IntEnum):
+    """Upstream's status codes, with what the scheduler does next.
+
+    SUCCESS and SKIP go on. UNSCHEDULABLE may be cured by preemption; UNSCHEDULABLE_AND_UNRESOLVABLE may not. WAIT
+    (Permit only)
+    holds the pod. PENDING waits for something outside and wakes without back-off. ERROR is a bug or I/O: retried
+    with back-off.
+    """
+
+    SUCCESS = 0
+    ERROR = 1
+    UNSCHEDULABLE = 2
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    WAIT = 4
+    SKIP = 5
+    PENDING = 6
+
+
+REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A plugin's answer for the pod as a whole, or for one node."""
+
+    code: Code = Code.SUCCESS
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+    error: str = ""
+
+    @property
+    def is_success(self) -> bool:
+        """Tell whether the plugin lets the pod through."""
+        return self.code is Code.SUCCESS
+
+    @property
+    def is_skip(self) -> bool:
+        """Tell whether the plugin takes no part in this cycle."""
+        return self.code is Code.SKIP
+
+    @property
+    def is_rejection(self) -> bool:
+        """Tell whether the pod was turned down, as opposed to something having gone wrong."""
+        return self.code in REJECTIONS
+
+    @property
+    def message(self) -> str:
+        """Return the error text, then the reasons, joined as upstream joins them."""
+        return ", ".join((self.error, *self.reasons) if self.error else self.reasons)
+
+    def by(self, plugin: str) -> "Status":
+        """Return the status under the name of the plugin that gave it; an earlier name stays."""
+        return self if self.plugin else Status(self.code, self.reasons, plugin, self.error)
+
+
+SUCCESS = Status()
+SKIP = Status(Code.SKIP)
+
+
+def unschedulable(*reasons: str, plugin: str = "") -> Status:
+    """Return a rejection that removing other pods may cure."""
+    return Status(Code.UNSCHEDULABLE, reasons, plugin)
+
+
+def unresolvable(*reasons: str, plugin: str = "") -> Status:
+    """Return a rejection that removing other pods cannot cure."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, plugin)
+
+
+def failure(error: str, plugin: str = "") -> Status:
+    """Return an error."""
+    return Status(Code.ERROR, (), plugin, error)
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """A filter's answers for the rows it was asked about, in their order.
+
+    Attributes:
+        codes: a `Code` per row; 0 lets the node through.
+        bits: a set of reasons per row: bit i stands for `reasons[i]`.
+        reasons: texts, in the order in which one node's reasons are reported.
+    """
+
+    codes: CodeArray
+    bits: IntArray
+    reasons: tuple[str, ...]
+
+    def status(self, index: int, plugin: str) -> Status:
+        """Return one row's answer as a Status."""
+        bits = int(self.bits[index])
+        reasons = tuple(reason for bit, reason in enumerate(self.reasons) if bits >> bit & 1)
+        return Status(Code(int(self.codes[index])), reasons, plugin)
+
+
+def reject(failed: BoolArray, code: Code, reason: str) -> Verdicts | None:
+    """Return verdicts that turn the marked rows down for one reason; None when no row is marked."""
+    if not failed.any():
+        return None
+    return Verdicts(failed.astype(np.int8) * np.int8(code), failed.astype(np.int64), (reason,))

@@ -1,0 +1,172 @@
+"""What plugins read: columns over nodes, seen through the pods that are placed or taken away in this attempt."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from scheduler.framework.load import LoadColumns
+from scheduler.framework.objects import NodeInfo, PodInfo
+from scheduler.framework.status import BoolArray, FloatArray, RowArray
+from secondary_scheduler.kube.model import Taint
+
+
+@dataclass(slots=True)
+class LabelColumn:
+    """Values of one label key: `codes[row]` indexes `values`, -1 where the node has no such label. Codes never
+    change meaning."""
+
+    codes: RowArray
+    values: list[str] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TaintColumn:
+    """Taint sets: `codes[row]` indexes `classes`; nodes with equal taints share a class. Classes are only ever
+    added."""
+
+    codes: RowArray
+    classes: list[tuple[Taint, ...]] = field(default_factory=list)
+
+
+class ImageColumn(NamedTuple):
+    """Nodes that hold an image, its size in bytes (first reporter's), and how many they are."""
+
+    present: BoolArray
+    size: int
+    nodes: int
+
+
+class Assignment(NamedTuple):
+    """A pod given to a node (+1) or taken from it (-1), for estimating load that is not measured yet.
+
+    `at` is when it was assigned (assumed by us, or as its object says) and, for `observed` entries, when this
+    process first saw
+    it bound; both kinds are logged for every pod, so that a reader picks the one it needs.
+    """
+
+    sign: int
+    node: str
+    pod: PodInfo
+    at: float
+    observed: bool
+
+
+class AssignmentLog(Protocol):
+    """Assignments in order. `start` is the index of the oldest kept; a reader behind it begins again from `start`."""
+
+    @property
+    def start(self) -> int:
+        """Index of the oldest entry still kept."""
+
+    @property
+    def end(self) -> int:
+        """Index one past the newest entry."""
+
+    def since(self, index: int) -> Sequence[Assignment]:
+        """Return the entries from an index (not before `start`) on."""
+
+
+class NodeView(Protocol):
+    """Columns over nodes. Every column has `size` entries; rows without a node hold zeros and are in no `rows`.
+
+    Arrays belong to the table: read, never written, and not kept beyond the call.
+    """
+
+    @property
+    def now(self) -> float:
+        """Time of the attempt, seconds since the epoch: data, not a clock."""
+
+    @property
+    def size(self) -> int:
+        """Length of every column."""
+
+    @property
+    def rows(self) -> RowArray:
+        """Rows that hold a node, ascending; the same object while no node comes or goes."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether `rows` is 0..size-1, so that a column over all rows needs no gathering."""
+
+    @property
+    def membership(self) -> int:
+        """A number that changes when a node comes or goes."""
+
+    def row(self, name: str) -> int:
+        """Return the row of a node, or -1."""
+
+    def name(self, row: int) -> str:
+        """Return the name of the node in a row."""
+
+    def info(self, row: int) -> NodeInfo:
+        """Return the node in a row."""
+
+    def allocatable(self, resource: str) -> FloatArray:
+        """Return allocatable amounts; zeros for a resource no node has."""
+
+    def requested(self, resource: str) -> FloatArray:
+        """Return the sums of effective requests of the pods on each node."""
+
+    def nonzero_requested(self, resource: str) -> FloatArray:
+        """Return `requested` with 100m/200Mi for containers that request no cpu/memory; other resources as
+        `requested`."""
+
+    def wide(self, resource: str) -> bool:
+        """Tell whether amounts are so large (82 TiB) that a float64 quotient may differ from Go's integer division."""
+
+    @property
+    def capacity_cpu(self) -> FloatArray:
+        """CPU capacity (not allocatable) in milli-units."""
+
+    @property
+    def allowed_pods(self) -> FloatArray:
+        """Allocatable pods."""
+
+    @property
+    def pod_count(self) -> FloatArray:
+        """Pods on each node."""
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        """spec.unschedulable."""
+
+    @property
+    def taints(self) -> TaintColumn:
+        """Taint classes."""
+
+    def labels(self, key: str) -> LabelColumn:
+        """Return the values of a label."""
+
+    def image(self, name: str) -> ImageColumn | None:
+        """Return which nodes hold an image; None when none does."""
+
+    def pods_on(self, row: int) -> Collection[PodInfo]:
+        """Return the pods on a node, assumed ones included."""
+
+    def load(self, source: str) -> LoadColumns | None:
+        """Return the latest answer of a load source; None before the first."""
+
+    @property
+    def assignments(self) -> AssignmentLog:
+        """Recent assignments of the table below this view."""
+
+    @property
+    def overlay_assignments(self) -> Sequence[Assignment]:
+        """Pods this view adds to or removes from the table."""
+
+
+Nominations = Mapping[str, Sequence[PodInfo]]
+"""Pods nominated to run on a node, by node name."""
+
+
+def gather(view: NodeView, column: FloatArray, rows: RowArray) -> FloatArray:
+    """Return a column's values at rows; the column itself, uncopied, where rows are all of a dense view."""
+    return column if rows is view.rows and view.dense else np.take(column, rows)
+
+
+def gather_codes(view: NodeView, column: RowArray, rows: RowArray) -> RowArray:
+    """Return class codes at rows, as `gather`."""
+    return column if rows is view.rows and view.dense else np.take(column, rows)
