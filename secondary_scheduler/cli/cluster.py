@@ -106,9 +106,9 @@ def status(
         if key != "services":
             facts.add_row(key, str("yes" if value is True else "no" if value is False else value or "-"))
     console.print(facts)
-    services = Table("service", "running", "pid", "log")
+    services = Table("service", "running", "pid")
     for service in found.services:
-        services.add_row(service.name, "yes" if service.running else "no", str(service.pid), str(service.log))
+        services.add_row(service.name, "yes" if service.running else "no", str(service.pid))
     console.print(services)
 
 

@@ -7,21 +7,25 @@ from typing import Any
 from secondary_scheduler.devcluster.api import ApiClient
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
-_READERS = "secondary-scheduler.io:readers"
+READERS = "secondary-scheduler.io:readers"
+NODE_AGENTS = "secondary-scheduler.io:node-agents"
+_READ = ["get", "list", "watch"]
 
 
 def apply_access(api: ApiClient) -> None:
-    """Rights of the read-only user: the system role `view` everywhere, and what `view` leaves out although reading it
-    is harmless.
+    """Give the read-only user and the node agents their rights.
 
-    Secrets stay closed, as with `view`.
+    The user has the system role `view` everywhere, and what `view` leaves out although reading it is harmless; Secrets
+    stay closed. Agents are nodes to the Node authorizer, and watch all ConfigMaps and Secrets besides: a kubelet opens
+    one watch per object instead, which would be no safer where every node is this machine.
     """
-    role = f"{_READERS}:cluster"
+    objects = {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": _READ}
+    _grant(api, NODE_AGENTS, NODE_AGENTS, [objects])
     rules = [
         {
             "apiGroups": [""],
             "resources": ["nodes", "namespaces", "persistentvolumes", "componentstatuses"],
-            "verbs": ["get", "list", "watch"],
+            "verbs": _READ,
         },
         {
             "apiGroups": [
@@ -36,19 +40,27 @@ def apply_access(api: ApiClient) -> None:
                 "topology.node.k8s.io",
             ],
             "resources": ["*"],
-            "verbs": ["get", "list", "watch"],
+            "verbs": _READ,
         },
     ]
+    _grant(api, READERS, f"{READERS}:cluster", rules)
+    _bind(api, READERS, "view")
+
+
+def _grant(api: ApiClient, group: str, role: str, rules: list[dict[str, Any]]) -> None:
     api.apply(f"{_RBAC}/clusterroles/{role}", _object("ClusterRole", role, rules=rules))
-    for bound in ("view", role):
-        name = f"{_READERS}:{bound.rpartition(':')[2]}"
-        binding = _object(
-            "ClusterRoleBinding",
-            name,
-            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": bound},
-            subjects=[{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": _READERS}],
-        )
-        api.apply(f"{_RBAC}/clusterrolebindings/{name}", binding)
+    _bind(api, group, role)
+
+
+def _bind(api: ApiClient, group: str, role: str) -> None:
+    name = f"{group}:{role.rpartition(':')[2]}"
+    binding = _object(
+        "ClusterRoleBinding",
+        name,
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        subjects=[{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}],
+    )
+    api.apply(f"{_RBAC}/clusterrolebindings/{name}", binding)
 
 
 def _object(kind: str, name: str, **fields: Any) -> dict[str, Any]:

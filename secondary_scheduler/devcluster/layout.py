@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secondary_scheduler.devcluster import kubeconfig, pki
+from secondary_scheduler.devcluster.bootstrap import NODE_AGENTS, READERS
 from secondary_scheduler.devcluster.ports import LOOPBACK
 
 SERVICE_NETWORK = "10.96.0.0/16"
@@ -67,6 +68,18 @@ class Layout:
         """The data directory of a service."""
         return self.root / "data" / name
 
+    @property
+    def private(self) -> tuple[Path, ...]:
+        """What no pod may see: keys, credentials and other services' data."""
+        return (
+            self.root / "pki",
+            self.root / "config",
+            self.root / "pulumi",
+            self.root / "logs",
+            self.kubeconfig,
+            self.readonly_kubeconfig,
+        )
+
     def node_kubeconfig(self, node: str) -> Path:
         """The kubeconfig of a real node's agent."""
         return self.config(f"{node}.kubeconfig")
@@ -92,12 +105,14 @@ def write_credentials(layout: Layout, cluster: str, api_server: str, real_nodes:
 
     users = {
         layout.kubeconfig: ("admin", ["system:masters"]),
-        layout.readonly_kubeconfig: ("readonly", ["secondary-scheduler.io:readers"]),
+        layout.readonly_kubeconfig: ("readonly", [READERS]),
         layout.config("kube-controller-manager.kubeconfig"): ("system:kube-controller-manager", []),
         layout.config("kube-scheduler.kubeconfig"): ("system:kube-scheduler", []),
         layout.config("kwok.kubeconfig"): ("system:kwok", ["system:masters"]),
     }
-    users |= {layout.node_kubeconfig(node): (f"system:node:{node}", ["system:nodes"]) for node in real_nodes}
+    users |= {
+        layout.node_kubeconfig(node): (f"system:node:{node}", ["system:nodes", NODE_AGENTS]) for node in real_nodes
+    }
     context = f"secondary-scheduler-{cluster}"
     for path, (user, groups) in users.items():
         pair = authority.client(user, groups)

@@ -14,6 +14,7 @@ from secondary_scheduler.devcluster.processes import Service
 
 _KUBE_SCHEDULER = "/bin/kube-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
+_IMAGE_USER = 65532
 
 
 def kwok(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
@@ -54,6 +55,7 @@ def node_agent(node: str, index: int, layout: Layout, pod_network: str) -> Servi
             f"--state-dir={state}",
             f"--image-map={layout.config('images.json')}",
             f"--pod-cidr-base={pod_network}.{index}.0",
+            *(f"--mask={hidden}" for hidden in layout.private),
         ],
         stop_seconds=15,
     )
@@ -66,9 +68,11 @@ def write_image_map(layout: Layout) -> None:
             "executables": {_KUBE_SCHEDULER: [sys.executable, "-m", "scheduler"]},
             # Replicas share the machine: each listens on its pod's own loopback address.
             "appendArgs": {_KUBE_SCHEDULER: ["--bind-address=$(POD_IP)"]},
+            "user": _IMAGE_USER,
         },
         "localhost/secondary-scheduler/operator": {
             "executables": {_OPERATOR: [sys.executable, "-m", "secondary_scheduler.controller"]},
+            "user": _IMAGE_USER,
         },
     }
     layout.config("images.json").write_text(json.dumps(images, indent=2))
