@@ -1,0 +1,1 @@
+"""A small, honest kubelet whose pods are processes of this machine."""
