@@ -17,6 +17,8 @@ from secondary_scheduler.kube.model.codec import (
 from secondary_scheduler.kube.model.lease import Lease, LeaseSpec
 from secondary_scheduler.kube.model.meta import (
     EventType,
+    Int32,
+    Int64,
     LabelSelector,
     LabelSelectorRequirement,
     ListMeta,
@@ -109,6 +111,8 @@ __all__ = [
     "Ephemeral",
     "EventType",
     "GcePersistentDisk",
+    "Int32",
+    "Int64",
     "Invalid",
     "Iscsi",
     "LabelSelector",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from secondary_scheduler.kube.model.meta import Object
+from secondary_scheduler.kube.model.meta import Int32, Object
 
 
 class LeaseSpec(Struct, frozen=True, gc=False, rename="camel"):
     """Times are text and only ever compared for change: clocks of other machines prove nothing."""
 
     holder_identity: str = ""
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
-    lease_transitions: int = 0
+    lease_transitions: Int32 = 0
 
 
 class Lease(Object, frozen=True, gc=False, rename="camel"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import NewType, TypeAlias
+from typing import Annotated, NewType, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 NodeName = NewType("NodeName", str)
 PodUID = NewType("PodUID", str)
@@ -13,6 +13,11 @@ ResourceVersion = NewType("ResourceVersion", str)
 
 ResourceList: TypeAlias = dict[str, str | int | float]
 """Quantities by resource name; read them with `kube.primitives.quantity`. Bare numbers occur in hand-written files."""
+
+
+Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Go's integer types: JSON has none, and a larger number must not reach an array of int64."""
 
 
 class EventType(enum.StrEnum):
@@ -40,7 +45,7 @@ class ObjectMeta(Struct, frozen=True, gc=False, rename="camel"):
     namespace: str = ""
     uid: str = ""
     resource_version: ResourceVersion = ResourceVersion("")
-    generation: int = 0
+    generation: Int64 = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
@@ -69,7 +74,7 @@ class ListMeta(Struct, frozen=True, gc=False, rename="camel"):
 
     resource_version: ResourceVersion = ResourceVersion("")
     continue_: str = field(default="", name="continue")
-    remaining_item_count: int | None = None
+    remaining_item_count: Int64 | None = None
 
 
 class StatusDetails(Struct, frozen=True, gc=False, rename="camel"):
@@ -77,7 +82,7 @@ class StatusDetails(Struct, frozen=True, gc=False, rename="camel"):
 
     name: str = ""
     kind: str = ""
-    retry_after_seconds: int = 0
+    retry_after_seconds: Int32 = 0
 
 
 class Status(Struct, frozen=True, gc=False, rename="camel"):
@@ -87,7 +92,7 @@ class Status(Struct, frozen=True, gc=False, rename="camel"):
     status: str = ""
     message: str = ""
     reason: str = ""
-    code: int = 0
+    code: Int32 = 0
     details: StatusDetails | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from secondary_scheduler.kube.model.meta import NodeName, Object, ResourceList
+from secondary_scheduler.kube.model.meta import Int64, NodeName, Object, ResourceList
 
 
 class Taint(Struct, frozen=True, gc=False, rename="camel"):
@@ -28,7 +28,7 @@ class ContainerImage(Struct, frozen=True, gc=False, rename="camel"):
     """v1.ContainerImage: an image present on the node, under all its names."""
 
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeAddress(Struct, frozen=True, gc=False, rename="camel"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from secondary_scheduler.kube.model.meta import LabelSelector, NodeName, Object, PodUID, ResourceList
+from secondary_scheduler.kube.model.meta import Int32, Int64, LabelSelector, NodeName, Object, PodUID, ResourceList
 from secondary_scheduler.kube.model.volume import Volume
 
 
@@ -32,7 +32,7 @@ class NodeSelector(Struct, frozen=True, gc=False, rename="camel"):
 class PreferredSchedulingTerm(Struct, frozen=True, gc=False, rename="camel"):
     """v1.PreferredSchedulingTerm."""
 
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -57,7 +57,7 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, rename="camel"):
 class WeightedPodAffinityTerm(Struct, frozen=True, gc=False, rename="camel"):
     """v1.WeightedPodAffinityTerm."""
 
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -83,7 +83,7 @@ class Toleration(Struct, frozen=True, gc=False, rename="camel"):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class ResourceClaim(Struct, frozen=True, gc=False, rename="camel"):
@@ -104,8 +104,8 @@ class ResourceRequirements(Struct, frozen=True, gc=False, rename="camel"):
 class ContainerPort(Struct, frozen=True, gc=False, rename="camel"):
     """v1.ContainerPort."""
 
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     protocol: str = "TCP"
     host_ip: str = field(default="", name="hostIP")
 
@@ -138,11 +138,11 @@ class Container(Struct, frozen=True, gc=False, rename="camel"):
 class TopologySpreadConstraint(Struct, frozen=True, gc=False, rename="camel"):
     """v1.TopologySpreadConstraint; None means the API's default."""
 
-    max_skew: int = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
 
     node_name: str = ""
     scheduler_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     node_selector: dict[str, str] = {}
@@ -182,7 +182,7 @@ class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     security_context: SecurityContext | None = None
 
 
@@ -194,7 +194,7 @@ class PodCondition(Struct, frozen=True, gc=False, rename="camel"):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):

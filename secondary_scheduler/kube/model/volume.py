@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from secondary_scheduler.kube.model.meta import LabelSelector, ObjectMeta, ResourceList
+from secondary_scheduler.kube.model.meta import Int32, LabelSelector, ObjectMeta, ResourceList
 
 
 class PersistentVolumeClaimVolume(Struct, frozen=True, gc=False, rename="camel"):
@@ -64,7 +64,7 @@ class Iscsi(Struct, frozen=True, gc=False, rename="camel"):
     """v1.ISCSIVolumeSource."""
 
     iqn: str = ""
-    lun: int = 0
+    lun: Int32 = 0
     target_portal: str = ""
     read_only: bool = False
 
