@@ -1,5 +1,6 @@
 """How a Pulumi plugin is served: the engine's address comes last in argv, our port is the first line on stdout."""
 
+import os
 import signal
 import sys
 import threading
@@ -10,6 +11,7 @@ from types import FrameType
 import grpc
 
 MESSAGE_LIMIT_BYTES = 400 * 1024 * 1024  # the engine's own limit
+_ENGINE_CHECK_SECONDS = 1.0
 _OPTIONS = [
     ("grpc.max_receive_message_length", MESSAGE_LIMIT_BYTES),
     ("grpc.max_send_message_length", MESSAGE_LIMIT_BYTES),
@@ -27,7 +29,7 @@ def engine_channel(address: str) -> grpc.Channel:
 
 
 def serve(register: Callable[[grpc.Server], None], *, workers: int, on_stop: Callable[[], None], grace: float) -> None:
-    """Serve until the engine interrupts us, then stop quietly.
+    """Serve until the engine interrupts us or has died, then stop quietly.
 
     `on_stop` must make the calls that are still running come to an end; they get `grace` seconds. The engine sends
     SIGINT at the end of every command, so leaving is the normal case and prints nothing.
@@ -45,6 +47,8 @@ def serve(register: Callable[[grpc.Server], None], *, workers: int, on_stop: Cal
     server.start()
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    stopping.wait()
+    engine = os.getppid()
+    while not stopping.wait(_ENGINE_CHECK_SECONDS) and os.getppid() == engine:
+        pass
     on_stop()
     server.stop(grace).wait()

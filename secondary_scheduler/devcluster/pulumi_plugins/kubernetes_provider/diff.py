@@ -14,7 +14,7 @@ from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.objects i
 )
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.paths import Path, covers, overlaps
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.replacement import replacing_paths
-from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.values import Object, prune
+from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.values import Object, is_empty, prune
 
 _QUANTITY_PARENTS = frozenset({"limits", "requests", "capacity", "hard", "overhead", "min", "max", "default"})
 _QUANTITY_FIELDS = frozenset({"sizeLimit", "divisor"})
@@ -145,7 +145,7 @@ def _is_left_out(change: Change, old_inputs: Object, new: Object) -> bool:
     if change.kind is not Kind.ADD:
         return False
     wanted = _at(new, change.path)
-    if wanted not in (None, "", 0, False, [], {}):
+    if not is_empty(wanted):
         return False
     if change.path[:1] == ("metadata",):
         return True

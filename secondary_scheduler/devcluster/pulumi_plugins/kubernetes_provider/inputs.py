@@ -16,12 +16,14 @@ from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.objects i
     ANNOTATION_WAIT_FOR,
     annotation,
     is_annotated_true,
+    is_built_in,
     metadata_of,
 )
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.values import (
     Object,
     contains_secret,
     contains_unknown,
+    is_empty,
     is_unknown,
     reveal,
     secret,
@@ -98,6 +100,31 @@ def check(
             obj = _with_metadata(obj, namespace=default_namespace)
     failures = list(_value_failures(obj))
     return Checked(with_secrets_of(normalised(obj), _marks(given)), failures)
+
+
+def refreshed(inputs: Object, live: Object) -> Object:
+    """The inputs (free of secret marks) with what the cluster shows at the same places.
+
+    Fields that are gone from the cluster are gone from the result, but not empty ones: those the server never shows.
+    """
+    seen = _refreshed(inputs, live, keep_empty=is_built_in(inputs))
+    if "metadata" in inputs and "metadata" in live:
+        seen["metadata"] = _refreshed(inputs["metadata"], live["metadata"], keep_empty=True)
+    result: Object = seen
+    return result
+
+
+def _refreshed(shape: Any, live: Any, *, keep_empty: bool) -> Any:
+    if isinstance(shape, dict) and isinstance(live, dict):
+        return {
+            key: _refreshed(item, live[key], keep_empty=keep_empty) if key in live else item
+            for key, item in shape.items()
+            if key in live or (keep_empty and is_empty(item))
+        }
+    if isinstance(shape, list) and isinstance(live, list):
+        paired = zip(shape, live, strict=False)
+        return [_refreshed(a, b, keep_empty=keep_empty) for a, b in paired] + live[len(shape) :]
+    return live
 
 
 def normalised(obj: Object) -> Object:

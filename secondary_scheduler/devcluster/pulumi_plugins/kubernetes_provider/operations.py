@@ -11,6 +11,7 @@ from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.api impor
     Unreachable,
 )
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.checkpoint import Checkpoint
+from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.inputs import refreshed
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.objects import (
     ANNOTATION_FORCE,
     ANNOTATION_PROPAGATION,
@@ -31,7 +32,6 @@ from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.values im
     UNKNOWN,
     Object,
     contains_unknown,
-    prune,
     reveal,
     with_secrets_of,
 )
@@ -191,7 +191,7 @@ class Operations:
             raise OperationError(f"cannot read {where['kind']} {identifier}: {error}") from error
         except Unreachable as error:
             raise OperationError(f"cannot read {where['kind']} {identifier}: no answer from {error}") from error
-        inputs = with_secrets_of(prune(live, plain), old.inputs) if plain else _as_inputs(live)
+        inputs = with_secrets_of(refreshed(plain, live), old.inputs) if plain else _as_inputs(live)
         manager = old.field_manager or field_manager(live)
         outputs = Checkpoint(live, inputs, manager, old.initial_api_version).outputs()
         if plain:

@@ -88,6 +88,11 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
+def is_empty(value: Any) -> bool:
+    """Whether the API server leaves the value out of objects of its own types."""
+    return value is None or value is False or (not isinstance(value, bool) and value in ("", 0, [], {}))
+
+
 def prune(live: Any, shape: Any) -> Any:
     """What of `live` `shape` speaks about: server-added members of objects are dropped, further list items are kept."""
     if isinstance(shape, dict) and isinstance(live, dict):
