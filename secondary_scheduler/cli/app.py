@@ -13,7 +13,7 @@ import typer
 
 from secondary_scheduler import __version__
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
-from secondary_scheduler.devcluster.errors import DevClusterError
+from secondary_scheduler.devcluster.errors import DevClusterError, SpecError
 
 # Each module has `register(app)`, which adds the command or group of that name.
 COMMANDS = {"cluster": "secondary_scheduler.cli.cluster"}
@@ -46,6 +46,8 @@ def main() -> None:
         build(sys.argv[1:])()
     except CommandError as error:
         _fail(str(error), error.code)
+    except SpecError as error:
+        _fail(str(error), ExitCode.USAGE)
     except DevClusterError as error:
         _fail(str(error), ExitCode.ERROR)
     except BrokenPipeError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from secondary_scheduler.devcluster import processes, state
-from secondary_scheduler.devcluster.errors import ClusterStateError
+from secondary_scheduler.devcluster.errors import ClusterStateError, SpecError
 from secondary_scheduler.devcluster.layout import Layout
 from secondary_scheduler.devcluster.ports import LOOPBACK
 from secondary_scheduler.devcluster.progress import Reporter, SilentReporter
@@ -43,10 +43,10 @@ class ClusterSpec:
     def __post_init__(self) -> None:
         for text, value, most in (("nodes", self.nodes, MAX_NODES), ("real nodes", self.real_nodes, MAX_REAL_NODES)):
             if not 0 <= value <= most:
-                raise ClusterStateError(f"{value} {text}: a local cluster has 0 to {most}")
+                raise SpecError(f"{value} {text}: a local cluster has 0 to {most}")
         for text, port in (("API server", self.api_server_port), ("Prometheus", self.prometheus_port)):
             if port and not 1024 <= port <= 65535:
-                raise ClusterStateError(f"port {port} of {text}: use 1024 to 65535, or 0 for a free one")
+                raise SpecError(f"port {port} of {text}: use 1024 to 65535, or 0 for a free one")
 
 
 @dataclass(frozen=True)

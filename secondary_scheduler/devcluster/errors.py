@@ -4,7 +4,8 @@ DevClusterError
 ├── BinaryError        a pinned binary is absent and cannot be built
 ├── PortTakenError     a port of a service belongs to somebody else
 ├── ServiceError       a service ended or did not become ready in time
-└── ClusterStateError  the state directory contradicts the command (absent, busy, unreadable)
+├── ClusterStateError  the state directory contradicts the command (absent, busy, unreadable)
+└── SpecError          a name, number or port that no cluster can have
 """
 
 
@@ -26,3 +27,7 @@ class ServiceError(DevClusterError):
 
 class ClusterStateError(DevClusterError):
     """The state directory contradicts what was asked: no such cluster, busy, or unreadable."""
+
+
+class SpecError(DevClusterError):
+    """What was asked for is a name, number or port that no cluster can have."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import random
 import socket
 from collections.abc import Iterable, Mapping
@@ -67,15 +69,14 @@ def require_free(service: str, port: int) -> None:
 
 
 def _holder(port: int) -> str:
-    inodes = _listening_inodes(port)
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            links = [str(link.readlink()) for link in (process / "fd").iterdir()]
-        except OSError:
-            continue
-        if any(f"socket:[{inode}]" in links for inode in inodes):
-            name = (process / "comm").read_text().strip()
-            return f"{name} (process {process.name})"
+        # Processes of others cannot be looked into, and descriptors come and go meanwhile.
+        with contextlib.suppress(OSError):
+            for descriptor in (process / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if os.readlink(descriptor) in sockets:
+                        return f"{(process / 'comm').read_text().strip()} (process {process.name})"
     return "another process"
 
 

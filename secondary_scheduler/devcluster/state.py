@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from secondary_scheduler.devcluster.errors import ClusterStateError
+from secondary_scheduler.devcluster.errors import ClusterStateError, SpecError
 from secondary_scheduler.devcluster.processes import ProcessRecord
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
@@ -48,12 +48,12 @@ class ClusterState(BaseModel):
 class StateDirectory:
     """The state directory of one cluster: `<root>/clusters/<name>`.
 
-    Raises ClusterStateError for a name that could not be a directory and a Kubernetes context.
+    Raises SpecError for a name that could not be a directory and a Kubernetes context.
     """
 
     def __init__(self, root: Path, name: str) -> None:
         if not _NAME.fullmatch(name):
-            raise ClusterStateError(
+            raise SpecError(
                 f"cluster name {name!r}: use at most 30 lower-case letters, digits and '-', "
                 f"beginning and ending with a letter or digit"
             )

@@ -1,0 +1,129 @@
+"""What the command line does about mistakes and expected errors: one line, and the documented exit code."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from secondary_scheduler.cli import app
+from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
+from secondary_scheduler.devcluster.errors import ServiceError, SpecError
+
+
+def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "secondary_scheduler.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"SECONDARY_SCHEDULER_HOME": str(home), "PATH": "/usr/bin:/bin", "HOME": str(home), "COLUMNS": "200"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "line"),
+    [
+        (CommandError("no such file", ExitCode.INVALID_INPUT), 4, "secondary-scheduler: no such file\n"),
+        (SpecError("-3 nodes"), 2, "secondary-scheduler: -3 nodes\n"),
+        (ServiceError("etcd ended"), 1, "secondary-scheduler: etcd ended\n"),
+        (OSError(28, "No space left on device", "/x/y"), 1, "secondary-scheduler: /x/y: No space left on device\n"),
+        (Interrupted(), 130, "secondary-scheduler: interrupted: nothing half-made was left behind\n"),
+    ],
+)
+def test_expected_errors_are_one_line_and_their_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], raised: BaseException, code: int, line: str
+) -> None:
+    def command() -> None:
+        raise raised
+
+    monkeypatch.setattr(app, "build", lambda _: command)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with pytest.raises(SystemExit) as ended:
+            app.main()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert ended.value.code == code
+    assert capsys.readouterr().err == line
+
+
+def test_help_lists_the_commands_and_is_no_error(tmp_path: Path) -> None:
+    result = run("--help", home=tmp_path)
+    assert result.returncode == 0
+    assert "cluster" in result.stdout
+    group = run("cluster", "--help", home=tmp_path)
+    assert group.returncode == 0
+    assert all(command in group.stdout for command in ("up", "down", "status", "env", "logs", "load"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("cluster", "nonsense"),
+        ("cluster", "up", "--nodes", "-1"),
+        ("cluster", "up", "--nodes", "many"),
+        ("cluster", "up", "--name", "No Such Name"),
+        ("cluster", "up", "--api-server-port", "80"),
+        ("cluster", "status", "-o", "xml"),
+    ],
+)
+def test_a_usage_mistake_exits_2_and_starts_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    result = run(*arguments, home=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["status", "env", "logs", "load"])
+def test_asking_for_a_cluster_that_is_not_there_says_how_to_start_it(tmp_path: Path, command: str) -> None:
+    result = run("cluster", command, "--name", "absent", home=tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.count("\n") == 1
+    assert "cluster up --name absent" in result.stderr
+
+
+def test_down_of_nothing_is_no_error_and_says_so(tmp_path: Path) -> None:
+    result = run("cluster", "down", "--name", "absent", home=tmp_path)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "No local cluster 'absent' was there" in result.stderr
+
+
+def test_a_binary_that_cannot_be_had_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "secondary_scheduler.cli", "cluster", "up"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={
+            "SECONDARY_SCHEDULER_HOME": str(tmp_path / "home"),
+            "SECONDARY_SCHEDULER_BIN_DIR": str(tmp_path / "absent"),
+            "PATH": "",
+            "HOME": str(tmp_path),
+        },
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith("secondary-scheduler: SECONDARY_SCHEDULER_BIN_DIR=")
+    assert result.stderr.count("\n") == 1
+    assert list((tmp_path / "home" / "clusters").iterdir()) == []
+
+
+def test_starting_the_command_line_loads_no_command_that_was_not_asked_for() -> None:
+    code = (
+        "import sys; from secondary_scheduler.cli import main;"
+        "heavy = {'kubernetes', 'pulumi', 'numpy', 'aiohttp', 'requests', 'cryptography'} & set(sys.modules);"
+        "sys.exit(repr(heavy) if heavy else 0)"
+    )
+    began = time.monotonic()
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert time.monotonic() - began < 10

