@@ -87,8 +87,9 @@ class ClientConfig:
         )
 
     @classmethod
-    def in_cluster(cls, root: Path = SERVICE_ACCOUNT) -> ClientConfig:
-        """Build the configuration of a pod from its environment and ServiceAccount files."""
+    def in_cluster(cls, root: Path | None = None) -> ClientConfig:
+        """Build the configuration of a pod from its environment and ServiceAccount files (in `root`)."""
+        root = root or SERVICE_ACCOUNT
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
             raise ConfigError("not in a pod: KUBERNETES_SERVICE_HOST is not set")
