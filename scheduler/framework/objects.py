@@ -38,7 +38,7 @@ class ContainerCPU(Struct, frozen=True):
     request: int | None
 
 
-class SpecInfo(Struct, frozen=True, eq=False):
+class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     """What a filter or score can see of a pod besides its labels and identity; pods of one class share one.
 
     Attributes:

@@ -1,0 +1,52 @@
+"""Formulas that several plugins share: effective requests, taints, node selectors, rounding, reduction of objects.
+
+May import `scheduler.framework` and `secondary_scheduler.kube.model` and `.primitives`.
+"""
+
+from scheduler.helpers.reduce import PodReducer, class_key, normalized_image, reduce_node, reduce_pod
+from scheduler.helpers.resources import (
+    DEFAULT_CPU,
+    DEFAULT_MEMORY,
+    PodRequests,
+    covers,
+    is_scalar_resource,
+    parse_resources,
+    pod_requests,
+)
+from scheduler.helpers.scoring import default_normalize, go_round, round_half_away
+from scheduler.helpers.selecting import labels_mask, node_matches, requirement_mask, selector_mask, term_mask
+from scheduler.helpers.tolerations import (
+    UNSCHEDULABLE_TAINT,
+    count_untolerated_preferences,
+    has_untolerated_taint,
+    tolerated,
+    tolerates,
+)
+
+__all__ = [
+    "DEFAULT_CPU",
+    "DEFAULT_MEMORY",
+    "UNSCHEDULABLE_TAINT",
+    "PodReducer",
+    "PodRequests",
+    "class_key",
+    "count_untolerated_preferences",
+    "covers",
+    "default_normalize",
+    "go_round",
+    "has_untolerated_taint",
+    "is_scalar_resource",
+    "labels_mask",
+    "node_matches",
+    "normalized_image",
+    "parse_resources",
+    "pod_requests",
+    "reduce_node",
+    "reduce_pod",
+    "requirement_mask",
+    "round_half_away",
+    "selector_mask",
+    "term_mask",
+    "tolerated",
+    "tolerates",
+]

@@ -1,0 +1,203 @@
+"""From API objects to `PodInfo` and `NodeInfo`: done once per object version, on arrival."""
+
+import math
+from hashlib import blake2b
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from scheduler.framework import HostPort, NodeInfo, PodInfo, SpecInfo
+from scheduler.helpers.resources import container_cpu, is_scalar_resource, pod_requests
+from secondary_scheduler.kube.model import Node, Pod
+from secondary_scheduler.kube.primitives.quantity import milli_value, value
+from secondary_scheduler.kube.primitives.selectors import (
+    NodeSelector,
+    SelectorError,
+    WeightedTerm,
+    node_selector,
+    preferred_terms,
+)
+from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+
+
+class PodReducer:
+    """Reduces pods, giving pods of one class (equal in everything a filter or score sees, labels apart) one
+    `SpecInfo`."""
+
+    def __init__(self) -> None:
+        self._specs: WeakValueDictionary[bytes, SpecInfo] = WeakValueDictionary()
+
+    def reduce(self, pod: Pod) -> PodInfo:
+        """Return the reduced pod.
+
+        Raises:
+            ValueError: something in the pod cannot be read, such as a quantity; the text says what.
+        """
+        key = class_key(pod)
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs[key] = _spec_info(pod, key)
+        return _pod_info(pod, spec)
+
+
+def reduce_pod(pod: Pod) -> PodInfo:
+    """Return one reduced pod, sharing nothing."""
+    return _pod_info(pod, _spec_info(pod, class_key(pod)))
+
+
+def class_key(pod: Pod) -> bytes:
+    """Return a digest of what filters and scores see of a pod besides its labels."""
+    spec = pod.spec
+    visible = (
+        pod.metadata.namespace,
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        spec.topology_spread_constraints,
+        spec.scheduling_gates,
+        spec.volumes,
+        spec.resource_claims,
+        spec.preemption_policy,
+    )
+    return blake2b(_ENCODER.encode(visible), digest_size=16).digest()
+
+
+def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
+    spec = pod.spec
+    requests = pod_requests(pod)
+    required: NodeSelector | None = None
+    preferred: tuple[WeightedTerm, ...] = ()
+    preferred_error = ""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is not None:
+        if affinity.required_during_scheduling_ignored_during_execution is not None:
+            required = node_selector(affinity.required_during_scheduling_ignored_during_execution.node_selector_terms)
+        try:
+            preferred = preferred_terms(affinity.preferred_during_scheduling_ignored_during_execution)
+        except SelectorError as error:
+            preferred_error = str(error)
+    # Ports of ordinary init containers are free again before the pod runs.
+    lasting = (*spec.containers, *(one for one in spec.init_containers if one.restart_policy == "Always"))
+    return SpecInfo(
+        class_key=key,
+        requests=requests.requests,
+        score_requests=requests.score_requests,
+        nonzero_cpu=requests.nonzero_cpu,
+        nonzero_memory=requests.nonzero_memory,
+        tolerations=spec.tolerations,
+        node_selector=spec.node_selector,
+        required=required,
+        preferred=preferred,
+        preferred_error=preferred_error,
+        affinity=spec.affinity,
+        topology_spread=spec.topology_spread_constraints,
+        host_ports=tuple(
+            HostPort(port.protocol or "TCP", port.host_ip, port.host_port)
+            for container in lasting
+            for port in container.ports
+            if port.host_port > 0
+        ),
+        container_cpu=container_cpu(pod),
+        overhead_cpu=milli_value(spec.overhead["cpu"]) if "cpu" in spec.overhead else 0,
+        images=tuple(normalized_image(one.image) for one in (*spec.init_containers, *spec.containers)),
+        gates=tuple(gate.name for gate in spec.scheduling_gates),
+        volumes=spec.volumes,
+        claims=spec.resource_claims,
+        preemption_policy=spec.preemption_policy or "PreemptLowerPriority",
+    )
+
+
+def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
+    meta, status = pod.metadata, pod.status
+    requests, nonzero_cpu, nonzero_memory = spec.requests, spec.nonzero_cpu, spec.nonzero_memory
+    if pod.spec.node_name and (status.container_statuses or status.init_container_statuses):
+        occupied = pod_requests(pod, use_status=True)
+        if occupied.requests != requests:
+            requests = occupied.requests
+        nonzero_cpu, nonzero_memory = occupied.nonzero_cpu, occupied.nonzero_memory
+    started = _seconds(status.start_time)
+    bound = next(
+        (
+            _seconds(one.last_transition_time)
+            for one in status.conditions
+            if one.type == "PodScheduled" and one.status == "True"
+        ),
+        math.nan,
+    )
+    return PodInfo(
+        uid=meta.uid,
+        name=meta.name,
+        namespace=meta.namespace,
+        key=meta.key,
+        spec=spec,
+        requests=requests,
+        nonzero_cpu=nonzero_cpu,
+        nonzero_memory=nonzero_memory,
+        labels=meta.labels,
+        priority=pod.spec.priority or 0,
+        node_name=pod.spec.node_name,
+        nominated_node=status.nominated_node_name,
+        scheduler_name=pod.spec.scheduler_name,
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        created_at=_seconds(meta.creation_timestamp),
+        assigned_at=started if math.isnan(bound) else bound,
+        started_at=started,
+        deleting=meta.deletion_timestamp is not None,
+        terminal=pod.terminal,
+        controller=meta.controller,
+        conditions=status.conditions,
+        claim_names=tuple(
+            sorted(f"{one.name}={one.resource_claim_name or ''}" for one in status.resource_claim_statuses)
+        ),
+    )
+
+
+def reduce_node(node: Node) -> NodeInfo:
+    """Return the reduced node.
+
+    Raises:
+        ValueError: a quantity of the node cannot be read.
+    """
+    meta, status = node.metadata, node.status
+    allocatable = {
+        name: max(0, milli_value(amount) if name == "cpu" else value(amount))
+        for name, amount in status.allocatable.items()
+        if name in ("cpu", "memory", "ephemeral-storage") or is_scalar_resource(name)
+    }
+    return NodeInfo(
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        taints=node.spec.taints,
+        unschedulable=node.spec.unschedulable,
+        allocatable=allocatable,
+        allowed_pods=max(0, value(status.allocatable.get("pods", 0))),
+        capacity_cpu=max(0, milli_value(status.capacity.get("cpu", 0))),
+        capacity_memory=max(0, value(status.capacity.get("memory", 0))),
+        images={name: image.size_bytes for image in status.images for name in image.names},
+        conditions={condition.type: condition.status for condition in status.conditions},
+        addresses=tuple(address.address for address in status.addresses),
+        resource_version=meta.resource_version,
+    )
+
+
+def normalized_image(name: str) -> str:
+    """Append `:latest` to an image name that has no tag, as the kubelet reports it."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
+
+
+def _seconds(text: str | None) -> float:
+    if not text:
+        return math.nan
+    try:
+        return epoch_seconds(text)
+    except TimestampError:
+        return math.nan

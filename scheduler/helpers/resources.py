@@ -1,0 +1,164 @@
+"""Effective resource requests of a pod (k8s.io/component-helpers/resource, kube-scheduler 1.34).
+
+CPU in milli-units, everything else in whole units; each quantity is rounded up on its own, per container.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from scheduler.framework import ContainerCPU, Resources
+from secondary_scheduler.kube.model import Container, ContainerStatus, Pod, ResourceList
+from secondary_scheduler.kube.primitives.quantity import milli_value, value
+
+DEFAULT_CPU = 100
+"""Milli-units counted for a container that requests no cpu, where an amount of zero would make nodes look idle."""
+DEFAULT_MEMORY = 200 * 1024 * 1024
+"""Bytes counted for a container that requests no memory."""
+
+_BASIC = frozenset({"cpu", "memory", "ephemeral-storage"})
+_POD_LEVEL = ("cpu", "memory")
+
+
+class PodRequests(NamedTuple):
+    """What a pod needs, in the three ways kube-scheduler counts it (`SpecInfo` says which is for what)."""
+
+    requests: dict[str, int]
+    score_requests: dict[str, int]
+    nonzero_cpu: int
+    nonzero_memory: int
+
+
+def is_scalar_resource(name: str) -> bool:
+    """Tell whether kube-scheduler keeps account of a resource besides cpu, memory, ephemeral-storage and pods."""
+    if name.startswith(("hugepages-", "attachable-volumes-")):
+        return True
+    prefix, slash, _ = name.partition("/")
+    if not slash:
+        return False
+    if "kubernetes.io/" in name:
+        return True
+    return not prefix.startswith("requests.")
+
+
+def parse_resources(resources: ResourceList) -> dict[str, int]:
+    """Return the amounts of the resources that count, negative ones as 0."""
+    return {
+        name: max(0, milli_value(amount) if name == "cpu" else value(amount))
+        for name, amount in resources.items()
+        if name in _BASIC or is_scalar_resource(name)
+    }
+
+
+def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        if amount > total.get(name, 0) or name not in total:
+            total[name] = amount
+
+
+def _with_defaults(requests: Mapping[str, int]) -> dict[str, int]:
+    return {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY, **requests}
+
+
+def _aggregate(main: Iterable[Mapping[str, int]], init: Iterable[tuple[Mapping[str, int], bool]]) -> dict[str, int]:
+    """Return max(containers + sidecars, peak while initialising); `init` pairs requests with "is a sidecar"."""
+    total: dict[str, int] = {}
+    for requests in main:
+        _add(total, requests)
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for requests, is_sidecar in init:
+        if is_sidecar:
+            _add(total, requests)
+            _add(sidecars, requests)
+            _raise_to(peak, sidecars)
+        else:
+            running = dict(requests)
+            _add(running, sidecars)
+            _raise_to(peak, running)
+    _raise_to(total, peak)
+    return total
+
+
+def _requests(
+    containers: Iterable[Container], statuses: Mapping[str, ContainerStatus], infeasible: bool
+) -> Iterator[dict[str, int]]:
+    for container in containers:
+        requests = parse_resources(container.resources.requests)
+        status = statuses.get(container.name)
+        if status is not None:
+            actual = parse_resources(status.resources.requests) if status.resources is not None else {}
+            allocated = parse_resources(status.allocated_resources)
+            if infeasible and actual:
+                requests = {}
+            for name, amount in (*actual.items(), *allocated.items()):
+                requests[name] = max(requests.get(name, 0), amount)
+        yield requests
+
+
+def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
+    """Return what a pod requests; with `use_status`, what it occupies while it is being resized in place.
+
+    Raises:
+        QuantityError: a quantity cannot be read.
+    """
+    main_statuses: dict[str, ContainerStatus] = {}
+    init_statuses: dict[str, ContainerStatus] = {}
+    infeasible = False
+    if use_status:
+        main_statuses = {status.name: status for status in pod.status.container_statuses}
+        init_statuses = {status.name: status for status in pod.status.init_container_statuses}
+        infeasible = any(
+            condition.type == "PodResizePending" and condition.reason == "Infeasible"
+            for condition in pod.status.conditions
+        )
+    spec = pod.spec
+    main = list(_requests(spec.containers, main_statuses, infeasible))
+    sidecar = [container.restart_policy == "Always" for container in spec.init_containers]
+    init = list(zip(_requests(spec.init_containers, init_statuses, infeasible), sidecar, strict=True))
+    overhead = parse_resources(spec.overhead)
+    containers = _aggregate(main, init)
+    filled = _aggregate(
+        map(_with_defaults, main), [(_with_defaults(requests), is_sidecar) for requests, is_sidecar in init]
+    )
+
+    score = {**filled}
+    _add(score, overhead)
+    level = _pod_level(pod)
+    requests = {**containers, **level}
+    nonzero = {**filled, **level}
+    if level:
+        # With pod-level requests a default is only for a resource that is missing from the pod's total.
+        nonzero = {**_with_defaults({}), **containers, **level}
+    _add(requests, overhead)
+    _add(nonzero, overhead)
+    return PodRequests(requests, score, nonzero.get("cpu", 0), nonzero.get("memory", 0))
+
+
+def _pod_level(pod: Pod) -> dict[str, int]:
+    if pod.spec.resources is None:
+        return {}
+    amounts = parse_resources(pod.spec.resources.requests)
+    return {name: amount for name, amount in amounts.items() if name in _POD_LEVEL or name.startswith("hugepages-")}
+
+
+def container_cpu(pod: Pod) -> tuple[ContainerCPU, ...]:
+    """Return limit and request of cpu of each main container, None where the key is absent."""
+    return tuple(
+        ContainerCPU(_cpu(container.resources.limits), _cpu(container.resources.requests))
+        for container in pod.spec.containers
+    )
+
+
+def _cpu(resources: ResourceList) -> int | None:
+    amount = resources.get("cpu")
+    return None if amount is None else milli_value(amount)
+
+
+def covers(available: Resources, wanted: Resources) -> bool:
+    """Tell whether amounts suffice for a request; a resource that is not there counts as 0."""
+    return all(available.get(name, 0) >= amount for name, amount in wanted.items() if amount > 0)

@@ -1,0 +1,84 @@
+"""Node selectors over columns: a requirement is decided once per distinct label value, then looked up for every
+node."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from scheduler.framework import BoolArray, LabelColumn, NodeInfo, NodeView, RowArray, SpecInfo, gather_codes
+from secondary_scheduler.kube.primitives.selectors import NodeSelector, NodeSelectorTerm, Operator, Requirement
+
+
+def requirement_mask(view: NodeView, rows: RowArray, requirement: Requirement) -> BoolArray:
+    """Return which rows satisfy one requirement on labels."""
+    column = view.labels(requirement.key)
+    codes = gather_codes(view, column.codes, rows)
+    absent = codes < 0
+    match requirement.operator:
+        case Operator.EXISTS:
+            return ~absent
+        case Operator.DOES_NOT_EXIST:
+            return absent
+        case Operator.IN:
+            return _is_one_of(column, codes, requirement.values)
+        case Operator.NOT_IN:
+            return ~_is_one_of(column, codes, requirement.values)
+        case _:
+            # One entry per value and a last one for "absent", which code -1 picks.
+            verdicts = [requirement.matches({requirement.key: value}) for value in column.values]
+            table: BoolArray = np.array([*verdicts, False], dtype=np.bool_)
+            found: BoolArray = np.take(table, codes)
+            return found
+
+
+def _is_one_of(column: LabelColumn, codes: RowArray, values: frozenset[str]) -> BoolArray:
+    wanted = [column.index[value] for value in values if value in column.index]
+    if not wanted:
+        return np.zeros(len(codes), dtype=np.bool_)
+    if len(wanted) == 1:
+        return codes == wanted[0]
+    return np.isin(codes, wanted)
+
+
+def labels_mask(view: NodeView, rows: RowArray, wanted: Mapping[str, str]) -> BoolArray | None:
+    """Return which rows have all labels of `spec.nodeSelector`; None when it is empty and all have."""
+    mask: BoolArray | None = None
+    for key, value in wanted.items():
+        column = view.labels(key)
+        code = column.index.get(value)
+        if code is None:
+            return np.zeros(len(rows), dtype=np.bool_)
+        found = gather_codes(view, column.codes, rows) == code
+        mask = found if mask is None else mask & found
+    return mask
+
+
+def term_mask(view: NodeView, rows: RowArray, term: NodeSelectorTerm) -> BoolArray:
+    """Return which rows satisfy one term; none where the term is invalid."""
+    if term.error is not None:
+        return np.zeros(len(rows), dtype=np.bool_)
+    mask = np.ones(len(rows), dtype=np.bool_)
+    for requirement in term.labels.requirements:
+        mask &= requirement_mask(view, rows, requirement)
+    for field in term.fields:
+        if field.key != "metadata.name":
+            mask &= field.negated is not (field.value == "")
+            continue
+        is_named = rows == view.row(field.value)
+        mask &= ~is_named if field.negated else is_named
+    return mask
+
+
+def selector_mask(view: NodeView, rows: RowArray, selector: NodeSelector) -> BoolArray:
+    """Return which rows satisfy any of the terms."""
+    mask = np.zeros(len(rows), dtype=np.bool_)
+    for term in selector.terms:
+        mask |= term_mask(view, rows, term)
+    return mask
+
+
+def node_matches(spec: SpecInfo, node: NodeInfo) -> bool:
+    """Tell whether one node satisfies a pod's nodeSelector and required affinity."""
+    if any(node.labels.get(key) != value for key, value in spec.node_selector.items()):
+        return False
+    return spec.required is None or spec.required.matches(node.name, node.labels)

@@ -1,0 +1,25 @@
+"""The cluster in columns, the pods in it, the queue, and what one decision sees. Knows no plugin.
+
+May import `scheduler.framework`, `scheduler.catalog` and `secondary_scheduler.kube.model` and `.primitives`; does no
+I/O; changed only
+from one thread.
+"""
+
+from scheduler.state.cluster import ClusterState
+from scheduler.state.nominations import Nominator
+from scheduler.state.queue import Hints, SchedulingQueue
+from scheduler.state.queued import QueuedPod, QueueName
+from scheduler.state.snapshot import Overlay, Snapshot
+from scheduler.state.table import NodeTable
+
+__all__ = [
+    "ClusterState",
+    "Hints",
+    "NodeTable",
+    "Nominator",
+    "Overlay",
+    "QueueName",
+    "QueuedPod",
+    "SchedulingQueue",
+    "Snapshot",
+]

@@ -1,0 +1,274 @@
+"""Nodes, pods and load as the scheduler knows them: one object, changed only from the scheduling loop."""
+
+import math
+from collections.abc import Collection, Iterable
+
+import msgspec
+from msgspec import Struct
+
+from scheduler.catalog import ActionType
+from scheduler.framework import Assignment, LoadCoverage, LoadTable, NodeInfo, PodInfo, node_changes
+from scheduler.state.assignments import RecentAssignments
+from scheduler.state.nominations import Nominator
+from scheduler.state.snapshot import Snapshot
+from scheduler.state.table import NodeTable
+
+
+class _Placed(Struct, gc=False):
+    """A pod on a node. `logged_at` is when it was assigned; NaN for one bound long before this process looked."""
+
+    pod: PodInfo
+    assumed: bool
+    logged_at: float
+    observed_at: float
+
+
+class ClusterState:
+    """The cache. What nodes' pods request follows from the pods in it, whatever order they came in.
+
+    A pod is either absent, assumed (chosen by us, binding under way) or bound (seen so on the API server). `assume`
+    makes it
+    assumed; `upsert_pod` with a node makes it bound, wherever it was assumed; `forget` drops it only while it is
+    assumed.
+    Pods on a node that is not known (yet) are kept and counted once the node appears.
+    """
+
+    def __init__(self) -> None:
+        self.table = NodeTable()
+        self.assignments = RecentAssignments()
+        self.nominator = Nominator()
+        self._pods: dict[str, _Placed] = {}
+        self._by_node: dict[str, dict[str, PodInfo]] = {}
+        self._assumed = 0
+
+    # Nodes ----------------------------------------------------------------------------------------------------------
+
+    def upsert_node(self, info: NodeInfo) -> tuple[ActionType, NodeInfo | None]:
+        """Add or update a node; returns what changed (Add, Update bits, or 0 for a heartbeat) and the former node."""
+        row = self.table.row_of.get(info.name)
+        old = self.table.infos[row] if row is not None else None
+        if old is None:
+            row = self.table.set_node(info)
+            for pod in self._by_node.get(info.name, {}).values():
+                self.table.add_usage(row, pod, 1)
+            return ActionType.ADD, None
+        changes = node_changes(old, info)
+        # Images and capacity stand in columns too, but no rejected pod waits for them.
+        if changes or old.images != info.images or old.capacity_cpu != info.capacity_cpu:
+            self.table.set_node(info)
+        elif row is not None:
+            # Only what no column holds has changed, such as the resource version.
+            self.table.infos[row] = info
+        return changes, old
+
+    def remove_node(self, name: str) -> NodeInfo | None:
+        """Remove a node; its pods stay known until they are deleted themselves."""
+        return self.table.remove_node(name)
+
+    def node(self, name: str) -> NodeInfo | None:
+        """Return a node by name."""
+        row = self.table.row_of.get(name)
+        return self.table.infos[row] if row is not None else None
+
+    @property
+    def node_names(self) -> Collection[str]:
+        """Names of all nodes."""
+        return self.table.row_of.keys()
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes."""
+        return len(self.table.row_of)
+
+    # Pods -----------------------------------------------------------------------------------------------------------
+
+    def upsert_pod(self, pod: PodInfo, observed_at: float = math.nan) -> PodInfo | None:
+        """Take in a bound pod as the API server shows it; returns the former state.
+
+        A terminal pod is removed, as it occupies nothing. `observed_at` is when this process saw it (only upstream's
+        estimate
+        of unmeasured load reads it).
+        """
+        if pod.terminal or not pod.node_name:
+            return self.remove_pod(pod.uid)
+        placed = self._pods.get(pod.uid)
+        if placed is None:
+            at = pod.assigned_at
+            self._place(pod, assumed=False, at=at, observed_at=observed_at)
+            self._log(1, pod, at)
+            self._log(1, pod, observed_at, observed=True)
+            return None
+        old = placed.pod
+        moved = old.node_name != pod.node_name
+        if moved:
+            self._log_removal(placed)
+        first_seen = placed.assumed or moved
+        self._replace(placed, pod)
+        if placed.assumed:
+            placed.assumed = False
+            self._assumed -= 1
+        if moved:
+            placed.logged_at = pod.assigned_at
+            self._log(1, pod, placed.logged_at)
+        if first_seen:
+            placed.observed_at = observed_at
+            self._log(1, pod, observed_at, observed=True)
+        return old
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """Drop a pod that is gone or terminal; returns it."""
+        placed = self._pods.get(uid)
+        if placed is None:
+            return None
+        self._drop(placed)
+        return placed.pod
+
+    def assume(self, pod: PodInfo, node: str, at: float) -> PodInfo:
+        """Count a pod on the node chosen for it, before the API server has its Binding; returns the pod with the
+        node filled in.
+
+        Raises:
+            ValueError: the pod is on a node already.
+        """
+        if pod.uid in self._pods:
+            raise ValueError(f"pod {pod.key} is already on node {self._pods[pod.uid].pod.node_name}")
+        assumed = msgspec.structs.replace(pod, node_name=node, nominated_node="")
+        self._place(assumed, assumed=True, at=at, observed_at=math.nan)
+        self._assumed += 1
+        self._log(1, assumed, at)
+        self.nominator.remove(pod.uid)
+        return assumed
+
+    def forget(self, uid: str) -> bool:
+        """Take an assumption back; False when the pod is bound (or unknown), which only the API server can undo."""
+        placed = self._pods.get(uid)
+        if placed is None or not placed.assumed:
+            return False
+        self._drop(placed)
+        return True
+
+    def is_assumed(self, uid: str) -> bool:
+        """Tell whether a pod is assumed and not yet seen bound."""
+        placed = self._pods.get(uid)
+        return placed is not None and placed.assumed
+
+    def pod(self, uid: str) -> PodInfo | None:
+        """Return a placed pod."""
+        placed = self._pods.get(uid)
+        return placed.pod if placed is not None else None
+
+    def pods_on(self, node: str) -> Collection[PodInfo]:
+        """Return the pods on a node, known or not."""
+        return self._by_node.get(node, {}).values()
+
+    @property
+    def pod_uids(self) -> Collection[str]:
+        """UIDs of all placed pods."""
+        return self._pods.keys()
+
+    @property
+    def pod_count(self) -> int:
+        """Number of placed pods, assumed ones included."""
+        return len(self._pods)
+
+    @property
+    def assumed_count(self) -> int:
+        """Number of assumed pods."""
+        return self._assumed
+
+    # A fresh list after the watch was lost --------------------------------------------------------------------------
+
+    def resync_nodes(self, nodes: Iterable[NodeInfo]) -> tuple[NodeInfo, ...]:
+        """Replace all nodes by a fresh list; returns those that are gone."""
+        fresh = {info.name: info for info in nodes}
+        gone = [name for name in self.node_names if name not in fresh]
+        removed = [info for name in gone if (info := self.remove_node(name)) is not None]
+        for info in fresh.values():
+            self.upsert_node(info)
+        return tuple(removed)
+
+    def resync_pods(self, pods: Iterable[PodInfo], observed_at: float = math.nan) -> tuple[PodInfo, ...]:
+        """Replace all bound pods by a fresh list; returns those that are gone. Assumed ones not in it stay: theirs
+        is under way."""
+        fresh = {pod.uid: pod for pod in pods}
+        gone = [uid for uid, placed in self._pods.items() if uid not in fresh and not placed.assumed]
+        removed = [pod for uid in gone if (pod := self.remove_pod(uid)) is not None]
+        for pod in fresh.values():
+            if pod.node_name or not self.is_assumed(pod.uid):
+                self.upsert_pod(pod, observed_at)
+        return tuple(removed)
+
+    # Load and reading -----------------------------------------------------------------------------------------------
+
+    def set_load(self, table: LoadTable) -> LoadCoverage:
+        """Take in an answer of a load source."""
+        return self.table.set_load(table)
+
+    @property
+    def generation(self) -> int:
+        """A number that grows with every change that a column shows."""
+        return self.table.generation
+
+    def snapshot(self, now: float, *, frozen: bool = False) -> Snapshot:
+        """Return the cluster as plugins see it at a time.
+
+        The ordinary snapshot is free of cost and shows the live columns: decide on it before the state changes
+        again. A frozen
+        one is a copy (milliseconds) that may be kept.
+        """
+        if not frozen:
+            return Snapshot(self.table, self._by_node, self.assignments, self.nominator.by_node, now)
+        by_node = {name: dict(pods) for name, pods in self._by_node.items()}
+        nominated = {name: tuple(pods) for name, pods in self.nominator.by_node.items()}
+        return Snapshot(self.table.copy(), by_node, self.assignments.copy(), nominated, now)
+
+    # Internals ------------------------------------------------------------------------------------------------------
+
+    def _place(self, pod: PodInfo, *, assumed: bool, at: float, observed_at: float) -> None:
+        self._pods[pod.uid] = _Placed(pod, assumed, at, observed_at)
+        self._by_node.setdefault(pod.node_name, {})[pod.uid] = pod
+        self._use(pod, 1)
+
+    def _replace(self, placed: _Placed, pod: PodInfo) -> None:
+        old = placed.pod
+        placed.pod = pod
+        same_place = old.node_name == pod.node_name
+        if not same_place:
+            self._unlink(old)
+        self._by_node.setdefault(pod.node_name, {})[pod.uid] = pod
+        amounts = (old.requests, old.nonzero_cpu, old.nonzero_memory)
+        if not same_place or amounts != (pod.requests, pod.nonzero_cpu, pod.nonzero_memory):
+            self._use(old, -1)
+            self._use(pod, 1)
+        elif old.labels != pod.labels or old.deleting != pod.deleting:
+            row = self.table.row_of.get(pod.node_name)
+            if row is not None:
+                self.table.touch(row)
+
+    def _drop(self, placed: _Placed) -> None:
+        pod = placed.pod
+        del self._pods[pod.uid]
+        self._unlink(pod)
+        if placed.assumed:
+            self._assumed -= 1
+        self._use(pod, -1)
+        self._log_removal(placed)
+
+    def _unlink(self, pod: PodInfo) -> None:
+        pods = self._by_node[pod.node_name]
+        del pods[pod.uid]
+        if not pods:
+            del self._by_node[pod.node_name]
+
+    def _use(self, pod: PodInfo, sign: int) -> None:
+        row = self.table.row_of.get(pod.node_name)
+        if row is not None:
+            self.table.add_usage(row, pod, sign)
+
+    def _log(self, sign: int, pod: PodInfo, at: float, *, observed: bool = False) -> None:
+        if not math.isnan(at):
+            self.assignments.append(Assignment(sign, pod.node_name, pod, at, observed))
+
+    def _log_removal(self, placed: _Placed) -> None:
+        self._log(-1, placed.pod, placed.logged_at)
+        self._log(-1, placed.pod, placed.observed_at, observed=True)

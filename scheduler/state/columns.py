@@ -1,0 +1,159 @@
+"""Columns over node rows that grow with the cluster."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TypeVar, cast
+
+import numpy as np
+
+from scheduler.framework import BoolArray, FloatArray, LabelColumn, LoadColumns, NodeInfo, RowArray, TaintColumn
+from secondary_scheduler.kube.model import Taint
+
+WIDE = 9.0e13
+"""82 TiB. Below it floor(100 * free / allocatable) in float64 equals int64 division; above it plugins use int64."""
+
+
+class Amounts:
+    """One resource: allocatable, and the sum of requests kept as exact integers beside the float64 column.
+
+    The integers make a sum independent of the order in which pods came and went, whatever their sizes.
+    """
+
+    __slots__ = ("allocatable", "requested", "sums", "wide_rows")
+
+    def __init__(self, capacity: int) -> None:
+        self.allocatable: FloatArray = np.zeros(capacity)
+        self.requested: FloatArray = np.zeros(capacity)
+        self.sums: list[int] = [0] * capacity
+        self.wide_rows: set[int] = set()
+
+    def grow(self, capacity: int) -> None:
+        """Extend to a capacity."""
+        self.allocatable = grown(self.allocatable, capacity)
+        self.requested = grown(self.requested, capacity)
+        self.sums += [0] * (capacity - len(self.sums))
+
+    def add(self, row: int, amount: int) -> None:
+        """Add to a row's sum; a negative amount takes away."""
+        total = self.sums[row] + amount
+        self.sums[row] = total
+        self.requested[row] = total
+
+    def set_allocatable(self, row: int, amount: int) -> None:
+        """Set a row's allocatable amount."""
+        self.allocatable[row] = amount
+        if amount >= WIDE:
+            self.wide_rows.add(row)
+        else:
+            self.wide_rows.discard(row)
+
+    def clear(self, row: int) -> None:
+        """Empty a row."""
+        self.sums[row] = 0
+        self.requested[row] = 0.0
+        self.set_allocatable(row, 0)
+
+    def copy(self) -> "Amounts":
+        """Return an independent copy."""
+        twin = Amounts(0)
+        twin.allocatable, twin.requested = self.allocatable.copy(), self.requested.copy()
+        twin.sums, twin.wide_rows = list(self.sums), set(self.wide_rows)
+        return twin
+
+
+class Taints:
+    """Taint sets by class; classes are only added, so that a plugin may keep a table by class id."""
+
+    def __init__(self, capacity: int) -> None:
+        self.column = TaintColumn(np.zeros(capacity, dtype=np.intp), [()])
+        self._ids: dict[tuple[Taint, ...], int] = {(): 0}
+
+    def grow(self, capacity: int) -> None:
+        """Extend to a capacity."""
+        self.column.codes = grown(self.column.codes, capacity)
+
+    def set(self, row: int, taints: tuple[Taint, ...]) -> None:
+        """Set a row's taints."""
+        code = self._ids.get(taints)
+        if code is None:
+            code = self._ids[taints] = len(self.column.classes)
+            self.column.classes.append(taints)
+        self.column.codes[row] = code
+
+    def copy(self) -> "Taints":
+        """Return an independent copy."""
+        twin = Taints(0)
+        twin.column = TaintColumn(self.column.codes.copy(), list(self.column.classes))
+        twin._ids = dict(self._ids)
+        return twin
+
+
+def label_column(key: str, infos: Iterable[NodeInfo | None], capacity: int) -> LabelColumn:
+    """Build the column of a label from the nodes."""
+    column = LabelColumn(np.full(capacity, -1, dtype=np.intp))
+    for row, info in enumerate(infos):
+        if info is not None:
+            set_label(column, row, info.labels.get(key))
+    return column
+
+
+def set_label(column: LabelColumn, row: int, value: str | None) -> None:
+    """Set a row's value; None for a node without the label."""
+    if value is None:
+        column.codes[row] = -1
+        return
+    code = column.index.get(value)
+    if code is None:
+        code = column.index[value] = len(column.values)
+        column.values.append(value)
+    column.codes[row] = code
+
+
+def copy_label_column(column: LabelColumn) -> LabelColumn:
+    """Return an independent copy."""
+    return LabelColumn(column.codes.copy(), list(column.values), dict(column.index))
+
+
+def grow_label_column(column: LabelColumn, capacity: int) -> None:
+    """Extend to a capacity; new rows have no label."""
+    old = len(column.codes)
+    column.codes = grown(column.codes, capacity)
+    column.codes[old:] = -1
+
+
+LOAD_FIELDS = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev")
+
+
+def empty_load(source: str, capacity: int) -> LoadColumns:
+    """Return load columns in which nothing is measured."""
+
+    def nothing() -> FloatArray:
+        return np.full(capacity, np.nan)
+
+    return LoadColumns(source, 0.0, 0.0, nothing(), nothing(), nothing(), nothing(), np.zeros(capacity))
+
+
+def copy_load(load: LoadColumns) -> LoadColumns:
+    """Return an independent copy."""
+    columns = {name: getattr(load, name).copy() for name in (*LOAD_FIELDS, "sampled_at")}
+    return dataclasses.replace(load, **columns)
+
+
+def grow_load(load: LoadColumns, capacity: int) -> None:
+    """Extend to a capacity; new rows are not measured."""
+    for name in LOAD_FIELDS:
+        column = getattr(load, name)
+        longer = np.full(capacity, np.nan)
+        longer[: len(column)] = column
+        setattr(load, name, longer)
+    load.sampled_at = grown(load.sampled_at, capacity)
+
+
+A = TypeVar("A", FloatArray, RowArray, BoolArray)
+
+
+def grown(column: A, capacity: int) -> A:
+    """Return a longer copy; new rows are zero."""
+    longer = np.zeros(capacity, dtype=column.dtype)
+    longer[: len(column)] = column
+    return cast(A, longer)

@@ -1,0 +1,64 @@
+"""A priority queue with removal by key."""
+
+import heapq
+import itertools
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class KeyedHeap(Generic[T]):
+    """Smallest sort key first, equal ones in order of insertion. Removed entries stay in the heap as dead until they
+    surface."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Any, int, str]] = []
+        self._items: dict[str, tuple[int, T]] = {}
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._items
+
+    def __iter__(self) -> Iterator[T]:
+        return (item for _, item in self._items.values())
+
+    def get(self, key: str) -> T | None:
+        """Return the item of a key."""
+        found = self._items.get(key)
+        return found[1] if found is not None else None
+
+    def push(self, key: str, order: Any, item: T) -> None:
+        """Add an item, or give it a new place."""
+        number = next(self._numbers)
+        self._items[key] = (number, item)
+        heapq.heappush(self._heap, (order, number, key))
+        if len(self._heap) > 2 * len(self._items) + 64:
+            self._heap = [entry for entry in self._heap if self._is_live(entry)]
+            heapq.heapify(self._heap)
+
+    def peek(self) -> T | None:
+        """Return the first item and leave it."""
+        while self._heap and not self._is_live(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._items[self._heap[0][2]][1] if self._heap else None
+
+    def pop(self) -> T | None:
+        """Remove and return the first item; None when there is none."""
+        item = self.peek()
+        if item is not None:
+            _, _, key = heapq.heappop(self._heap)
+            del self._items[key]
+        return item
+
+    def remove(self, key: str) -> T | None:
+        """Remove and return the item of a key; None when it is not there."""
+        found = self._items.pop(key, None)
+        return found[1] if found is not None else None
+
+    def _is_live(self, entry: tuple[Any, int, str]) -> bool:
+        current = self._items.get(entry[2])
+        return current is not None and current[0] == entry[1]

@@ -1,0 +1,356 @@
+"""Pods waiting to be scheduled (pkg/scheduler/backend/queue of kube-scheduler 1.34), pure and single-threaded.
+
+A pod is in exactly one of: active (next to be tried), back-off (tried again when its time has passed, or at once
+when nothing is
+active), error back-off (something went wrong; never early), unschedulable (waits for an event that may help; gated
+pods are here
+too), or in flight (popped and not yet `done`). Time comes from the injected clock, in seconds since the epoch.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from scheduler.framework import (
+    FORCE_ACTIVATE,
+    SUCCESS,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+    Hint,
+    HintRegistration,
+    PodInfo,
+    Status,
+    pod_update_events,
+)
+from scheduler.state.heap import KeyedHeap
+from scheduler.state.inflight import InFlight
+from scheduler.state.queued import QueuedPod, QueueName, Requeue
+
+Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
+"""scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
+
+
+class SchedulingQueue:
+    """The queue. Methods that move pods return where they went, for metrics and logs."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        sort_key: Callable[[PodInfo, float], Any],
+        pre_enqueue: Callable[[PodInfo], Status] = lambda pod: SUCCESS,
+        hints: Hints | None = None,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+        unschedulable_after: float = 300.0,
+        pop_from_backoff: bool = True,
+    ) -> None:
+        """Make an empty queue.
+
+        Args:
+            clock: seconds since the epoch.
+            sort_key: QueueSort's key for (pod, time it was queued).
+            pre_enqueue: run before a pod becomes active; anything but Success parks it as gated.
+            hints: registrations of every profile's plugins.
+            initial_backoff: seconds before the second attempt; doubled for each further one.
+            max_backoff: most seconds between attempts; 0 switches back-off off.
+            unschedulable_after: seconds after which an unschedulable pod is tried again whatever happened.
+            pop_from_backoff: give a pod that is backing off when there is nothing else to do.
+        """
+        self._clock = clock
+        self._sort_key = sort_key
+        self._pre_enqueue = pre_enqueue
+        self._hints = hints or {}
+        self._initial_backoff = initial_backoff
+        self._max_backoff = max_backoff
+        self._unschedulable_after = unschedulable_after
+        self._pop_from_backoff = pop_from_backoff
+        self._active: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._backoff: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._error_backoff: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._unschedulable: dict[str, QueuedPod] = {}
+        self._in_flight = InFlight()
+
+    # Looking --------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._active) + len(self._backoff) + len(self._error_backoff) + len(self._unschedulable)
+
+    def counts(self) -> dict[str, int]:
+        """Return pods per queue under upstream's metric labels: active, backoff, unschedulable, gated."""
+        gated = sum(1 for queued in self._unschedulable.values() if queued.gated)
+        return {
+            "active": len(self._active),
+            "backoff": len(self._backoff) + len(self._error_backoff),
+            "unschedulable": len(self._unschedulable) - gated,
+            "gated": gated,
+        }
+
+    def where(self, uid: str) -> QueueName | None:
+        """Return the queue a pod is in; None when it is in none."""
+        if uid in self._active:
+            return "active"
+        if uid in self._backoff or uid in self._error_backoff:
+            return "backoff"
+        if uid in self._unschedulable:
+            return "gated" if self._unschedulable[uid].gated else "unschedulable"
+        return "in-flight" if uid in self._in_flight else None
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """Return a waiting pod."""
+        return (
+            self._active.get(uid)
+            or self._backoff.get(uid)
+            or self._error_backoff.get(uid)
+            or self._unschedulable.get(uid)
+        )
+
+    def pending(self) -> Iterable[QueuedPod]:
+        """Yield every waiting pod, in no order."""
+        yield from self._active
+        yield from self._backoff
+        yield from self._error_backoff
+        yield from self._unschedulable.values()
+
+    @property
+    def in_flight_events(self) -> int:
+        """Number of events kept for pods in flight; 0 when nothing is in flight."""
+        return self._in_flight.event_count
+
+    # Coming in ------------------------------------------------------------------------------------------------------
+
+    def add(self, pod: PodInfo) -> QueueName:
+        """Take in a pod seen for the first time; one that is known already is updated."""
+        known = self.get(pod.uid)
+        if known is not None or pod.uid in self._in_flight:
+            return self.update(known.pod if known is not None else None, pod)
+        return self._to_active(QueuedPod(pod, self._clock()))
+
+    def update(self, old: PodInfo | None, new: PodInfo) -> QueueName:
+        """Take in a changed pod; one that is unknown is added. The same resource version again changes nothing."""
+        if old is not None and old.resource_version and old.resource_version == new.resource_version:
+            return self.where(new.uid) or self._to_active(QueuedPod(new, self._clock()))
+        if new.uid in self._in_flight:
+            if old is not None:
+                for event in pod_update_events(old, new):
+                    self._in_flight.record(event, old, new)
+            return "in-flight"
+        queued = self.get(new.uid)
+        if queued is None:
+            return self._to_active(QueuedPod(new, self._clock()))
+        before, queued.pod = queued.pod, new
+        for heap in (self._active, self._backoff, self._error_backoff):
+            if new.uid in heap:
+                if heap is self._active:
+                    heap.push(new.uid, self._sort_key(new, queued.timestamp), queued)
+                return "active" if heap is self._active else "backoff"
+        for event in pod_update_events(before, new):
+            if self._requeue_verdict(queued, event, before, new) is not Requeue.SKIP:
+                return self._requeue(queued, Requeue.IMMEDIATELY if queued.gated else Requeue.AFTER_BACKOFF)
+        return "gated" if queued.gated else "unschedulable"
+
+    def delete(self, uid: str) -> bool:
+        """Drop a pod that was deleted or bound; True when it was waiting here."""
+        found = self._remove(uid)
+        return found is not None
+
+    # Going out ------------------------------------------------------------------------------------------------------
+
+    def pop(self) -> QueuedPod | None:
+        """Return the next pod to try, now in flight; None when there is none."""
+        queued = self._active.pop()
+        if queued is None and self._pop_from_backoff:
+            queued = self._backoff.pop()
+        if queued is None:
+            return None
+        queued.attempts += 1
+        queued.unschedulable_plugins = frozenset()
+        queued.pending_plugins = frozenset()
+        queued.gating_plugin = ""
+        self._in_flight.start(queued.pod.uid)
+        return queued
+
+    def done(self, uid: str) -> None:
+        """End a pod's flight; called right before PreBind, and by `add_unschedulable`."""
+        self._in_flight.finish(uid)
+
+    def add_unschedulable(
+        self, queued: QueuedPod, *, rejectors: Iterable[str] = (), pending: Iterable[str] = ()
+    ) -> QueueName:
+        """Take a pod back that could not be placed.
+
+        Args:
+            queued: what `pop` returned; its `pod` may have been replaced by a newer state.
+            rejectors: plugins that rejected it; none means that something went wrong.
+            pending: those of them that wait for something outside.
+        """
+        uid = queued.pod.uid
+        if self.get(uid) is not None:
+            self._in_flight.finish(uid)
+            return self.where(uid) or "active"
+        queued.unschedulable_plugins = frozenset(rejectors) - frozenset(pending)
+        queued.pending_plugins = frozenset(pending)
+        if queued.rejectors:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors = 0
+        else:
+            queued.consecutive_errors += 1
+        queued.timestamp = self._clock()
+        verdict = Requeue.SKIP if queued.rejectors else Requeue.AFTER_BACKOFF
+        for event, old, new in self._in_flight.finish(uid):
+            # After an error no plugin can be asked what would help: the pod comes back after its back-off anyway.
+            if queued.rejectors:
+                verdict = max(verdict, self._requeue_verdict(queued, event, old, new))
+                if verdict is Requeue.IMMEDIATELY:
+                    break
+        return self._requeue(queued, verdict)
+
+    # Waking ---------------------------------------------------------------------------------------------------------
+
+    def on_event(self, event: ClusterEvent, old: Any = None, new: Any = None) -> int:
+        """Wake the unschedulable pods that an event may help; returns how many moved."""
+        self._in_flight.record(event, old, new)
+        moved = 0
+        for queued in list(self._unschedulable.values()):
+            if queued.gated and queued.gating_plugin not in self._interested(queued, event):
+                continue
+            verdict = self._requeue_verdict(queued, event, old, new)
+            if verdict is not Requeue.SKIP and self._requeue(queued, verdict) not in ("unschedulable", "gated"):
+                moved += 1
+        return moved
+
+    def activate(self, uids: Iterable[str]) -> int:
+        """Make pods active at once, whatever they wait for; those in flight are tried again right after. Returns how
+        many moved."""
+        moved = 0
+        for uid in uids:
+            if uid in self._in_flight:
+                self._in_flight.record(FORCE_ACTIVATE, None, uid)
+                continue
+            queued = self._unschedulable.get(uid) or self._backoff.get(uid) or self._error_backoff.get(uid)
+            if queued is not None and self._to_active(queued) == "active":
+                moved += 1
+        return moved
+
+    def flush(self) -> int:
+        """Move what has waited long enough: finished back-offs, and pods unschedulable for too long. Returns how
+        many moved."""
+        now = math.floor(self._clock())
+        moved = 0
+        for heap in (self._backoff, self._error_backoff):
+            while (queued := heap.peek()) is not None and self.backoff_until(queued) < now:
+                heap.pop()
+                self._push_active(queued)
+                moved += 1
+        for queued in list(self._unschedulable.values()):
+            if self._clock() - queued.timestamp > self._unschedulable_after:
+                verdict = self._requeue_verdict(queued, UNSCHEDULABLE_TIMEOUT, None, None)
+                moved += self._requeue(queued, verdict) not in ("unschedulable", "gated")
+        return moved
+
+    def next_wakeup(self) -> float | None:
+        """Return when `flush` will next have something to do (seconds since the epoch); None when nothing waits for
+        time."""
+        times = [
+            self.backoff_until(queued) + 1 for heap in (self._backoff, self._error_backoff) if (queued := heap.peek())
+        ]
+        if self._unschedulable:
+            oldest = min(queued.timestamp for queued in self._unschedulable.values())
+            times.append(oldest + self._unschedulable_after)
+        return min(times, default=None)
+
+    def backoff_until(self, queued: QueuedPod) -> float:
+        """Return the whole second through which a pod backs off; 0 when it does not."""
+        count = queued.consecutive_errors or queued.unschedulable_count
+        if count == 0 or self._max_backoff == 0:
+            return 0.0
+        # The exponent is capped so that a pod tried for months does not compute a huge power.
+        duration = min(self._initial_backoff * 2 ** min(count - 1, 60), self._max_backoff)
+        return float(math.floor(queued.timestamp + duration))
+
+    # Internals ------------------------------------------------------------------------------------------------------
+
+    def _is_backing_off(self, queued: QueuedPod) -> bool:
+        return self.backoff_until(queued) >= math.floor(self._clock())
+
+    def _remove(self, uid: str) -> QueuedPod | None:
+        for heap in (self._active, self._backoff, self._error_backoff):
+            found = heap.remove(uid)
+            if found is not None:
+                return found
+        return self._unschedulable.pop(uid, None)
+
+    def _passes_gates(self, queued: QueuedPod) -> bool:
+        status = self._pre_enqueue(queued.pod)
+        if status.is_success:
+            queued.gating_plugin = ""
+            queued.gate_message = ""
+            return True
+        queued.gating_plugin = status.plugin
+        queued.gate_message = status.message
+        queued.unschedulable_plugins |= {status.plugin}
+        self._remove(queued.pod.uid)
+        self._unschedulable[queued.pod.uid] = queued
+        return False
+
+    def _push_active(self, queued: QueuedPod) -> None:
+        if queued.initial_attempt_at is None:
+            queued.initial_attempt_at = self._clock()
+        self._active.push(queued.pod.uid, self._sort_key(queued.pod, queued.timestamp), queued)
+
+    def _to_active(self, queued: QueuedPod) -> QueueName:
+        if not self._passes_gates(queued):
+            return "gated"
+        self._remove(queued.pod.uid)
+        self._push_active(queued)
+        return "active"
+
+    def _requeue(self, queued: QueuedPod, verdict: Requeue) -> QueueName:
+        uid = queued.pod.uid
+        if verdict is Requeue.SKIP:
+            self._remove(uid)
+            self._unschedulable[uid] = queued
+            return "gated" if queued.gated else "unschedulable"
+        if verdict is Requeue.AFTER_BACKOFF and self._is_backing_off(queued):
+            if not self._passes_gates(queued):
+                return "gated"
+            self._remove(uid)
+            # Ties within a second are broken as in the active queue.
+            key = (self.backoff_until(queued), self._sort_key(queued.pod, queued.timestamp))
+            (self._backoff if queued.rejectors else self._error_backoff).push(uid, key, queued)
+            return "backoff"
+        return self._to_active(queued)
+
+    def _interested(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, list[HintRegistration]]:
+        """Return the rejectors that registered for an event, with the registrations that match."""
+        if event.is_wildcard:
+            return {plugin: [] for plugin in queued.rejectors}
+        plugins = self._hints.get(queued.pod.scheduler_name, {})
+        found: dict[str, list[HintRegistration]] = {}
+        for plugin in queued.rejectors:
+            matching = [registration for registration in plugins.get(plugin, ()) if event.matches(registration)]
+            if matching:
+                found[plugin] = matching
+        return found
+
+    def _requeue_verdict(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
+        if event.is_wildcard:
+            only = new.uid if isinstance(new, PodInfo) else new
+            return Requeue.AFTER_BACKOFF if only in (None, queued.pod.uid) else Requeue.SKIP
+        verdict = Requeue.SKIP
+        for plugin, registrations in self._interested(queued, event).items():
+            if any(_says_queue(registration, queued.pod, old, new) for registration in registrations):
+                if plugin in queued.pending_plugins:
+                    return Requeue.IMMEDIATELY
+                verdict = Requeue.AFTER_BACKOFF
+        return verdict
+
+
+def _says_queue(registration: HintRegistration, pod: PodInfo, old: Any, new: Any) -> bool:
+    if registration.hint is None:
+        return True
+    try:
+        return registration.hint(pod, old, new) is Hint.QUEUE
+    except Exception:
+        # Waking a pod for nothing costs an attempt; not waking it could cost it five minutes.
+        return True

@@ -1,0 +1,56 @@
+"""A pod in the queue, and where a pod can be."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal
+
+from scheduler.framework import PodInfo
+
+QueueName = Literal["active", "backoff", "unschedulable", "gated", "in-flight"]
+
+
+class Requeue(IntEnum):
+    """What an event means for a pod, in rising order of haste."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    IMMEDIATELY = 2
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPod:
+    """A pod waiting or in flight (upstream's QueuedPodInfo).
+
+    Attributes:
+        pod: the newest state known.
+        timestamp: when it was last queued, seconds since the epoch.
+        attempts: how often it was popped.
+        unschedulable_count: attempts that ended in a rejection.
+        consecutive_errors: attempts in a row that ended in an error.
+        initial_attempt_at: when it first became active; None before.
+        unschedulable_plugins: who rejected it last.
+        pending_plugins: who rejected it last with Pending: they wake it without back-off.
+        gating_plugin: who keeps it from becoming active, or "".
+        gate_message: what that plugin says.
+    """
+
+    pod: PodInfo
+    timestamp: float
+    attempts: int = 0
+    unschedulable_count: int = 0
+    consecutive_errors: int = 0
+    initial_attempt_at: float | None = None
+    unschedulable_plugins: frozenset[str] = field(default_factory=frozenset)
+    pending_plugins: frozenset[str] = field(default_factory=frozenset)
+    gating_plugin: str = ""
+    gate_message: str = ""
+
+    @property
+    def gated(self) -> bool:
+        """Tell whether a PreEnqueue plugin parks it."""
+        return bool(self.gating_plugin)
+
+    @property
+    def rejectors(self) -> frozenset[str]:
+        """Return everybody who rejected it last."""
+        return self.unschedulable_plugins | self.pending_plugins

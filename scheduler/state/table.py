@@ -1,0 +1,283 @@
+"""The node table: one row per node, one column per fact. Knows no plugin."""
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+
+from scheduler.framework import (
+    BoolArray,
+    FloatArray,
+    ImageColumn,
+    LabelColumn,
+    LoadColumns,
+    LoadCoverage,
+    LoadTable,
+    NodeInfo,
+    PodInfo,
+    RowArray,
+)
+from scheduler.state.columns import (
+    LOAD_FIELDS,
+    Amounts,
+    Taints,
+    copy_label_column,
+    copy_load,
+    empty_load,
+    grow_label_column,
+    grow_load,
+    grown,
+    label_column,
+    set_label,
+)
+
+_FIRST_CAPACITY = 64
+_MAX_LOG = 100_000
+_MEMBERSHIPS = itertools.count(1)
+"""Numbers for `membership`, unique in the process: a plugin's cache can tell two tables apart by them."""
+
+
+class NodeTable:
+    """Nodes by row. Rows of removed nodes are emptied and used again; `rows` lists those that hold a node."""
+
+    def __init__(self) -> None:
+        capacity = _FIRST_CAPACITY
+        self.capacity = capacity
+        self.size = 0
+        self.infos: list[NodeInfo | None] = [None] * capacity
+        self.row_of: dict[str, int] = {}
+        self._free: list[int] = []
+        self.amounts: dict[str, Amounts] = {name: Amounts(capacity) for name in ("cpu", "memory", "ephemeral-storage")}
+        self.nonzero = {name: Amounts(capacity) for name in ("cpu", "memory")}
+        self.pods = Amounts(capacity)
+        self.capacity_cpu: FloatArray = np.zeros(capacity)
+        self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.taints = Taints(capacity)
+        self._labels: dict[str, LabelColumn] = {}
+        self._images: dict[str, ImageColumn | None] = {}
+        self._load: dict[str, LoadColumns] = {}
+        self._load_tables: dict[str, LoadTable] = {}
+        self._rows: RowArray | None = None
+        self._zeros: FloatArray = np.zeros(capacity)
+        self.membership = next(_MEMBERSHIPS)
+        self.generation = 0
+        self._dirty: list[int] = []
+        self._dirty_start = 0
+
+    # Rows -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> RowArray:
+        """Rows that hold a node, ascending; the same array until a node comes or goes."""
+        if self._rows is None:
+            self._rows = np.array(sorted(self.row_of.values()), dtype=np.intp)
+        return self._rows
+
+    @property
+    def dense(self) -> bool:
+        """Whether every row below `size` holds a node."""
+        return len(self.row_of) == self.size
+
+    def touch(self, row: int) -> None:
+        """Note that something in a row changed."""
+        self.generation += 1
+        self._dirty.append(row)
+        if len(self._dirty) > _MAX_LOG:
+            drop = _MAX_LOG // 2
+            del self._dirty[:drop]
+            self._dirty_start += drop
+
+    def changed_since(self, generation: int) -> set[int] | None:
+        """Return the rows changed since a generation; None when the log does not reach back that far."""
+        if generation < self._dirty_start:
+            return None
+        return set(self._dirty[generation - self._dirty_start :])
+
+    # Nodes ----------------------------------------------------------------------------------------------------------
+
+    def set_node(self, info: NodeInfo) -> int:
+        """Add or replace a node, leaving what its pods request alone; returns its row."""
+        row = self.row_of.get(info.name)
+        if row is None:
+            row = self._new_row(info.name)
+        old = self.infos[row]
+        self.infos[row] = info
+        for name in info.allocatable:
+            if name not in self.amounts:
+                self.amounts[name] = Amounts(self.capacity)
+        for name, amounts in self.amounts.items():
+            amounts.set_allocatable(row, info.allocatable.get(name, 0))
+        self.pods.set_allocatable(row, info.allowed_pods)
+        self.capacity_cpu[row] = info.capacity_cpu
+        self.unschedulable[row] = info.unschedulable
+        self.taints.set(row, info.taints)
+        if old is None or old.labels != info.labels:
+            for key, column in self._labels.items():
+                set_label(column, row, info.labels.get(key))
+        if old is None or old.images != info.images:
+            self._images.clear()
+        if old is None:
+            for source, load in self._load.items():
+                _fill_load(load, row, info, self._load_tables[source])
+        self.touch(row)
+        return row
+
+    def remove_node(self, name: str) -> NodeInfo | None:
+        """Remove a node and empty its row; returns the node."""
+        row = self.row_of.pop(name, None)
+        if row is None:
+            return None
+        info = self.infos[row]
+        self.infos[row] = None
+        for amounts in (*self.amounts.values(), *self.nonzero.values(), self.pods):
+            amounts.clear(row)
+        self.capacity_cpu[row] = 0.0
+        self.unschedulable[row] = False
+        self.taints.set(row, ())
+        for column in self._labels.values():
+            set_label(column, row, None)
+        for load in self._load.values():
+            for field in LOAD_FIELDS:
+                getattr(load, field)[row] = np.nan
+        self._images.clear()
+        self._free.append(row)
+        self._membership_changed()
+        self.touch(row)
+        return info
+
+    def _new_row(self, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            if self.size == self.capacity:
+                self._grow(self.capacity * 2)
+            row = self.size
+            self.size += 1
+        self.row_of[name] = row
+        self._membership_changed()
+        return row
+
+    def _membership_changed(self) -> None:
+        self._rows = None
+        self.membership = next(_MEMBERSHIPS)
+
+    def _grow(self, capacity: int) -> None:
+        for amounts in (*self.amounts.values(), *self.nonzero.values(), self.pods):
+            amounts.grow(capacity)
+        self.infos += [None] * (capacity - self.capacity)
+        self.capacity_cpu = grown(self.capacity_cpu, capacity)
+        self.unschedulable = grown(self.unschedulable, capacity)
+        self.taints.grow(capacity)
+        for column in self._labels.values():
+            grow_label_column(column, capacity)
+        for load in self._load.values():
+            grow_load(load, capacity)
+        self._images.clear()
+        self._zeros = np.zeros(capacity)
+        self.capacity = capacity
+
+    # Usage ----------------------------------------------------------------------------------------------------------
+
+    def add_usage(self, row: int, pod: PodInfo, sign: int) -> None:
+        """Add a pod's requests to a row, or take them away (sign -1)."""
+        for name, amount in pod.requests.items():
+            amounts = self.amounts.get(name)
+            if amounts is None:
+                amounts = self.amounts[name] = Amounts(self.capacity)
+            amounts.add(row, sign * amount)
+        self.nonzero["cpu"].add(row, sign * pod.nonzero_cpu)
+        self.nonzero["memory"].add(row, sign * pod.nonzero_memory)
+        self.pods.add(row, sign)
+        self.touch(row)
+
+    def column(self, resource: str, field: str) -> FloatArray:
+        """Return `allocatable` or `requested` of a resource; zeros for one nobody has."""
+        amounts = self.amounts.get(resource)
+        column: FloatArray = self._zeros if amounts is None else getattr(amounts, field)
+        return column[: self.size]
+
+    # Labels, images, load -------------------------------------------------------------------------------------------
+
+    def labels(self, key: str) -> LabelColumn:
+        """Return the column of a label, built when first asked for and kept up to date from then on."""
+        column = self._labels.get(key)
+        if column is None:
+            column = self._labels[key] = label_column(key, self.infos, self.capacity)
+        return column
+
+    def image(self, name: str) -> ImageColumn | None:
+        """Return where an image is; looked up once, until any node's images change."""
+        if name not in self._images:
+            sizes = {
+                row: info.images[name]
+                for row in self.row_of.values()
+                if (info := self.infos[row]) and name in info.images
+            }
+            column = None
+            if sizes:
+                present = np.zeros(self.capacity, dtype=np.bool_)
+                present[list(sizes)] = True
+                column = ImageColumn(present, sizes[min(sizes)], len(sizes))
+            self._images[name] = column
+        return self._images[name]
+
+    def set_load(self, table: LoadTable) -> LoadCoverage:
+        """Lay an answer of a load source out by row, replacing the source's previous one."""
+        load = empty_load(table.source, self.capacity)
+        load.timestamp, load.window_end = table.timestamp, table.window_end
+        previous = self._load.get(table.source)
+        load.version = previous.version + 1 if previous is not None else 1
+        used: set[str] = set()
+        missing: list[str] = []
+        for name, row in self.row_of.items():
+            info = self.infos[row]
+            found = _fill_load(load, row, info, table) if info is not None else None
+            if found is None:
+                missing.append(name)
+            else:
+                used.add(found)
+        self._load[table.source] = load
+        self._load_tables[table.source] = table
+        self.generation += 1
+        self._dirty_start = self.generation
+        self._dirty.clear()
+        return LoadCoverage(len(used), tuple(sorted(set(table.nodes) - used)), tuple(sorted(missing)))
+
+    def load(self, source: str) -> LoadColumns | None:
+        """Return the latest answer of a load source."""
+        return self._load.get(source)
+
+    def load_sources(self) -> Mapping[str, LoadColumns]:
+        """Return the latest answers by source."""
+        return self._load
+
+    def copy(self) -> "NodeTable":
+        """Return an independent copy, for readers that outlive the next change."""
+        twin = NodeTable()
+        twin.capacity, twin.size = self.capacity, self.size
+        twin.infos, twin.row_of, twin._free = list(self.infos), dict(self.row_of), list(self._free)
+        twin.amounts = {name: amounts.copy() for name, amounts in self.amounts.items()}
+        twin.nonzero = {name: amounts.copy() for name, amounts in self.nonzero.items()}
+        twin.pods = self.pods.copy()
+        twin.capacity_cpu, twin.unschedulable = self.capacity_cpu.copy(), self.unschedulable.copy()
+        twin.taints = self.taints.copy()
+        twin._labels = {key: copy_label_column(column) for key, column in self._labels.items()}
+        twin._images = dict(self._images)
+        # An answer's columns are replaced as a whole by the next one, but a new node fills its row in place.
+        twin._load_tables = dict(self._load_tables)
+        twin._zeros = np.zeros(self.capacity)
+        twin.generation = twin._dirty_start = self.generation
+        twin._load = {source: copy_load(load) for source, load in self._load.items()}
+        return twin
+
+
+def _fill_load(load: LoadColumns, row: int, info: NodeInfo, table: LoadTable) -> str | None:
+    """Copy one node's load into its row, found by name, else by address; returns the name it was found under."""
+    for name in (info.name, *info.addresses):
+        found = table.nodes.get(name)
+        if found is not None:
+            for field in LOAD_FIELDS:
+                getattr(load, field)[row] = getattr(found, field)
+            load.sampled_at[row] = found.timestamp
+            return name
+    return None
