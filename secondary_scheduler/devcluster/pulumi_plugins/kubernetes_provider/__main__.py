@@ -1,10 +1,10 @@
-import signal
 import sys
+
+from secondary_scheduler.devcluster.pulumi_plugins.plugin_process import prepare
 
 
 def _main() -> None:
-    # An interrupt during the imports ends us without a trace; `serve` handles those that come later.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    prepare()
     from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.servicer import main
 
     main(sys.argv[1:])

@@ -12,10 +12,14 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 BAIL_EXIT_CODE = 32
+_PAUSE_STEP_SECONDS = 0.0002
+_LONGEST_PAUSE_SECONDS = 0.005
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -41,23 +45,50 @@ def _leave_with_parent() -> None:
     threading.Thread(target=watch, daemon=True, name="parent-watch").start()
 
 
+class _PatientQueue(deque[Any]):
+    """The SDK's queue of unfinished outputs. While it waits for resources the SDK takes and puts back every entry in a
+    tight loop, which costs a whole core; this queue puts a short sleep into each round that finished nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken: Any = None
+        self._put_back = 0
+        self._pause = 0.0
+
+    def popleft(self) -> Any:
+        self._taken = super().popleft()
+        return self._taken
+
+    def append(self, item: Any) -> None:
+        super().append(item)
+        if item is not self._taken:
+            self._put_back, self._pause = 0, 0.0
+            return
+        self._put_back += 1
+        if self._put_back >= len(self):
+            self._put_back = 0
+            self._pause = min(self._pause + _PAUSE_STEP_SECONDS, _LONGEST_PAUSE_SECONDS)
+            time.sleep(self._pause)
+
+
 def _run(given: argparse.Namespace) -> int:
     import pulumi
     import pulumi.runtime
 
     pulumi.runtime.set_all_config(pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env())
-    pulumi.runtime.configure(
-        pulumi.runtime.Settings(
-            monitor=given.monitor,
-            engine=given.engine,
-            project=given.project,
-            stack=given.stack,
-            parallel=given.parallel,
-            dry_run=given.dry_run == "true",
-            organization=given.organization,
-            root_directory=given.root_directory,
-        )
+    settings = pulumi.runtime.Settings(
+        monitor=given.monitor,
+        engine=given.engine,
+        project=given.project,
+        stack=given.stack,
+        parallel=given.parallel,
+        dry_run=given.dry_run == "true",
+        organization=given.organization,
+        root_directory=given.root_directory,
     )
+    settings.outputs = _PatientQueue()
+    pulumi.runtime.configure(settings)
     # A failed program leaves futures that nobody awaits; asyncio would print each of them after the error that matters.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     loop = asyncio.new_event_loop()
