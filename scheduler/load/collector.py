@@ -61,9 +61,13 @@ class Collector:
         """Start reading; returns at once, a source that is down delays nobody."""
         self._thread.start()
 
+    def request_stop(self) -> None:
+        """Read no more; a read under way ends by itself and delays nobody."""
+        self._stop.set()
+
     def stop(self) -> None:
         """Stop reading; waits for a read under way, at most its deadline."""
-        self._stop.set()
+        self.request_stop()
         if self._thread.is_alive():
             self._thread.join(timeout=15)
         self._source.close()

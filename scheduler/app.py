@@ -1,0 +1,373 @@
+"""Composition root of the daemon: wires client, caches, queue, plugins, load sources, Lease and endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvloop
+
+from scheduler.catalog import TrimaranArgs
+from scheduler.config import Configuration, ConfigurationError, default_configuration, load_configuration
+from scheduler.engine.cycle import Profile, SchedulingCycle
+from scheduler.engine.failures import FailureReporter
+from scheduler.engine.handle import EngineHandle
+from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
+from scheduler.engine.loads import LoadFeed, load_settings
+from scheduler.engine.recorder import EventRecorder, Regarding
+from scheduler.framework import LoadTable
+from scheduler.helpers import PodReducer
+from scheduler.load import LoadStatus
+from scheduler.logs import configure_logging
+from scheduler.observe.certificate import serving_context
+from scheduler.observe.health import Check, HealthChecks, LoopWatch
+from scheduler.observe.metrics import Metrics
+from scheduler.observe.server import Server
+from scheduler.options import LeaderElection, Options, parse_options
+from scheduler.plugins import build_profile
+from scheduler.state import ClusterState, SchedulingQueue
+from secondary_scheduler import __version__
+from secondary_scheduler.kube.client import ClientConfig, ConfigError, KubeClient, Reflector
+from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+from secondary_scheduler.kube.model import NODES, PODS
+
+EXIT_OK, EXIT_ERROR, EXIT_INVALID = 0, 1, 4
+HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
+FRESH_ANNOTATION = "secondary-scheduler.io/load-data-fresh"
+MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
+_DRAIN_SECONDS = 10.0
+log = structlog.get_logger(component="app")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the daemon with a command line; returns the exit code: 0 told to stop, 1 error, 4 invalid input."""
+    options = parse_options(arguments, __version__)
+    configure_logging(options.logging_format, options.verbosity)
+    try:
+        configuration = _configuration(options)
+        client_config = _client_config(options, configuration)
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_INVALID
+    except (ConfigError, OSError) as error:
+        sys.stderr.write(f"kube-scheduler: {error}\n")
+        return EXIT_ERROR
+    for warning in configuration.warnings:
+        log.warning("configuration", problem=str(warning))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_main(options, configuration, client_config))
+
+
+async def _main(options: Options, configuration: Configuration, client_config: ClientConfig) -> int:
+    try:
+        return await Daemon(options, configuration, client_config).run()
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"kube-scheduler: {error}\n")
+        return EXIT_ERROR
+
+
+def _configuration(options: Options) -> Configuration:
+    if options.config is None:
+        return default_configuration(allow_default_scheduler_name=options.allow_default_scheduler_name)
+    try:
+        text = options.config.read_text(encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"--config {options.config}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise OSError(f"--config {options.config}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    return load_configuration(
+        text,
+        source=str(options.config),
+        # Whether a literal token is wise was asked in preview; here it is what the user decided.
+        allow_token_in_config_map=True,
+        allow_default_scheduler_name=options.allow_default_scheduler_name,
+    )
+
+
+def _client_config(options: Options, configuration: Configuration) -> ClientConfig:
+    file = configuration.model.client_connection.kubeconfig if options.config else None
+    kubeconfig = Path(file) if file else options.kubeconfig
+    return ClientConfig.load(kubeconfig=kubeconfig, context=None, master=options.master)
+
+
+class Daemon:
+    """One scheduler process. Construct and run it on one event loop."""
+
+    def __init__(self, options: Options, configuration: Configuration, client_config: ClientConfig) -> None:
+        self.options = options
+        self.configuration = configuration
+        self.client_config = client_config
+        self.election: LeaderElection = options.leader_election(configuration.model)
+        self.metrics = Metrics()
+        self.watch = LoopWatch(tolerance_seconds=60)
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._exit_code = EXIT_OK
+        self._leading = not self.election.enabled
+        self._synced = False
+        self._stopping = False
+        self._feeds: dict[str, LoadFeed] = {}
+        self._fresh: dict[str, LoadStatus] = {}
+        connection = configuration.model.client_connection
+        agent = f"kube-scheduler/secondary-scheduler-{__version__}"
+        # Two buckets, as upstream: a flood of events never delays a binding.
+        self.client = self._new_client(f"{agent}/scheduler", connection.qps, connection.burst)
+        self.event_client = self._new_client(f"{agent}/events", connection.qps, connection.burst)
+        self.elector = self._new_elector() if self.election.enabled else None
+        self.recorder = EventRecorder(
+            self.event_client, instance=socket.gethostname(), on_drop=self.metrics.events_dropped.inc
+        )
+        self._build_cycle()
+
+    def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
+        return KubeClient(self.client_config, qps=qps, burst=burst, user_agent=agent)
+
+    def _new_elector(self) -> LeaseElector:
+        election = self.election
+        settings = LeaseSettings(
+            namespace=election.namespace,
+            name=election.name,
+            duration=election.lease_duration,
+            renew_deadline=election.renew_deadline,
+            retry_period=election.retry_period,
+        )
+        elector = LeaseElector(
+            self.client_config,
+            settings,
+            on_started_leading=lambda: self._loop.call_soon_threadsafe(self._lead),
+        )
+        elector.set_annotation(HASH_ANNOTATION, self.configuration.hash)
+        return elector
+
+    def _build_cycle(self) -> None:
+        model = self.configuration.model
+        self.state = ClusterState()
+        self.failures = FailureReporter()
+        handles = {name: self._new_handle(name) for name in self.configuration.scheduler_names}
+        profiles = {
+            name: Profile(build_profile(self.configuration.profile(name), handle), handle)
+            for name, handle in handles.items()
+        }
+        runners = {name: profile.runner for name, profile in profiles.items()}
+        first = next(iter(runners.values()))
+        self.queue = SchedulingQueue(
+            clock=time.time,
+            sort_key=first.queue_sort.sort_key,
+            pre_enqueue=lambda pod: runners[pod.scheduler_name].run_pre_enqueue(pod),
+            hints={name: runner.hint_registrations() for name, runner in runners.items()},
+            initial_backoff=model.pod_initial_backoff_seconds,
+            max_backoff=model.pod_max_backoff_seconds,
+            unschedulable_after=self.options.pod_max_in_unschedulable_pods_duration,
+        )
+        pending: dict[str, Any] = {}
+        self.cycle = SchedulingCycle(
+            state=self.state,
+            queue=self.queue,
+            profiles=profiles,
+            pending=pending,
+            failures=self.failures,
+            metrics=self.metrics,
+            may_schedule=self._may_schedule,
+            watch=self.watch,
+            rng=random.Random(),
+        )
+        self.pods = PodInputs(
+            self.state,
+            self.queue,
+            pending=pending,
+            scheduler_names=profiles,
+            waiting=self.cycle.waiting,
+            failures=self.failures,
+            wake=self.cycle.wake,
+        )
+        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
+
+    def _new_handle(self, scheduler_name: str) -> EngineHandle:
+        return EngineHandle(
+            scheduler_name=scheduler_name,
+            client=self.client,
+            recorder=self.recorder,
+            metrics=self.metrics,
+            may_write=self._may_write,
+            activate=self._activate,
+            clock=time.time,
+        )
+
+    def _activate(self, uids: Iterable[str]) -> None:
+        # The handles are made before the cycle that they wake.
+        self.cycle.activate(uids)
+
+    async def run(self) -> int:
+        """Run until a signal or a lost Lease; returns the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop.set)
+        server = self._start_server()
+        self.metrics.configuration.labels(self.configuration.hash).set(1)
+        self.metrics.before_scrape(self._refresh_gauges)
+        self.recorder.start()
+        node_list = Reflector(self.client, "/api/v1/nodes", NODES, self.nodes, reduce_node_update)
+        # Terminal pods hold no resources; they arrive as deletions.
+        selector = "status.phase!=Succeeded,status.phase!=Failed"
+        pod_list = Reflector(self.client, "/api/v1/pods", PODS, self.pods, PodReducer().reduce, field_selector=selector)
+        tasks = [
+            asyncio.create_task(node_list.run(), name="nodes"),
+            asyncio.create_task(pod_list.run(), name="pods"),
+            asyncio.create_task(self._after_sync(node_list, pod_list), name="sync"),
+            asyncio.create_task(self.cycle.run(), name="cycle"),
+        ]
+        self._start_feeds()
+        if self.elector:
+            self.elector.start()
+        stop = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            done, _ = await asyncio.wait([*tasks[:2], tasks[3], stop], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stop}:
+                self._exit_code = EXIT_ERROR
+                log.error("task ended", task=task.get_name(), exc_info=task.exception())
+        finally:
+            await self._shut_down(server, [*tasks, stop])
+        return self._exit_code
+
+    async def _shut_down(self, server: Server | None, tasks: list[asyncio.Task[Any]]) -> None:
+        """Take no more pods, let bindings end, write the events, give the Lease back."""
+        log.info("Requested to terminate, exiting")
+        self._stopping = True
+        for feed in self._feeds.values():
+            feed.collector.request_stop()
+        await self.cycle.finish(_DRAIN_SECONDS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.recorder.drain(_DRAIN_SECONDS / 2)
+        if self.elector:
+            await asyncio.to_thread(self.elector.stop)
+        if server:
+            await asyncio.to_thread(server.stop)
+        await self.client.close()
+        await self.event_client.close()
+
+    async def _after_sync(self, *reflectors: Reflector[Any, Any]) -> None:
+        for reflector in reflectors:
+            await reflector.synced.wait()
+        # What the first lists made lives as long as the process: never look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        self._synced = True
+        log.info("caches are filled", nodes=self.state.node_count, pods=self.state.pod_count)
+        self.cycle.wake()
+
+    def _lead(self) -> None:
+        self._leading = True
+        self.metrics.leader.labels(self.election.name).set(1)
+        log.info("became leader", lease=f"{self.election.namespace}/{self.election.name}")
+        self.cycle.wake()
+
+    def _may_write(self) -> bool:
+        return self.elector is None or self.elector.is_leader()
+
+    def _may_schedule(self) -> bool:
+        return self._leading and self._synced and not self._stopping and self._may_write()
+
+    def _start_feeds(self) -> None:
+        for profile in self.configuration.profiles:
+            for plugin in profile.enabled:
+                args = profile.args(plugin)
+                if not isinstance(args, TrimaranArgs) or args.source_key() in self._feeds:
+                    continue
+                feed = LoadFeed(
+                    args.source_key(),
+                    load_settings(args, profile.options.load),
+                    node_of_address=self.nodes.node_of_address,
+                    on_table=self._take_load,
+                    on_status=self._show_load,
+                    metrics=self.metrics,
+                )
+                self._feeds[args.source_key()] = feed
+                feed.collector.start()
+
+    def _take_load(self, table: LoadTable) -> None:
+        self.state.set_load(table)
+        self.cycle.wake()
+
+    def _show_load(self, status: LoadStatus) -> None:
+        """Say once per change whether the load is fresh: log, event, and the Lease, from which the controller reads."""
+        before = self._fresh.get(status.source)
+        self._fresh[status.source] = status
+        stale = [each for each in self._fresh.values() if not each.fresh]
+        if self.elector:
+            self.elector.set_annotation(FRESH_ANNOTATION, "false" if stale else "true")
+            self.elector.set_annotation(MESSAGE_ANNOTATION, stale[0].message[:512] if stale else "")
+        if before is not None and before.fresh == status.fresh:
+            return
+        if status.fresh:
+            log.info("load data are fresh", source=status.source, age=round(status.age_seconds, 1))
+        else:
+            log.warning("load data are not fresh; pods are placed without them", reason=status.message)
+        if self._may_schedule():
+            self._load_event(status)
+
+    def _load_event(self, status: LoadStatus) -> None:
+        lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
+        name = self.configuration.scheduler_names[0]
+        if status.fresh:
+            self.recorder.record(lease, name, "Normal", "LoadDataFresh", "ReadLoad", f"{status.source} answers again")
+        else:
+            note = f"Pods are placed without load data: {status.message}"
+            self.recorder.record(lease, name, "Warning", "LoadDataStale", "ReadLoad", note)
+
+    def _refresh_gauges(self) -> None:
+        state = self.state
+        cache = {"nodes": state.node_count, "pods": state.pod_count, "assumed_pods": state.assumed_count}
+        self.metrics.show_sizes(cache, self.queue.counts())
+        for feed in self._feeds.values():
+            feed.show_age(feed.collector.status())
+
+    def _start_server(self) -> Server | None:
+        options = self.options
+        if options.secure_port == 0:
+            return None
+        tls = serving_context(
+            options.tls_cert_file,
+            options.tls_private_key_file,
+            address=options.bind_address,
+            minimum=options.tls_min_version,
+        )
+        elector = self.elector
+        lease: dict[str, Check] = {"ping": lambda: None}
+        if elector:
+            lease = {"leaderElection": lambda: None if elector.healthy() else "the Lease was not renewed in time"}
+        server = Server(
+            address=options.bind_address,
+            port=options.secure_port,
+            tls=tls,
+            checks=HealthChecks(
+                healthz=lease,
+                livez={"ping": lambda: None, "event-loop": self.watch.check},
+                readyz={
+                    **lease,
+                    "shutdown": lambda: "shutting down" if self._stopping else None,
+                    "sched-handler-sync": lambda: None if self._synced else "the caches are not filled yet",
+                },
+            ),
+            registry=self.metrics.registry,
+            make_review_client=lambda: self._new_client("kube-scheduler/reviews", 20, 40),
+            configz=lambda: {"componentconfig": self.configuration.model.to_dict()},
+            always_allow=options.always_allow_paths,
+        )
+        try:
+            server.start()
+        except OSError as error:
+            where = f"{options.bind_address}:{options.secure_port}"
+            raise OSError(f"--bind-address, --secure-port: {where} cannot be used: {error.strerror}") from error
+        log.info("serving", address=options.bind_address, port=options.secure_port)
+        return server

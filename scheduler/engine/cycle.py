@@ -1,0 +1,267 @@
+"""The scheduling loop: pods from the queue, one decision each, reservation, and the binding beside the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from scheduler.core import Placement, decide
+from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, FailureReporter
+from scheduler.engine.handle import EngineHandle
+from scheduler.engine.waiting import WaitingPods
+from scheduler.framework import ASSIGNED_POD_DELETE, NO_NODES, Code, PodInfo, ProfileRunner, Status
+from scheduler.observe.health import LoopWatch
+from scheduler.observe.metrics import Metrics
+from scheduler.state import ClusterState, QueuedPod, SchedulingQueue
+
+SLICE_SECONDS = 0.020
+"""Longest stretch of decisions before watches, bindings and timers get their turn."""
+MAX_BINDING = 64
+"""Bindings under way at once: more only lengthen the API server's queue (docs/performance.md)."""
+FLUSH_SECONDS = 0.5
+"""How often pods that have waited long enough are looked for."""
+log = structlog.get_logger(component="cycle")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One profile at run time: its plugins, and the handle through which they act."""
+
+    runner: ProfileRunner
+    handle: EngineHandle
+
+
+class SchedulingCycle:
+    """Owns the loop. All methods run on the event loop's thread.
+
+    Args:
+        profiles: by scheduler name.
+        pending: the pods that wait for a node, by UID, as the API server shows them now.
+        may_schedule: false until this process leads and its caches are filled, and again when it stops.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        profiles: Mapping[str, Profile],
+        pending: Mapping[str, PodInfo],
+        failures: FailureReporter,
+        metrics: Metrics,
+        may_schedule: Callable[[], bool],
+        watch: LoopWatch,
+        rng: random.Random,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._state = state
+        self._queue = queue
+        self._profiles = profiles
+        self._pending = pending
+        self._failures = failures
+        self._metrics = metrics
+        self._may_schedule = may_schedule
+        self._watch = watch
+        self._rng = rng
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._binding: set[asyncio.Task[None]] = set()
+        self.waiting = WaitingPods(clock)
+
+    def wake(self) -> None:
+        """Something changed that may let a pod be placed."""
+        self._wake.set()
+
+    def activate(self, uids: Iterable[str]) -> None:
+        """Move pods to the active queue at once."""
+        self._queue.activate(uids)
+        self.wake()
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        flush_at = 0.0
+        while True:
+            self._watch.beat()
+            if self._clock() >= flush_at:
+                # Back-off runs in whole seconds, as upstream; looking more often would only cost.
+                self._queue.flush()
+                flush_at = self._clock() + FLUSH_SECONDS
+            more = self._may_schedule() and self._slice()
+            if more:
+                await asyncio.sleep(0)
+            else:
+                await self._pause()
+
+    async def finish(self, timeout: float) -> None:
+        """Let bindings under way come to their end, at most `timeout` seconds."""
+        if self._binding:
+            await asyncio.wait(self._binding, timeout=timeout)
+
+    async def _pause(self) -> None:
+        before = time.monotonic()
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._wake.wait()
+        except TimeoutError:
+            self._metrics.loop_lag.set(max(0.0, time.monotonic() - before - FLUSH_SECONDS))
+        self._wake.clear()
+
+    def _slice(self) -> bool:
+        """Decide for some 20 ms; returns whether there is more to do right away."""
+        end = time.perf_counter() + SLICE_SECONDS
+        while len(self._binding) < MAX_BINDING:
+            queued = self._queue.pop()
+            if queued is None:
+                return False
+            self._attempt(queued)
+            if time.perf_counter() > end:
+                return True
+        # Full: the next binding that ends wakes the loop.
+        return False
+
+    def _attempt(self, queued: QueuedPod) -> None:
+        """One attempt to place one pod: everything up to the start of its binding."""
+        pod, started = queued.pod, time.perf_counter()
+        profile = self._profiles[pod.scheduler_name]
+        if pod.deleting:
+            note = f"skip schedule deleting pod: {pod.key}"
+            profile.handle.event(pod, "Warning", "FailedScheduling", "Scheduling", note)
+            self._queue.done(pod.uid)
+            return
+        if self._state.is_assumed(pod.uid):
+            self._queue.done(pod.uid)
+            return
+        if self._state.node_count == 0:
+            self._reject(queued, started, NO_NODES, UNSCHEDULABLE, frozenset())
+            return
+        snapshot = self._state.snapshot(self._clock())
+        placement = decide(snapshot, (pod,), profile.runner, self._rng).placements[0]
+        self._metrics.algorithm_duration.observe(time.perf_counter() - started)
+        for observation, count in placement.counters.items():
+            self._metrics.plugin_observations.labels(observation).inc(count)
+        if placement.node is None:
+            reason = SCHEDULER_ERROR if placement.code is Code.ERROR else UNSCHEDULABLE
+            message = placement.message or "no reason given"
+            self._reject(queued, started, message, reason, placement.rejectors, placement.pending)
+            return
+        self._place(queued, profile, placement, started)
+
+    def _place(self, queued: QueuedPod, profile: Profile, placement: Placement, started: float) -> None:
+        """Assume, reserve and ask for permission; then bind beside the loop."""
+        pod, node, state = queued.pod, placement.node, placement.state
+        assert node is not None
+        self._state.assume(pod, node, self._clock())
+        status = profile.runner.run_reserve(state, pod, node)
+        waits: Mapping[str, float] = {}
+        if status.is_success:
+            outcome = profile.runner.run_permit(state, pod, node)
+            status, waits = outcome.status, outcome.waits
+        if not status.is_success and not waits:
+            self._undo(queued, profile, placement, started, status)
+            return
+        waiting = self.waiting.add(pod, waits) if waits else None
+        task = asyncio.create_task(self._bind(queued, profile, placement, started, waiting), name=f"bind {pod.key}")
+        self._binding.add(task)
+        task.add_done_callback(self._bound)
+
+    def _bound(self, task: asyncio.Task[None]) -> None:
+        self._binding.discard(task)
+        self.wake()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("binding cycle failed", task=task.get_name(), exc_info=task.exception())
+
+    async def _bind(
+        self,
+        queued: QueuedPod,
+        profile: Profile,
+        placement: Placement,
+        started: float,
+        waiting: asyncio.Future[Status] | None,
+    ) -> None:
+        pod, node, state, runner = queued.pod, placement.node, placement.state, profile.runner
+        assert node is not None
+        if waiting is not None:
+            status = await waiting
+            if not status.is_success:
+                self._undo(queued, profile, placement, started, status)
+                return
+        self._queue.done(pod.uid)
+        status = await runner.run_pre_bind(state, pod, node)
+        if status.is_success:
+            status = await runner.run_bind(state, pod, node)
+        if not status.is_success:
+            self._undo(queued, profile, placement, started, status)
+            return
+        self._succeeded(queued, profile, placement, started)
+        await runner.run_post_bind(state, pod, node)
+
+    def _succeeded(self, queued: QueuedPod, profile: Profile, placement: Placement, started: float) -> None:
+        pod, now = queued.pod, self._clock()
+        note = f"Successfully assigned {pod.key} to {placement.node}"
+        profile.handle.event(pod, "Normal", "Scheduled", "Binding", note)
+        self._failures.forget(pod.uid)
+        self._observe("scheduled", pod, started)
+        self._metrics.attempts_per_pod.observe(queued.attempts)
+        attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
+        waited = now - (now if queued.initial_attempt_at is None else queued.initial_attempt_at)
+        self._metrics.sli_duration.labels(attempts).observe(max(0.0, waited))
+        log.info(
+            "Successfully bound pod to node",
+            pod=pod.key,
+            node=placement.node,
+            evaluatedNodes=placement.evaluated,
+            feasibleNodes=placement.feasible,
+        )
+
+    def _undo(
+        self,
+        queued: QueuedPod,
+        profile: Profile,
+        placement: Placement,
+        started: float,
+        status: Status,
+    ) -> None:
+        """Take a placement back: unreserve, forget, tell the queue that room came free, report."""
+        pod, node = queued.pod, placement.node
+        assert node is not None
+        profile.runner.run_unreserve(placement.state, pod, node)
+        self._state.forget(pod.uid)
+        if status.is_rejection:
+            plugins = frozenset({status.plugin} if status.plugin else ())
+            message = f"0/1 nodes are available: 1 {status.message}."
+            self._reject(queued, started, message, UNSCHEDULABLE, plugins)
+        else:
+            self._reject(queued, started, status.message, SCHEDULER_ERROR, frozenset())
+        self._queue.on_event(ASSIGNED_POD_DELETE, old=pod)
+        self.wake()
+
+    def _reject(
+        self,
+        queued: QueuedPod,
+        started: float,
+        message: str,
+        reason: str,
+        rejectors: frozenset[str],
+        pending: frozenset[str] = frozenset(),
+    ) -> None:
+        pod = queued.pod
+        self._observe("unschedulable" if reason == UNSCHEDULABLE else "error", pod, started)
+        latest = self._pending.get(pod.uid)
+        if latest is None:
+            # Deleted, or bound by somebody else, meanwhile: the watch has said so, and nobody waits for an answer.
+            self._queue.done(pod.uid)
+            return
+        queued.pod = latest
+        target = self._queue.add_unschedulable(queued, rejectors=rejectors, pending=pending)
+        self._metrics.incoming_pods.labels(target, "ScheduleAttemptFailure").inc()
+        self._failures.report(self._profiles[pod.scheduler_name].handle, latest, reason, message)
+        log.info("Unable to schedule pod; no fit; waiting", pod=pod.key, err=message, queue=target)
+
+    def _observe(self, result: str, pod: PodInfo, started: float) -> None:
+        self._metrics.schedule_attempts.labels(result, pod.scheduler_name).inc()
+        self._metrics.attempt_duration.labels(result, pod.scheduler_name).observe(time.perf_counter() - started)

@@ -1,0 +1,153 @@
+"""What a plugin may do to the world: bind, patch, delete, report, wake. The only writer of pods in the scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from scheduler.engine.recorder import EventRecorder, Regarding
+from scheduler.framework import SUCCESS, Code, PodInfo, Status
+from scheduler.observe.metrics import Metrics
+from secondary_scheduler.kube.client import Conflict, Forbidden, KubeClient, KubeError, NotFound
+
+_READ_BACK_SECONDS = (0.1, 0.5, 2.0, 5.0, 10.0)
+log = structlog.get_logger(component="handle")
+
+
+class EngineHandle:
+    """The effects of one profile, on the shared client.
+
+    `may_write` says whether this process still holds its Lease; it is asked before each write. Safety does not rest
+    on it: every Binding carries the pod's UID, so the API server refuses a second one and one for a namesake.
+    """
+
+    def __init__(
+        self,
+        *,
+        scheduler_name: str,
+        client: KubeClient,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        may_write: Callable[[], bool],
+        activate: Callable[[Iterable[str]], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._scheduler_name = scheduler_name
+        self._client = client
+        self._recorder = recorder
+        self._metrics = metrics
+        self._may_write = may_write
+        self._activate = activate
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._clock()
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Move waiting pods to the active queue at once."""
+        self._activate([pod.uid for pod in pods])
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a coroutine beside the scheduling loop; its failure is logged, never lost."""
+        task = asyncio.create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def event(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
+        """Queue an event about a pod."""
+        regarding = Regarding("Pod", pod.namespace, pod.name, pod.uid, pod.resource_version)
+        self._recorder.record(regarding, self._scheduler_name, kind, reason, action, note)
+
+    async def bind(self, pod: PodInfo, node: str) -> Status:
+        """Bind a pod to a node; an answer that got lost is looked up before anything is concluded from it."""
+        if not self._may_write():
+            return _error("the Lease is no longer held; nothing was written")
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"kind": "Node", "name": node},
+        }
+        try:
+            await self._client.post(f"{_pod_path(pod)}/binding", body)
+        except Conflict:
+            return await self._after_doubt(pod, node, "conflict")
+        except NotFound:
+            self._metrics.bindings.labels("gone").inc()
+            return _error("the pod is gone")
+        except KubeError as error:
+            if error.outcome_unknown:
+                return await self._after_doubt(pod, node, "unknown")
+            self._metrics.bindings.labels("failed").inc()
+            return _error(str(error))
+        self._metrics.bindings.labels("bound").inc()
+        return SUCCESS
+
+    async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
+        """Patch a pod (strategic merge); refused by the API server if the pod is no longer the one we know."""
+        if not self._may_write():
+            return _error("the Lease is no longer held; nothing was written")
+        guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": pod.uid}}
+        path = _pod_path(pod) + (f"/{subresource}" if subresource else "")
+        try:
+            await self._client.patch(path, guarded, content_type="application/strategic-merge-patch+json")
+        except KubeError as error:
+            return _error(str(error))
+        return SUCCESS
+
+    async def delete_pod(self, pod: PodInfo) -> Status:
+        """Delete a pod by name and UID, with its own grace period; one that is gone already is a success."""
+        if not self._may_write():
+            return _error("the Lease is no longer held; nothing was written")
+        try:
+            await self._client.delete(_pod_path(pod), {"preconditions": {"uid": pod.uid}})
+        except NotFound:
+            return SUCCESS
+        except KubeError as error:
+            return _error(str(error))
+        return SUCCESS
+
+    async def _after_doubt(self, pod: PodInfo, node: str, outcome: str) -> Status:
+        """Read the pod by UID until it is certain where it is; it stays assumed meanwhile."""
+        self._metrics.bindings.labels(outcome).inc()
+        attempt = 0
+        while True:
+            try:
+                answer = json.loads(await self._client.get(_pod_path(pod)))
+            except NotFound:
+                return _error("the pod is gone")
+            except Forbidden as error:
+                return _error(str(error))
+            except KubeError as error:
+                pause = _READ_BACK_SECONDS[min(attempt, len(_READ_BACK_SECONDS) - 1)]
+                log.warning("binding in doubt, pod not readable", pod=pod.key, node=node, error=str(error)[:200])
+                await asyncio.sleep(pause)
+                attempt += 1
+                continue
+            if answer["metadata"]["uid"] != pod.uid:
+                return _error("the pod was replaced by another of the same name")
+            bound_to = answer.get("spec", {}).get("nodeName")
+            if bound_to == node:
+                return SUCCESS
+            if bound_to:
+                return _error(f"the pod was bound to {bound_to} by somebody else")
+            return _error("the API server did not take the binding")
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("background task failed", task=task.get_name(), exc_info=task.exception())
+
+
+def _pod_path(pod: PodInfo) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def _error(message: str) -> Status:
+    return Status(Code.ERROR, error=message)

@@ -1,0 +1,172 @@
+"""From a source's reading to the load columns of the nodes: matching instances to nodes, and showing freshness."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import structlog
+
+from scheduler.catalog import LoadOptions, TrimaranArgs
+from scheduler.framework import LoadTable, NodeLoad
+from scheduler.load import (
+    Collector,
+    InstanceLoad,
+    LoadReading,
+    LoadSettings,
+    LoadSource,
+    LoadStatus,
+    PrometheusSource,
+    QueryTemplates,
+)
+from scheduler.observe.metrics import Metrics
+
+DEFAULT_ADDRESS = "http://prometheus-k8s:9090"
+"""Where load-watcher looks when the configuration names no address."""
+_PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
+log = structlog.get_logger(component="loads")
+
+
+def match_instances(
+    reading: LoadReading, node_of_address: Callable[[str], str | None]
+) -> tuple[dict[str, InstanceLoad], list[str]]:
+    """Match a source's instance labels to nodes: by name first, then by an address of the node, port cut off.
+
+    Returns the loads by node name, and the instances that are no node of the cluster.
+    """
+    matched: dict[str, InstanceLoad] = {}
+    unmatched: list[str] = []
+    for instance, load in reading.instances.items():
+        node = node_of_address(instance) or node_of_address(_without_port(instance))
+        if node is None:
+            unmatched.append(instance)
+        else:
+            matched[node] = load
+    return matched, unmatched
+
+
+def load_table(
+    source_key: str, reading: LoadReading, matched: Mapping[str, InstanceLoad], window_seconds: float
+) -> LoadTable:
+    """The table that the state takes; a value without a sample time is as old as the window's end."""
+    nodes = {
+        name: NodeLoad(
+            cpu_average=load.cpu_average,
+            cpu_stddev=load.cpu_stddev,
+            memory_average=load.memory_average,
+            memory_stddev=load.memory_stddev,
+            timestamp=reading.window_end if math.isnan(load.measured_at) else load.measured_at,
+        )
+        for name, load in matched.items()
+    }
+    return LoadTable(
+        source=source_key,
+        timestamp=reading.window_end,
+        window_start=reading.window_end - window_seconds,
+        window_end=reading.window_end,
+        nodes=nodes,
+    )
+
+
+def _without_port(instance: str) -> str:
+    """`10.0.0.1:9100` and `[fd00::1]:9100` without their port; a bare IPv6 address stays whole."""
+    if instance.startswith("["):
+        return instance[1:].partition("]")[0]
+    host, colon, port = instance.rpartition(":")
+    return host if colon and port.isdigit() and ":" not in host else instance
+
+
+class LoadFeed:
+    """One source: its collector, and what becomes of its readings.
+
+    The collector's thread hands readings over to the event loop; only there state and metrics are touched.
+    """
+
+    def __init__(
+        self,
+        source_key: str,
+        settings: LoadSettings,
+        *,
+        node_of_address: Callable[[str], str | None],
+        on_table: Callable[[LoadTable], None],
+        on_status: Callable[[LoadStatus], None],
+        metrics: Metrics,
+        source: LoadSource | None = None,
+    ) -> None:
+        self._source_key = source_key
+        self._window = window_seconds(settings.window)
+        self._node_of_address = node_of_address
+        self._on_table = on_table
+        self._on_status = on_status
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._warned: tuple[str, ...] = ()
+        self.collector = Collector(
+            source or PrometheusSource(settings),
+            refresh_seconds=settings.refresh_seconds,
+            max_age_seconds=settings.max_age_seconds,
+            on_reading=lambda reading: self._call(self._take, reading),
+            on_change=lambda status: self._call(self._show, status),
+        )
+
+    def _call(self, function: Callable[..., None], argument: object) -> None:
+        # The loop is closed when the process ends while a read is under way.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, argument)
+
+    def _take(self, reading: LoadReading) -> None:
+        matched, unmatched = match_instances(reading, self._node_of_address)
+        self._metrics.load_nodes.labels(self._source_key).set(len(matched))
+        self._metrics.load_unmatched.labels(self._source_key).set(len(unmatched))
+        if unmatched and tuple(sorted(unmatched)) != self._warned:
+            self._warned = tuple(sorted(unmatched))
+            log.warning(
+                "load series whose instance is no node of the cluster",
+                source=self._source_key,
+                count=len(unmatched),
+                examples=self._warned[:3],
+            )
+        self._on_table(load_table(self._source_key, reading, matched, self._window))
+
+    def _show(self, status: LoadStatus) -> None:
+        self.show_age(status)
+        if status.consecutive_failures:
+            self._metrics.load_failures.labels(self._source_key).inc()
+        self._on_status(status)
+
+    def show_age(self, status: LoadStatus) -> None:
+        """Set the gauges of freshness; called at each scrape too, since age goes on while the source is silent."""
+        self._metrics.load_fresh.labels(self._source_key).set(status.fresh)
+        self._metrics.load_age.labels(self._source_key).set(status.age_seconds)
+
+
+def window_seconds(window: str) -> float:
+    """Seconds of a PromQL duration such as `15m` or `1h30m`."""
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(window))
+
+
+def load_settings(args: TrimaranArgs, options: LoadOptions) -> LoadSettings:
+    """Combine a plugin's upstream args with our options into the settings of its source."""
+    provider = args.metric_provider
+    queries = options.queries
+    return LoadSettings(
+        address=provider.address or DEFAULT_ADDRESS,
+        token=provider.token or None,
+        token_file=Path(options.token_file) if options.token_file else None,
+        ca_file=Path(options.ca_file) if options.ca_file else None,
+        verify_tls=not provider.insecure_skip_verify,
+        window=options.window,
+        refresh_seconds=options.refresh_seconds,
+        max_age_seconds=options.max_age_seconds,
+        queries=QueryTemplates(
+            cpu_average=queries.cpu_average,
+            cpu_stddev=queries.cpu_stddev,
+            memory_average=queries.memory_average,
+            memory_stddev=queries.memory_stddev,
+        ),
+    )

@@ -1,0 +1,68 @@
+"""Pods that a Permit plugin lets wait: held in reserve until every plugin allows, one rejects, or time is up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from scheduler.framework import SUCCESS, Code, PodInfo, Status
+
+MAX_WAIT_SECONDS = 900.0
+"""Upstream's cap on the time a plugin may ask for."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    pod: PodInfo
+    future: asyncio.Future[Status]
+    pending: dict[str, asyncio.TimerHandle]
+
+
+class WaitingPods:
+    """The pods that wait on permission, by UID."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._waiting: dict[str, _Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, pod: PodInfo, timeouts: Mapping[str, float]) -> asyncio.Future[Status]:
+        """Let a pod wait for the named plugins, each with its own timeout in seconds; the future is the outcome."""
+        loop = asyncio.get_running_loop()
+        entry = _Waiting(pod, loop.create_future(), {})
+        self._waiting[pod.uid] = entry
+        for plugin, seconds in timeouts.items():
+            capped = min(seconds, MAX_WAIT_SECONDS)
+            text = f"rejected due to timeout after waiting {capped:g}s at plugin {plugin}"
+            entry.pending[plugin] = loop.call_later(capped, self.reject, pod.uid, plugin, text)
+        return entry.future
+
+    def allow(self, uid: str, plugin: str) -> None:
+        """One plugin gives its permission; the pod goes on when it was the last."""
+        entry = self._waiting.get(uid)
+        if entry is None or plugin not in entry.pending:
+            return
+        entry.pending.pop(plugin).cancel()
+        if not entry.pending:
+            self._finish(uid, SUCCESS)
+
+    def reject(self, uid: str, plugin: str, message: str) -> bool:
+        """Refuse a waiting pod; returns whether it was waiting."""
+        if uid not in self._waiting:
+            return False
+        self._finish(uid, Status(Code.UNSCHEDULABLE, (message,), plugin))
+        return True
+
+    def pods(self) -> tuple[PodInfo, ...]:
+        """The pods that wait now."""
+        return tuple(entry.pod for entry in self._waiting.values())
+
+    def _finish(self, uid: str, status: Status) -> None:
+        entry = self._waiting.pop(uid)
+        for timer in entry.pending.values():
+            timer.cancel()
+        if not entry.future.done():
+            entry.future.set_result(status)

@@ -1,0 +1,296 @@
+"""The main job on a cluster of its own: `pulumi up` installs the secondary scheduler, it places pods by real load.
+
+Covers install, outputs, placement, events, the metric source going away and coming back, no-op preview and destroy.
+The tests of this module run in order and share one cluster: each looks at the outcome of the same installation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+from kubernetes import client as kubernetes
+from kubernetes import config as kubernetes_config
+from kubernetes.client.exceptions import ApiException
+
+from secondary_scheduler.devcluster import environment
+from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.demo.pulumi import Stack
+from secondary_scheduler.devcluster.demo.workload import PARTS, POD_COUNT, TAINT, Workload
+from secondary_scheduler.devcluster.inventory import HOT, simulated_nodes
+from secondary_scheduler.kube.primitives.quantity import milli_value, value
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+NAMESPACE = "openshift-secondary-scheduler-operator"
+SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:secondary-scheduler"
+NODES = 20
+
+
+class Installed:
+    """A cluster with the stack up."""
+
+    def __init__(self, cluster: Cluster, stack: Stack) -> None:
+        self.cluster = cluster
+        self.stack = stack
+        self.outputs = stack.outputs()
+        self.api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
+        self.core = kubernetes.CoreV1Api(self.api)
+        self.apps = kubernetes.AppsV1Api(self.api)
+        self.custom = kubernetes.CustomObjectsApi(self.api)
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        """A condition of the SecondaryScheduler `cluster`."""
+        resource = self.custom.get_namespaced_custom_object(
+            "operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster"
+        )
+        conditions = resource.get("status", {}).get("conditions", [])
+        found: dict[str, Any] = next((each for each in conditions if each["type"] == kind), {})
+        return found
+
+    def scheduler_pod(self) -> Any:
+        """The running pod of the scheduler."""
+        return self.core.list_namespaced_pod(NAMESPACE, label_selector="app=secondary-scheduler").items[0]
+
+    def service_pid(self, name: str) -> int:
+        """The process of a service of the local cluster."""
+        return next(service.pid for service in self.cluster.status().services if service.name == name)
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
+    with Cluster(ClusterSpec(name="main-job", nodes=NODES, state_root=cluster_state_root)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster) -> Installed:
+    variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
+    stack = Stack(CHECKOUT, "local", variables)
+    before = (CHECKOUT / "stacks" / "Pulumi.local.yaml").read_bytes()
+    stack.select()
+    stack.preview()
+    stack.up()
+    assert (CHECKOUT / "stacks" / "Pulumi.local.yaml").read_bytes() == before
+    return Installed(cluster, stack)
+
+
+@pytest.fixture(scope="module")
+def placed(installed: Installed) -> Counter[str]:
+    workload = Workload(installed.api, "demo", "secondary-scheduler")
+    workload.create()
+    workload.wait_bound(60)
+    return workload.pods_per_node()
+
+
+def eventually(check: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.2)
+
+
+def single_pod(installed: Installed, name: str) -> float:
+    """Create one pod for our scheduler; returns the seconds until it has a node."""
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
+    spec = {
+        "schedulerName": "secondary-scheduler",
+        "nodeSelector": {"type": "kwok"},
+        "tolerations": [TAINT],
+        "containers": [container],
+    }
+    started = time.monotonic()
+    installed.core.create_namespaced_pod("default", {"metadata": {"name": name}, "spec": spec})
+    eventually(
+        lambda: installed.core.read_namespaced_pod(name, "default").spec.node_name is not None, 20, f"{name} bound"
+    )
+    return time.monotonic() - started
+
+
+def test_outputs_report_the_deployment_and_its_profile(installed: Installed) -> None:
+    scheduler, profile = installed.outputs["scheduler"], installed.outputs["profile"]
+    assert scheduler["name"] == "secondary-scheduler"
+    assert scheduler["namespace"] == NAMESPACE
+    assert scheduler["readyReplicas"] == 1
+    assert scheduler["image"].startswith("localhost/secondary-scheduler/kube-scheduler")
+    assert profile["schedulerName"] == "secondary-scheduler"
+    assert profile["scorePlugins"]["TargetLoadPacking"] >= 1
+    assert profile["configurationHash"]
+
+
+def test_the_running_scheduler_has_the_configuration_that_was_previewed(installed: Installed) -> None:
+    lease = kubernetes.CoordinationV1Api(installed.api).read_namespaced_lease("secondary-scheduler", NAMESPACE)
+    reported = lease.metadata.annotations["secondary-scheduler.io/configuration-hash"]
+    assert reported == installed.outputs["profile"]["configurationHash"]
+    assert installed.condition("Available")["status"] == "True"
+
+
+def test_the_deployment_runs_restricted_on_a_real_node(installed: Installed) -> None:
+    pod = installed.scheduler_pod()
+    assert pod.spec.node_name == "real-0"
+    container = pod.spec.containers[0]
+    assert container.command == ["/bin/kube-scheduler"]
+    assert container.security_context.read_only_root_filesystem
+    assert pod.spec.security_context.run_as_non_root
+
+
+def test_every_pod_is_bound_once_by_us(installed: Installed, placed: Counter[str]) -> None:
+    assert sum(placed.values()) == POD_COUNT
+    bindings: Counter[str] = Counter()
+    users: set[str] = set()
+    for line in installed.cluster.audit_log.read_text().splitlines():
+        entry = json.loads(line)
+        reference = entry.get("objectRef", {})
+        if reference.get("subresource") == "binding" and reference.get("namespace") == "demo":
+            assert entry["responseStatus"]["code"] == 201
+            bindings[reference["name"]] += 1
+            users.add(entry["user"]["username"])
+    assert len(bindings) == POD_COUNT
+    assert set(bindings.values()) == {1}
+    assert users == {SERVICE_ACCOUNT}
+
+
+def test_no_node_has_more_than_fits(installed: Installed, placed: Counter[str]) -> None:
+    used_cpu: Counter[str] = Counter()
+    used_memory: Counter[str] = Counter()
+    for pod in installed.core.list_namespaced_pod("demo").items:
+        requests_ = pod.spec.containers[0].resources.requests
+        used_cpu[pod.spec.node_name] += milli_value(requests_["cpu"])
+        used_memory[pod.spec.node_name] += value(requests_["memory"])
+    nodes = {node.metadata.name: node for node in installed.core.list_node().items}
+    for name in placed:
+        assert nodes[name].metadata.labels["type"] == "kwok"
+        assert used_cpu[name] <= milli_value(nodes[name].status.allocatable["cpu"])
+        assert used_memory[name] <= value(nodes[name].status.allocatable["memory"])
+
+
+def test_no_hot_node_got_a_pod_while_others_had_room(installed: Installed, placed: Counter[str]) -> None:
+    hot = {node.name for node in simulated_nodes(NODES) if node.profile == HOT}
+    room = sum(node.size.cpus * 1000 for node in simulated_nodes(NODES) if node.name not in hot)
+    asked = sum(part.replicas * milli_value(part.cpu) for part in PARTS)
+    assert asked < room, "the workload must fit outside the hot nodes, or the test says nothing"
+    assert sum(placed[name] for name in hot) == 0
+
+
+def test_describe_pod_says_who_placed_it(installed: Installed, placed: Counter[str]) -> None:
+    eventually(lambda: len(scheduled_events(installed)) == POD_COUNT, 20, "one Scheduled event per pod")
+    for event in scheduled_events(installed):
+        pod = installed.core.read_namespaced_pod(event.involved_object.name, "demo")
+        assert event.message == f"Successfully assigned demo/{pod.metadata.name} to {pod.spec.node_name}"
+        assert event.reporting_component == "secondary-scheduler"
+
+
+def scheduled_events(installed: Installed) -> list[Any]:
+    events: list[Any] = installed.core.list_namespaced_event("demo", field_selector="reason=Scheduled").items
+    return events
+
+
+def test_a_pod_that_fits_nowhere_says_why(installed: Installed) -> None:
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "900"}}}
+    spec = {"schedulerName": "secondary-scheduler", "containers": [container]}
+    installed.core.create_namespaced_pod("default", {"metadata": {"name": "giant"}, "spec": spec})
+
+    def message() -> str:
+        conditions = installed.core.read_namespaced_pod("giant", "default").status.conditions or []
+        return next((each.message or "" for each in conditions if each.type == "PodScheduled"), "")
+
+    eventually(lambda: message() != "", 10, "a reason in the pod's status")
+    assert message().startswith(f"0/{NODES + 1} nodes are available: ")
+    assert "Insufficient cpu" in message()
+    installed.core.delete_namespaced_pod("giant", "default")
+
+
+def test_a_pod_is_bound_within_two_seconds(installed: Installed) -> None:
+    assert single_pod(installed, "quick") < 2
+
+
+def test_right_after_up_there_is_nothing_to_change(installed: Installed) -> None:
+    installed.stack.preview(expect_no_changes=True)
+
+
+def test_without_the_metric_source_pods_are_still_placed_and_everybody_is_told(installed: Installed) -> None:
+    gateway = installed.service_pid("prometheus-gateway")
+    os.kill(gateway, signal.SIGSTOP)
+    try:
+        eventually(
+            lambda: installed.condition("LoadDataFresh").get("status") == "False", 90, "LoadDataFresh=False on the CR"
+        )
+        assert installed.condition("LoadDataFresh")["message"]
+        assert installed.condition("Available")["status"] == "True"
+        assert single_pod(installed, "without-load") < 5
+        address = installed.scheduler_pod().status.pod_ip
+        with pytest.warns(match="Unverified HTTPS request"):
+            assert requests.get(f"https://{address}:10259/readyz", verify=False, timeout=5).text == "ok"
+    finally:
+        os.kill(gateway, signal.SIGCONT)
+    eventually(lambda: installed.condition("LoadDataFresh").get("status") == "True", 60, "LoadDataFresh=True again")
+
+
+def test_no_credential_is_stored_in_clear(installed: Installed) -> None:
+    token = installed.cluster.prometheus_token_file.read_text().strip()
+    state = "".join(
+        path.read_text(errors="replace")
+        for path in (installed.cluster.state_dir / "pulumi" / "backend").rglob("*.json*")
+    )
+    assert "secondary-scheduler" in state
+    assert token not in state
+    for config_map in installed.core.list_namespaced_config_map(NAMESPACE).items:
+        assert token not in json.dumps(config_map.data or {})
+    assert token not in json.dumps(installed.outputs)
+
+
+def test_destroy_leaves_neither_objects_nor_processes(installed: Installed) -> None:
+    address = installed.scheduler_pod().status.pod_ip
+    installed.stack.destroy()
+    with pytest.raises(ApiException) as caught:
+        installed.core.read_namespace(NAMESPACE)
+    assert caught.value.status == 404
+    left = kubernetes.RbacAuthorizationV1Api(installed.api)
+    names = [item.metadata.name for item in left.list_cluster_role().items + left.list_cluster_role_binding().items]
+    assert [
+        name for name in names if "secondary-scheduler" in name and not name.startswith("secondary-scheduler-dev")
+    ] == []
+    crds = kubernetes.ApiextensionsV1Api(installed.api).list_custom_resource_definition().items
+    assert [crd.metadata.name for crd in crds if "secondaryscheduler" in crd.metadata.name] == []
+    with pytest.raises(requests.ConnectionError):
+        requests.get(f"https://{address}:10259/livez", verify=False, timeout=5)
+
+
+BAD_STACKS = {
+    "unknown key": ("schedulerImagee", "x", "schedulerImagee"),
+    "wrong type": ("schedulerImage", ["x"], "schedulerImage"),
+    "missing image": ("schedulerImage", None, "schedulerImage"),
+    "unknown install mode": ("installMode", "by-magic", "installMode"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STACKS)
+def test_a_bad_stack_file_fails_before_anything_is_registered(cluster: Cluster, tmp_path: Path, name: str) -> None:
+    key, content, expected = BAD_STACKS[name]
+    stack_file = yaml.safe_load((CHECKOUT / "stacks" / "Pulumi.local.yaml").read_text())
+    if content is None:
+        del stack_file["config"][f"secondary-scheduler:{key}"]
+    else:
+        stack_file["config"][f"secondary-scheduler:{key}"] = content
+    bad = tmp_path / "Pulumi.bad.yaml"
+    bad.write_text(yaml.safe_dump(stack_file))
+    variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
+    Stack(CHECKOUT, "bad", variables).select()
+    command = ["pulumi", "preview", "--stack", "bad", "--config-file", str(bad), "--non-interactive", "--color=never"]
+    done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert expected in said
+    assert "Traceback" not in said
+    assert "kubernetes:" not in said
