@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from secondary_scheduler.devcluster import processes, state
 from secondary_scheduler.devcluster.errors import ClusterStateError, SpecError
@@ -39,6 +41,8 @@ class ClusterSpec:
     prometheus_port: int = 0
     api_server_flags: tuple[str, ...] = ()
     """Further flags of kube-apiserver; they win over ours."""
+    images: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Further images that real nodes can run: repository to entry of the node agent's image map."""
 
     def __post_init__(self) -> None:
         for text, value, most in (("nodes", self.nodes, MAX_NODES), ("real nodes", self.real_nodes, MAX_REAL_NODES)):

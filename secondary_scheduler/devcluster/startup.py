@@ -90,7 +90,7 @@ class _Startup:
     def run(self) -> None:
         layout = self._layout
         write_credentials(layout, self._spec.name, self._api_server, inventory.real_node_names(self._spec.real_nodes))
-        nodes.write_image_map(layout)
+        nodes.write_image_map(layout, self._spec.images)
         link_tools(layout, self._state.binaries)
         with ThreadPoolExecutor(max_workers=16, thread_name_prefix="startup") as pool:
             try:

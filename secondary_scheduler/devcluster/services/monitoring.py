@@ -79,12 +79,14 @@ def prometheus_configuration(load_generator: int, rules: Path, seconds: int) -> 
 
 
 def recording_rules(seconds: int) -> dict[str, Any]:
-    """The rules of kube-prometheus that load-watcher's queries name, with a rate window of five scrapes instead of 5
-    minutes.
+    """The rules of kube-prometheus that load-watcher's queries name, looking back seconds instead of 5 minutes.
+
+    They take `irate` for `rate`: until its window has filled, `rate` shows a fraction of the load, and a hot node would
+    look cold for as long as its average remembers that.
     """
     window = f"{5 * seconds}s"
     idle = 'mode!="idle",mode!="iowait",mode!="steal"'
-    busy = f"sum(rate(node_cpu_seconds_total{{{idle}}}[{window}])) without (cpu, mode)"
+    busy = f"sum(irate(node_cpu_seconds_total{{{idle}}}[{window}])) without (cpu, mode)"
     cores = "count(sum(node_cpu_seconds_total) by (instance, cpu)) by (instance)"
     return {
         "groups": [

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from secondary_scheduler.devcluster.layout import Layout
 from secondary_scheduler.devcluster.ports import LOOPBACK
@@ -61,9 +62,11 @@ def node_agent(node: str, index: int, layout: Layout, pod_network: str) -> Servi
     )
 
 
-def write_image_map(layout: Layout) -> None:
-    """Which image repositories the real nodes can run, and as what: the entry points of this checkout's environment."""
-    images = {
+def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) -> None:
+    """Which image repositories the real nodes can run, and as what: the entry points of this environment, and
+    `further` ones.
+    """
+    images: dict[str, Any] = {
         "localhost/secondary-scheduler/kube-scheduler": {
             "executables": {_KUBE_SCHEDULER: [sys.executable, "-m", "scheduler"]},
             # Replicas share the machine: each listens on its pod's own loopback address.
@@ -74,5 +77,6 @@ def write_image_map(layout: Layout) -> None:
             "executables": {_OPERATOR: [sys.executable, "-m", "secondary_scheduler.controller"]},
             "user": _IMAGE_USER,
         },
+        **further,
     }
     layout.config("images.json").write_text(json.dumps(images, indent=2))
