@@ -1,0 +1,185 @@
+"""Two candidates and one Lease on a real API server; processes that die, freeze and leave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secondary_scheduler.kube.client import ClientConfig, KubeClient, api_path
+from secondary_scheduler.kube.client.sync import SyncConnection
+from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+
+pytestmark = pytest.mark.integration
+
+DURATION, DEADLINE, RETRY = 3.0, 2.0, 0.3
+PROGRAM = f"""
+import sys, time
+from pathlib import Path
+from secondary_scheduler.kube.client import ClientConfig
+from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+settings = LeaseSettings(
+    namespace=sys.argv[2], name="lock", duration={DURATION}, renew_deadline={DEADLINE}, retry_period={RETRY}
+)
+elector = LeaseElector(
+    ClientConfig.load(Path(sys.argv[1])),
+    settings,
+    identity=sys.argv[3],
+    on_started_leading=lambda: print("leading", flush=True),
+)
+elector.start()
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def settings(namespace: str) -> LeaseSettings:
+    return LeaseSettings(
+        namespace=namespace, name="lock", duration=DURATION, renew_deadline=DEADLINE, retry_period=RETRY
+    )
+
+
+class Candidate:
+    def __init__(self, config: ClientConfig, settings: LeaseSettings, identity: str) -> None:
+        self.started = threading.Event()
+        self.lost: list[str] = []
+        self.elector = LeaseElector(
+            config, settings, identity=identity, on_started_leading=self.started.set, on_lost=self.lost.append
+        )
+
+
+Make = Callable[[str], Candidate]
+
+
+@pytest.fixture
+def candidate(config: ClientConfig, settings: LeaseSettings) -> Iterator[Make]:
+    made: list[Candidate] = []
+
+    def make(identity: str) -> Candidate:
+        one = Candidate(config, settings, identity)
+        made.append(one)
+        one.elector.start()
+        return one
+
+    yield make
+    for one in made:
+        one.elector.stop()
+
+
+@pytest.fixture
+def leader_process(control_plane: Any, namespace: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that leads."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(control_plane.kubeconfig), namespace, "elsewhere"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "leading\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def read(config: ClientConfig, settings: LeaseSettings) -> dict[str, Any]:
+    connection = SyncConnection(config, timeout=5)
+    path = api_path("coordination.k8s.io/v1", "leases", namespace=settings.namespace, name=settings.name)
+    try:
+        return json.loads(connection.get(path))  # type: ignore[no-any-return]
+    finally:
+        connection.close()
+
+
+def test_of_many_candidates_exactly_one_leads_and_release_passes_it_on(
+    candidate: Make, config: ClientConfig, settings: LeaseSettings
+) -> None:
+    candidates = [candidate(f"c{number}") for number in range(4)]
+    waiting = list(candidates)
+    for turn in range(3):
+        deadline = time.monotonic() + 10
+        while not any(one.started.is_set() for one in waiting):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(0.5)
+        leaders = [one for one in candidates if one.elector.is_leader()]
+        assert len(leaders) == 1
+        spec = read(config, settings)["spec"]
+        assert spec["holderIdentity"] == leaders[0].elector.identity
+        assert spec["leaseTransitions"] == turn
+        released_at = time.monotonic()
+        leaders[0].elector.stop()
+        waiting.remove(leaders[0])
+        if turn < 2:
+            while not any(one.started.is_set() for one in waiting):
+                assert time.monotonic() - released_at < 2.5 * RETRY + 1
+                time.sleep(0.01)
+    assert all(not one.lost for one in candidates)
+
+
+def test_a_killed_leader_is_followed_when_its_lease_has_run_out(
+    candidate: Make, leader_process: subprocess.Popen[str]
+) -> None:
+    one = candidate("here")
+    assert not one.started.wait(DURATION + 1)
+    leader_process.kill()
+    killed_at = time.monotonic()
+    assert one.started.wait(DURATION + 2.2 * RETRY + 2)
+    assert time.monotonic() - killed_at >= DURATION - RETRY - 0.2
+
+
+def test_a_frozen_leader_ends_itself_on_waking_without_touching_its_successor(
+    candidate: Make, leader_process: subprocess.Popen[str], config: ClientConfig, settings: LeaseSettings
+) -> None:
+    one = candidate("here")
+    os.kill(leader_process.pid, signal.SIGSTOP)
+    assert one.started.wait(DURATION + 2.2 * RETRY + 2)
+    os.kill(leader_process.pid, signal.SIGCONT)
+    assert leader_process.wait(5) == 1
+    time.sleep(2 * RETRY)
+    assert read(config, settings)["spec"]["holderIdentity"] == "here"
+    assert one.elector.is_leader()
+    assert not one.lost
+
+
+async def test_annotations_reach_the_lease_within_a_moment_and_those_of_others_stay(
+    candidate: Make, client: KubeClient, config: ClientConfig, settings: LeaseSettings
+) -> None:
+    one = candidate("here")
+    assert one.started.wait(10)
+    path = api_path("coordination.k8s.io/v1", "leases", namespace=settings.namespace, name=settings.name)
+    await client.patch(path, {"metadata": {"annotations": {"theirs": "x"}}})
+    one.elector.set_annotation("secondary-scheduler.io/configuration-hash", "abc")
+    deadline = time.monotonic() + 2
+    while (found := read(config, settings)["metadata"]["annotations"]) != {
+        "theirs": "x",
+        "secondary-scheduler.io/configuration-hash": "abc",
+    }:
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.02)
+
+
+async def test_a_leader_whose_lease_was_given_to_another_stops_leading(
+    candidate: Make, client: KubeClient, settings: LeaseSettings
+) -> None:
+    one = candidate("here")
+    assert one.started.wait(10)
+    path = api_path("coordination.k8s.io/v1", "leases", namespace=settings.namespace, name=settings.name)
+    await client.patch(path, {"spec": {"holderIdentity": "thief", "renewTime": None, "acquireTime": None}})
+    deadline = time.monotonic() + 2
+    while not one.lost:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+    assert one.lost == ["the Lease is held by thief"]
+    assert not one.elector.is_leader()
