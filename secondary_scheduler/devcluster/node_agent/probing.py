@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +50,7 @@ class Prober:
         except TimeoutError:
             return ProbeResult(False, f"{_subject(handler, container, address)}: context deadline exceeded")
         except (OSError, ValueError, RuntimeError, aiohttp.ClientError) as error:
-            return ProbeResult(False, f"{_subject(handler, container, address)}: {error or type(error).__name__}")
+            return ProbeResult(False, f"{_subject(handler, container, address)}: {_reason(error)}")
 
     async def http(self, action: Obj, container: Obj, address: str) -> ProbeResult:
         """GET as an HTTP probe or hook does; 200..399 is success."""
@@ -92,6 +93,13 @@ async def _tcp(action: Obj, container: Obj, address: str) -> ProbeResult:
     _, writer = await asyncio.open_connection(host, port)
     writer.close()
     return ProbeResult(True)
+
+
+def _reason(error: Exception) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if number:
+        return f"connect: {os.strerror(number).lower()}"
+    return str(error) or type(error).__name__
 
 
 def _subject(handler: Obj, container: Obj, address: str) -> str:

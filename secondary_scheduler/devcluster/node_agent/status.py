@@ -82,9 +82,13 @@ class PodFacts:
 def initialized(facts: PodFacts) -> bool:
     """Whether every init container has done its work (a sidecar: has started)."""
     return all(
-        report.started if is_sidecar(report.spec) else (report.finished or {}).get("exitCode") == 0
+        _has_started(report) if is_sidecar(report.spec) else (report.finished or {}).get("exitCode") == 0
         for report in facts.init
     )
+
+
+def _has_started(report: ContainerReport) -> bool:
+    return report.started or bool(report.finished or report.last_state)
 
 
 def phase(facts: PodFacts) -> str:
@@ -130,6 +134,8 @@ def pod_status(facts: PodFacts, previous: Mapping[str, Any], now: float) -> Obj:
         ),
         _condition("Ready", ready, *(gate_text if gate and containers_ready else not_ready)),
         _condition("ContainersReady", containers_ready, *not_ready),
+        # The scheduler says so too, but a pod created with nodeName was never scheduled.
+        _condition("PodScheduled", True),
     ]
     known = {item["type"]: item for item in previous.get("conditions") or []}
     for condition in conditions:

@@ -1,0 +1,120 @@
+"""The agent's own end, its sudden death, its return; and the tier without namespaces."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from secondary_scheduler.devcluster.cluster import Cluster
+from tests.integration.node_agent.helpers import NODE, Api, RunningAgent, script, start_agent_in, wait_for
+
+pytestmark = pytest.mark.integration
+SLEEP = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+TIERS = [pytest.param("mounts", marks=pytest.mark.real_mounts), "directory"]
+Start = Callable[..., RunningAgent]
+
+
+@pytest.fixture
+def start(node_cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    """Start agents that share one state directory, one after the other."""
+    agents: list[RunningAgent] = []
+
+    def begin(*options: str) -> RunningAgent:
+        agents.append(start_agent_in(node_cluster, tmp_path, *options))
+        return agents[-1]
+
+    yield begin
+    for agent in agents:
+        if agent.process.poll() is None:
+            agent.end()
+
+
+def node_ready(api: Api) -> str:
+    conditions = {one.type: one.status for one in api.core.read_node(NODE).status.conditions}
+    return str(conditions["Ready"])
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_agent_told_to_end_leaves_no_process(start: Start, api: Api, tier: str) -> None:
+    agent = start("--sandbox", tier, "--shutdown-grace", "1")
+    api.pod(restartPolicy="Always", terminationGracePeriodSeconds=60, main={"command": script(SLEEP)})
+    wait_for(lambda: "up" in agent.container_log(api.namespace, "p"), "the start")
+    assert api.core.read_node(NODE).metadata.annotations["secondary-scheduler.io/sandbox-tier"] == tier
+    assert api.processes()
+    assert agent.end() == 0
+    assert api.processes() == []
+    assert node_ready(api) == "False"
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_killed_agent_takes_its_pods_along_and_its_successor_starts_them_anew(
+    start: Start, api: Api, tier: str
+) -> None:
+    agent = start("--sandbox", tier)
+    api.pod(restartPolicy="Always", main={"command": script(SLEEP)})
+    api.wait_running()
+    agent.end(signal.SIGKILL)
+    wait_for(lambda: not api.processes(), "the pods' processes to die", 5)
+    start("--sandbox", tier)
+    wait_for(lambda: api.container().get("restartCount") == 1 and api.container()["ready"], "the restart")
+    assert api.container()["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+    assert len(api.processes()) == 1
+    assert node_ready(api) == "True"
+
+
+def test_pod_deleted_while_no_agent_runs_is_removed_by_the_next(start: Start, api: Api) -> None:
+    agent = start()
+    api.pod(restartPolicy="Always", main={"command": script(SLEEP)})
+    api.wait_running()
+    agent.end(signal.SIGKILL)
+    api.core.delete_namespaced_pod("p", api.namespace)
+    start()
+    wait_for(lambda: not api.core.list_namespaced_pod(api.namespace).items, "the pod to be gone")
+    assert api.processes() == []
+
+
+def test_directory_tier_rewrites_paths_and_gives_a_kubeconfig(start: Start, api: Api) -> None:
+    agent = start("--sandbox", "directory")
+    api.core.create_namespaced_config_map(
+        api.namespace, {"metadata": {"name": "c"}, "data": {"config.yaml": "token: /secret/token\n"}}
+    )
+    api.core.create_namespaced_secret(api.namespace, {"metadata": {"name": "s"}, "stringData": {"token": "hidden"}})
+    look = """
+import os, sys
+from kubernetes import client, config
+named = open(sys.argv[1].removeprefix('--config=')).read().split()[1]
+config.load_kube_config(os.environ['KUBECONFIG'])
+review = client.AuthenticationV1Api().create_self_subject_review({})
+print(open(named).read(), open(os.environ['FILE']).read(), review.status.user_info.username)
+"""
+    api.pod(
+        volumes=[{"name": "c", "configMap": {"name": "c"}}, {"name": "s", "secret": {"secretName": "s"}}],
+        main={
+            "command": script(look),
+            "args": ["--config=/etc/kubernetes/config.yaml"],
+            "env": [{"name": "FILE", "value": "/secret/token"}],
+            "volumeMounts": [{"name": "c", "mountPath": "/etc/kubernetes"}, {"name": "s", "mountPath": "/secret"}],
+        },
+    )
+    assert api.terminated()["exitCode"] == 0, agent.container_log(api.namespace, "p")
+    expected = f"hidden hidden system:serviceaccount:{api.namespace}:default"
+    assert agent.container_log(api.namespace, "p").strip() == expected
+
+
+def test_bad_image_map_is_refused_with_its_place(node_cluster: Cluster, tmp_path: Path) -> None:
+    images = tmp_path / "images.json"
+    images.write_text('{"a": {"executables": {"/bin/x": "python"}}}')
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "secondary_scheduler.devcluster.node_agent", "--kubeconfig",
+            str(node_cluster.kubeconfig), "--node-name", NODE, "--state-dir", str(tmp_path), "--image-map", str(images),
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert done.stderr == f"node-agent: image map {images}: a.executables['/bin/x'] must be a list of strings\n"

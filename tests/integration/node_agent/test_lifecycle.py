@@ -1,0 +1,246 @@
+"""Pods from creation to deletion: roll-out, probes, restarts, signals, hooks, refusals."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+
+import pytest
+
+from tests.integration.node_agent.helpers import NODE, PYTHON_IMAGE, Api, RunningAgent, script, wait_for
+
+pytestmark = pytest.mark.integration
+SLEEP = "import time; time.sleep(600)"
+SERVER = """
+import http.server, os, pathlib
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        sick = pathlib.Path('/data/sick').exists()
+        if self.path == '/break': pathlib.Path('/data/sick').touch()
+        self.send_response(500 if sick else 200); self.end_headers(); self.wfile.write(b'sick' if sick else b'fine')
+    def log_message(self, *a): pass
+http.server.ThreadingHTTPServer((os.environ['POD_IP'], 8080), Handler).serve_forever()
+"""
+POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+
+
+def get(address: str, path: str = "/") -> str:
+    with urllib.request.urlopen(f"http://{address}:8080{path}", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+def test_deployment_becomes_available_with_an_address_per_replica(agent: RunningAgent, api: Api) -> None:
+    container = {
+        "name": "main", "image": PYTHON_IMAGE, "command": script(SERVER), "env": [POD_IP],
+        "readinessProbe": {"httpGet": {"port": 8080, "path": "healthz"}, "periodSeconds": 1},
+        "startupProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }  # fmt: skip
+    pod = {"nodeName": NODE, "containers": [container], "volumes": [{"name": "data", "emptyDir": {}}]}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {**pod, "terminationGracePeriodSeconds": 1}}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    api.apps.create_namespaced_deployment(api.namespace, {"metadata": {"name": "web"}, "spec": spec})
+    wait_for(
+        lambda: api.apps.read_namespaced_deployment("web", api.namespace).status.available_replicas == 2,
+        "the Deployment to be available",
+    )
+    pods = api.core.list_namespaced_pod(api.namespace).items
+    addresses = {one.status.pod_ip for one in pods}
+    assert len(addresses) == 2
+    assert {get(address) for address in addresses} == {"fine"}
+    assert {one.status.host_ip for one in pods} == {"127.0.0.1"}
+    conditions = {one.type: one.status for one in pods[0].status.conditions}
+    wanted = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    assert conditions == dict.fromkeys(wanted, "True")
+
+
+def test_failing_liveness_probe_restarts_the_container_and_says_why(agent: RunningAgent, api: Api) -> None:
+    probe = {"httpGet": {"port": 8080, "path": "/live"}, "periodSeconds": 1, "failureThreshold": 2}
+    api.pod(
+        restartPolicy="Always",
+        main={
+            # The file that makes it sick is the pod's: gone only when the container removes it at its start.
+            "command": script("import pathlib; pathlib.Path('/data/sick').unlink(missing_ok=True)\n" + SERVER),
+            "env": [POD_IP],
+            "livenessProbe": probe,
+            "readinessProbe": {**probe, "failureThreshold": 1},
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        },
+        volumes=[{"name": "data", "emptyDir": {}}],
+    )
+    api.wait_running()
+    first = api.container()["containerID"]
+    get(api.status()["podIP"], "/break")
+    wait_for(lambda: api.container().get("restartCount") == 1, "the restart")
+    again = api.wait_running()
+    assert again["containerID"] != first
+    assert again["lastState"]["terminated"]["exitCode"] == 143
+    assert any("statuscode: 500" in text for text in wait_for(lambda: api.events("Unhealthy"), "the event"))
+    assert "Container main failed liveness probe, will be restarted" in api.events("Killing")
+
+
+def test_failing_container_backs_off_longer_and_longer_and_shows_its_last_words(agent: RunningAgent, api: Api) -> None:
+    api.pod(
+        restartPolicy="Always",
+        main={
+            "command": script("raise SystemExit('no configuration')"),
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        },
+    )
+    state = wait_for(lambda: api.container().get("restartCount", 0) >= 2 and api.container(), "the second restart")
+    assert state["lastState"]["terminated"]["exitCode"] == 1
+    assert state["lastState"]["terminated"]["message"].strip() == "no configuration"
+    waits = wait_for(lambda: api.container()["state"].get("waiting"), "the back-off")
+    assert waits["reason"] == "CrashLoopBackOff"
+    assert api.status()["phase"] == "Running"
+    assert any("Back-off restarting failed container" in text for text in api.events("BackOff"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"),
+    [
+        pytest.param("Never", 0, "Succeeded", id="done"),
+        pytest.param("Never", 3, "Failed", id="failed and never restarted"),
+        pytest.param("OnFailure", 0, "Succeeded", id="no failure to restart on"),
+    ],
+)
+def test_phase_follows_exit_code_and_restart_policy(
+    agent: RunningAgent, api: Api, policy: str, code: int, phase: str
+) -> None:
+    api.pod(restartPolicy=policy, main={"command": script(f"raise SystemExit({code})")})
+    assert api.terminated()["exitCode"] == code
+    assert (
+        wait_for(lambda: api.status()["phase"] not in ("Pending", "Running") and api.status()["phase"], "end") == phase
+    )
+
+
+def test_pod_gets_its_grace_period_to_end_by_itself(agent: RunningAgent, api: Api) -> None:
+    polite = """
+import signal, sys, time
+def bye(*_): print('ending', flush=True); time.sleep(1.5); print('ended', flush=True); sys.exit(0)
+signal.signal(signal.SIGTERM, bye); print('ready', flush=True)
+time.sleep(600)
+"""
+    api.pod(terminationGracePeriodSeconds=20, main={"command": script(polite)})
+    api.wait_running()
+    wait_for(lambda: "ready" in agent.container_log(api.namespace, "p"), "the handler")
+    assert 1.4 < api.delete() < 8
+    assert agent.container_log(api.namespace, "p").split() == ["ready", "ending", "ended"]
+
+
+def test_pod_that_ignores_sigterm_is_killed_with_all_it_started(agent: RunningAgent, api: Api) -> None:
+    stubborn = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)
+print('ready', flush=True)
+time.sleep(600)
+"""
+    api.pod(terminationGracePeriodSeconds=2, main={"command": script(stubborn)})
+    wait_for(lambda: "ready" in agent.container_log(api.namespace, "p"), "the start")
+    assert len(api.processes()) == 2
+    assert 1.9 < api.delete() < 8
+    assert api.processes() == []
+    assert list((agent.state_dir / "pods").glob("*/volumes/*/*")) == []
+
+
+def test_forced_deletion_kills_at_once(agent: RunningAgent, api: Api) -> None:
+    api.pod(terminationGracePeriodSeconds=300, main={"command": script(SLEEP)})
+    api.wait_running()
+    api.delete(grace_period_seconds=0)
+    wait_for(lambda: not api.processes(), "the processes to end", 8)
+
+
+def test_pre_stop_hook_runs_before_sigterm(agent: RunningAgent, api: Api) -> None:
+    api.pod(
+        terminationGracePeriodSeconds=10,
+        main={
+            "command": script("import time; print('up', flush=True); time.sleep(600)"),
+            "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", "echo hooked >> /proc/2/fd/1"]}}},
+        },
+    )
+    api.wait_running()
+    wait_for(lambda: "up" in agent.container_log(api.namespace, "p"), "the start")
+    api.delete()
+    assert agent.container_log(api.namespace, "p").split() == ["up", "hooked"]
+
+
+def test_init_containers_run_in_order_before_the_main_one(agent: RunningAgent, api: Api) -> None:
+    mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}], "image": PYTHON_IMAGE}
+    write = "open('/data/log', 'a').write('{} ')"
+    sidecar = "open('/data/log', 'a').write('sidecar '); open('/data/up', 'w'); import time; time.sleep(600)"
+    api.pod(
+        initContainers=[
+            {"name": "one", "command": script(write.format("one")), **mount},
+            {
+                "name": "sidecar", "command": script(sidecar), "restartPolicy": "Always", **mount,
+                "startupProbe": {"exec": {"command": ["/bin/sh", "-c", "test -f /data/up"]}, "periodSeconds": 1},
+            },
+            {"name": "two", "command": script(write.format("two")), **mount},
+        ],
+        main={"command": script("print(open('/data/log').read())"), **mount},
+        volumes=[{"name": "data", "emptyDir": {}}],
+    )  # fmt: skip
+    assert api.terminated()["exitCode"] == 0
+    assert agent.container_log(api.namespace, "p").split() == ["one", "sidecar", "two"]
+    # The sidecar ends with the pod's work, or the pod would never be done.
+    wait_for(lambda: api.status()["phase"] == "Succeeded", "the pod to succeed")
+    assert api.container("p", "sidecar")["state"]["terminated"]["reason"] in ("Error", "Completed")
+
+
+def test_failing_exec_readiness_probe_keeps_the_pod_unready(agent: RunningAgent, api: Api) -> None:
+    command = ["/bin/sh", "-c", "test -f /data/ready || { echo not yet; exit 1; }"]
+    api.pod(
+        main={
+            "command": script(
+                "import time, pathlib; time.sleep(3); pathlib.Path('/data/ready').touch(); time.sleep(600)"
+            ),
+            "readinessProbe": {"exec": {"command": command}, "periodSeconds": 1},
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        },
+        volumes=[{"name": "data", "emptyDir": {}}],
+    )
+    wait_for(lambda: api.container().get("state", {}).get("running"), "the start")
+    assert api.container()["ready"] is False
+    api.wait_running()
+    assert "Readiness probe failed: not yet" in api.events("Unhealthy")
+
+
+def test_unknown_image_is_reported_as_a_node_would(agent: RunningAgent, api: Api) -> None:
+    api.pod(main={"image": "registry.example.com/nowhere:1"})
+    reasons = set()
+    wait_for(
+        lambda: (
+            reasons.add(api.container().get("state", {}).get("waiting", {}).get("reason", ""))
+            or "ImagePullBackOff" in reasons
+        ),
+        "the image's failure",
+    )
+    assert reasons <= {"", "ContainerCreating", "ErrImagePull", "ImagePullBackOff"}
+    assert "Error: ErrImagePull" in api.events("Failed")
+    assert any('Failed to pull image "registry.example.com/nowhere:1"' in text for text in api.events("Failed"))
+    assert api.delete() < 8
+
+
+def test_field_that_is_not_honoured_is_refused_by_name(agent: RunningAgent, api: Api) -> None:
+    api.pod(volumes=[{"name": "host", "hostPath": {"path": "/etc"}}], main={"command": script(SLEEP), "stdin": True})
+    messages = wait_for(lambda: api.events("FailedCreatePodSandBox"), "the refusal")
+    assert "spec.volumes[1].hostPath" in messages[0] or "spec.volumes[0].hostPath" in messages[0]
+    assert "spec.containers[0].stdin" in messages[0]
+    wait_for(lambda: api.container().get("state", {}).get("waiting", {}).get("message"), "the reason in the status")
+    assert api.status()["phase"] == "Pending"
+    assert api.processes() == []
+
+
+def test_missing_executable_is_a_container_error(agent: RunningAgent, api: Api) -> None:
+    api.pod(main={"command": ["/bin/nothing"]})
+    waits = wait_for(lambda: api.container().get("state", {}).get("waiting", {}).get("message"), "the error")
+    assert re.search(r'exec: "/bin/nothing": stat /bin/nothing: no such file', waits)
+
+
+def test_container_runs_soon_after_the_pod_is_created(agent: RunningAgent, api: Api) -> None:
+    began = time.monotonic()
+    api.pod(main={"command": ["/bin/sh", "-c", "true"]})
+    api.terminated()
+    assert time.monotonic() - began < 5
