@@ -1,0 +1,205 @@
+"""Runs the program, or a component, against a recording engine, and gives what it registered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import runpy
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from google.protobuf import json_format
+from pulumi.runtime import mocks as pulumi_mocks
+from pulumi.runtime.config import set_all_config
+from pulumi.runtime.settings import set_root_resource
+from pulumi.runtime.stack import run_in_stack
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = "secondary-scheduler"
+_SIGNATURE = "4dabf18193072939515e22adb298388d"
+_SECRET = "1b47061264138c4ac30d75fd1eb44270"
+PROVIDER_TYPE = "pulumi:providers:kubernetes"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One resource as the engine was asked to register it."""
+
+    urn: str
+    type: str
+    name: str
+    parent: str
+    inputs: dict[str, Any]
+    dependencies: frozenset[str]
+    provider: str
+    protect: bool
+    retain_on_delete: bool
+    timeouts: dict[str, str]
+    secret_outputs: frozenset[str]
+
+    @property
+    def is_object(self) -> bool:
+        return self.type.startswith("kubernetes:")
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The inputs without the wrapping of secrets."""
+        return unwrapped(self.inputs)
+
+    @property
+    def object_name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+
+@dataclass
+class Graph:
+    resources: list[Registered] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def objects(self) -> list[Registered]:
+        return [resource for resource in self.resources if resource.is_object]
+
+    def of(self, kind: str) -> list[Registered]:
+        return [resource for resource in self.objects if resource.type.endswith(f":{kind}")]
+
+    def only(self, kind: str) -> Registered:
+        (resource,) = self.of(kind)
+        return resource
+
+    def before(self, resource: Registered) -> set[str]:
+        """URNs of all that must exist before a resource: what it depends on, and so on."""
+        by_urn = {other.urn: other for other in self.resources}
+        found: set[str] = set()
+        waiting = set(resource.dependencies)
+        while waiting:
+            urn = waiting.pop()
+            if urn not in found:
+                found.add(urn)
+                waiting |= by_urn[urn].dependencies if urn in by_urn else set()
+        return found
+
+
+class Engine(pulumi_mocks.Mocks):
+    """Names objects without a name as the provider does, and answers with the inputs and a status."""
+
+    def __init__(self, status: Mapping[str, Any] | None) -> None:
+        self._status = status
+
+    def call(self, args: pulumi_mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
+        raise AssertionError(f"the program called {args.token}")
+
+    def new_resource(self, args: pulumi_mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        state = dict(args.inputs)
+        if args.typ.startswith("kubernetes:"):
+            metadata = dict(state.get("metadata", {}))
+            metadata.setdefault("name", f"{args.name}-1a2b3c4d")
+            state["metadata"] = metadata
+            if args.typ.endswith(":SecondaryScheduler") and self._status is not None:
+                state["status"] = dict(self._status)
+        return f"{args.name}-id", state
+
+
+class RecordingMonitor(pulumi_mocks.MockMonitor):
+    def __init__(self, engine: Engine, graph: Graph) -> None:
+        super().__init__(engine)
+        self._graph = graph
+
+    def RegisterResource(self, request: Any) -> Any:
+        response = super().RegisterResource(request)
+        if request.type == "pulumi:pulumi:Stack":
+            return response
+        timeouts = request.customTimeouts
+        self._graph.resources.append(
+            Registered(
+                urn=response.urn,
+                type=request.type,
+                name=request.name,
+                parent=request.parent,
+                inputs=json_format.MessageToDict(request.object),
+                dependencies=frozenset(request.dependencies),
+                provider=request.provider or request.providers.get("kubernetes", ""),
+                protect=request.protect,
+                retain_on_delete=request.retainOnDelete,
+                timeouts={"create": timeouts.create, "update": timeouts.update, "delete": timeouts.delete},
+                secret_outputs=frozenset(request.additionalSecretOutputs),
+            )
+        )
+        return response
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:
+        if "pulumi:pulumi:Stack" in request.urn:
+            self._graph.outputs.update(json_format.MessageToDict(request.outputs))
+        return super().RegisterResourceOutputs(request)
+
+
+def register(
+    program: Callable[[], Any],
+    *,
+    config: Mapping[str, str],
+    encrypted: Collection[str] = (),
+    stack: str = "local",
+    preview: bool = False,
+    status: Mapping[str, Any] | None = None,
+) -> Graph:
+    """Run a function as the engine runs a program; keys are without the project's name."""
+    graph = Graph()
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.set_default_executor(ThreadPoolExecutor(4))
+    try:
+        monitor = RecordingMonitor(Engine(status), graph)
+        pulumi_mocks.set_mocks(monitor.mocks, project=PROJECT, stack=stack, preview=preview, monitor=monitor)
+        set_all_config(
+            {f"{PROJECT}:{key}": value for key, value in config.items()}, [f"{PROJECT}:{key}" for key in encrypted]
+        )
+        set_root_resource(None)  # set_mocks makes a stack of its own, which would take no outputs
+        loop.run_until_complete(run_in_stack(program))
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+        asyncio.set_event_loop(None)
+    return graph
+
+
+def run_program(config: Mapping[str, str], **options: Any) -> Graph:
+    return register(lambda: runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__"), config=config, **options)
+
+
+def stack_values(stack: str) -> dict[str, str]:
+    """A stack file's values over Pulumi.yaml's defaults, as the engine hands them to the program."""
+    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+    values = {key: declared["default"] for key, declared in project["config"].items()}
+    document = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())
+    prefix = f"{PROJECT}:"
+    values |= {key.removeprefix(prefix): value for key, value in document["config"].items() if key.startswith(prefix)}
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+
+
+def unwrapped(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.get(_SIGNATURE) == _SECRET:
+            return unwrapped(value["value"])
+        return {key: unwrapped(item) for key, item in value.items()}
+    return [unwrapped(item) for item in value] if isinstance(value, list) else value
+
+
+def clear_values(value: Any) -> Iterator[Any]:
+    """Every scalar that is not inside a secret."""
+    if isinstance(value, dict):
+        if value.get(_SIGNATURE) != _SECRET:
+            for item in value.values():
+                yield from clear_values(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from clear_values(item)
+    else:
+        yield value
+
+
+def is_secret(value: Any) -> bool:
+    return isinstance(value, dict) and value.get(_SIGNATURE) == _SECRET

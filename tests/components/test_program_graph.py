@@ -1,0 +1,287 @@
+"""What the whole program registers for the two stacks of the repository, in preview and in update."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, plugin_rules, static_cluster_roles
+from scheduler.config import configuration_hash, load_configuration
+from tests.components.conftest import CANARY_TOKEN
+from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_values, is_secret, run_program, stack_values
+
+NAMESPACE = "openshift-secondary-scheduler-operator"
+CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+READY = {"readyReplicas": 1, "configurationHash": "set by the operator"}
+
+
+@pytest.fixture(params=[False, True], ids=["update", "preview"])
+def preview(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(params=["local", "openshift-prod"])
+def stack(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def graph(stack: str, preview: bool, local_environment: Path) -> Graph:
+    return run_program(stack_values(stack), stack=stack, preview=preview, status=READY)
+
+
+@pytest.fixture
+def local(preview: bool, local_environment: Path) -> Graph:
+    return run_program(stack_values("local"), preview=preview, status=READY)
+
+
+@pytest.fixture
+def production(preview: bool) -> Graph:
+    return run_program(stack_values("openshift-prod"), stack="openshift-prod", preview=preview, status=READY)
+
+
+def test_every_object_belongs_to_a_component_and_bears_its_name(graph: Graph) -> None:
+    components = {resource.urn: resource for resource in graph.resources if ":components:" in resource.type}
+    assert len(graph.objects) >= 12
+    for resource in graph.objects:
+        parent = components[resource.parent]
+        assert resource.name.startswith(f"{parent.name}-")
+
+
+def test_every_object_goes_through_the_stacks_one_provider(graph: Graph) -> None:
+    (provider,) = [resource for resource in graph.resources if resource.type == PROVIDER_TYPE]
+    assert {resource.provider for resource in graph.objects} == {f"{provider.urn}::{provider.name}-id"}
+
+
+def test_provider_is_bound_to_the_cluster_identifier_and_not_to_a_path_of_this_machine(local: Graph) -> None:
+    (provider,) = [resource for resource in local.resources if resource.type == PROVIDER_TYPE]
+    assert provider.inputs == {"clusterIdentifier": "local", "enableSecretMutable": "true"}
+
+
+def test_every_name_and_namespace_is_given_and_not_guessed_by_the_provider(graph: Graph) -> None:
+    for resource in graph.objects:
+        metadata = resource.manifest["metadata"]
+        kind = resource.manifest["kind"]
+        assert metadata["name"], resource.urn
+        assert metadata.get("namespace") == (None if kind in CLUSTER_SCOPED else NAMESPACE), resource.urn
+
+
+def test_type_tokens_are_those_of_the_kubernetes_sdk(graph: Graph) -> None:
+    for resource in graph.objects:
+        version, kind = resource.manifest["apiVersion"], resource.manifest["kind"]
+        assert resource.type == f"kubernetes:{'core/v1' if version == 'v1' else version}:{kind}"
+
+
+def test_scheduler_comes_after_everything_and_so_is_destroyed_first(graph: Graph) -> None:
+    scheduler = graph.only("SecondaryScheduler")
+    others = {resource.urn for resource in graph.objects} - {scheduler.urn}
+    assert others <= graph.before(scheduler)
+    assert not [resource.name for resource in graph.objects if scheduler.urn in graph.before(resource)]
+
+
+def test_operator_starts_after_its_rights_and_its_crd(graph: Graph) -> None:
+    before = graph.before(graph.only("Deployment"))
+    rights = [r for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding") for r in graph.of(kind)]
+    needed = [r for r in rights if r.name.startswith("operator-")] + graph.of("CustomResourceDefinition")
+    assert {resource.urn for resource in needed} <= before
+
+
+def test_namespaced_objects_come_after_their_namespace(graph: Graph) -> None:
+    namespace = graph.only("Namespace")
+    for resource in graph.objects:
+        if "namespace" in resource.manifest["metadata"]:
+            assert namespace.urn in graph.before(resource), resource.urn
+
+
+def test_crd_is_done_when_it_is_served(graph: Graph) -> None:
+    annotations = graph.only("CustomResourceDefinition").manifest["metadata"]["annotations"]
+    assert annotations["pulumi.com/waitFor"] == "condition=Established"
+
+
+def test_scheduler_is_done_when_available_with_exactly_this_configuration(graph: Graph) -> None:
+    scheduler, config_map = graph.only("SecondaryScheduler"), graph.only("ConfigMap")
+    digest = configuration_hash(config_map.manifest["data"]["config.yaml"])
+    gate = json.loads(scheduler.manifest["metadata"]["annotations"]["pulumi.com/waitFor"])
+    assert gate == ["condition=Available", f"jsonpath={{.status.configurationHash}}={digest}"]
+    assert scheduler.timeouts["create"] == scheduler.timeouts["update"] == "3m"
+
+
+def test_config_map_is_named_after_its_content_and_wired_into_the_scheduler(graph: Graph) -> None:
+    config_map = graph.only("ConfigMap")
+    content = config_map.manifest["data"]["config.yaml"]
+    assert config_map.object_name == f"secondary-scheduler-config-{configuration_hash(content)[:8]}"
+    assert len(config_map.object_name) <= 63
+    assert config_map.manifest["immutable"] is True
+    assert graph.only("SecondaryScheduler").manifest["spec"]["schedulerConfig"] == config_map.object_name
+
+
+def test_configuration_is_what_the_settings_say(local: Graph) -> None:
+    content = local.only("ConfigMap").manifest["data"]["config.yaml"]
+    profile = load_configuration(content, source="test").profile("secondary-scheduler")
+    weights = {plugin["name"]: plugin["weight"] for plugin in profile.summary()["score"]}
+    assert weights["TargetLoadPacking"] == 5
+    assert not {"NodeResourcesFit", "NodeResourcesBalancedAllocation"} & set(weights)
+    assert profile.options.load.token_file == "/var/run/secrets/secondary-scheduler/metrics/token"
+    assert profile.options.load.ca_file == "/var/run/secrets/secondary-scheduler/metrics/ca.crt"
+
+
+def test_scheduler_resource_sets_nothing_that_its_operator_owns(graph: Graph) -> None:
+    manifest = graph.only("SecondaryScheduler").manifest
+    assert manifest["metadata"]["name"] == "cluster"
+    assert "status" not in manifest
+    assert set(manifest["spec"]) <= {
+        "managementState", "schedulerConfig", "schedulerImage", "logLevel", "metricCredentials",
+    }  # fmt: skip
+
+
+def test_token_is_in_the_secret_and_there_only_encrypted(local: Graph) -> None:
+    secret = local.only("Secret")
+    assert secret.manifest["stringData"]["token"] == CANARY_TOKEN
+    assert all(is_secret(value) for value in secret.inputs["stringData"].values())
+    assert secret.secret_outputs >= {"data", "stringData"}
+    hidden = {CANARY_TOKEN, base64.b64encode(CANARY_TOKEN.encode()).decode()}
+    for inputs in [*(resource.inputs for resource in local.resources), local.outputs]:
+        for value in clear_values(inputs):
+            assert not any(text in str(value) for text in hidden)
+
+
+def test_scheduler_refers_to_the_secret_by_name_and_key(local: Graph) -> None:
+    reference = local.only("SecondaryScheduler").manifest["spec"]["metricCredentials"]
+    assert reference == {"secretName": local.only("Secret").object_name, "key": "token"}
+
+
+def test_token_under_an_encrypted_key_of_the_stack_is_a_secret_too(preview: bool) -> None:
+    values = stack_values("openshift-prod")
+    provider = json.loads(values["metricProvider"])
+    provider["credentials"] = {"token": {"secretKey": "prometheusToken"}}
+    values |= {"metricProvider": json.dumps(provider), "prometheusToken": CANARY_TOKEN}
+    graph = run_program(values, encrypted={"prometheusToken"}, stack="openshift-prod", preview=preview, status=READY)
+    assert graph.only("Secret").manifest["stringData"] == {"token": CANARY_TOKEN}
+    assert not [value for r in graph.resources for value in clear_values(r.inputs) if CANARY_TOKEN in str(value)]
+
+
+def test_kubeconfig_of_the_stack_is_a_secret_input_of_the_provider(preview: bool) -> None:
+    values = stack_values("openshift-prod") | {"kubeconfig": "content with a key"}
+    graph = run_program(values, encrypted={"kubeconfig"}, stack="openshift-prod", preview=preview, status=READY)
+    (provider,) = [resource for resource in graph.resources if resource.type == PROVIDER_TYPE]
+    assert is_secret(provider.inputs["kubeconfig"])
+
+
+def test_on_openshift_the_schedulers_own_account_reads_the_metrics_and_no_secret_exists(production: Graph) -> None:
+    assert not production.of("Secret")
+    assert "metricCredentials" not in production.only("SecondaryScheduler").manifest["spec"]
+    binding = next(b for b in production.of("ClusterRoleBinding") if b.name == "metric-credentials-binding").manifest
+    assert binding["roleRef"]["name"] == "cluster-monitoring-view"
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "secondary-scheduler", "namespace": NAMESPACE}]
+
+
+def test_an_existing_secret_is_referred_to_and_not_made(preview: bool) -> None:
+    values = stack_values("openshift-prod")
+    provider = json.loads(values["metricProvider"])
+    provider["credentials"] = {"existingSecret": {"name": "thanos", "key": "bearer", "caKey": "ca.crt"}}
+    values["metricProvider"] = json.dumps(provider)
+    graph = run_program(values, stack="openshift-prod", preview=preview, status=READY)
+    assert not graph.of("Secret")
+    assert graph.only("SecondaryScheduler").manifest["spec"]["metricCredentials"] == {
+        "secretName": "thanos", "key": "bearer",
+    }  # fmt: skip
+    assert (
+        "/var/run/secrets/secondary-scheduler/metrics/bearer" in graph.only("ConfigMap").manifest["data"]["config.yaml"]
+    )
+
+
+def test_production_keeps_what_would_take_everything_along(production: Graph, local: Graph) -> None:
+    kept = {"Namespace", "CustomResourceDefinition", "SecondaryScheduler"}
+    assert {resource.manifest["kind"] for resource in production.objects if resource.protect} == kept
+    assert [r.manifest["kind"] for r in production.objects if r.retain_on_delete] == ["CustomResourceDefinition"]
+    assert not [resource for resource in local.resources if resource.protect or resource.retain_on_delete]
+
+
+def test_operator_may_bind_exactly_the_static_roles(graph: Graph) -> None:
+    static = {
+        role.object_name for role in graph.of("ClusterRole") if role.object_name.startswith("secondary-scheduler:")
+    }
+    assert static == set(static_cluster_roles())
+    assert {
+        BASE_CLUSTER_ROLE,
+        *(n for n in [cluster_role_name("TargetLoadPacking")] if plugin_rules("TargetLoadPacking")),
+    } <= static
+    (bind,) = [
+        rule for rule in rules(graph.of("ClusterRole"), "secondary-scheduler-operator") if "bind" in rule["verbs"]
+    ]
+    assert bind == {
+        "apiGroups": ["rbac.authorization.k8s.io"],
+        "resources": ["clusterroles"],
+        "resourceNames": sorted(static),
+        "verbs": ["bind"],
+    }
+
+
+def test_operator_has_no_wildcard_and_no_right_over_secrets_or_pods_of_others(graph: Graph) -> None:
+    mine = rules([*graph.of("ClusterRole"), *graph.of("Role")], "secondary-scheduler-operator")
+    granted = {
+        (group, what, verb) for r in mine for group in r["apiGroups"] for what in r["resources"] for verb in r["verbs"]
+    }
+    assert not [grant for grant in granted if "*" in grant]
+    assert not [grant for grant in granted if grant[1] == "secrets"]
+    assert {verb for _, what, verb in granted if what == "pods"} == {"get", "list", "watch"}
+    cluster_wide = {rule["resources"][0] for rule in rules(graph.of("ClusterRole"), "secondary-scheduler-operator")}
+    assert cluster_wide == {"clusterroles", "clusterrolebindings"}
+
+
+def test_operator_pod_is_restricted_and_probed(graph: Graph) -> None:
+    pod = graph.only("Deployment").manifest["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {container[probe]["httpGet"]["port"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {
+        8080
+    }
+
+
+def test_objects_are_labelled_but_pods_and_selectors_are_not(graph: Graph, stack: str) -> None:
+    for resource in graph.objects:
+        labels = resource.manifest["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "secondary-scheduler"
+        assert labels["app.kubernetes.io/instance"] == stack
+    spec = graph.only("Deployment").manifest["spec"]
+    assert (
+        spec["selector"]["matchLabels"]
+        == spec["template"]["metadata"]["labels"]
+        == {"name": "secondary-scheduler-operator"}
+    )
+
+
+def test_outputs_report_deployment_and_profile(local: Graph) -> None:
+    assert local.outputs["scheduler"] == {
+        "name": "secondary-scheduler",
+        "namespace": NAMESPACE,
+        "image": "localhost/secondary-scheduler/kube-scheduler:0.1.0",
+        "readyReplicas": 1,
+    }
+    profile = local.outputs["profile"]
+    assert profile["schedulerName"] == "secondary-scheduler"
+    assert profile["scorePlugins"]["TargetLoadPacking"] == 5
+    assert profile["pluginArgs"]["TargetLoadPacking"]["targetUtilization"] == 50
+    assert profile["configurationHash"] == configuration_hash(local.only("ConfigMap").manifest["data"]["config.yaml"])
+
+
+def test_ready_replicas_are_unknown_and_not_zero_while_the_scheduler_does_not_exist(local_environment: Path) -> None:
+    outputs = run_program(stack_values("local"), preview=True, status=None).outputs
+    assert outputs["scheduler"]["readyReplicas"] == UNKNOWN
+
+
+def rules(roles: list[Registered], name: str) -> list[dict[str, Any]]:
+    return [rule for role in roles if role.object_name == name for rule in role.manifest["rules"]]
+
+
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
