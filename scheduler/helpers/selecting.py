@@ -27,7 +27,7 @@ def requirement_mask(view: NodeView, rows: RowArray, requirement: Requirement) -
             # One entry per value and a last one for "absent", which code -1 picks.
             verdicts = [requirement.matches({requirement.key: value}) for value in column.values]
             table: BoolArray = np.array([*verdicts, False], dtype=np.bool_)
-            found: BoolArray = np.take(table, codes)
+            found: BoolArray = table[codes]
             return found
 
 

@@ -1,0 +1,225 @@
+"""Choosing a node for a pod, or for each pod of a gang. No I/O, no clock; the same seed gives the same choice."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.core.feasible import Search, find_feasible
+from scheduler.framework import (
+    Code,
+    CycleState,
+    Diagnosis,
+    IntArray,
+    PluginError,
+    PluginScores,
+    PodInfo,
+    ProfileRunner,
+    RowArray,
+)
+from scheduler.state import Snapshot
+
+
+@dataclass(slots=True)
+class Placement:
+    """What became of one pod in one attempt.
+
+    Attributes:
+        pod: the pod.
+        node: the chosen node; None when there is none.
+        code: SUCCESS, UNSCHEDULABLE (rejected: `rejectors` says by whom) or ERROR.
+        message: the FailedScheduling text without PostFilter's part; None on success.
+        total: the chosen node's score; 0 where only one node was feasible, which is then not scored.
+        evaluated: nodes that filters looked at.
+        feasible: nodes that passed them.
+        best: nodes that shared the best score.
+        rejectors, pending: plugins that rejected the pod, and those of them that wait for something outside.
+        diagnosis: who rejected which node; None on an error.
+        state: the cycle's state, for the extension points that follow.
+        generation: of the node table the decision was made on.
+        load_ages: seconds since each load source answered, as seen by the decision.
+    """
+
+    pod: PodInfo
+    node: str | None
+    code: Code
+    message: str | None
+    state: CycleState
+    total: int = 0
+    evaluated: int = 0
+    feasible: int = 0
+    best: int = 0
+    rejectors: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    diagnosis: Diagnosis | None = None
+    generation: int = 0
+    load_ages: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Return what plugins counted, for metrics."""
+        return self.state.counters
+
+    def node_codes(self, snapshot: Snapshot) -> dict[str, int]:
+        """Return every rejected node's status code: what PostFilter chooses candidates from."""
+        if self.diagnosis is None:
+            return {}
+        everyone = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        if self.diagnosis.pre_filter is not None:
+            everyone = self.diagnosis.pre_filter.code
+        codes = dict.fromkeys((snapshot.name(row) for row in snapshot.rows.tolist()), int(everyone))
+        for rejection in self.diagnosis.rejections:
+            for row, code in zip(rejection.rows.tolist(), rejection.codes.tolist(), strict=True):
+                codes[snapshot.name(row)] = code
+        return codes
+
+
+@dataclass(slots=True)
+class Decision:
+    """What became of the pods: one placement each. Of a gang either all have a node or none has."""
+
+    placements: tuple[Placement, ...]
+
+    @property
+    def placed(self) -> bool:
+        """Tell whether every pod has a node."""
+        return all(placement.node is not None for placement in self.placements)
+
+    @property
+    def only(self) -> Placement:
+        """Return the placement of a decision about one pod."""
+        (placement,) = self.placements
+        return placement
+
+    @property
+    def node(self) -> str | None:
+        """Return the only pod's node."""
+        return self.only.node
+
+    @property
+    def message(self) -> str | None:
+        """Return the only pod's message."""
+        return self.only.message
+
+
+def decide(snapshot: Snapshot, pods: Sequence[PodInfo], profile: ProfileRunner, rng: random.Random) -> Decision:
+    """Choose nodes for one pod, or for a gang.
+
+    The pods of a gang are placed one after another, each seeing the earlier ones; when one does not fit, none is
+    placed, and the
+    others' messages say which.
+    """
+    if len(pods) == 1:
+        return Decision((_place(snapshot, pods[0], profile, rng),))
+    overlay = snapshot.overlay()
+    placements: list[Placement] = []
+    for pod in pods:
+        placement = _place(overlay, pod, profile, rng)
+        placements.append(placement)
+        if placement.node is None:
+            return _nobody(pods, placements)
+        overlay.add_pod(pod, overlay.row(placement.node))
+    return Decision(tuple(placements))
+
+
+def _nobody(pods: Sequence[PodInfo], tried: list[Placement]) -> Decision:
+    failed = tried[-1]
+    message = f"pod {failed.pod.key} of the same group does not fit: {failed.message}"
+    others = [
+        Placement(
+            pod, None, failed.code, message, CycleState(), rejectors=failed.rejectors, generation=failed.generation
+        )
+        for pod in pods
+        if pod is not failed.pod
+    ]
+    position = len(tried) - 1
+    return Decision((*others[:position], failed, *others[position:]))
+
+
+def _place(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: random.Random) -> Placement:
+    state = CycleState()
+    ages = load_ages(snapshot)
+    try:
+        search = find_feasible(snapshot, pod, profile, state)
+        if search.error is not None:
+            return Placement(
+                pod,
+                None,
+                Code.ERROR,
+                search.error,
+                state,
+                diagnosis=None,
+                generation=snapshot.generation,
+                load_ages=ages,
+            )
+        if not len(search.rows):
+            return _rejected(snapshot, pod, state, search, ages)
+        row, total, best = _choose(snapshot, pod, profile, state, search.rows, rng)
+    except PluginError as error:
+        return Placement(pod, None, Code.ERROR, str(error), state, generation=snapshot.generation, load_ages=ages)
+    return Placement(
+        pod,
+        snapshot.name(row),
+        Code.SUCCESS,
+        None,
+        state,
+        total=total,
+        evaluated=search.evaluated,
+        feasible=len(search.rows),
+        best=best,
+        diagnosis=search.diagnosis,
+        generation=snapshot.generation,
+        load_ages=ages,
+    )
+
+
+def _rejected(
+    snapshot: Snapshot, pod: PodInfo, state: CycleState, search: Search, ages: Mapping[str, float]
+) -> Placement:
+    rejectors, pending = search.diagnosis.rejectors()
+    return Placement(
+        pod,
+        None,
+        Code.UNSCHEDULABLE,
+        search.diagnosis.message(),
+        state,
+        evaluated=search.evaluated,
+        rejectors=rejectors,
+        pending=pending,
+        diagnosis=search.diagnosis,
+        generation=snapshot.generation,
+        load_ages=ages,
+    )
+
+
+def _choose(
+    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState, rows: RowArray, rng: random.Random
+) -> tuple[int, int, int]:
+    """Return (row, its total, how many share it). A single feasible node is taken without scoring, as upstream does."""
+    if len(rows) == 1:
+        return int(rows[0]), 0, 1
+    totals = total_scores(profile.run_scores(state, pod, snapshot, rows), len(rows), bool(profile.scores))
+    best = totals.max()
+    ties = np.flatnonzero(totals == best)
+    # rng.random() is uniform and costs a third of randrange.
+    pick = int(ties[int(rng.random() * len(ties))])
+    return int(rows[pick]), int(best), len(ties)
+
+
+def total_scores(scores: Sequence[PluginScores], count: int, has_scorers: bool) -> IntArray:
+    """Return the weighted sums; 1 for every node of a profile without score plugins, as upstream."""
+    if not has_scorers:
+        return np.ones(count, dtype=np.int64)
+    totals = np.zeros(count, dtype=np.int64)
+    for one in scores:
+        totals += one.weighted
+    return totals
+
+
+def load_ages(snapshot: Snapshot) -> dict[str, float]:
+    """Return, per load source, the seconds since its last answer; 0 where the answer has no time."""
+    return {
+        source: max(0.0, snapshot.now - load.timestamp) if load.timestamp else 0.0
+        for source, load in snapshot.table.load_sources().items()
+    }

@@ -1,0 +1,160 @@
+"""The full matrix behind a decision: every filter's verdict on every node, every plugin's score, and what it all
+rests on."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from scheduler.core.decide import load_ages, total_scores
+from scheduler.core.feasible import find_feasible, status_of_all
+from scheduler.framework import (
+    Code,
+    CycleState,
+    Diagnosis,
+    IntArray,
+    PluginError,
+    PluginScores,
+    PodInfo,
+    ProfileRunner,
+    RowArray,
+    Status,
+)
+from scheduler.state import Snapshot
+
+_CODE_NAMES = {
+    Code.ERROR: "Error",
+    Code.UNSCHEDULABLE: "Unschedulable",
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
+    Code.PENDING: "Pending",
+}
+_NO_SCORES: IntArray = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One plugin's number for one node: as computed, scaled to 0..100, and times the weight."""
+
+    raw: int
+    normalized: int
+    weighted: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExplanation:
+    """One node: whether the pod fits, the first filter that says no, the scores."""
+
+    feasible: bool
+    rejection: Status | None
+    scores: Mapping[str, Score]
+    total: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the node's part of a SimulationResult."""
+        rejection = None
+        if self.rejection is not None:
+            rejection = {
+                "plugin": self.rejection.plugin,
+                "code": _CODE_NAMES.get(self.rejection.code, self.rejection.code.name),
+                "reasons": list(self.rejection.reasons),
+            }
+        scores = {
+            plugin: {"raw": one.raw, "normalized": one.normalized, "weighted": one.weighted}
+            for plugin, one in self.scores.items()
+        }
+        return {"feasible": self.feasible, "filter": rejection, "scores": scores, "total": self.total}
+
+
+@dataclass(slots=True)
+class Explanation:
+    """Everything about one pod on one snapshot.
+
+    Attributes:
+        message: the FailedScheduling text (or error) when it fits nowhere, else None.
+        best: names of the nodes with the best score; a decision picks one of them.
+        feasible: rows that passed all filters, and
+        totals: their scores. Unlike a decision, a single feasible node is scored too.
+        load_ages: seconds since each load source answered.
+    """
+
+    pod: PodInfo
+    message: str | None
+    best: tuple[str, ...]
+    feasible: RowArray
+    totals: IntArray
+    scores: list[PluginScores]
+    diagnosis: Diagnosis
+    load_ages: Mapping[str, float]
+    counters: Mapping[str, int]
+    _snapshot: Snapshot
+    _everyone: Status | None = None
+    _rejections: dict[int, Status] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for rejection in self.diagnosis.rejections:
+            for index, row in enumerate(rejection.rows.tolist()):
+                self._rejections[row] = rejection.status(index)
+
+    def node(self, name: str) -> NodeExplanation:
+        """Return one node's part; KeyError for an unknown node."""
+        row = self._snapshot.row(name)
+        if row < 0:
+            raise KeyError(name)
+        return self._node(row)
+
+    def nodes(self, detail: Literal["full", "none"] | int = "full") -> Iterator[tuple[str, NodeExplanation]]:
+        """Yield (name, explanation): of all nodes, of none, or of the best K and nothing else."""
+        if detail == "none":
+            return
+        if isinstance(detail, int):
+            rows = self.feasible[np.argsort(-self.totals, kind="stable")[:detail]]
+        else:
+            rows = self._snapshot.rows
+        for row in rows.tolist():
+            yield self._snapshot.name(row), self._node(row)
+
+    def to_dict(self, detail: Literal["full", "none"] | int = "full") -> dict[str, Any]:
+        """Return the message and the nodes as JSON-ready data."""
+        return {"message": self.message, "nodes": {name: node.to_dict() for name, node in self.nodes(detail)}}
+
+    def _node(self, row: int) -> NodeExplanation:
+        index = int(np.searchsorted(self.feasible, row))
+        if index < len(self.feasible) and self.feasible[index] == row:
+            scores = {
+                one.plugin: Score(int(one.raw[index]), int(one.normalized[index]), int(one.weighted[index]))
+                for one in self.scores
+            }
+            return NodeExplanation(True, None, scores, int(self.totals[index]))
+        rejection = self._rejections.get(row) or self._everyone
+        if rejection is None and self.diagnosis.absent_reason:
+            plugins, _ = self.diagnosis.rejectors()
+            reasons = (self.diagnosis.absent_reason,)
+            rejection = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, ", ".join(sorted(plugins)))
+        return NodeExplanation(False, rejection, {}, 0)
+
+
+def explain(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Explanation:
+    """Return the matrix for a pod. It runs the same plugins the same way as `decide`, which picks one of its `best`."""
+    state = CycleState()
+    empty: RowArray = np.zeros(0, dtype=np.intp)
+    ages = load_ages(snapshot)
+    diagnosis = Diagnosis(snapshot.node_count)
+    try:
+        search = find_feasible(snapshot, pod, profile, state)
+        diagnosis, rows = search.diagnosis, search.rows
+        scores = profile.run_scores(state, pod, snapshot, rows) if len(rows) else []
+    except PluginError as error:
+        return Explanation(
+            pod, str(error), (), empty, _NO_SCORES, [], diagnosis, ages, state.counters, snapshot, error.status
+        )
+    totals = total_scores(scores, len(rows), bool(profile.scores))
+    best: tuple[str, ...] = ()
+    message = search.error
+    if len(rows):
+        best = tuple(snapshot.name(row) for row in rows[totals == totals.max()].tolist())
+    elif message is None:
+        message = diagnosis.message()
+    return Explanation(
+        pod, message, best, rows, totals, scores, diagnosis, ages, state.counters, snapshot, status_of_all(search)
+    )

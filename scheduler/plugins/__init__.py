@@ -1,0 +1,75 @@
+"""One room per plugin; this is the list of their constructors.
+
+A plugin may import `scheduler.framework`, `helpers`, `catalog`, `config` and `secondary_scheduler.kube.model` and
+`.primitives`, never
+another plugin's room.
+"""
+
+import importlib
+from collections.abc import Mapping
+
+from scheduler.catalog import lookup
+from scheduler.config import EffectiveProfile
+from scheduler.framework import Handle, Plugin, PluginFactory, ProfileRunner, Wrap
+from scheduler.plugins.defaultbinder import DefaultBinder
+from scheduler.plugins.imagelocality import ImageLocality
+from scheduler.plugins.nodeaffinity import NodeAffinity
+from scheduler.plugins.nodename import NodeName
+from scheduler.plugins.noderesources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from scheduler.plugins.nodeunschedulable import NodeUnschedulable
+from scheduler.plugins.queuesort import PrioritySort
+from scheduler.plugins.schedulinggates import SchedulingGates
+from scheduler.plugins.tainttoleration import TaintToleration
+from scheduler.plugins.targetloadpacking import TargetLoadPacking
+
+FACTORIES: Mapping[str, PluginFactory] = {
+    "DefaultBinder": DefaultBinder,
+    "ImageLocality": ImageLocality,
+    "NodeAffinity": NodeAffinity,
+    "NodeName": NodeName,
+    "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
+    "NodeResourcesFit": NodeResourcesFit,
+    "NodeUnschedulable": NodeUnschedulable,
+    "PrioritySort": PrioritySort,
+    "SchedulingGates": SchedulingGates,
+    "TaintToleration": TaintToleration,
+    "TargetLoadPacking": TargetLoadPacking,
+}
+"""Constructors of the built-in plugins by name."""
+
+
+def _no_wrapping(point: object, plugin: Plugin) -> Plugin:
+    return plugin
+
+
+def build_profile(
+    effective: EffectiveProfile, handle: Handle | None = None, wrap: Wrap = _no_wrapping
+) -> ProfileRunner:
+    """Return a profile's plugins ready to run.
+
+    Args:
+        effective: what the configuration enables.
+        handle: through which plugins have effects; without one nothing can be bound.
+        wrap: puts an observer around each plugin at each extension point.
+
+    Raises:
+        ValueError: a plugin refuses its args, or an installed package's constructor cannot be imported.
+    """
+    factories = dict(FACTORIES)
+    for name in effective.enabled:
+        descriptor = lookup(name)
+        if name not in factories and descriptor is not None and descriptor.factory:
+            factories[name] = _imported(descriptor.factory)
+    return ProfileRunner(effective, factories, handle, wrap)
+
+
+def _imported(reference: str) -> PluginFactory:
+    module, _, attribute = reference.partition(":")
+    try:
+        factory: PluginFactory = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f'plugin constructor "{reference}" cannot be imported: {error}') from error
+    return factory
+
+
+__all__ = ["FACTORIES", "build_profile"]

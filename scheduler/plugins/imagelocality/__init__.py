@@ -1,0 +1,38 @@
+"""ImageLocality: prefer nodes that hold the pod's images already (plugins/imagelocality)."""
+
+from typing import Any
+
+import numpy as np
+
+from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray
+
+MIB = 1024 * 1024
+MIN_BYTES = 23 * MIB
+MAX_BYTES_PER_CONTAINER = 1000 * MIB
+
+
+class ImageLocality:
+    """Score by the size of images present, spread-weighted so that a rare image does not draw everything to one
+    node."""
+
+    name = "ImageLocality"
+
+    def __init__(self, args: Any, context: PluginContext) -> None:
+        """Take no args."""
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return 0..100 between 23 MiB and 1000 MiB per container."""
+        total = np.zeros(len(rows), dtype=np.int64)
+        nodes = len(view.rows)
+        found = False
+        for name in pod.spec.images:
+            image = view.image(name)
+            if image is not None:
+                found = True
+                spread = image.nodes / nodes
+                total += image.present[rows] * np.int64(int(float(image.size) * spread))
+        if not found:
+            return total
+        most = MAX_BYTES_PER_CONTAINER * len(pod.spec.images)
+        clamped = np.clip(total, MIN_BYTES, most)
+        return 100 * (clamped - MIN_BYTES) // (most - MIN_BYTES)

@@ -1,0 +1,122 @@
+"""NodeAffinity: nodeSelector, required and preferred node affinity, and the profile's addedAffinity
+(plugins/nodeaffinity)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduler.catalog import ActionType, NodeAffinityArgs
+from scheduler.framework import (
+    NODE,
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Code,
+    CycleState,
+    Hint,
+    HintRegistration,
+    IntArray,
+    NodeInfo,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PreFilterResult,
+    RowArray,
+    Status,
+    Verdicts,
+    failure,
+    unresolvable,
+)
+from scheduler.helpers import default_normalize, labels_mask, node_matches, selector_mask, term_mask
+from secondary_scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm, node_selector, preferred_terms
+
+REASON_POD = "node(s) didn't match Pod's node affinity/selector"
+REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+REASON_CONFLICT = "pod affinity terms conflict"
+
+
+class NodeAffinity:
+    """Filter and score over node labels and names."""
+
+    name = "NodeAffinity"
+
+    def __init__(self, args: NodeAffinityArgs, context: PluginContext) -> None:
+        self._added: NodeSelector | None = None
+        self._added_preferred: tuple[WeightedTerm, ...] = ()
+        if args.added_affinity is not None:
+            required = args.added_affinity.required_during_scheduling_ignored_during_execution
+            if required is not None:
+                self._added = node_selector(required.node_selector_terms)
+            preferred = args.added_affinity.preferred_during_scheduling_ignored_during_execution
+            self._added_preferred = preferred_terms(preferred)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Skip when nothing is asked; name the only nodes that can match where every term names some."""
+        required = pod.spec.required
+        if required is None and not pod.spec.node_selector and self._added is None:
+            return None, SKIP
+        if required is None or not required.terms:
+            return None, SUCCESS
+        names: set[str] = set()
+        for term in required.terms:
+            named = term.node_names()
+            if named is None:
+                return None, SUCCESS
+            names |= named
+        if not names:
+            return None, unresolvable(REASON_CONFLICT)
+        return PreFilterResult(frozenset(names)), SUCCESS
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes that the profile's or the pod's own requirements exclude."""
+        refused: BoolArray | None = None
+        if self._added is not None:
+            refused = ~selector_mask(view, rows, self._added)
+        mask = labels_mask(view, rows, pod.spec.node_selector)
+        if pod.spec.required is not None:
+            terms = selector_mask(view, rows, pod.spec.required)
+            mask = terms if mask is None else mask & terms
+        if mask is None and refused is None:
+            return None
+        bits = np.zeros(len(rows), dtype=np.int64) if mask is None else (~mask).astype(np.int64) * 2
+        if refused is not None:
+            bits = np.where(refused, 1, bits)
+        if not bits.any():
+            return None
+        codes = np.where(bits != 0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
+        return Verdicts(codes, bits, (REASON_ENFORCED, REASON_POD))
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Skip when no node is preferred; a preferred term that cannot be read is an error, as upstream."""
+        if pod.spec.preferred_error:
+            return failure(pod.spec.preferred_error)
+        return SUCCESS if pod.spec.preferred or self._added_preferred else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return the sum of the weights of matching preferred terms."""
+        scores = np.zeros(len(rows), dtype=np.int64)
+        for preferred in (*self._added_preferred, *pod.spec.preferred):
+            scores += term_mask(view, rows, preferred.term) * np.int64(preferred.weight)
+        return scores
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Scale to 0..100."""
+        return default_normalize(scores)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """A node that is added or relabelled."""
+        actions = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
+        return (HintRegistration(NODE, actions, self._node_changed),)
+
+    def _node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        if not isinstance(new, NodeInfo):
+            return Hint.QUEUE
+        if self._added is not None and not self._added.matches(new.name, new.labels):
+            return Hint.SKIP
+        if not node_matches(pod.spec, new):
+            return Hint.SKIP
+        matched_before = isinstance(old, NodeInfo) and node_matches(pod.spec, old) and self._admitted(old)
+        return Hint.SKIP if matched_before else Hint.QUEUE
+
+    def _admitted(self, node: NodeInfo) -> bool:
+        return self._added is None or self._added.matches(node.name, node.labels)

@@ -1,0 +1,71 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources are used evenly
+(noderesources/balanced_allocation.go)."""
+
+import numpy as np
+
+from scheduler.catalog import NodeResourcesBalancedAllocationArgs
+from scheduler.framework import (
+    SKIP,
+    SUCCESS,
+    CycleState,
+    FloatArray,
+    IntArray,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    Status,
+)
+from scheduler.plugins.noderesources.shared import amounts_after
+
+NAME = "NodeResourcesBalancedAllocation"
+
+
+class NodeResourcesBalancedAllocation:
+    """Scores 100 where all resources would be used by the same fraction; uses real requests, pod-level ones
+    included."""
+
+    name = NAME
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, context: PluginContext) -> None:
+        self._resources = [spec.name for spec in args.resources]
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Skip for a pod that requests none of the resources."""
+        return SUCCESS if any(pod.spec.requests.get(name, 0) for name in self._resources) else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return (1 - standard deviation of the fractions) * 100, truncated."""
+        fractions: list[FloatArray] = []
+        present: list[FloatArray] = []
+        for resource in self._resources:
+            request = pod.spec.requests.get(resource, 0)
+            if request == 0 and resource not in ("cpu", "memory", "ephemeral-storage"):
+                continue
+            allocatable, requested = amounts_after(view, rows, resource, request, nonzero=False)
+            exists = allocatable > 0
+            fractions.append(np.where(exists, np.minimum(requested / np.where(exists, allocatable, 1.0), 1.0), 0.0))
+            present.append(exists.astype(np.float64))
+        if not fractions:
+            return np.full(len(rows), 100, dtype=np.int64)
+        return ((1.0 - _deviation(fractions, present)) * 100.0).astype(np.int64)
+
+
+def _deviation(fractions: list[FloatArray], present: list[FloatArray]) -> FloatArray:
+    """Return the population standard deviation over the resources each node has; half the distance for two of them."""
+    count = np.sum(present, axis=0)
+    if len(fractions) == 2:
+        return np.where(count == 2, np.abs(fractions[0] - fractions[1]) / 2.0, 0.0)
+    total = np.zeros(len(count))
+    for fraction in fractions:
+        total += fraction
+    mean = total / np.where(count == 0, 1.0, count)
+    squares = np.zeros(len(count))
+    pair = np.zeros(len(count))
+    sign = np.ones(len(count))
+    for fraction, exists in zip(fractions, present, strict=True):
+        squares += np.where(exists > 0, (fraction - mean) * (fraction - mean), 0.0)
+        pair += np.where(exists > 0, sign * fraction, 0.0)
+        sign = np.where(exists > 0, -sign, sign)
+    spread = np.sqrt(squares / np.where(count == 0, 1.0, count))
+    return np.where(count > 2, spread, np.where(count == 2, np.abs(pair) / 2.0, 0.0))

@@ -1,0 +1,185 @@
+"""NodeResourcesFit: room for the pod's requests, and how full the node would be
+(pkg/scheduler/framework/plugins/noderesources/fit.go)."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from scheduler.catalog import ActionType, NodeResourcesFitArgs
+from scheduler.framework import (
+    MAX_SCORE,
+    NODE,
+    POD,
+    SUCCESS,
+    BoolArray,
+    Code,
+    CycleState,
+    FloatArray,
+    Hint,
+    HintRegistration,
+    IntArray,
+    NodeInfo,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PreFilterResult,
+    Resources,
+    RowArray,
+    Status,
+    Verdicts,
+    gather,
+)
+from scheduler.framework.status import MAX_REASONS
+from scheduler.helpers import covers, round_half_away
+from scheduler.plugins.noderesources.shared import amounts_after, has_requests, interpolate, ratio
+
+NAME = "NodeResourcesFit"
+
+Formula = Callable[[FloatArray, FloatArray, bool], FloatArray]
+"""(allocatable, requested, wide) -> score of one resource."""
+
+
+class NodeResourcesFit:
+    """Filter and score over cpu, memory, ephemeral storage and extended resources."""
+
+    name = NAME
+
+    def __init__(self, args: NodeResourcesFitArgs, context: PluginContext) -> None:
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        strategy = args.strategy
+        self._weights = [(spec.name, spec.effective_weight) for spec in strategy.effective_resources]
+        self._ratio_of_capacity = strategy.type == "RequestedToCapacityRatio"
+        if self._ratio_of_capacity:
+            points = strategy.requested_to_capacity_ratio.shape if strategy.requested_to_capacity_ratio else []
+            if not points:
+                raise ValueError("requestedToCapacityRatio.shape: at least one point must be specified")
+            shape = [(point.utilization, point.score * 10) for point in points]
+            self._formula: Formula = lambda allocatable, requested, wide: _by_shape(allocatable, requested, wide, shape)
+        else:
+            self._formula = _most_allocated if strategy.type == "MostAllocated" else _least_allocated
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Nothing to prepare: requests were reduced when the pod arrived. Never skipped, as every pod takes a pod
+        slot."""
+        return None, SUCCESS
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Nothing to prepare."""
+        return SUCCESS
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes without room, with every reason; unresolvable where the request exceeds the node itself."""
+        failures: list[tuple[str, BoolArray]] = []
+        beyond = np.zeros(len(rows), dtype=np.bool_)
+        full = gather(view, view.pod_count, rows) + 1 > gather(view, view.allowed_pods, rows)
+        if full.any():
+            failures.append(("Too many pods", full))
+        requests = pod.spec.requests
+        if has_requests(requests):
+            for resource in _ordered(requests):
+                request = requests[resource]
+                if request <= 0 or self._is_ignored(resource):
+                    continue
+                allocatable = gather(view, view.allocatable(resource), rows)
+                lacking = request > allocatable - gather(view, view.requested(resource), rows)
+                if lacking.any():
+                    failures.append((f"Insufficient {resource}", lacking))
+                    beyond |= request > allocatable
+        if not failures:
+            return None
+        bits = np.zeros(len(rows), dtype=np.int64)
+        for index, (_, mask) in enumerate(failures):
+            bits |= mask.astype(np.int64) << min(index, MAX_REASONS - 1)
+        codes = np.where(
+            bits == 0, 0, np.where(beyond, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE)
+        ).astype(np.int8)
+        return Verdicts(codes, bits, tuple(reason for reason, _ in failures[:MAX_REASONS]))
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Score by the strategy: weighted mean over resources, an extended one only if the pod requests it."""
+        total = np.zeros(len(rows))
+        weights = np.zeros(len(rows))
+        requests = pod.spec.score_requests
+        for resource, weight in self._weights:
+            request = requests.get(resource, 0)
+            basic = resource in ("cpu", "memory")
+            if not basic and resource != "ephemeral-storage" and request == 0:
+                continue
+            allocatable, requested = amounts_after(view, rows, resource, request, nonzero=basic)
+            score = self._formula(allocatable, requested, view.wide(resource))
+            counted = allocatable > 0
+            if self._ratio_of_capacity:
+                counted &= score > 0
+            total += np.where(counted, score * weight, 0.0)
+            weights += np.where(counted, float(weight), 0.0)
+        mean = total / np.where(weights == 0, 1.0, weights)
+        if self._ratio_of_capacity:
+            return round_half_away(mean).astype(np.int64)
+        return np.floor(mean).astype(np.int64)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Pods leaving or shrinking, nodes coming or growing."""
+        node_actions = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
+        return (
+            HintRegistration(POD, ActionType.DELETE, self._pod_left),
+            HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_shrank),
+            HintRegistration(NODE, node_actions, self._node_changed),
+        )
+
+    def _is_ignored(self, resource: str) -> bool:
+        if "/" not in resource or "kubernetes.io/" in resource:
+            return False
+        return resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
+
+    @staticmethod
+    def _pod_left(pod: PodInfo, old: object, new: object) -> Hint:
+        assigned = isinstance(old, PodInfo) and bool(old.node_name or old.nominated_node)
+        return Hint.QUEUE if assigned else Hint.SKIP
+
+    @staticmethod
+    def _pod_shrank(pod: PodInfo, old: object, new: object) -> Hint:
+        if not isinstance(old, PodInfo) or not isinstance(new, PodInfo):
+            return Hint.QUEUE
+        if new.uid == pod.uid:
+            return Hint.QUEUE
+        if not new.node_name:
+            return Hint.SKIP
+        wanted = (name for name, amount in pod.spec.requests.items() if amount > 0)
+        return (
+            Hint.QUEUE if any(new.requests.get(name, 0) < old.requests.get(name, 0) for name in wanted) else Hint.SKIP
+        )
+
+    @staticmethod
+    def _node_changed(pod: PodInfo, old: object, new: object) -> Hint:
+        if not isinstance(new, NodeInfo):
+            return Hint.QUEUE
+        if new.allowed_pods < 1 or not covers(new.allocatable, pod.spec.requests):
+            return Hint.SKIP
+        if not isinstance(old, NodeInfo) or new.allowed_pods > old.allowed_pods:
+            return Hint.QUEUE
+        wanted = (name for name, amount in pod.spec.requests.items() if amount > 0)
+        grew = any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in wanted)
+        return Hint.QUEUE if grew else Hint.SKIP
+
+
+def _ordered(requests: Resources) -> list[str]:
+    """Return resource names in the order upstream reports them: cpu, memory, ephemeral-storage, then the others by
+    name."""
+    basic = [name for name in ("cpu", "memory", "ephemeral-storage") if name in requests]
+    return [*basic, *sorted(requests.keys() - basic)]
+
+
+def _least_allocated(allocatable: FloatArray, requested: FloatArray, wide: bool) -> FloatArray:
+    return ratio(np.maximum(allocatable - requested, 0.0), allocatable, wide=wide)
+
+
+def _most_allocated(allocatable: FloatArray, requested: FloatArray, wide: bool) -> FloatArray:
+    return ratio(np.minimum(requested, allocatable), allocatable, wide=wide)
+
+
+def _by_shape(
+    allocatable: FloatArray, requested: FloatArray, wide: bool, shape: Sequence[tuple[int, int]]
+) -> FloatArray:
+    utilization = np.where(requested > allocatable, float(MAX_SCORE), ratio(requested, allocatable, wide=wide))
+    return interpolate(utilization, shape)

@@ -1,0 +1,30 @@
+"""SchedulingGates: a pod with gates is not tried (plugins/schedulinggates)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from scheduler.catalog import ActionType
+from scheduler.framework import POD, SUCCESS, Hint, HintRegistration, PluginContext, PodInfo, Status, unresolvable
+
+
+class SchedulingGates:
+    """PreEnqueue on spec.schedulingGates."""
+
+    name = "SchedulingGates"
+
+    def __init__(self, args: Any, context: PluginContext) -> None:
+        """Take no args."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Park a pod that has gates."""
+        if not pod.spec.gates:
+            return SUCCESS
+        return unresolvable(f"waiting for scheduling gates: [{' '.join(pod.spec.gates)}]")
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """The pod's own gates being removed."""
+        return (HintRegistration(POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, self._own_gates),)
+
+    @staticmethod
+    def _own_gates(pod: PodInfo, old: object, new: object) -> Hint:
+        return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP

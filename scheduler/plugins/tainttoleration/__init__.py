@@ -1,0 +1,94 @@
+"""TaintToleration: taints keep pods off nodes, or make nodes less wanted (plugins/tainttoleration)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from scheduler.catalog import ActionType
+from scheduler.framework import (
+    NODE,
+    POD,
+    SUCCESS,
+    Code,
+    CycleState,
+    Hint,
+    HintRegistration,
+    IntArray,
+    NodeInfo,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    Status,
+    TaintColumn,
+    Verdicts,
+    gather_codes,
+    reject,
+)
+from scheduler.helpers import count_untolerated_preferences, default_normalize, has_untolerated_taint
+from secondary_scheduler.kube.model import Taint, Toleration
+
+REASON = "node(s) had untolerated taint(s)"
+
+
+class TaintToleration:
+    """Filter and score over taints. Each distinct set of taints is looked at once per attempt, not each node."""
+
+    name = "TaintToleration"
+
+    def __init__(self, args: Any, context: PluginContext) -> None:
+        """Take no args."""
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes with a NoSchedule or NoExecute taint that is not tolerated."""
+        column = view.taints
+        hostile = _by_class(column, pod.spec.tolerations, has_untolerated_taint)
+        if not any(hostile):
+            return None
+        codes = gather_codes(view, column.codes, rows)
+        failed = np.array(hostile, dtype=np.bool_)[codes]
+        return reject(failed, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Nothing to prepare; never skipped, so that nodes without taints get 100."""
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return the number of PreferNoSchedule taints that are not tolerated."""
+        column = view.taints
+        counts = _by_class(column, pod.spec.tolerations, count_untolerated_preferences)
+        if not any(counts):
+            return np.zeros(len(rows), dtype=np.int64)
+        return np.array(counts, dtype=np.int64)[gather_codes(view, column.codes, rows)]
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Turn many taints into a low score."""
+        return default_normalize(scores, reverse=True)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """A node that is added or loses taints, or a toleration of the pod itself."""
+        return (
+            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT, self._node_changed),
+            HintRegistration(POD, ActionType.UPDATE_POD_TOLERATION, self._own_toleration),
+        )
+
+    @staticmethod
+    def _node_changed(pod: PodInfo, old: object, new: object) -> Hint:
+        if not isinstance(new, NodeInfo):
+            return Hint.QUEUE
+        was_bad = not isinstance(old, NodeInfo) or has_untolerated_taint(old.taints, pod.spec.tolerations)
+        is_good = not has_untolerated_taint(new.taints, pod.spec.tolerations)
+        return Hint.QUEUE if was_bad and is_good else Hint.SKIP
+
+    @staticmethod
+    def _own_toleration(pod: PodInfo, old: object, new: object) -> Hint:
+        return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
+
+
+def _by_class(
+    column: TaintColumn,
+    tolerations: Sequence[Toleration],
+    judge: Callable[[tuple[Taint, ...], Sequence[Toleration]], int],
+) -> list[int]:
+    return [judge(taints, tolerations) for taints in column.classes]
