@@ -35,9 +35,8 @@ def _is_one_of(column: LabelColumn, codes: RowArray, values: frozenset[str]) -> 
     wanted = [column.index[value] for value in values if value in column.index]
     if not wanted:
         return np.zeros(len(codes), dtype=np.bool_)
-    if len(wanted) == 1:
-        return codes == wanted[0]
-    return np.isin(codes, wanted)
+    mask: BoolArray = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
+    return mask
 
 
 def labels_mask(view: NodeView, rows: RowArray, wanted: Mapping[str, str]) -> BoolArray | None:
