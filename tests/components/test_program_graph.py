@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
+import components
+from components.scheduler_configuration import CONFIGURATION_KEY
 from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, plugin_rules, static_cluster_roles
 from scheduler.config import configuration_hash, load_configuration
+from secondary_scheduler.controller.reconcile import names
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_values, is_secret, run_program, stack_values
+from tests.integration.controller import rights
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
+OPERATOR = "secondary-scheduler-operator"
 CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
 READY = {"readyReplicas": 1, "configurationHash": "set by the operator"}
 
@@ -210,9 +215,7 @@ def test_operator_may_bind_exactly_the_static_roles(graph: Graph) -> None:
         BASE_CLUSTER_ROLE,
         *(n for n in [cluster_role_name("TargetLoadPacking")] if plugin_rules("TargetLoadPacking")),
     } <= static
-    (bind,) = [
-        rule for rule in rules(graph.of("ClusterRole"), "secondary-scheduler-operator") if "bind" in rule["verbs"]
-    ]
+    (bind,) = [rule for rule in rules(graph.of("ClusterRole"), OPERATOR) if "bind" in rule["verbs"]]
     assert bind == {
         "apiGroups": ["rbac.authorization.k8s.io"],
         "resources": ["clusterroles"],
@@ -221,16 +224,16 @@ def test_operator_may_bind_exactly_the_static_roles(graph: Graph) -> None:
     }
 
 
-def test_operator_has_no_wildcard_and_no_right_over_secrets_or_pods_of_others(graph: Graph) -> None:
-    mine = rules([*graph.of("ClusterRole"), *graph.of("Role")], "secondary-scheduler-operator")
-    granted = {
-        (group, what, verb) for r in mine for group in r["apiGroups"] for what in r["resources"] for verb in r["verbs"]
-    }
-    assert not [grant for grant in granted if "*" in grant]
-    assert not [grant for grant in granted if grant[1] == "secrets"]
-    assert {verb for _, what, verb in granted if what == "pods"} == {"get", "list", "watch"}
-    cluster_wide = {rule["resources"][0] for rule in rules(graph.of("ClusterRole"), "secondary-scheduler-operator")}
-    assert cluster_wide == {"clusterroles", "clusterrolebindings"}
+def test_operator_holds_exactly_the_rights_under_which_its_own_tests_run(graph: Graph) -> None:
+    assert rules(graph.of("ClusterRole"), OPERATOR) == rights.cluster_rules(static_cluster_roles())
+    assert rules(graph.of("Role"), OPERATOR) == rights.namespace_rules()
+
+
+def test_operator_has_no_wildcard_and_writes_outside_its_namespace_nothing_but_the_known_bindings(graph: Graph) -> None:
+    for rule in rules([*graph.of("ClusterRole"), *graph.of("Role")], OPERATOR):
+        assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+    for rule in rules(graph.of("ClusterRole"), OPERATOR):
+        assert set(rule["verbs"]) == {"list", "watch"} or rule["resourceNames"] == sorted(static_cluster_roles())
 
 
 def test_operator_pod_is_restricted_and_probed(graph: Graph) -> None:
@@ -273,6 +276,14 @@ def test_outputs_report_deployment_and_profile(local: Graph) -> None:
     assert profile["scorePlugins"]["TargetLoadPacking"] == 5
     assert profile["pluginArgs"]["TargetLoadPacking"]["targetUtilization"] == 50
     assert profile["configurationHash"] == configuration_hash(local.only("ConfigMap").manifest["data"]["config.yaml"])
+
+
+def test_controller_and_program_agree_on_names(local: Graph) -> None:
+    assert components.SCHEDULER_NAME == names.OPERAND
+    assert CONFIGURATION_KEY == names.CONFIG_KEY
+    assert local.only("SecondaryScheduler").object_name == names.INSTANCE_NAME
+    content = local.only("ConfigMap").manifest["data"][names.CONFIG_KEY]
+    assert f"tokenFile: {names.METRIC_CREDENTIALS_DIRECTORY}/token" in content
 
 
 def test_ready_replicas_are_unknown_and_not_zero_while_the_scheduler_does_not_exist(local_environment: Path) -> None:
