@@ -21,6 +21,9 @@ log = structlog.stdlib.get_logger(__name__)
 _STARTUP_RETRY = 2.0
 """Seconds between attempts to reach an API server that does not answer yet."""
 
+_FINISH_WITHIN = 20.0
+"""Seconds that a stopped operator takes to finish deletions; below the 30 s that a pod is given by default."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until a signal (0) or until it cannot go on (1); the console script's entry point."""
@@ -92,6 +95,8 @@ class _Process:
         work = asyncio.create_task(self._lead(client), name="controller")
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done() and not self._lost:
+            await self._finish_deletions()
         for task in (work, stopped):
             task.cancel()
         await asyncio.gather(work, stopped, return_exceptions=True)
@@ -105,6 +110,12 @@ class _Process:
             return 1
         log.info("stopped")
         return 0
+
+    async def _finish_deletions(self) -> None:
+        """Where instance and operator are deleted together, the finalizer would otherwise never be removed."""
+        deadline = self._loop.time() + _FINISH_WITHIN
+        while self._controller and self._controller.finalizing() and self._loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # the end of a deletion comes with the caches, whichever way it happens
 
     async def _lead(self, client: KubeClient) -> None:
         await self._leading.wait()

@@ -1,6 +1,7 @@
 """Copies of everything a reconcile looks at, kept up to date by watches and by the answers to our own writes."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from secondary_scheduler.controller.reconcile import Failure, Json, ObjectKey
@@ -12,7 +13,16 @@ from secondary_scheduler.controller.reconcile.names import (
     OPERAND,
     RESOURCES,
 )
-from secondary_scheduler.kube.client import ApiError, KubeClient, Reflector, Store, Timing, api_path, object_meta
+from secondary_scheduler.kube.client import (
+    ApiError,
+    KubeClient,
+    Reflector,
+    ReflectorState,
+    Store,
+    Timing,
+    api_path,
+    object_meta,
+)
 from secondary_scheduler.kube.model import (
     Codec,
     DecodeError,
@@ -30,6 +40,9 @@ OnChange = Callable[[str, Unstructured | None, Unstructured | None], None]
 TIMING = Timing(backoff_most=10.0)
 """A right that was taken away and given back is noticed within seconds, at the cost of a list every ten."""
 
+_REMEMBERED_DELETIONS = 256
+"""Per kind; each has to be remembered only as long as a write may be under way."""
+
 _LABELS = {"Pod": f"{LABEL_APP}={OPERAND}", "ClusterRoleBinding": f"{LABEL_MANAGED_BY}={FIELD_MANAGER}"}
 _FIELDS = {"Lease": f"metadata.name={OPERAND}"}
 
@@ -39,13 +52,17 @@ class Caches:
 
     def __init__(self, client: KubeClient, namespace: str, on_change: OnChange, *, timing: Timing = TIMING) -> None:
         self._namespace = namespace
-        self._kinds = {kind: _KindCache(client, kind, namespace, on_change, timing) for kind in RESOURCES}
+        self._kinds = {kind: KindCache(client, kind, namespace, on_change, timing) for kind in RESOURCES}
 
     async def run(self) -> None:
         """Keep the caches up to date until cancelled."""
         async with asyncio.TaskGroup() as group:
             for kind, cache in self._kinds.items():
                 group.create_task(cache.reflector.run(), name=f"watch {kind}")
+
+    def state(self, kind: str) -> ReflectorState:
+        """What the watch of a kind is doing."""
+        return self._kinds[kind].reflector.state
 
     def started(self) -> bool:
         """Whether every kind was either listed or refused, so that a reconcile knows what it does not know."""
@@ -76,19 +93,18 @@ class Caches:
 
     def learn(self, kind: str, answer: Unstructured) -> Json:
         """Take over the API server's answer to a write; the watch, which may lag, cannot undo it."""
-        known = _with_kind(kind, answer)
-        self._kinds[kind].store.apply([(EventType.MODIFIED, known)])
-        return known.content
+        return self._kinds[kind].learn(answer)
 
 
-class _KindCache:
-    """The sink of one reflector."""
+class KindCache:
+    """Objects of one kind: the sink of its reflector."""
 
     def __init__(self, client: KubeClient, kind: str, namespace: str, on_change: OnChange, timing: Timing) -> None:
         resource = RESOURCES[kind]
         self._kind = kind
         self._on_change = on_change
         self.store: Store[Unstructured] = Store(object_meta)
+        self._gone: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
         path = api_path(resource.api_version, resource.plural, namespace=namespace if resource.namespaced else None)
         selectors = {"label_selector": _LABELS.get(kind, ""), "field_selector": _FIELDS.get(kind, "")}
         self.reflector: Reflector[Unstructured, Unstructured] | Reflector[Object, Unstructured]
@@ -102,7 +118,16 @@ class _KindCache:
                 client, path, UnstructuredCodec(), self, lambda one: _with_kind(kind, one), timing=timing, **selectors
             )
 
+    def learn(self, answer: Unstructured) -> Json:
+        """Take over the API server's answer to a write, unless what was written is already known to be deleted."""
+        known = _with_kind(self._kind, answer)
+        # The answer to our write and the news of a deletion come over different connections, in any order.
+        if known.metadata.uid not in self._gone:
+            self.store.apply([(EventType.MODIFIED, known)])
+        return known.content
+
     def failure(self) -> Failure | None:
+        """Why nothing (any more) can be known of this kind, if so."""
         state = self.reflector.state
         error = state.error
         if isinstance(error, ApiError) and (not state.synced or error.status in (401, 403, 404)):
@@ -111,15 +136,20 @@ class _KindCache:
         return Failure(0, str(error)) if error is not None and not state.synced else None
 
     def replace(self, items: Sequence[Unstructured], resource_version: ResourceVersion) -> None:
+        """Sink: a complete list."""
         del resource_version
         changes = self.store.replace(items)
+        self._gone.extend(one.metadata.uid for one in changes.deleted)
         self._tell(changes.deleted, changes.updated, changes.added)
 
     def apply(self, events: Sequence[tuple[EventType, Unstructured]]) -> None:
+        """Sink: what a watch brought."""
+        self._gone.extend(one.metadata.uid for kind, one in events if kind is EventType.DELETED)
         changes = self.store.apply(events)
         self._tell(changes.deleted, changes.updated, changes.added)
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
+        """Sink: an object that cannot be read is as good as absent."""
         del error
         held = self.store.get(metadata.uid)
         if held is not None:

@@ -83,6 +83,11 @@ class Controller:
         """What keeps the loop from working, for the readiness probe."""
         return None if self._caches.started() else "the caches are not filled yet"
 
+    def finalizing(self) -> bool:
+        """Whether an instance that is being deleted still waits for this process."""
+        resources = (self._caches.get(key) for key in self._caches.instances())
+        return any(resource and resource["metadata"].get("deletionTimestamp") for resource in resources)
+
     async def _wait_for_caches(self) -> Mapping[str, Failure]:
         while not self._caches.started():  # noqa: ASYNC110 -- a refused list sets no event
             await asyncio.sleep(0.01)

@@ -27,12 +27,21 @@ from secondary_scheduler.controller.reconcile.model import (
 )
 from secondary_scheduler.controller.reconcile.spec import InvalidSpecError, Spec, parse_spec
 from secondary_scheduler.controller.reconcile.status import Findings, build_status, events_for
-from secondary_scheduler.controller.reconcile.workload import Rollout, assess_rollout, pod_problems, scheduler_pods
+from secondary_scheduler.controller.reconcile.workload import (
+    Rollout,
+    assess_rollout,
+    scheduler_pods,
+    workload_problems,
+)
 
 TEARDOWN_PATIENCE = timedelta(seconds=60)
 """How long a deleted instance waits for its pods; a pod on a dead node must not keep it forever."""
 
 _OWNED_KINDS = ("ClusterRoleBinding", "RoleBinding", "Role", "Service", "ConfigMap", "ServiceAccount")
+
+
+_NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
+"""What Kubernetes' garbage collector would leave behind, or would take too late for the order to hold."""
 
 
 def reconcile(observed: Observed) -> Plan:
@@ -165,7 +174,7 @@ def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]
     lease = observed.get("Lease", names.OPERAND)
     if lease is not None:
         rest.append(lease)
-    unknown = bool(set(observed.unreadable) & {*_OWNED_KINDS, "Deployment", "Lease"})
+    unknown = bool(set(observed.unreadable) & _NOT_COLLECTED)
     return [_delete(obj, "the scheduler is removed") for obj in rest if not _is_going(obj)], bool(rest) or unknown
 
 
@@ -191,7 +200,7 @@ def _problems(observed: Observed, spec: Spec, selection: Selection) -> Iterator[
             f"{secret}, named by spec.metricCredentials, does not exist: new scheduler pods cannot start until it does",
         )
     yield from _write_problems(observed)
-    yield from pod_problems(observed)
+    yield from workload_problems(observed)
 
 
 def _write_problems(observed: Observed) -> Iterator[Problem]:

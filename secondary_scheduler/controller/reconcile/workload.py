@@ -83,12 +83,27 @@ def scheduler_pods(observed: Observed) -> list[Json]:
     ]
 
 
-def pod_problems(observed: Observed) -> Iterator[Problem]:
-    """Why pods of the scheduler are not running: one problem per kind of trouble, the newest pod speaks."""
+def workload_problems(observed: Observed) -> Iterator[Problem]:
+    """Why the scheduler does not run: what its pods say, or what its Deployment says where there are no pods."""
+    problems = list(_pod_problems(observed))
+    yield from problems
+    live = observed.get("Deployment", names.OPERAND)
+    for condition in ((live or {}).get("status") or {}).get("conditions") or []:
+        message = _short(condition.get("message", ""))
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            yield Problem("PodsRefused", f"Pods of Deployment {names.OPERAND} cannot be made: {message}")
+        elif condition.get("reason") == "ProgressDeadlineExceeded" and not problems:
+            yield Problem("RolloutStuck", f"Deployment {names.OPERAND}: {message}")
+
+
+def _pod_problems(observed: Observed) -> Iterator[Problem]:
+    """One problem per kind of trouble; the newest pod speaks."""
     seen: set[str] = set()
     pods = sorted(scheduler_pods(observed), key=lambda p: str(p["metadata"].get("creationTimestamp", "")), reverse=True)
     for pod in pods:
-        problem = None if pod["metadata"].get("deletionTimestamp") else _pod_problem(pod)
+        # What has ended for good (an evicted pod, say) has been replaced and waits for nothing but its removal.
+        ended = (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+        problem = None if ended or pod["metadata"].get("deletionTimestamp") else _pod_problem(pod)
         if problem is not None and problem.reason not in seen:
             seen.add(problem.reason)
             yield problem

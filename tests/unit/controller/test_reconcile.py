@@ -448,8 +448,30 @@ def test_a_pod_that_does_not_run_is_explained(status, reason, words):
 
 
 @pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        pytest.param({"type": "ReplicaFailure", "status": "True", "message": "quota"}, "PodsRefused", id="no pods"),
+        pytest.param(
+            {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "quota"},
+            "RolloutStuck",
+            id="too slow",
+        ),
+    ],
+)
+def test_a_deployment_without_pods_is_explained(condition, reason):
+    w = world()
+    w.settle()
+    live = w.get("Deployment", "secondary-scheduler")
+    w.put({**live, "status": {"conditions": [condition]}})
+    w.settle()
+    assert w.condition("Degraded")[:2] == ("True", reason)
+    assert "quota" in w.condition("Degraded")[2]
+
+
+@pytest.mark.parametrize(
     "status",
     [
+        pytest.param({"phase": "Failed", **container_status(state={"terminated": CRASH})}, id="evicted"),
         pytest.param(container_status(state={"waiting": {"reason": "ContainerCreating"}}), id="creating"),
         pytest.param(container_status(state={"running": {}}), id="starting"),
         pytest.param(container_status(ready=True, lastState={"terminated": CRASH}), id="ready after a crash"),
