@@ -48,8 +48,8 @@ Item = TypeVar("Item", contravariant=True)
 PAGE: Final = 500
 NEVER: Final = ResourceVersion("")
 _LONGEST_LINE: Final = 32 << 20
-_FRUITLESS: Final = 2
-"""Watches in a row that the server accepted or failed and that brought nothing, before a new list is taken."""
+_PATIENCE: Final = 2
+"""Spans of silence through which a version is resumed, before a new list is taken."""
 _EVENT_TYPES: Final = {str(one): one for one in EventType}
 
 
@@ -135,7 +135,6 @@ class Reflector(Generic[T, U]):
         self._newest = NEVER
         self._page = PAGE
         self._older_since: float | None = None
-        self._fruitless = 0
         self._backoff = _Backoff(self._timing)
         self.synced = asyncio.Event()
         """Set once the first complete list has been handed over."""
@@ -253,13 +252,8 @@ class Reflector(Generic[T, U]):
         """Draw the lesson from a watch that has ended: how soon to try again, and whether to trust its version."""
         if (progress and lasted >= 1.0) or lasted >= self._timing.backoff_reset:
             self._backoff.reset()
-        if progress:
-            self._fruitless = 0
-        elif answered:
-            self._fruitless += 1
-            if self._fruitless >= _FRUITLESS:
-                self._fruitless = 0
-                self._version = NEVER
+        if answered and time.monotonic() - self.state.last_progress >= _PATIENCE * self._timing.silence:
+            self._version = NEVER
 
     async def _consume(self, chunks: AsyncIterator[bytes]) -> None:
         rest = b""

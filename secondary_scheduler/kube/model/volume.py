@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from secondary_scheduler.kube.model.meta import Int32, LabelSelector, ObjectMeta, ResourceList
+from secondary_scheduler.kube.model.meta import Int32, LabelSelector, ResourceList
 
 
 class PersistentVolumeClaimVolume(Struct, frozen=True, gc=False, rename="camel"):
@@ -33,10 +33,17 @@ class PersistentVolumeClaimSpec(Struct, frozen=True, gc=False, rename="camel"):
     volume_attributes_class_name: str | None = None
 
 
+class TemplateMeta(Struct, frozen=True, gc=False, rename="camel"):
+    """The metadata a template gives; the API server adds null times, which are left out to stay on the fast path."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
 class PersistentVolumeClaimTemplate(Struct, frozen=True, gc=False, rename="camel"):
     """v1.PersistentVolumeClaimTemplate."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: TemplateMeta = TemplateMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
 
