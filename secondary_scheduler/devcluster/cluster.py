@@ -243,10 +243,6 @@ class Cluster:
         return found.complete and all(processes.is_alive(record) for record in found.processes)
 
     def _end(self, found: ClusterState | None) -> None:
-        records = found.processes if found else []
-        # Node agents end their pods and tell the API server so: they go while everything else still answers.
-        agents = [record for record in records if record.service.startswith("node-")]
-        processes.stop(agents)
-        processes.stop(record for record in records if record not in agents)
+        processes.stop(found.processes if found else ())
         processes.sweep(self._directory.path)
         self._directory.remove()

@@ -42,6 +42,7 @@ class ProcessRecord(BaseModel):
     """Boot id and start tick: equal only for the very same process."""
     log: Path
     stop_seconds: float
+    stop_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Service:
     ready_seconds: float = 60.0
     stop_seconds: float = 5.0
     """How long it may take to end by itself before it is killed."""
+    stop_first: bool = False
+    """It has work to do on its way out that needs the other services."""
 
 
 def identity(pid: int) -> str | None:
@@ -103,7 +106,12 @@ def start(service: Service, state_dir: Path) -> ProcessRecord:
     _children[process.pid] = process
     started = identity(process.pid) or "ended"
     return ProcessRecord(
-        service=service.name, pid=process.pid, started=started, log=log, stop_seconds=service.stop_seconds
+        service=service.name,
+        pid=process.pid,
+        started=started,
+        log=log,
+        stop_seconds=service.stop_seconds,
+        stop_first=service.stop_first,
     )
 
 
@@ -147,8 +155,15 @@ def last_lines(log: Path) -> str:
 def stop(records: Iterable[ProcessRecord]) -> None:
     """End processes with their groups: SIGTERM to all, SIGKILL to each that outlives its `stop_seconds`.
 
-    Records whose process has ended, or whose pid belongs to somebody else by now, are left alone.
+    Those marked `stop_first` have gone before the others are asked. Records whose process has ended, or whose pid
+    belongs to somebody else by now, are left alone.
     """
+    known = list(records)
+    _stop_together(record for record in known if record.stop_first)
+    _stop_together(record for record in known if not record.stop_first)
+
+
+def _stop_together(records: Iterable[ProcessRecord]) -> None:
     waiting = [record for record in records if _signal(record, signal.SIGTERM)]
     began = time.monotonic()
     while waiting:

@@ -58,7 +58,9 @@ def node_agent(node: str, index: int, layout: Layout, pod_network: str) -> Servi
             f"--pod-cidr-base={pod_network}.{index}.0",
             *(f"--mask={hidden}" for hidden in layout.private),
         ],
-        stop_seconds=15,
+        # Its pods have 8 s to end, then it tells the API server.
+        stop_seconds=12,
+        stop_first=True,
     )
 
 

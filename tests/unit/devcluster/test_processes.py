@@ -89,6 +89,22 @@ def test_stopping_ends_the_whole_group(state_dir: Path) -> None:
     assert processes.identity(child) is None
 
 
+def test_what_needs_the_others_to_end_has_ended_before_they_are_asked(state_dir: Path) -> None:
+    code = (
+        "import signal, sys, time, pathlib;"
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep({pause}), pathlib.Path('{name}').write_text("
+        "str(time.monotonic())), sys.exit()));"
+        "pathlib.Path('ready-{name}').write_text('yes'); time.sleep(60)"
+    )
+    agent = python("agent", code.format(name="agent", pause=0.3), stop_first=True)
+    server = python("server", code.format(name="server", pause=0))
+    records = [processes.start(service, state_dir) for service in (server, agent)]
+    for name in ("agent", "server"):
+        wait_for(state_dir / f"ready-{name}")
+    processes.stop(records)
+    assert float(wait_for(state_dir / "agent")) < float(wait_for(state_dir / "server"))
+
+
 def test_sweep_finds_an_orphan_in_a_session_of_its_own(
     state_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -97,6 +97,12 @@ def test_host_executables_are_not_part_of_an_image(command: list[str]) -> None:
         image.command_line(command, [], {})
 
 
+def test_nothing_is_appended_to_a_command_in_a_running_container() -> None:
+    image = parse_image_map(json.dumps(IMAGES)).find("localhost/s")
+    assert image is not None
+    assert image.exec_line(["s", "--version"]) == (("/venv/python", "-m", "s"), ("--version",))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

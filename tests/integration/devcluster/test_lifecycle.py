@@ -1,0 +1,251 @@
+"""Starting and ending: side by side, port taken, interrupted, crashed. Nothing may stay behind, and nobody else's
+process may end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from secondary_scheduler.devcluster import processes
+from secondary_scheduler.devcluster.cluster import Cluster
+from secondary_scheduler.devcluster.errors import PortTakenError, ServiceError
+from tests.support.cluster import BARE
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def marked(state_dir: Path) -> set[int]:
+    """All processes of a cluster, wherever they stand in the process tree."""
+    marker = f"{processes.CLUSTER_MARKER}={state_dir}".encode()
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker in (process / "environ").read_bytes().split(b"\0"):
+                found.add(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def entries(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "clusters").iterdir()) if (root / "clusters").exists() else []
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Run `secondary-scheduler cluster …` with a state root of the test's own."""
+    running: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "secondary_scheduler.cli", "cluster", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "SECONDARY_SCHEDULER_HOME": str(tmp_path)},
+        )
+        running.append(process)
+        return process
+
+    yield run
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    ended = run("down", "--all")
+    ended.communicate()
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, errors = process.communicate(timeout=90)
+    return process.returncode, errors
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"after {seconds} s not yet: {what}"
+        time.sleep(0.02)
+
+
+def log_of(root: Path, service: str) -> Path:
+    return root / "clusters" / "dev" / "logs" / f"{service}.log"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("service", ["etcd", "kube-apiserver", "kwok"])
+def test_an_interrupted_up_leaves_nothing_behind(
+    start: Start, tmp_path: Path, service: str, number: signal.Signals
+) -> None:
+    up = start("up", "--nodes", "3", "--real-nodes", "1")
+    wait_until(log_of(tmp_path, service).exists, f"{service} is being started")
+    up.send_signal(number)
+    up.send_signal(number)
+    code, errors = finish(up)
+    assert code == 130
+    assert errors.splitlines()[-1] == "secondary-scheduler: interrupted: nothing half-made was left behind"
+    assert "Traceback" not in errors
+    assert entries(tmp_path) == []
+    assert marked(tmp_path / "clusters" / "dev") == set()
+
+
+def test_up_after_a_crash_removes_what_was_left_and_starts_anew(start: Start, tmp_path: Path) -> None:
+    state_dir = tmp_path / "clusters" / "dev"
+    up = start("up", "--nodes", "2", "--real-nodes", "0")
+    wait_until(log_of(tmp_path, "kube-apiserver").exists, "kube-apiserver is being started")
+    up.kill()
+    up.wait()
+    left = marked(state_dir)
+    assert left
+    code, errors = finish(start("up", "--nodes", "2", "--real-nodes", "0"))
+    assert code == 0, errors
+    assert "removing what is left of an earlier cluster" in errors
+    assert not left & marked(state_dir)
+    assert Cluster.attach("dev", tmp_path).status().running
+    code, _ = finish(start("down"))
+    assert code == 0
+    assert entries(tmp_path) == []
+    assert marked(state_dir) == set()
+
+
+def test_up_replaces_a_cluster_one_of_whose_services_has_died(start: Start, tmp_path: Path) -> None:
+    assert finish(start("up", "--nodes", "1", "--real-nodes", "0"))[0] == 0
+    cluster = Cluster.attach("dev", tmp_path)
+    kwok = next(service for service in cluster.status().services if service.name == "kwok")
+    os.kill(kwok.pid, signal.SIGKILL)
+    wait_until(lambda: not cluster.status().running, "the death is noticed")
+    code, errors = finish(start("up", "--nodes", "1", "--real-nodes", "0"))
+    assert code == 0, errors
+    assert cluster.status().running
+
+
+def test_a_taken_port_is_one_line_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        code, errors = finish(start("up", "--nodes", "1", "--api-server-port", str(port)))
+    assert code == 1
+    holder = f"{Path('/proc/self/comm').read_text().strip()} (process {os.getpid()})"
+    assert errors == (
+        f"secondary-scheduler: kube-apiserver cannot listen on 127.0.0.1:{port}: the port is taken by {holder}; "
+        f"end that process or choose another port\n"
+    )
+    assert entries(tmp_path) == []
+
+
+def test_a_service_that_fails_takes_everything_down_and_says_why(
+    make_cluster: Callable[..., Cluster], cluster_state_root: Path
+) -> None:
+    with pytest.raises(ServiceError, match=r"kube-apiserver ended while starting: .*unknown flag: --no-such-flag"):
+        make_cluster(**BARE, api_server_flags=("--no-such-flag",), name="failing")
+    assert not (cluster_state_root / "clusters" / "failing").exists()
+    assert marked(cluster_state_root / "clusters" / "failing") == set()
+
+
+def test_clusters_run_side_by_side_and_end_alone(make_cluster: Callable[..., Cluster]) -> None:
+    first, second = make_cluster(**BARE), make_cluster(**BARE)
+    assert first.api_server != second.api_server
+    crossed = requests.Session()
+    crossed.trust_env = False
+    crossed.cert = (str(first.layout.pki("admin.crt")), str(first.layout.pki("admin.key")))
+    crossed.verify = str(second.layout.pki("ca.crt"))
+    stranger = crossed.get(f"{second.api_server}/api/v1/nodes", timeout=5)
+    assert stranger.status_code == 401, "one cluster's administrator is nobody in another"
+    first.stop()
+    assert second.status().running
+    assert marked(first.state_dir) == set()
+    with pytest.raises(PortTakenError):
+        make_cluster(**BARE, api_server_port=int(second.api_server.rpartition(":")[2]))
+    assert second.status().running
+
+
+def test_a_second_command_on_the_same_cluster_is_refused_while_one_is_at_work(start: Start, tmp_path: Path) -> None:
+    up = start("up", "--nodes", "1", "--real-nodes", "0")
+    wait_until(log_of(tmp_path, "etcd").exists, "the first command is at work")
+    code, errors = finish(start("down"))
+    assert (code, errors) == (
+        1,
+        f"secondary-scheduler: another command (process {up.pid}) is at work on cluster dev: wait for it, or end it\n",
+    )
+    assert finish(up)[0] == 0
+
+
+SLEEPER = {
+    "example.com/sleeper": {"executables": {"/bin/sleeper": [sys.executable, "-c", "import time; time.sleep(600)"]}}
+}
+
+
+def sleeper_pids(cluster: Cluster) -> set[int]:
+    """Processes of the sleeper's pods, told by their command line, which nothing else here has."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"import time; time.sleep(600)" in words and f"token-{cluster.name}".encode() in words:
+            found.add(int(process.name))
+    return found
+
+
+def run_sleeper(cluster: Cluster) -> set[int]:
+    api = requests.Session()
+    api.trust_env = False
+    api.verify = str(cluster.layout.pki("ca.crt"))
+    api.cert = (str(cluster.layout.pki("admin.crt")), str(cluster.layout.pki("admin.key")))
+    container = {"name": "c", "image": "example.com/sleeper:1", "command": ["/bin/sleeper", f"token-{cluster.name}"]}
+    pod: dict[str, Any] = {"metadata": {"name": "sleeper"}, "spec": {"containers": [container]}}
+    pods = f"{cluster.api_server}/api/v1/namespaces/default/pods"
+    assert api.post(pods, json=pod).status_code == 201
+    wait_until(
+        lambda: api.get(f"{pods}/sleeper").json()["status"].get("phase") == "Running" and bool(sleeper_pids(cluster)),
+        "the pod runs as a process",
+    )
+    return sleeper_pids(cluster)
+
+
+def real_node(make_cluster: Callable[..., Cluster], name: str) -> Cluster:
+    return make_cluster(nodes=0, real_nodes=1, prometheus=False, kwok=False, images=SLEEPER, name=name)
+
+
+def test_down_ends_the_pods_of_real_nodes_before_the_api_server(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = real_node(make_cluster, "pods")
+    assert run_sleeper(cluster)
+    cluster.stop()
+    assert sleeper_pids(cluster) == set()
+    assert not cluster.state_dir.exists()
+
+
+def test_down_ends_pods_whose_node_agent_was_killed(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = real_node(make_cluster, "orphans")
+    assert run_sleeper(cluster)
+    agent = next(service for service in cluster.status().services if service.name == "node-real-0")
+    os.kill(agent.pid, signal.SIGKILL)
+    cluster.stop()
+    assert sleeper_pids(cluster) == set()
+
+
+def test_down_all_ends_every_cluster_of_this_root(start: Start, tmp_path: Path) -> None:
+    ups = [start("up", "--name", name, "--nodes", "1", "--real-nodes", "0") for name in ("one", "two")]
+    assert [finish(up)[0] for up in ups] == [0, 0]
+    status = json.loads(start("status", "--name", "two", "-o", "json").communicate()[0])
+    assert status["running"] is True
+    code, errors = finish(start("down", "--all"))
+    assert code == 0, errors
+    assert entries(tmp_path) == []
+    assert marked(tmp_path / "clusters" / "one") | marked(tmp_path / "clusters" / "two") == set()
