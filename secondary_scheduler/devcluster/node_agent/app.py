@@ -18,6 +18,7 @@ from secondary_scheduler.devcluster.node_agent.addresses import AddressPool
 from secondary_scheduler.devcluster.node_agent.cluster import ClusterApi, ClusterData, watch_pods
 from secondary_scheduler.devcluster.node_agent.events import EventRecorder
 from secondary_scheduler.devcluster.node_agent.images import ImageMap
+from secondary_scheduler.devcluster.node_agent.log_endpoint import LogEndpoint
 from secondary_scheduler.devcluster.node_agent.objects import DataKind, Obj
 from secondary_scheduler.devcluster.node_agent.pod import PodWorker
 from secondary_scheduler.devcluster.node_agent.probing import Prober
@@ -94,6 +95,8 @@ class Agent:
             version=version("secondary-scheduler"),
             images=tuple(settings.images.names()),
         )
+        authority = _authority(config)
+        self._logs = LogEndpoint(HOST_IP, authority, self._node.log_file, self._container_runs) if authority else None
         self._registration = Registration(api, description, time.time)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -107,6 +110,8 @@ class Agent:
         leftovers = kill_recorded(self._node.state_dir / "pods")
         if leftovers:
             log.info("ended %d processes that an earlier agent left behind", leftovers)
+        if self._logs is not None:
+            self._registration.port = await self._logs.start()
         pods = watch_pods(self._client, self._settings.node_name, self._pods_changed)
         background = [
             asyncio.create_task(job)
@@ -128,6 +133,8 @@ class Agent:
         for task in (*self._tasks.values(), *background):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *background, return_exceptions=True)
+        if self._logs is not None:
+            await self._logs.close()
         await self._data.close()
         await self._node.prober.close()
         await self._client.close()
@@ -163,6 +170,10 @@ class Agent:
             if worker.namespace == namespace:
                 worker.data_changed(kind, name)
 
+    def _container_runs(self, namespace: str, pod: str, container: str) -> bool:
+        found = (one for one in self._workers.values() if (one.namespace, one.name) == (namespace, pod))
+        return any(worker.runs(container) for worker in found)
+
     async def _housekeeping(self) -> None:
         """Cap logs, and remove the directories of pods that went while no agent was running."""
         while True:
@@ -175,3 +186,10 @@ class Agent:
         for directory in (self._node.state_dir / "pods").glob("*"):
             if directory.name not in self._workers:
                 shutil.rmtree(directory, ignore_errors=True)
+
+
+def _authority(config: ClientConfig) -> str:
+    """PEM of the cluster's authority as the kubeconfig has it, or ''."""
+    if config.ca_data is not None:
+        return config.ca_data.decode()
+    return config.ca_file.read_text() if config.ca_file is not None else ""

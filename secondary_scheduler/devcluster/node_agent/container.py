@@ -141,7 +141,7 @@ class ContainerRunner:
         except (ConfigurationError, FieldError) as error:
             self._wait("CreateContainerConfigError", str(error))
             self._event("Failed", f"Error: {error}", warning=True)
-        except NoSuchExecutableError as error:
+        except (NoSuchExecutableError, OSError) as error:
             self._refused(str(error))
         return None
 

@@ -54,18 +54,22 @@ class Image:
         if not line:
             raise NoSuchExecutableError("no command specified")
         name = self._lookup(line[0])
-        extra = () if name is None else self.append_args.get(name, ())
-        if name is None:
-            raise NoSuchExecutableError(f'exec: "{line[0]}": stat {line[0]}: no such file or directory')
-        return tuple(self.executables[name]), (*line[1:], *(expand(text, variables) for text in extra))
+        extra = self.append_args.get(name, ())
+        return self.executables[name], (*line[1:], *(expand(text, variables) for text in extra))
 
-    def _lookup(self, name: str) -> str | None:
+    def exec_line(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The same for a further command in a running container: nothing is appended."""
+        if not command:
+            raise NoSuchExecutableError("no command specified")
+        return self.executables[self._lookup(command[0])], tuple(command[1:])
+
+    def _lookup(self, name: str) -> str:
         if name in self.executables:
             return name
-        if "/" in name:
-            return None
         found = sorted(path for path in self.executables if PurePosixPath(path).name == name)
-        return found[0] if found else None
+        if not found:
+            raise NoSuchExecutableError(f'exec: "{name}": stat {name}: no such file or directory')
+        return found[0]
 
 
 def repository(reference: str) -> str:

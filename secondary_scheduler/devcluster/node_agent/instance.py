@@ -1,7 +1,6 @@
 """One running instance of a container: its probes, its hooks, its end."""
 
 import asyncio
-import contextlib
 import time
 import uuid
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from secondary_scheduler.devcluster.node_agent.images import Image, NoSuchExecut
 from secondary_scheduler.devcluster.node_agent.objects import Obj
 from secondary_scheduler.devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
 from secondary_scheduler.devcluster.node_agent.process import ContainerProcess, launch
-from secondary_scheduler.devcluster.node_agent.runtime import Node
+from secondary_scheduler.devcluster.node_agent.runtime import Node, log
 from secondary_scheduler.devcluster.node_agent.sandbox import LaunchRequest, StartError
 from secondary_scheduler.devcluster.node_agent.status import ContainerReport
 
@@ -56,12 +55,12 @@ class Instance:
     async def finish(self) -> int:
         """Probe until the process ends; return its exit code."""
         probing = asyncio.create_task(self._probe_all())
+        probing.add_done_callback(_log_failure)
         try:
             return await self._process.wait()
         finally:
             probing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await probing
+            await asyncio.wait({probing})
 
     async def stop(self, grace: float) -> None:
         """preStop, SIGTERM, SIGKILL after ``grace`` seconds in all. A second call with less grace hastens the first."""
@@ -144,7 +143,7 @@ class Instance:
     async def run_command(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
         """Run a command of the image in the container; (exit code, output). TimeoutError, StartError."""
         try:
-            host_command, args = self._image.command_line(command, (), {})
+            host_command, args = self._image.exec_line(command)
         except NoSuchExecutableError as error:
             raise StartError(str(error)) from error
         spec = self._node.sandbox.exec_spec(self._request, host_command, args, self._process.entry_pid)
@@ -161,6 +160,11 @@ class Instance:
         finally:
             descriptor.close()
             output.unlink(missing_ok=True)
+
+
+def _log_failure(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("probing failed", exc_info=task.exception())
 
 
 def _open(path: Path) -> BinaryIO:

@@ -82,6 +82,15 @@ class PodWorker:
         self._grace = grace
         self._ending.set()
 
+    def runs(self, container: str) -> bool:
+        """Whether a container may still write to its log."""
+        return any(one.spec["name"] == container and not one.finished for one in (*self._init, *self._main))
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return str(self._home.pod["metadata"]["name"])
+
     @property
     def namespace(self) -> str:
         """The pod's namespace."""
@@ -181,15 +190,21 @@ class PodWorker:
                     self._progress.clear()
                     await self._progress.wait()
                 continue
-            await asyncio.wait({self._start(report, "initContainers")})
+            await self._all_ended([self._start(report, "initContainers")])
             if (report.finished or {}).get("exitCode") != 0:
                 return False
         return True
 
     async def _run_main(self) -> None:
-        await asyncio.wait([self._start(report, "containers") for report in self._main])
+        await self._all_ended([self._start(report, "containers") for report in self._main])
         if not self._stopping:
             await self._stop_section(sidecars=True, grace=self._given_grace())
+
+    async def _all_ended(self, tasks: "list[asyncio.Task[None]]") -> None:
+        """Wait for containers without passing our own cancellation on to them; raise what a bug in one raised."""
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
 
     def _given_grace(self) -> float:
         given = self._home.pod["spec"].get("terminationGracePeriodSeconds")

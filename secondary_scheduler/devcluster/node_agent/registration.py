@@ -34,8 +34,6 @@ class NodeDescription:
     capacity: dict[str, str]
     version: str
     images: tuple[str, ...] = ()
-    port: int = 0
-    """Of the log endpoint; 0 if there is none."""
 
 
 def host_capacity(directory: Path) -> dict[str, str]:
@@ -58,6 +56,8 @@ class Registration:
         self._description = description
         self._clock = clock
         self._uid = ""
+        self.port = 0
+        """Of the log endpoint; 0 while there is none."""
         self._ready_since = timestamp(clock())
 
     async def run(self) -> None:
@@ -134,7 +134,7 @@ class Registration:
             "conditions": [{**one, "lastHeartbeatTime": now} for one in (*conditions, ready)],
             "nodeInfo": _node_info(description),
             "images": [{"names": [name], "sizeBytes": 0} for name in description.images],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": description.port}},
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
         }
         await self._api.patch(f"/api/v1/nodes/{description.name}/status", {"status": status})
 

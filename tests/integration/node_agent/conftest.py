@@ -19,9 +19,15 @@ from tests.integration.node_agent.helpers import NODE, Api, RunningAgent, runnin
 @pytest.fixture(scope="session")
 def node_cluster(cluster_state_root: Path) -> Iterator[Cluster]:
     """A control plane that knows the node's identity; the agent that comes with it is ended, its place is free."""
+    pki = cluster_state_root / "clusters" / "node-agent" / "pki"
+    flags = (
+        f"--kubelet-client-certificate={pki}/admin.crt",
+        f"--kubelet-client-key={pki}/admin.key",
+        "--kubelet-preferred-address-types=InternalIP",
+    )
     spec = ClusterSpec(
         name="node-agent", state_root=cluster_state_root, nodes=0, real_nodes=1,
-        prometheus=False, default_scheduler=False, kwok=False, tools=False,
+        api_server_flags=flags, prometheus=False, default_scheduler=False, kwok=False, tools=False,
     )  # fmt: skip
     with Cluster(spec) as cluster:
         for service in cluster.status().services:

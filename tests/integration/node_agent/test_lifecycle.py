@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import ssl
 import time
+import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
+import yaml
 
+from secondary_scheduler.devcluster.cluster import Cluster
 from tests.integration.node_agent.helpers import NODE, PYTHON_IMAGE, Api, RunningAgent, script, wait_for
 
 pytestmark = pytest.mark.integration
@@ -244,3 +250,29 @@ def test_container_runs_soon_after_the_pod_is_created(agent: RunningAgent, api: 
     api.pod(main={"command": ["/bin/sh", "-c", "true"]})
     api.terminated()
     assert time.monotonic() - began < 5
+
+
+def test_logs_can_be_read_through_the_api_server(agent: RunningAgent, api: Api) -> None:
+    count = (
+        "import sys, time\nfor n in range(3): print('line', n, flush=True)\ntime.sleep(1); print('last', flush=True)"
+    )
+    api.pod(main={"command": script(count)})
+    wait_for(lambda: "line 2" in agent.container_log(api.namespace, "p"), "the output")
+    assert api.core.read_namespaced_pod_log("p", api.namespace, tail_lines=2).startswith("line 1\nline 2\n")
+    followed = api.core.read_namespaced_pod_log("p", api.namespace, follow=True)
+    assert followed == "line 0\nline 1\nline 2\nlast\n"
+    assert api.core.read_namespaced_pod_log("p", api.namespace, limit_bytes=6) == "line 0"
+
+
+def test_logs_are_for_the_api_server_only(agent: RunningAgent, api: Api, node_cluster: Cluster, tmp_path: Path) -> None:
+    port = api.core.read_node(NODE).status.daemon_endpoints.kubelet_endpoint.port
+    url = f"https://127.0.0.1:{port}/containerLogs/{api.namespace}/p/main"
+    context = ssl._create_unverified_context()
+    with pytest.raises(OSError, match=r"closed connection|certificate required"):
+        urllib.request.urlopen(url, context=context)
+    user = yaml.safe_load(node_cluster.layout.node_kubeconfig(NODE).read_text())["users"][0]["user"]
+    pair = tmp_path / "node.pem"
+    pair.write_bytes(b"".join(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
+    context.load_cert_chain(pair)
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(url, context=context)
