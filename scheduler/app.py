@@ -143,7 +143,7 @@ class Daemon:
         elector = LeaseElector(
             self.client_config,
             settings,
-            on_started_leading=lambda: self._loop.call_soon_threadsafe(self._lead),
+            on_started_leading=self._on_started_leading,
         )
         elector.set_annotation(HASH_ANNOTATION, self.configuration.hash)
         return elector
@@ -265,6 +265,10 @@ class Daemon:
         self._synced = True
         log.info("caches are filled", nodes=self.state.node_count, pods=self.state.pod_count)
         self.cycle.wake()
+
+    def _on_started_leading(self) -> None:
+        """Called on the elector's thread."""
+        self._loop.call_soon_threadsafe(self._lead)
 
     def _lead(self) -> None:
         self._leading = True

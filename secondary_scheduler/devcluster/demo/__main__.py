@@ -30,7 +30,8 @@ _CPU_QUERY = "avg_over_time(instance:node_cpu:ratio[1m])"
 
 def main() -> int:
     """Run the demo; exit code 0 when every pod has its node, 1 with one line on stderr otherwise."""
-    console = Console(stderr=False)
+    # In a log there is no screen whose width would matter.
+    console = Console() if sys.stdout.isatty() else Console(width=140)
     errors = Console(stderr=True)
     signal.signal(signal.SIGTERM, _interrupt)
     cluster = Cluster(ClusterSpec(name=NAME, nodes=NODES))
@@ -77,7 +78,10 @@ def _run(cluster: Cluster, console: Console) -> None:
     outputs = stack.outputs()
     console.rule(f"3. The same {POD_COUNT} pods, placed by the default scheduler and by ours", align="left")
     api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
+    ours = Workload(api, "demo", outputs["profile"]["schedulerName"])
     with reporter(console) as report:
+        # What an earlier run left would take room.
+        ours.delete()
         default = Workload(api, "demo-default", "default-scheduler")
         with report.step("default-scheduler"):
             default.create()
@@ -85,7 +89,6 @@ def _run(cluster: Cluster, console: Console) -> None:
         by_default = default.pods_per_node()
         with report.step("removing its pods again"):
             default.delete()
-        ours = Workload(api, "demo", outputs["profile"]["schedulerName"])
         with report.step(outputs["profile"]["schedulerName"]):
             ours.create()
             seconds = ours.wait_bound(60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,8 @@ class NodeRow:
 
 def placement_table(rows: list[NodeRow], ours: Counter[str], default: Counter[str]) -> Table:
     """Pods per node beside the node's load, hottest first, with a sum per temperature."""
-    table = Table(box=box.SIMPLE_HEAD, title="Pods per node", title_justify="left")
-    for heading in ("node", "size", "CPU before", "", "secondary-scheduler", "default-scheduler"):
+    table = Table(box=box.SIMPLE_HEAD, title="CPU before, and where the pods went", title_justify="left")
+    for heading in ("node", "size", "CPU", "", "pods, ours", "pods, default"):
         numeric = heading not in ("node", "size", "")
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
     colours = {"hot": "red", "warm": "yellow", "cold": "cyan"}
@@ -68,11 +68,18 @@ def outputs_table(outputs: Mapping[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title="pulumi stack output", title_justify="left", show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in outputs.items():
-        for key, part in value.items() if isinstance(value, dict) else [("", value)]:
-            text = part if isinstance(part, str) else json.dumps(part)
-            table.add_row(f"{name}.{key}" if key else name, text)
+    for name, value in _flatten(outputs, depth=3):
+        table.add_row(name, value if isinstance(value, str) else json.dumps(value))
     return table
+
+
+def _flatten(values: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """`a.b.c` and value, `depth` levels deep; empty mappings say nothing and are left out."""
+    for name, value in values.items():
+        if isinstance(value, dict) and depth > 1:
+            yield from _flatten(value, depth - 1, f"{prefix}{name}.")
+        elif value != {}:
+            yield f"{prefix}{name}", value
 
 
 def farewell(console: Console, *, name: str, prometheus: str, seconds: float) -> None:

@@ -42,23 +42,27 @@ class Workload:
     def create(self) -> None:
         """Create namespace and Deployments; a namespace left by an earlier run is removed first."""
         self.delete()
+        _wait(lambda: not self._namespaces(), 60, f"namespace {self._namespace} is still terminating")
         self._core.create_namespace({"metadata": {"name": self._namespace}})
         for part in PARTS:
             self._apps.create_namespaced_deployment(self._namespace, self._deployment(part))
 
     def delete(self) -> None:
-        """Delete the namespace and wait until it is gone."""
+        """Delete the namespace and wait until its pods are gone, so that they take no room from others."""
         try:
             self._core.delete_namespace(self._namespace)
         except ApiException as error:
             if error.status != 404:
                 raise
+        _wait(
+            lambda: not self._core.list_namespaced_pod(self._namespace, limit=1).items,
+            60,
+            f"pods of namespace {self._namespace} are still terminating",
+        )
 
-        def gone() -> bool:
-            found = self._core.list_namespace(field_selector=f"metadata.name={self._namespace}")
-            return not found.items
-
-        _wait(gone, 60, f"namespace {self._namespace} is still terminating")
+    def _namespaces(self) -> list[Any]:
+        found: list[Any] = self._core.list_namespace(field_selector=f"metadata.name={self._namespace}").items
+        return found
 
     def wait_bound(self, seconds: float) -> float:
         """Wait until every pod has a node; returns how long it took.
