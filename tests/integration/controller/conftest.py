@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from components._operator_rules import cluster_rules, namespace_rules
 from scheduler.catalog import static_cluster_roles
 from secondary_scheduler.kube.client import AlreadyExists
-from tests.integration.controller.rights import cluster_rules, namespace_rules
 from tests.integration.controller.support import Api, Operator, TestKubelet, as_rules, install_crd, until
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
