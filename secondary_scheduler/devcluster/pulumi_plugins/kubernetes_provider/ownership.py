@@ -22,7 +22,7 @@ def taken_over(live: Object, manager: str) -> list[Object] | None:
     """The managedFields after `manager` has taken over; None if there is nothing to take."""
     entries: list[Object] = list(metadata_of(live).get("managedFields") or ())
     ours = [entry for entry in entries if _is_applied_by(entry, manager)]
-    taken = [entry for entry in entries if entry not in ours and _is_takeable(entry)]
+    taken = [entry for entry in entries if entry not in ours and _is_takeable(entry, manager)]
     if not taken:
         return None
     fields: Object = {}
@@ -39,7 +39,7 @@ def conflicts_only_with(causes: list[Object], live: Object, manager: str) -> boo
     takeable = {
         str(entry.get("manager"))
         for entry in metadata_of(live).get("managedFields") or ()
-        if _is_takeable(entry) or _is_applied_by(entry, manager)
+        if _is_takeable(entry, manager) or _is_applied_by(entry, manager)
     }
     quoted = [str(cause.get("message", "")).split('"') for cause in causes]
     return bool(quoted) and all(len(parts) > 1 and parts[1] in takeable for parts in quoted)
@@ -66,9 +66,11 @@ def _is_applied_by(entry: Object, manager: str) -> bool:
     return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
 
 
-def _is_takeable(entry: Object) -> bool:
+def _is_takeable(entry: Object, manager: str) -> bool:
     if entry.get("subresource"):
         return False
+    if entry.get("manager") == manager and entry.get("operation") == "Update":
+        return True  # what we created by POST under a name that the user chose
     return any(
         str(entry.get("manager", "")).startswith(prefix) and entry.get("operation") == operation
         for prefix, operation in _TAKEN_OVER

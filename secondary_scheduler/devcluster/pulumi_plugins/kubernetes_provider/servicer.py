@@ -75,8 +75,22 @@ def type_of(token: str) -> tuple[str, str]:
     return module.removeprefix("core/"), kind
 
 
+def unsupported(token: str, kind: str) -> str | None:
+    """Why the stand-in cannot serve a type, or None if it can."""
+    module, type_kind = type_of(token)
+    if module.startswith(("helm.sh/", "kustomize/", "yaml/")) or module == "yaml":
+        return f"the stand-in provider does not know {token}; use the official plugin"
+    if type_kind == f"{kind}Patch":
+        return f"the stand-in provider cannot patch objects it does not own ({token}); use the official plugin"
+    return None
+
+
 def _ignored(paths: Iterable[str]) -> list[Path]:
     return [parse(path) for path in paths]
+
+
+def _type_token(request: Any) -> str:
+    return str(request.type or request.urn.split("::")[2].rpartition("$")[2])
 
 
 def _failures(found: Iterable[Failure]) -> list[Any]:
@@ -84,7 +98,7 @@ def _failures(found: Iterable[Failure]) -> list[Any]:
 
 
 class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
-    """Serves one provider instance. Unanswered calls (functions, components, schema) are UNIMPLEMENTED by the base."""
+    """Serves one provider instance. Calls that no command makes of it are UNIMPLEMENTED by the base."""
 
     def __init__(self, engine: str) -> None:
         self._log = EngineLog(engine)
@@ -121,12 +135,16 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Check(self, request: Any, context: Any) -> Any:
+        given = decode(request.news)
+        reason = unsupported(_type_token(request), str(given.get("kind", "")))
+        if reason is not None:
+            return provider_pb2.CheckResponse(inputs=request.news, failures=_failures([Failure("", reason)]))
         naming = Naming(request.name or request.urn.rpartition("::")[2], request.randomSeed)
         if request.HasField("autonaming"):
             mode = NamingMode(request.autonaming.mode)
             naming = Naming(naming.resource_name, naming.seed, request.autonaming.proposed_name, mode)
         checked = check(
-            decode(request.news),
+            given,
             decode(request.olds),
             naming=naming,
             default_namespace=self._cluster.default_namespace,
@@ -168,7 +186,7 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Read(self, request: Any, context: Any) -> Any:
         old = Checkpoint.read(decode(request.properties), decode(request.inputs))
-        kind = type_of(request.type or request.urn.split("::")[2].rpartition("$")[2])
+        kind = type_of(_type_token(request))
         try:
             identifier, outputs, inputs = self._operations().read(request.urn, request.id, old, kind)
         except OperationError as error:
@@ -201,6 +219,12 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
         except OperationError as error:
             abort(context, str(error))
         return empty_pb2.Empty()
+
+    def Construct(self, request: Any, context: Any) -> Any:
+        abort(context, unsupported(request.type, "") or f"the stand-in provider has no component {request.type}")
+
+    def Invoke(self, request: Any, context: Any) -> Any:
+        abort(context, f"the stand-in provider has no function {request.tok}; use the official plugin")
 
     def Cancel(self, request: Any, context: Any) -> Any:
         self.cancellation.cancel()

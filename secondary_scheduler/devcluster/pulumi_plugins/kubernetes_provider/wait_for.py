@@ -17,7 +17,7 @@ _SEGMENT = re.compile(
       | \[(?P<quote>['"])(?P<quoted>[^'"]+)(?P=quote)\]
       | \[(?P<index>-?\d+)\]
       | (?P<all>\[\*?\]|\.\*)
-      | \[\?\(\s*@\.(?P<field>[A-Za-z0-9_\-.]+)\s*==\s*(?P<literal>"[^"]*"|'[^']*'|[^)\s]+)\s*\)\]""",
+      | \[\?\(\s*@\.(?P<field>[A-Za-z0-9_\-.]+)\s*==\s*(?P<literal>"[^"]*"|'[^']*'|[^)\s"'|&]+)\s*\)\]""",
     re.VERBOSE,
 )
 

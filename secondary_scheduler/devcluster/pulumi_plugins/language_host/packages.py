@@ -1,44 +1,49 @@
 """What the Python environment of a program holds: Pulumi packages and installed distributions."""
 
 import json
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 _PLUGIN_FILE = "pulumi-plugin.json"
 
 
 @dataclass(frozen=True, order=True)
 class Package:
-    """A Pulumi package whose SDK is installed; `version` is that of the provider plugin."""
+    """A Pulumi package whose SDK is installed; `version` is that of the provider plugin, empty if it is not said."""
 
     name: str
     version: str
     server: str
 
 
-def required_packages() -> list[Package]:
+def import_path(python: str) -> list[str]:
+    """Where the interpreter finds packages: our own path if it is ours, else the environment's site-packages."""
+    if python == sys.executable:
+        return [entry for entry in sys.path if entry]
+    return [str(found) for found in Path(python).parent.parent.glob("lib/python*/site-packages")]
+
+
+def required_packages(path: Iterable[str]) -> list[Package]:
     """The packages whose SDKs ship a `pulumi-plugin.json` that says they need a resource plugin."""
     found = set()
-    for distribution in metadata.distributions():
-        for file in distribution.files or ():
-            if file.name != _PLUGIN_FILE or len(file.parts) != 2:
-                continue
+    for directory in path:
+        for file in Path(directory).glob(f"*/{_PLUGIN_FILE}"):
             described = json.loads(file.read_text())
             if described.get("resource") and described.get("name"):
-                version = described.get("version") or distribution.version
-                found.add(Package(described["name"], f"v{version}", described.get("server", "")))
+                version = described.get("version")
+                found.add(Package(described["name"], f"v{version}" if version else "", described.get("server", "")))
     return sorted(found)
 
 
-def installed(*, transitive: bool) -> list[tuple[str, str]]:
+def installed(path: Iterable[str], *, transitive: bool) -> list[tuple[str, str]]:
     """Name and version of the installed distributions; without `transitive`, only those nothing else requires."""
-    versions = {d.metadata["Name"]: d.version for d in metadata.distributions()}
+    distributions = list(metadata.distributions(path=list(path)))
+    versions = {distribution.metadata["Name"]: distribution.version for distribution in distributions}
     if not transitive:
-        needed = {
-            _requirement_name(requirement)
-            for distribution in metadata.distributions()
-            for requirement in distribution.requires or ()
-        }
+        needed = {_requirement_name(text) for distribution in distributions for text in distribution.requires or ()}
         versions = {name: version for name, version in versions.items() if _canonical(name) not in needed}
     return sorted(versions.items())
 

@@ -11,7 +11,11 @@ import grpc
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
-from secondary_scheduler.devcluster.pulumi_plugins.language_host.packages import installed, required_packages
+from secondary_scheduler.devcluster.pulumi_plugins.language_host.packages import (
+    import_path,
+    installed,
+    required_packages,
+)
 from secondary_scheduler.devcluster.pulumi_plugins.language_host.program import (
     BAIL_EXIT_CODE,
     Programs,
@@ -25,6 +29,14 @@ VERSION = "3.220.0"  # of the engine and SDK whose protocol this speaks
 
 def _options(info: Any) -> dict[str, object]:
     return dict(json_format.MessageToDict(info.options))
+
+
+def _interpreter(info: Any) -> str:
+    return interpreter(info.root_directory, _options(info))
+
+
+def _import_path(info: Any) -> list[str]:
+    return import_path(_interpreter(info))
 
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
@@ -43,32 +55,30 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return plugin_pb2.PluginInfo(version=VERSION)
 
     def About(self, request: Any, context: Any) -> Any:
-        executable = interpreter(request.info.root_directory, _options(request.info))
-        return language_pb2.AboutResponse(executable=executable, version=platform.python_version())
+        return language_pb2.AboutResponse(executable=_interpreter(request.info), version=platform.python_version())
 
     def GetRequiredPackages(self, request: Any, context: Any) -> Any:
         packages = [
             plugin_pb2.PackageDependency(name=p.name, kind="resource", version=p.version, server=p.server)
-            for p in required_packages()
+            for p in required_packages(_import_path(request.info))
         ]
         return language_pb2.GetRequiredPackagesResponse(packages=packages)
 
     def GetRequiredPlugins(self, request: Any, context: Any) -> Any:
         plugins = [
             plugin_pb2.PluginDependency(name=p.name, kind="resource", version=p.version, server=p.server)
-            for p in required_packages()
+            for p in required_packages(_import_path(request.info))
         ]
         return language_pb2.GetRequiredPluginsResponse(plugins=plugins)
 
     def GetProgramDependencies(self, request: Any, context: Any) -> Any:
-        found = installed(transitive=request.transitiveDependencies)
+        found = installed(_import_path(request.info), transitive=request.transitiveDependencies)
         return language_pb2.GetProgramDependenciesResponse(
             dependencies=[language_pb2.DependencyInfo(name=name, version=version) for name, version in found]
         )
 
     def InstallDependencies(self, request: Any, context: Any) -> Iterator[Any]:
-        python = interpreter(request.info.root_directory, _options(request.info))
-        text = f"The stand-in language host installs nothing; programs run with {python}\n"
+        text = f"The stand-in language host installs nothing; programs run with {_interpreter(request.info)}\n"
         yield language_pb2.InstallDependenciesResponse(stdout=text.encode())
 
     def Run(self, request: Any, context: Any) -> Any:
@@ -87,7 +97,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             secret_keys=list(request.configSecretKeys),
             arguments=list(request.args),
         )
-        code = self.programs.run(run, interpreter(request.info.root_directory, _options(request.info)))
+        code = self.programs.run(run, _interpreter(request.info))
         if code == 0:
             return language_pb2.RunResponse()
         if code == BAIL_EXIT_CODE or self.programs.stopped:

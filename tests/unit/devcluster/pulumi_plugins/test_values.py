@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from google.protobuf import struct_pb2
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider import values
@@ -15,11 +15,12 @@ plain = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=12,
+    max_leaves=6,
 )
 objects = st.dictionaries(st.text(), plain)
 
 
+@settings(max_examples=40)
 @given(objects)
 def test_json_survives_the_way_to_the_engine_and_back(obj: values.Object) -> None:
     sent = struct_pb2.Struct.FromString(encode(obj).SerializeToString())
