@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.paths import ANY, covers, overlaps, parse, render
@@ -11,7 +11,7 @@ steps = st.lists(st.text(min_size=1).filter(lambda s: s != ANY) | st.integers(0,
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_a_path_is_read_as_it_was_written(path: list[str | int]) -> None:
     assert parse(render(tuple(path))) == tuple(path)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from google.protobuf import struct_pb2
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider import values
@@ -20,7 +20,7 @@ plain = st.recursive(
 objects = st.dictionaries(st.text(), plain)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(objects)
 def test_json_survives_the_way_to_the_engine_and_back(obj: values.Object) -> None:
     sent = struct_pb2.Struct.FromString(encode(obj).SerializeToString())
