@@ -120,7 +120,7 @@ def _milli_value(text: str) -> int:
 def _value(text: str) -> int:
     match = _PLAIN.fullmatch(text)
     if match is not None:
-        return -(-int(match[1]) * _PLAIN_MILLI[match[2]] // 1000)
+        return min(-(-int(match[1]) * _PLAIN_MILLI[match[2]] // 1000), INT64_MAX)
     return parse(text).scaled(0)
 
 
@@ -135,7 +135,10 @@ def value(quantity: str | int | float) -> int:
 
 
 def canonical(quantity: str | int | float) -> str:
-    """Return the text that Kubernetes itself would print: "1500m" for 1.5, "1536Mi" for 1.5Gi."""
+    """Return the canonical form: "1500m" for 1.5, "1536Mi" for 1.5Gi.
+
+    Go's String() keeps some texts as they were written ("1.500"); this never does.
+    """
     return str(parse(_number(quantity)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -64,6 +65,14 @@ def test_the_canonical_form_means_the_same_and_is_stable(case: tuple[str, Fracti
         assert value == Fraction(rounded_away(exact * 10**9), 10**9) or abs(exact) >= 2**63 - 1
 
 
+def test_values_equal_those_that_go_computes() -> None:
+    lines = (Path(__file__).parent / "data" / "quantities.txt").read_text().splitlines()[1:]
+    assert len(lines) == 500
+    for one in lines:
+        text, value, milli = one.split()
+        assert (text, quantity.value(text), quantity.milli_value(text)) == (text, int(value), int(milli))
+
+
 @given(st.text("0123456789.eEinumkKMGTP+- ", max_size=12))
 def test_any_text_either_has_a_value_or_a_clear_error(text: str) -> None:
     try:
@@ -90,6 +99,7 @@ def test_any_text_either_has_a_value_or_a_clear_error(text: str) -> None:
         ("0.0001Ki", 1, 103, "102400u"),
         ("1000", 1000, 1000000, "1k"),
         ("1000k", 1000000, 1000000000, "1M"),
+        ("27856273598Gi", 2**63 - 1, 2**63 - 1, "9223372036854775807"),
         ("-1.5", -2, -1500, "-1500m"),
         ("9223372036854775807Ki", 2**63 - 1, 2**63 - 1, "9223372036854775807"),
         (".5", 1, 500, "500m"),
