@@ -59,16 +59,16 @@ class Controller:
         self._metrics = metrics
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._memory: dict[ObjectKey, _Memory] = {}
-        self._caches = Caches(client, namespace, self._changed)
-        self._writer = Writer(client, metrics, self._caches.learn)
+        self.caches = Caches(client, namespace, self._changed)
+        self._writer = Writer(client, metrics, self.caches.learn)
         self._busy_since: float | None = None
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._caches.run(), name="caches")
+            group.create_task(self.caches.run(), name="caches")
             unreadable = await self._wait_for_caches()
-            for key in self._caches.instances():
+            for key in self.caches.instances():
                 self._queue.add(key)
             group.create_task(self._watch_the_watches(unreadable), name="watch the watches")
             group.create_task(self._work(), name="worker")
@@ -81,24 +81,24 @@ class Controller:
 
     def not_ready(self) -> str | None:
         """What keeps the loop from working, for the readiness probe."""
-        return None if self._caches.started() else "the caches are not filled yet"
+        return None if self.caches.started() else "the caches are not filled yet"
 
     def finalizing(self) -> bool:
         """Whether an instance that is being deleted still waits for this process."""
-        resources = (self._caches.get(key) for key in self._caches.instances())
+        resources = (self.caches.get(key) for key in self.caches.instances())
         return any(resource and resource["metadata"].get("deletionTimestamp") for resource in resources)
 
     async def _wait_for_caches(self) -> Mapping[str, Failure]:
-        while not self._caches.started():  # noqa: ASYNC110 -- a refused list sets no event
+        while not self.caches.started():  # noqa: ASYNC110 -- a refused list sets no event
             await asyncio.sleep(0.01)
-        unreadable = self._caches.unreadable()
-        log.info("caches are filled", instances=len(self._caches.instances()), unreadable=sorted(unreadable))
+        unreadable = self.caches.unreadable()
+        log.info("caches are filled", instances=len(self.caches.instances()), unreadable=sorted(unreadable))
         return unreadable
 
     async def _watch_the_watches(self, unreadable: Mapping[str, Failure]) -> None:
         while True:
             await asyncio.sleep(_LOOK_AT_WATCHES_EVERY)
-            now = self._caches.unreadable()
+            now = self.caches.unreadable()
             if now == unreadable:
                 continue
             for kind in sorted(set(now) - set(unreadable)):
@@ -107,7 +107,7 @@ class Controller:
             for kind in sorted(set(unreadable) - set(now)):
                 log.info("kind can be read again", kind=kind)
             unreadable = now
-            for key in self._caches.instances():
+            for key in self.caches.instances():
                 self._queue.add(key)
 
     def _changed(self, kind: str, before: Unstructured | None, after: Unstructured | None) -> None:
@@ -119,7 +119,7 @@ class Controller:
         # A Lease is renewed every two seconds; what it reports changes rarely.
         if kind == "Lease" and before and after and before.metadata.annotations == after.metadata.annotations:
             return
-        for key in self._caches.instances():
+        for key in self.caches.instances():
             self._queue.add(key)
 
     async def _work(self) -> None:
@@ -129,7 +129,7 @@ class Controller:
             self._busy_since = started = time.monotonic()
             outcome = "error"
             try:
-                outcome = await self._reconcile(key)
+                outcome = await self.reconcile(key)
             except Exception:
                 # A defect of ours: said once with all there is to know about it, then tried again ever more slowly.
                 delay = self._queue.retry(key)
@@ -139,7 +139,8 @@ class Controller:
                 self._metrics.reconciles.labels(outcome).inc()
                 self._metrics.reconcile_seconds.observe(time.monotonic() - started)
 
-    async def _reconcile(self, key: ObjectKey) -> str:
+    async def reconcile(self, key: ObjectKey) -> str:
+        """Do one round for an instance and queue the next one if needed; returns the outcome in a word for metrics."""
         memory = self._memory.setdefault(key, _Memory())
         plan = await self._decide(key, memory)
         if plan is None:
@@ -167,7 +168,7 @@ class Controller:
         return "ok"
 
     async def _decide(self, key: ObjectKey, memory: _Memory) -> Plan | None:
-        resource = self._caches.get(key)
+        resource = self.caches.get(key)
         if resource is None:
             return None
         level = (resource.get("spec") or {}).get("operatorLogLevel") or "Normal"
@@ -177,10 +178,10 @@ class Controller:
             now=datetime.now(UTC),
             version=self._version,
             openshift=self._openshift,
-            objects=self._caches.objects(),
+            objects=self.caches.objects(),
             applied=dict(memory.applied),
             failures=dict(memory.failures),
-            unreadable=self._caches.unreadable(),
+            unreadable=self.caches.unreadable(),
         )
         # Parsing a user's configuration may take long; health and watches go on meanwhile.
         return await asyncio.to_thread(reconcile, observed)
@@ -215,7 +216,7 @@ class Controller:
 
     async def _report(self, key: ObjectKey, plan: Plan) -> bool:
         """Write the status and send the Events about it; whether the status is as it should be."""
-        resource = self._caches.get(key)
+        resource = self.caches.get(key)
         if resource is None or plan.status is None:
             if resource is not None:
                 self._metrics.show_conditions(resource, resource.get("status") or {})
