@@ -126,11 +126,7 @@ class Explanation:
                 for one in self.scores
             }
             return NodeExplanation(True, None, scores, int(self.totals[index]))
-        rejection = self._rejections.get(row) or self._everyone
-        if rejection is None and self.diagnosis.absent_reason:
-            plugins, _ = self.diagnosis.rejectors()
-            reasons = (self.diagnosis.absent_reason,)
-            rejection = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, ", ".join(sorted(plugins)))
+        rejection = self._rejections.get(row) or self._everyone or self.diagnosis.absent_status
         return NodeExplanation(False, rejection, {}, 0)
 
 

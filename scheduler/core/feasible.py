@@ -30,7 +30,7 @@ def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, stat
     diagnosis = Diagnosis(snapshot.node_count)
     if not snapshot.node_count:
         return Search(_NONE, 0, diagnosis, NO_NODES)
-    status, names, reason = profile.run_pre_filter(state, pod, snapshot)
+    status, names, restricting = profile.run_pre_filter(state, pod, snapshot)
     if not status.is_success:
         diagnosis.pre_filter = status
         return Search(_NONE, 0, diagnosis)
@@ -44,7 +44,7 @@ def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, stat
     if names is not None:
         rows = np.array(sorted(row for name in names if (row := snapshot.row(name)) >= 0), dtype=np.intp)
         diagnosis.absent = snapshot.node_count - len(rows)
-        diagnosis.absent_reason = reason
+        diagnosis.absent_plugins = restricting
     feasible = _filter(snapshot, pod, profile, state, rows, diagnosis)
     return Search(feasible, len(rows), diagnosis)
 

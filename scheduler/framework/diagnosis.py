@@ -34,14 +34,23 @@ class Diagnosis:
         rejections: per filter, in running order; a node is in at most one.
         pre_filter: the PreFilter rejection that stands for all nodes, if there was one.
         absent: nodes that PreFilter left out, and
-        absent_reason: the reason they get.
+        absent_plugins: the PreFilter plugins that left them out.
     """
 
     total: int
     rejections: list[Rejection] = field(default_factory=list)
     pre_filter: Status | None = None
     absent: int = 0
-    absent_reason: str = ""
+    absent_plugins: tuple[str, ...] = ()
+
+    @property
+    def absent_status(self) -> Status | None:
+        """Return the status of the nodes that PreFilter left out; None where it left out none."""
+        if not self.absent_plugins:
+            return None
+        names = " ".join(self.absent_plugins)
+        reason = f"node(s) didn't satisfy plugin(s) [{names}]"
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,), self.absent_plugins[0])
 
     def histogram(self) -> dict[str, int]:
         """Return reason -> number of nodes; a node with several reasons counts under each."""
@@ -52,8 +61,9 @@ class Diagnosis:
                 for bit, reason in enumerate(rejection.reasons):
                     if bits >> bit & 1:
                         counts[reason] += number
-        if self.absent and self.absent_reason:
-            counts[self.absent_reason] += self.absent
+        absent = self.absent_status
+        if self.absent and absent is not None:
+            counts[absent.message] += self.absent
         return dict(counts)
 
     def rejectors(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -63,9 +73,7 @@ class Diagnosis:
             return names, names if self.pre_filter.code is Code.PENDING else frozenset()
         everyone = frozenset(rejection.plugin for rejection in self.rejections)
         if self.absent:
-            # The plugins that named the only nodes worth trying rejected all the others.
-            inside = self.absent_reason.partition("[")[2].rstrip("]").split()
-            everyone |= frozenset(inside)
+            everyone |= frozenset(self.absent_plugins)
         pending = frozenset(one.plugin for one in self.rejections if (one.codes == Code.PENDING).any())
         return everyone, pending
 

@@ -183,8 +183,8 @@ class ProfileRunner:
 
     def run_pre_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView
-    ) -> tuple[Status, frozenset[str] | None, str]:
-        """Return a status, the only nodes worth filtering (None: all), and the reason that all others get.
+    ) -> tuple[Status, frozenset[str] | None, tuple[str, ...]]:
+        """Return a status, the only nodes worth filtering (None: all), and the plugins that left the others out.
 
         Raises:
             PluginError: a plugin raised or answered neither Success, Skip nor a rejection.
@@ -200,7 +200,7 @@ class ProfileRunner:
             if status.is_rejection:
                 status = status.by(plugin.name)
                 if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                    return status, None, ""
+                    return status, None, ()
                 remembered = remembered or status
                 continue
             if not status.is_success:
@@ -209,9 +209,8 @@ class ProfileRunner:
                 names = result.node_names if names is None else names & result.node_names
                 restricting.append(plugin.name)
                 if not names:
-                    return self._no_nodes(restricting), None, ""
-        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}]" if restricting else ""
-        return remembered or SUCCESS, names, reason
+                    return self._no_nodes(restricting), None, ()
+        return remembered or SUCCESS, names, tuple(restricting)
 
     @staticmethod
     def _no_nodes(restricting: Sequence[str]) -> Status:

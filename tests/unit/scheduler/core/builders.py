@@ -1,0 +1,121 @@
+"""Nodes, pods and profiles for tests, from a few words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from scheduler.config import load_configuration
+from scheduler.framework import LoadTable, NodeInfo, NodeLoad, PodInfo, ProfileRunner
+from scheduler.helpers import reduce_node, reduce_pod
+from scheduler.plugins import build_profile
+from scheduler.state import ClusterState
+from secondary_scheduler.kube.model import Node, Pod
+
+NOW = 1_700_000_000.0
+WATCHER = "http://watcher.test:2020"
+SOURCE = f"watcher:{WATCHER}"
+
+
+def api_node(name: str, **fields: Any) -> Node:
+    """Words: labels, taints [(key, value, effect)], unschedulable, allocatable, capacity, images {name: bytes},
+    addresses."""
+    allocatable = {"cpu": "4", "memory": "16Gi", "pods": "110", **fields.get("allocatable", {})}
+    status = {
+        "allocatable": allocatable,
+        "capacity": fields.get("capacity", allocatable),
+        "images": [{"names": [image], "sizeBytes": size} for image, size in fields.get("images", {}).items()],
+        "addresses": [{"type": "InternalIP", "address": address} for address in fields.get("addresses", ())],
+        "conditions": [{"type": kind, "status": state} for kind, state in fields.get("conditions", {}).items()],
+    }
+    spec = {
+        "unschedulable": fields.get("unschedulable", False),
+        "taints": [{"key": key, "value": value, "effect": effect} for key, value, effect in fields.get("taints", ())],
+    }
+    labels = {"kubernetes.io/hostname": name, **fields.get("labels", {})}
+    return msgspec.convert(
+        {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}, "spec": spec, "status": status}, Node
+    )
+
+
+def node(name: str, **fields: Any) -> NodeInfo:
+    return reduce_node(api_node(name, **fields))
+
+
+def container(cpu: str | None = None, memory: str | None = None, **more: Any) -> dict[str, Any]:
+    requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value is not None}
+    requests.update(more.pop("requests", {}))
+    return {
+        "name": more.pop("name", "c"),
+        "resources": {"requests": requests, "limits": more.pop("limits", {})},
+        **more,
+    }
+
+
+def api_pod(name: str, *containers: dict[str, Any], **fields: Any) -> Pod:
+    """Words: uid, namespace, labels, version, status and metadata dicts; every other word is a field of spec in
+    camelCase."""
+    metadata = {
+        "name": name,
+        "namespace": fields.pop("namespace", "default"),
+        "uid": fields.pop("uid", f"uid-{name}"),
+        "labels": fields.pop("labels", {}),
+        "resourceVersion": fields.pop("version", ""),
+        **fields.pop("metadata", {}),
+    }
+    status = fields.pop("status", {})
+    spec = {"schedulerName": "test", "containers": list(containers) or [container()], **fields}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod)
+
+
+def pod(name: str, *containers: dict[str, Any], **fields: Any) -> PodInfo:
+    return reduce_pod(api_pod(name, *containers, **fields))
+
+
+def cluster(*nodes: NodeInfo, pods: Mapping[str, list[PodInfo]] | None = None) -> ClusterState:
+    """A state with nodes, and with pods bound to the node whose name they are under."""
+    state = ClusterState()
+    for info in nodes:
+        state.upsert_node(info)
+    for name, bound in (pods or {}).items():
+        for info in bound:
+            state.upsert_pod(msgspec.structs.replace(info, node_name=name), NOW)
+    return state
+
+
+def load(cpu: Mapping[str, float], *, age: float = 0.0, source: str = SOURCE) -> LoadTable:
+    """CPU averages in per cent, measured `age` seconds before NOW."""
+    at = NOW - age
+    return LoadTable(source, at, at, {name: NodeLoad(cpu_average=value, timestamp=at) for name, value in cpu.items()})
+
+
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: test
+  plugins: {plugins}
+  pluginConfig: {plugin_config}
+"""
+
+
+def runner(
+    plugins: Mapping[str, Any] | None = None,
+    args: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    compatibility: str = "safe",
+) -> ProfileRunner:
+    """A profile: plugin sets as in a file, args by plugin name."""
+    config = [{"name": name, "args": dict(values)} for name, values in (args or {}).items()]
+    config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}})
+    encode = msgspec.json.encode
+    text = CONFIGURATION.format(plugins=encode(plugins or {}).decode(), plugin_config=encode(config).decode())
+    return build_profile(load_configuration(text, source="test").profiles[0])
+
+
+def only_scores(*names: str) -> dict[str, Any]:
+    """Plugin sets in which just these plugins score."""
+    return {
+        "score": {"enabled": [{"name": name} for name in names], "disabled": [{"name": "*"}]},
+        "preScore": {"disabled": []},
+    }
