@@ -15,6 +15,7 @@ from secondary_scheduler import __version__
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
 from secondary_scheduler.devcluster.errors import DevClusterError, SpecError
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Each module has `register(app)`, which adds the command or group of that name.
 COMMANDS = {"cluster": "secondary_scheduler.cli.cluster"}
 
@@ -40,7 +41,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
 def main() -> None:
     """Run the command of `sys.argv`; an expected error is one line on stderr and an exit code, never a traceback."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _SIGNALS:
         signal.signal(number, _interrupt)
     try:
         build(sys.argv[1:])()
@@ -62,10 +63,15 @@ def main() -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    # Cleanup has begun: a second Ctrl-C must not leave half of it undone.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    # Cleanup begins: a second Ctrl-C must not leave half of it undone. A handler that does nothing, not SIG_IGN: that
+    # would be inherited by a process which is just being started, and it could not be asked to end.
+    for number in _SIGNALS:
+        signal.signal(number, _pass)
     raise Interrupted
+
+
+def _pass(_number: int, _frame: FrameType | None) -> None:
+    return
 
 
 def _fail(message: str, code: ExitCode) -> None:

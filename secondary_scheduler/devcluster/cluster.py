@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from secondary_scheduler.devcluster import processes, state
@@ -243,6 +246,25 @@ class Cluster:
         return found.complete and all(processes.is_alive(record) for record in found.processes)
 
     def _end(self, found: ClusterState | None) -> None:
-        processes.stop(found.processes if found else ())
-        processes.sweep(self._directory.path)
-        self._directory.remove()
+        with _uninterrupted():
+            processes.stop(found.processes if found else ())
+            processes.sweep(self._directory.path)
+            self._directory.remove()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Finish the block although somebody presses Ctrl-C again; it takes seconds at most."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _pass) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _pass(_number: int, _frame: FrameType | None) -> None:
+    return

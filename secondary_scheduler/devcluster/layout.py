@@ -93,6 +93,7 @@ def write_credentials(layout: Layout, cluster: str, api_server: str, real_nodes:
     files = {
         "ca": authority.pair,
         "apiserver": authority.server("kube-apiserver", _API_SERVER_NAMES, [LOOPBACK, "::1", "10.96.0.1"]),
+        "kubelet-client": authority.client("kube-apiserver-kubelet-client", ["system:masters"]),
         "prometheus": authority.server("prometheus", ["localhost"], [LOOPBACK, "::1"]),
     }
     for name, pair in files.items():
