@@ -160,9 +160,7 @@ def test_a_service_that_fails_takes_everything_down_and_says_why(
 def test_clusters_run_side_by_side_and_end_alone(make_cluster: Callable[..., Cluster]) -> None:
     first, second = make_cluster(**BARE), make_cluster(**BARE)
     assert first.api_server != second.api_server
-    crossed = requests.Session()
-    crossed.trust_env = False
-    crossed.cert = (str(first.layout.pki("admin.crt")), str(first.layout.pki("admin.key")))
+    crossed = administrator(first)
     crossed.verify = str(second.layout.pki("ca.crt"))
     stranger = crossed.get(f"{second.api_server}/api/v1/nodes", timeout=5)
     assert stranger.status_code == 401, "one cluster's administrator is nobody in another"
@@ -185,9 +183,8 @@ def test_a_second_command_on_the_same_cluster_is_refused_while_one_is_at_work(st
     assert finish(up)[0] == 0
 
 
-SLEEPER = {
-    "example.com/sleeper": {"executables": {"/bin/sleeper": [sys.executable, "-c", "import time; time.sleep(600)"]}}
-}
+SLEEP = "print('good night', flush=True); import time; time.sleep(600)"
+SLEEPER = {"example.com/sleeper": {"executables": {"/bin/sleeper": [sys.executable, "-c", SLEEP]}}}
 
 
 def sleeper_pids(cluster: Cluster) -> set[int]:
@@ -198,16 +195,21 @@ def sleeper_pids(cluster: Cluster) -> set[int]:
             words = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"import time; time.sleep(600)" in words and f"token-{cluster.name}".encode() in words:
+        if SLEEP.encode() in words and f"token-{cluster.name}".encode() in words:
             found.add(int(process.name))
     return found
 
 
-def run_sleeper(cluster: Cluster) -> set[int]:
+def administrator(cluster: Cluster) -> requests.Session:
     api = requests.Session()
     api.trust_env = False
     api.verify = str(cluster.layout.pki("ca.crt"))
     api.cert = (str(cluster.layout.pki("admin.crt")), str(cluster.layout.pki("admin.key")))
+    return api
+
+
+def run_sleeper(cluster: Cluster) -> set[int]:
+    api = administrator(cluster)
     container = {"name": "c", "image": "example.com/sleeper:1", "command": ["/bin/sleeper", f"token-{cluster.name}"]}
     pod: dict[str, Any] = {"metadata": {"name": "sleeper"}, "spec": {"containers": [container]}}
     pods = f"{cluster.api_server}/api/v1/namespaces/default/pods"
@@ -223,9 +225,11 @@ def real_node(make_cluster: Callable[..., Cluster], name: str) -> Cluster:
     return make_cluster(nodes=0, real_nodes=1, prometheus=False, kwok=False, images=SLEEPER, name=name)
 
 
-def test_down_ends_the_pods_of_real_nodes_before_the_api_server(make_cluster: Callable[..., Cluster]) -> None:
+def test_a_real_nodes_pods_have_logs_and_end_with_the_cluster(make_cluster: Callable[..., Cluster]) -> None:
     cluster = real_node(make_cluster, "pods")
     assert run_sleeper(cluster)
+    log = f"{cluster.api_server}/api/v1/namespaces/default/pods/sleeper/log"
+    assert administrator(cluster).get(log).text == "good night\n", "the API server reaches the node for logs"
     cluster.stop()
     assert sleeper_pids(cluster) == set()
     assert not cluster.state_dir.exists()
