@@ -1,0 +1,335 @@
+"""The pod cache: usage follows from objects, whatever happened on the way. Leaves out the queue and the plugins."""
+
+import math
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.catalog import ActionType
+from scheduler.framework import LoadTable, NodeInfo, NodeLoad, PodInfo
+from scheduler.state import ClusterState
+from tests.unit.scheduler.core.builders import NOW, cluster, container, load, node, pod
+
+NODES = ["n0", "n1", "n2"]
+RESOURCES = ("cpu", "memory", "example.com/gpu")
+
+
+def on(info: PodInfo, name: str, **changes: object) -> PodInfo:
+    return msgspec.structs.replace(info, node_name=name, **changes)
+
+
+def sized(index: int, size: int) -> PodInfo:
+    # Sizes include sums beyond 2**53, where adding floats in another order would give another result.
+    memory = ["1", "100Mi", "8192Ti", "8Ei"][size % 4]
+    requests = {"example.com/gpu": "3"} if size % 3 == 0 else {}
+    return pod(f"p{index}", container(f"{size * 7 + 1}m", memory, requests=requests))
+
+
+def usage(state: ClusterState) -> dict[str, dict[str, float]]:
+    view = state.snapshot(NOW)
+    result = {}
+    for name in state.node_names:
+        row = view.row(name)
+        result[name] = {resource: float(view.requested(resource)[row]) for resource in RESOURCES}
+        result[name]["pods"] = float(view.pod_count[row])
+        result[name]["nonzero"] = float(view.nonzero_requested("cpu")[row]) + float(
+            view.nonzero_requested("memory")[row]
+        )
+    return result
+
+
+def expected_usage(placed: dict[str, PodInfo], names: list[str]) -> dict[str, dict[str, float]]:
+    result = {}
+    for name in names:
+        pods = [one for one in placed.values() if one.node_name == name]
+        result[name] = {resource: float(sum(one.requests.get(resource, 0) for one in pods)) for resource in RESOURCES}
+        result[name]["pods"] = float(len(pods))
+        result[name]["nonzero"] = float(sum(one.nonzero_cpu for one in pods)) + float(
+            sum(one.nonzero_memory for one in pods)
+        )
+    return result
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["bind", "move", "resize", "delete", "end", "assume", "forget", "confirm", "node", "no node"]),
+        st.integers(0, 5),
+        st.integers(0, 2),
+        st.integers(0, 11),
+    ),
+    max_size=40,
+)
+
+
+class Model:
+    """What the state must show: the pods that are placed, and the nodes there are."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.placed: dict[str, PodInfo] = {}
+        self.assumed: set[str] = set()
+        self.names: list[str] = []
+
+    def step(self, action: str, index: int, where: int, size: int) -> None:
+        uid, name = f"uid-p{index}", NODES[where]
+        handler: Callable[[str, str, PodInfo], None] = getattr(self, f"do_{action.replace(' ', '_')}")
+        handler(uid, name, sized(index, size))
+
+    def do_bind(self, uid: str, name: str, info: PodInfo) -> None:
+        self.state.upsert_pod(on(info, name), NOW)
+        self.placed[uid] = on(info, name)
+        self.assumed.discard(uid)
+
+    do_move = do_resize = do_bind
+
+    def do_delete(self, uid: str, name: str, info: PodInfo) -> None:
+        self.state.remove_pod(uid)
+        self.placed.pop(uid, None)
+        self.assumed.discard(uid)
+
+    def do_end(self, uid: str, name: str, info: PodInfo) -> None:
+        self.state.upsert_pod(on(info, name, terminal=True), NOW)
+        self.placed.pop(uid, None)
+        self.assumed.discard(uid)
+
+    def do_assume(self, uid: str, name: str, info: PodInfo) -> None:
+        if uid not in self.placed:
+            self.placed[uid] = self.state.assume(info, name, NOW)
+            self.assumed.add(uid)
+
+    def do_forget(self, uid: str, name: str, info: PodInfo) -> None:
+        assert self.state.forget(uid) is (uid in self.assumed)
+        if uid in self.assumed:
+            self.assumed.remove(uid)
+            del self.placed[uid]
+
+    def do_confirm(self, uid: str, name: str, info: PodInfo) -> None:
+        if uid in self.assumed:
+            self.do_bind(uid, self.placed[uid].node_name, info)
+
+    def do_node(self, uid: str, name: str, info: PodInfo) -> None:
+        self.state.upsert_node(node(name))
+        if name not in self.names:
+            self.names.append(name)
+
+    def do_no_node(self, uid: str, name: str, info: PodInfo) -> None:
+        self.state.remove_node(name)
+        if name in self.names:
+            self.names.remove(name)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_usage_is_the_sum_over_pods_after_any_history(history: list[tuple[str, int, int, int]]) -> None:
+    model = Model()
+    for step in history:
+        model.step(*step)
+    assert usage(model.state) == expected_usage(model.placed, model.names)
+    assert model.state.assumed_count == len(model.assumed)
+    assert model.state.pod_count == len(model.placed)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps, st.randoms(use_true_random=False))
+def test_a_state_listed_anew_equals_the_one_reached_by_watching(
+    history: list[tuple[str, int, int, int]], random: object
+) -> None:
+    watched = Model()
+    for step in history:
+        if step[0] not in ("assume", "forget"):
+            watched.step(*step)
+    listed = ClusterState()
+    infos: list[NodeInfo] = [node(name) for name in watched.names]
+    pods = list(watched.placed.values())
+    random.shuffle(infos)
+    random.shuffle(pods)
+    for info in pods[::2]:
+        listed.upsert_pod(info, NOW)
+    for info in infos:
+        listed.upsert_node(info)
+    for info in pods[1::2]:
+        listed.upsert_pod(info, NOW)
+    assert usage(listed) == usage(watched.state)
+    resynced = watched.state
+    resynced.resync_nodes(infos)
+    resynced.resync_pods(pods)
+    assert usage(resynced) == usage(listed)
+
+
+def test_resync_drops_what_is_gone_and_keeps_assumptions() -> None:
+    state = cluster(node("n0"), node("n1"), pods={"n0": [pod("old"), pod("kept")]})
+    state.assume(pod("assumed"), "n1", NOW)
+    gone = state.resync_pods([on(pod("kept"), "n0"), on(pod("new"), "n1")])
+    assert [one.name for one in gone] == ["old"]
+    assert {state.pod(uid).name for uid in state.pod_uids} == {"kept", "new", "assumed"}
+    assert [info.name for info in state.resync_nodes([node("n1")])] == ["n0"]
+
+
+def test_rows_are_reused_and_come_back_empty() -> None:
+    state = cluster(
+        node("a", taints=[("k", "v", "NoSchedule")], unschedulable=True, labels={"zone": "z"}),
+        pods={"a": [pod("p", container("1"))]},
+    )
+    state.set_load(load({"a": 50.0}))
+    view = state.snapshot(NOW)
+    assert view.labels("zone").codes.tolist() == [0]
+    membership = view.membership
+    state.remove_node("a")
+    state.upsert_node(node("b"))
+    view = state.snapshot(NOW)
+    assert view.membership != membership
+    assert view.size == 1
+    assert view.row("a") == -1
+    assert view.requested("cpu").tolist() == [0.0]
+    assert view.labels("zone").codes.tolist() == [-1]
+    assert not view.unschedulable.any()
+    assert view.taints.classes[int(view.taints.codes[0])] == ()
+    assert math.isnan(view.load(load({}).source).cpu_average[0])
+
+
+def test_a_table_outgrows_its_first_capacity() -> None:
+    state = cluster(node("n0", labels={"zone": "z0"}))
+    assert state.snapshot(NOW).labels("zone").values == ["z0"]
+    state.set_load(load({"n0": 10.0, "n150": 20.0}))
+    for index in range(1, 200):
+        state.upsert_node(
+            node(f"n{index}", labels={"zone": f"z{index % 3}"}, allocatable={"example.com/x": str(index)})
+        )
+    view = state.snapshot(NOW)
+    assert view.size == len(view.rows) == 200
+    assert view.dense
+    zones = view.labels("zone")
+    assert [zones.values[code] for code in zones.codes.tolist()] == [f"z{index % 3}" for index in range(200)]
+    assert view.allocatable("example.com/x").tolist() == [float(index) for index in range(200)]
+    cpu = view.load(load({}).source).cpu_average[:200]
+    assert (cpu[0], cpu[150]) == (10.0, 20.0)
+    assert np.count_nonzero(~np.isnan(cpu)) == 2
+
+
+def test_changes_of_a_node_are_told_apart() -> None:
+    state = cluster(node("n"))
+    A = ActionType
+    assert state.upsert_node(node("n"))[0] == 0
+    assert state.upsert_node(node("n", labels={"a": "b"}))[0] == A.UPDATE_NODE_LABEL
+    assert state.upsert_node(node("n", labels={"a": "b"}, unschedulable=True))[0] == 0
+    assert state.upsert_node(node("n", labels={"a": "b"}))[0] == A.UPDATE_NODE_TAINT
+    changed, old = state.upsert_node(node("n", allocatable={"cpu": "8"}, taints=[("k", "", "NoSchedule")]))
+    assert changed == A.UPDATE_NODE_LABEL | A.UPDATE_NODE_TAINT | A.UPDATE_NODE_ALLOCATABLE
+    assert old.labels["a"] == "b"
+    assert state.snapshot(NOW).allocatable("cpu").tolist() == [8000.0]
+
+
+def test_only_changed_rows_are_in_the_log() -> None:
+    state = cluster(node("n0"), node("n1"), node("n2"))
+    start = state.generation
+    state.assume(pod("p", container("1")), "n1", NOW)
+    assert state.table.changed_since(start) == {1}
+    before = state.generation
+    state.set_load(load({"n0": 1.0}))
+    assert state.table.changed_since(before) is None, "new load changes every row"
+
+
+def test_a_pod_is_assumed_once_and_bound_pods_are_not_forgotten() -> None:
+    state = cluster(node("n0"))
+    info = pod("p", container("1"))
+    assert state.assume(info, "n0", NOW).node_name == "n0"
+    with pytest.raises(ValueError, match="already on node n0"):
+        state.assume(info, "n0", NOW)
+    state.upsert_pod(on(info, "n0"), NOW)
+    assert not state.is_assumed(info.uid)
+    assert not state.forget(info.uid)
+    assert state.pod_count == 1
+
+
+def test_a_binding_elsewhere_overrules_the_assumption() -> None:
+    state = cluster(node("n0"), node("n1"))
+    info = pod("p", container("1"))
+    state.assume(info, "n0", NOW)
+    state.upsert_pod(on(info, "n1"), NOW)
+    assert usage(state)["n0"]["cpu"] == 0
+    assert usage(state)["n1"]["cpu"] == 1000
+
+
+def test_load_is_matched_by_name_then_address_and_missing_is_never_zero() -> None:
+    state = cluster(node("n0"), node("n1", addresses=["10.0.0.1"]), node("n2"))
+    table = LoadTable(
+        "s",
+        NOW,
+        NOW,
+        {"n0": NodeLoad(cpu_average=5.0), "10.0.0.1": NodeLoad(cpu_average=7.0), "other": NodeLoad(cpu_average=1.0)},
+    )
+    coverage = state.set_load(table)
+    assert (coverage.matched, coverage.unknown, coverage.missing) == (2, ("other",), ("n2",))
+    columns = state.snapshot(NOW).load("s")
+    assert columns.cpu_average[:2].tolist() == [5.0, 7.0]
+    assert math.isnan(columns.cpu_average[2])
+    assert np.isnan(columns.memory_average[:3]).all()
+
+
+def test_a_frozen_snapshot_does_not_follow_the_state() -> None:
+    state = cluster(node("n0"), node("n1"))
+    state.set_load(load({"n0": 1.0}))
+    frozen = state.snapshot(NOW, frozen=True)
+    state.assume(pod("p", container("1")), "n0", NOW)
+    state.upsert_node(node("n2", labels={"zone": "z"}))
+    state.set_load(load({"n0": 9.0}))
+    assert frozen.size == 2
+    assert frozen.requested("cpu").tolist() == [0.0, 0.0]
+    assert not frozen.pods_on(0)
+    assert frozen.load(load({}).source).cpu_average[0] == 1.0
+    assert state.snapshot(NOW).requested("cpu")[0] == 1000.0
+
+
+def test_an_overlay_adds_and_removes_without_touching_the_table() -> None:
+    state = cluster(node("n0"), node("n1"), pods={"n0": [pod("victim", container("2", "1Gi"))]})
+    overlay = state.snapshot(NOW).overlay()
+    overlay.add_pod(pod("guest", container("500m", requests={"example.com/gpu": "1"})), 1)
+    overlay.remove_pod(next(iter(overlay.pods_on(0))), 0)
+    assert overlay.requested("cpu").tolist() == [0.0, 500.0]
+    assert overlay.requested("example.com/gpu").tolist() == [0.0, 1.0]
+    assert overlay.pod_count.tolist() == [0.0, 1.0]
+    assert [one.name for one in overlay.pods_on(1)] == ["guest"]
+    assert overlay.nonzero_requested("memory").tolist() == [0.0, 200.0 * 1024 * 1024]
+    assert [(one.sign, one.pod.name) for one in overlay.overlay_assignments] == [(1, "guest")]
+    assert state.snapshot(NOW).requested("cpu").tolist() == [2000.0, 0.0]
+
+
+def test_wide_amounts_are_flagged_until_the_node_goes() -> None:
+    state = cluster(node("n0", allocatable={"memory": "100Ti"}), node("n1"))
+    assert state.snapshot(NOW).wide("memory")
+    assert not state.snapshot(NOW).wide("cpu")
+    state.remove_node("n0")
+    assert not state.snapshot(NOW).wide("memory")
+
+
+def test_the_assignment_log_tells_assumed_from_observed() -> None:
+    state = cluster(node("n0"))
+    info = pod("p", container("1"))
+    state.assume(info, "n0", NOW)
+    state.upsert_pod(on(info, "n0"), NOW + 3)
+    old = on(pod("old"), "n0", assigned_at=NOW - 5000)
+    state.upsert_pod(old, NOW + 4)
+    state.remove_pod(info.uid)
+    log = [(one.sign, one.pod.name, one.at - NOW, one.observed) for one in state.assignments.since(0)]
+    assert log == [
+        (1, "p", 0, False),
+        (1, "p", 3, True),
+        (1, "old", -5000, False),
+        (1, "old", 4, True),
+        (-1, "p", 0, False),
+        (-1, "p", 3, True),
+    ]
+
+
+def test_old_assignments_are_dropped_from_the_log() -> None:
+    state = cluster(node("n0", allocatable={"pods": "100000"}))
+    for index in range(6000):
+        state.assume(pod(f"p{index}"), "n0", NOW + index)
+    assert state.assignments.start > 0
+    kept = state.assignments.since(state.assignments.start)
+    assert kept[0].at >= NOW + 6000 - 1800 - 4096
+    assert state.assignments.end == 6000

@@ -1,0 +1,355 @@
+"""The scheduling queue: order, back-off, waking by events, gates. Time is a number that the test moves."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from scheduler.catalog import ActionType
+from scheduler.framework import (
+    ASSIGNED_POD_DELETE,
+    NODE,
+    NODE_ADD,
+    POD,
+    SUCCESS,
+    ClusterEvent,
+    Hint,
+    HintRegistration,
+    PodInfo,
+    Status,
+    unresolvable,
+)
+from scheduler.state import QueuedPod, SchedulingQueue
+from tests.unit.scheduler.core.builders import pod
+
+HINTS = {
+    "test": {
+        "Fit": (HintRegistration(NODE, ActionType.ADD), HintRegistration(POD, ActionType.DELETE)),
+        "Picky": (
+            HintRegistration(NODE, ActionType.ADD, lambda pod, old, new: Hint.QUEUE if new == "good" else Hint.SKIP),
+        ),
+        "Broken": (HintRegistration(NODE, ActionType.ADD, lambda pod, old, new: Hint[str(1 / 0)]),),
+        "SchedulingGates": (HintRegistration(POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),),
+    }
+}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def gate(info: PodInfo) -> Status:
+    return unresolvable("gated", plugin="SchedulingGates") if info.spec.gates else SUCCESS
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def make(clock: Clock, **options: object) -> SchedulingQueue:
+    return SchedulingQueue(
+        clock=clock, sort_key=lambda info, at: (-info.priority, at), pre_enqueue=gate, hints=HINTS, **options
+    )
+
+
+def names(queue: SchedulingQueue) -> list[str]:
+    result = []
+    while (queued := queue.pop()) is not None:
+        result.append(queued.pod.name)
+    return result
+
+
+def failed(queue: SchedulingQueue, name: str = "p", *rejectors: str, pending: tuple[str, ...] = ()) -> QueuedPod:
+    queue.add(pod(name))
+    queued = queue.pop()
+    queue.add_unschedulable(queued, rejectors=rejectors, pending=pending)
+    return queued
+
+
+def test_priority_goes_first_then_who_waits_longest(clock: Clock) -> None:
+    queue = make(clock)
+    for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5)):
+        clock.now += 1
+        queue.add(pod(name, priority=priority))
+    assert names(queue) == ["b", "d", "a", "c"]
+
+
+def test_equal_pods_keep_their_order_of_arrival(clock: Clock) -> None:
+    queue = make(clock)
+    for index in range(20):
+        queue.add(pod(f"p{index}"))
+    assert names(queue) == [f"p{index}" for index in range(20)]
+
+
+def test_an_unschedulable_pod_waits_for_an_event_its_rejector_registered(clock: Clock) -> None:
+    queue = make(clock)
+    failed(queue, "p", "Fit")
+    assert queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
+    assert queue.on_event(ClusterEvent(NODE, ActionType.UPDATE_NODE_LABEL)) == 0
+    assert queue.on_event(NODE_ADD) == 1
+    assert queue.where("uid-p") == "backoff"
+
+
+def test_a_pod_without_back_off_left_becomes_active_at_once(clock: Clock) -> None:
+    queue = make(clock)
+    failed(queue, "p", "Fit")
+    clock.now += 2.5
+    queue.on_event(NODE_ADD)
+    assert queue.where("uid-p") == "active"
+
+
+@pytest.mark.parametrize(
+    ("attempts", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (50, 10)], ids=lambda value: str(value)
+)
+def test_back_off_doubles_up_to_the_maximum(clock: Clock, attempts: int, seconds: int) -> None:
+    queue = make(clock)
+    queue.add(pod("p"))
+    for _ in range(attempts):
+        queued = queue.pop()
+        queue.add_unschedulable(queued, rejectors=["Fit"])
+        queue.activate(["uid-p"])
+    queue.pop()
+    queue.add_unschedulable(queued, rejectors=())
+    queued.consecutive_errors = 0
+    assert queue.backoff_until(queued) == 1000 + seconds
+
+
+def test_nothing_else_to_do_pops_a_pod_that_backs_off_but_not_one_after_an_error(clock: Clock) -> None:
+    queue = make(clock)
+    failed(queue, "error")
+    failed(queue, "rejected", "Fit")
+    queue.on_event(NODE_ADD)
+    assert names(queue) == ["rejected"]
+    assert queue.where("uid-error") == "backoff"
+    clock.now += 2
+    assert queue.flush() == 1
+    assert names(queue) == ["error"]
+
+
+def test_popping_early_can_be_switched_off(clock: Clock) -> None:
+    queue = make(clock, pop_from_backoff=False)
+    failed(queue, "rejected", "Fit")
+    queue.on_event(NODE_ADD)
+    assert queue.pop() is None
+
+
+def test_next_wakeup_says_when_flush_has_work(clock: Clock) -> None:
+    queue = make(clock)
+    assert queue.next_wakeup() is None
+    failed(queue, "error")
+    at = queue.next_wakeup()
+    assert at == 1002
+    clock.now = at - 0.01
+    assert queue.flush() == 0
+    clock.now = at
+    assert queue.flush() == 1
+    assert queue.next_wakeup() is None
+
+
+def test_pods_unschedulable_for_five_minutes_are_tried_again(clock: Clock) -> None:
+    queue = make(clock)
+    failed(queue, "p", "Fit")
+    assert queue.next_wakeup() == 1300
+    clock.now = 1300
+    assert queue.flush() == 0
+    clock.now = 1300.5
+    assert queue.flush() == 1
+    assert queue.where("uid-p") == "active"
+
+
+def test_a_hint_decides_and_a_broken_one_wakes(clock: Clock) -> None:
+    queue = make(clock)
+    failed(queue, "picky", "Picky")
+    failed(queue, "broken", "Broken")
+    queue.on_event(NODE_ADD, None, "bad")
+    assert queue.where("uid-picky") == "unschedulable"
+    assert queue.where("uid-broken") == "backoff"
+    queue.on_event(NODE_ADD, None, "good")
+    assert queue.where("uid-picky") == "backoff"
+
+
+def test_a_pending_rejection_wakes_without_back_off(clock: Clock) -> None:
+    queue = make(clock)
+    failed(queue, "p", "Fit", pending=("Fit",))
+    queue.on_event(NODE_ADD)
+    assert queue.where("uid-p") == "active"
+
+
+def test_an_event_while_in_flight_is_not_missed(clock: Clock) -> None:
+    queue = make(clock)
+    queue.add(pod("p"))
+    queued = queue.pop()
+    queue.on_event(ASSIGNED_POD_DELETE, pod("other"), None)
+    assert queue.add_unschedulable(queued, rejectors=["Fit"]) == "backoff"
+    assert queue.in_flight_events == 0
+
+
+def test_an_event_before_the_flight_does_not_count(clock: Clock) -> None:
+    queue = make(clock)
+    queue.add(pod("a"))
+    queue.add(pod("b"))
+    first = queue.pop()
+    queue.on_event(NODE_ADD)
+    second = queue.pop()
+    assert queue.add_unschedulable(second, rejectors=["Fit"]) == "unschedulable"
+    assert queue.add_unschedulable(first, rejectors=["Fit"]) == "backoff"
+
+
+def test_gated_pods_wait_for_their_gates_only(clock: Clock) -> None:
+    queue = make(clock)
+    gated = pod("p", schedulingGates=[{"name": "g"}], version="1")
+    assert queue.add(gated) == "gated"
+    assert queue.counts()["gated"] == 1
+    queue.on_event(NODE_ADD)
+    assert queue.where("uid-p") == "gated"
+    assert queue.update(gated, pod("p", version="2")) == "active"
+    assert queue.pop().initial_attempt_at == 1000
+
+
+def test_gates_put_on_while_waiting_are_seen_when_the_pod_wakes(clock: Clock) -> None:
+    queue = make(clock)
+    failed(queue, "p", "Fit")
+    queue.update(pod("p"), pod("p", schedulingGates=[{"name": "g"}], version="2"))
+    queue.on_event(NODE_ADD)
+    assert queue.where("uid-p") == "gated"
+
+
+def test_activate_overrides_back_off(clock: Clock) -> None:
+    queue = make(clock)
+    failed(queue, "p", "Fit")
+    failed(queue, "error")
+    assert queue.activate(["uid-p", "uid-error", "uid-unknown"]) == 2
+    assert queue.counts()["active"] == 2
+
+
+def test_activate_in_flight_brings_the_pod_straight_back(clock: Clock) -> None:
+    queue = make(clock)
+    queue.add(pod("p"))
+    queue.add(pod("q"))
+    mine, other = queue.pop(), queue.pop()
+    queue.activate(["uid-p"])
+    assert queue.add_unschedulable(mine, rejectors=["Fit"]) == "backoff"
+    assert queue.add_unschedulable(other, rejectors=["Fit"]) == "unschedulable"
+
+
+def test_the_same_version_again_changes_nothing(clock: Clock) -> None:
+    queue = make(clock)
+    old = pod("p", version="7")
+    queue.add(old)
+    newer = pod("p", version="7", priority=9)
+    queue.update(old, newer)
+    assert queue.pop().pod.priority == 0
+
+
+def test_a_changed_pod_takes_its_new_place(clock: Clock) -> None:
+    queue = make(clock)
+    queue.add(pod("a", version="1"))
+    queue.add(pod("b", version="1"))
+    queue.update(pod("b", version="1"), pod("b", version="2", priority=3))
+    assert names(queue) == ["b", "a"]
+
+
+def test_a_deleted_pod_is_gone_from_every_queue(clock: Clock) -> None:
+    queue = make(clock)
+    failed(queue, "u", "Fit")
+    failed(queue, "e")
+    queue.add(pod("a"))
+    assert [queue.delete(f"uid-{name}") for name in "ueax"] == [True, True, True, False]
+    assert len(queue) == 0
+    assert queue.pop() is None
+
+
+def test_errors_count_apart_from_rejections(clock: Clock) -> None:
+    queue = make(clock)
+    queued = failed(queue, "p")
+    clock.now += 2
+    queue.flush()
+    queue.pop()
+    queue.add_unschedulable(queued)
+    assert (queued.consecutive_errors, queued.unschedulable_count) == (2, 0)
+    clock.now += 4
+    queue.flush()
+    queue.pop()
+    queue.add_unschedulable(queued, rejectors=["Fit"])
+    assert (queued.consecutive_errors, queued.unschedulable_count) == (0, 1)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Random use: every pod is in exactly one place, none is lost, none is handed out twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.queue = make(self.clock)
+        self.alive: set[str] = set()
+        self.flying: dict[str, QueuedPod] = {}
+
+    uids = st.integers(0, 4).map(lambda index: f"p{index}")
+
+    @rule(name=uids, gated=st.booleans(), priority=st.integers(0, 2))
+    def add(self, name: str, gated: bool, priority: int) -> None:
+        gates = {"schedulingGates": [{"name": "g"}]} if gated else {}
+        self.queue.add(pod(name, priority=priority, **gates))
+        self.alive.add(name)
+
+    @rule(name=uids)
+    def delete(self, name: str) -> None:
+        self.queue.delete(f"uid-{name}")
+        if name not in self.flying:
+            self.alive.discard(name)
+
+    @rule()
+    def pop(self) -> None:
+        before = self.queue.counts()
+        queued = self.queue.pop()
+        if queued is None:
+            assert before["active"] == 0
+            return
+        assert queued.pod.name not in self.flying
+        self.flying[queued.pod.name] = queued
+
+    @rule(data=st.data(), rejectors=st.sampled_from([(), ("Fit",), ("Picky", "Fit")]))
+    def give_back(self, data: st.DataObject, rejectors: tuple[str, ...]) -> None:
+        if self.flying:
+            name = data.draw(st.sampled_from(sorted(self.flying)))
+            self.queue.add_unschedulable(self.flying.pop(name), rejectors=rejectors)
+
+    @rule(data=st.data())
+    def bind(self, data: st.DataObject) -> None:
+        if self.flying:
+            name = data.draw(st.sampled_from(sorted(self.flying)))
+            del self.flying[name]
+            self.queue.done(f"uid-{name}")
+            self.alive.discard(name)
+
+    @rule(event=st.sampled_from([NODE_ADD, ASSIGNED_POD_DELETE]))
+    def event(self, event: ClusterEvent) -> None:
+        self.queue.on_event(event)
+
+    @rule(name=uids)
+    def activate(self, name: str) -> None:
+        self.queue.activate([f"uid-{name}"])
+
+    @rule(seconds=st.sampled_from([0.3, 1.0, 5.0, 301.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.now += seconds
+        wakeup = self.queue.next_wakeup()
+        assert wakeup is not None or self.queue.counts()["backoff"] == 0
+        self.queue.flush()
+
+    @invariant()
+    def every_pod_is_in_one_place(self) -> None:
+        waiting = sorted(queued.pod.name for queued in self.queue.pending())
+        assert waiting == sorted(self.alive - self.flying.keys())
+        assert len(self.queue) == sum(self.queue.counts().values()) == len(waiting)
+        if not self.flying:
+            assert self.queue.in_flight_events == 0
+
+
+QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestQueueMachine = QueueMachine.TestCase
