@@ -54,7 +54,10 @@ def build_profile(
     try:
         configuration = load_configuration(content, source="stack configuration")
     except ConfigurationError as error:
-        return None, [*problems, *(places.told_by_settings(problem) for problem in error.problems)]
+        found = [places.told_by_settings(problem) for problem in error.problems]
+        # A name that does not exist stands twice in the configuration, and once in the settings.
+        once = {problem.location: problem for problem in reversed(found)}
+        return None, [*problems, *reversed(once.values())]
     warnings = [places.told_by_settings(problem) for problem in configuration.warnings]
     # The scheduler starts with a plugin disabled that does not exist; in a stack it is a slip that does nothing.
     problems += [warning for warning in warnings if warning.location[:3] == ("plugins", "score", "disabled")]

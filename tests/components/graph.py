@@ -145,18 +145,19 @@ def register(
     stack: str = "local",
     preview: bool = False,
     status: Mapping[str, Any] | None = None,
+    other: Mapping[str, str] | None = None,
+    graph: Graph | None = None,
 ) -> Graph:
-    """Run a function as the engine runs a program; keys are without the project's name."""
-    graph = Graph()
+    """Run a function as the engine runs a program; keys are without the project's name, those in `other` with one."""
+    graph = Graph() if graph is None else graph
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(ThreadPoolExecutor(4))
     try:
         monitor = RecordingMonitor(Engine(status), graph)
         pulumi_mocks.set_mocks(monitor.mocks, project=PROJECT, stack=stack, preview=preview, monitor=monitor)
-        set_all_config(
-            {f"{PROJECT}:{key}": value for key, value in config.items()}, [f"{PROJECT}:{key}" for key in encrypted]
-        )
+        values = {f"{PROJECT}:{key}": value for key, value in config.items()} | dict(other or {})
+        set_all_config(values, [f"{PROJECT}:{key}" for key in encrypted])
         set_root_resource(None)  # set_mocks makes a stack of its own, which would take no outputs
         loop.run_until_complete(run_in_stack(program))
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from scheduler.config import configuration_hash, load_configuration
 from secondary_scheduler.controller.reconcile import names
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_values, is_secret, run_program, stack_values
-from tests.integration.controller import rights
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 OPERATOR = "secondary-scheduler-operator"
@@ -24,27 +22,28 @@ CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "Clust
 READY = {"readyReplicas": 1, "configurationHash": "set by the operator"}
 
 
-@pytest.fixture(params=[False, True], ids=["update", "preview"])
+# What a run registers is only looked at, so the runs are shared by the module's tests.
+@pytest.fixture(scope="module", params=[False, True], ids=["update", "preview"])
 def preview(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-@pytest.fixture(params=["local", "openshift-prod"])
+@pytest.fixture(scope="module", params=["local", "openshift-prod"])
 def stack(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def graph(stack: str, preview: bool, local_environment: Path) -> Graph:
+@pytest.fixture(scope="module")
+def graph(stack: str, preview: bool, local_environment: None) -> Graph:
     return run_program(stack_values(stack), stack=stack, preview=preview, status=READY)
 
 
-@pytest.fixture
-def local(preview: bool, local_environment: Path) -> Graph:
+@pytest.fixture(scope="module")
+def local(preview: bool, local_environment: None) -> Graph:
     return run_program(stack_values("local"), preview=preview, status=READY)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def production(preview: bool) -> Graph:
     return run_program(stack_values("openshift-prod"), stack="openshift-prod", preview=preview, status=READY)
 
@@ -224,11 +223,6 @@ def test_operator_may_bind_exactly_the_static_roles(graph: Graph) -> None:
     }
 
 
-def test_operator_holds_exactly_the_rights_under_which_its_own_tests_run(graph: Graph) -> None:
-    assert rules(graph.of("ClusterRole"), OPERATOR) == rights.cluster_rules(static_cluster_roles())
-    assert rules(graph.of("Role"), OPERATOR) == rights.namespace_rules()
-
-
 def test_operator_has_no_wildcard_and_writes_outside_its_namespace_nothing_but_the_known_bindings(graph: Graph) -> None:
     for rule in rules([*graph.of("ClusterRole"), *graph.of("Role")], OPERATOR):
         assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
@@ -286,7 +280,7 @@ def test_controller_and_program_agree_on_names(local: Graph) -> None:
     assert f"tokenFile: {names.METRIC_CREDENTIALS_DIRECTORY}/token" in content
 
 
-def test_ready_replicas_are_unknown_and_not_zero_while_the_scheduler_does_not_exist(local_environment: Path) -> None:
+def test_ready_replicas_are_unknown_and_not_zero_while_the_scheduler_does_not_exist(local_environment: None) -> None:
     outputs = run_program(stack_values("local"), preview=True, status=None).outputs
     assert outputs["scheduler"]["readyReplicas"] == UNKNOWN
 

@@ -1,0 +1,181 @@
+"""The CRD on a real API server: what upstream accepts and refuses, and the optional fields of this project."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from components.crd import load_manifest
+
+GROUP, VERSION, PLURAL = "operator.openshift.io", "v1", "secondaryschedulers"
+NAMESPACE = "crd-test"
+
+ACCEPTED = {
+    "an empty spec": {},
+    "upstream's sample": {
+        "managementState": "Managed",
+        "schedulerConfig": "secondary-scheduler-config",
+        "schedulerImage": "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.33.5",
+        "logLevel": "",
+        "operatorLogLevel": "TraceAll",
+        "unsupportedConfigOverrides": {"any": {"thing": 1}},
+        "observedConfig": None,
+    },
+    "high availability": {
+        "topology": {
+            "mode": "HighlyAvailable",
+            "highlyAvailableTopology": {
+                "maxReplicas": 3,
+                "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+                "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
+            },
+        }
+    },
+    "every extension": {
+        "resources": {"requests": {"cpu": "100m", "memory": 1000}, "limits": {"memory": "1Gi"}},
+        "priorityClassName": "system-cluster-critical",
+        "imagePullSecrets": [{"name": "pull"}],
+        "command": ["/kube-scheduler"],
+        "extraArgs": ["--v=4"],
+        "env": [{"name": "A", "value": "b"}, {"name": "C", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+        "leaderElection": {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "1m30s"},
+        "metricCredentials": {"secretName": "metrics"},
+        "rollout": {"canary": False},
+        "configPolicy": "PassThrough",
+    },
+}
+REFUSED = {
+    "a management state that is none": ({"managementState": "Paused"}, "spec.managementState"),
+    "a log level that is none": ({"logLevel": "Loud"}, "spec.logLevel"),
+    "replicas without high availability": (
+        {"topology": {"highlyAvailableTopology": {"maxReplicas": 3}}},
+        "highlyAvailableTopology can only be set when mode is HighlyAvailable",
+    ),
+    "no replicas": (
+        {"topology": {"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": 0}}},
+        "should be greater than or equal to 1",
+    ),
+    "a quantity that is none": ({"resources": {"limits": {"cpu": "much"}}}, "spec.resources.limits.cpu"),
+    "a duration that is none": ({"leaderElection": {"leaseDuration": "soon"}}, "spec.leaderElection.leaseDuration"),
+    "credentials without a Secret": ({"metricCredentials": {}}, "spec.metricCredentials.secretName: Required"),
+    "an empty command": ({"command": []}, "spec.command"),
+    "a policy that is none": ({"configPolicy": "Hope"}, "spec.configPolicy"),
+}
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: Any) -> Iterator[client.CustomObjectsApi]:
+    kubeconfig: Path = control_plane.kubeconfig
+    api_client = config.new_client_from_config(str(kubeconfig))
+    definitions = client.ApiextensionsV1Api(api_client)
+    manifest = load_manifest()
+    name = manifest["metadata"]["name"]
+    made = name not in {d.metadata.name for d in definitions.list_custom_resource_definition().items}
+    if made:
+        definitions.create_custom_resource_definition(manifest)
+    wait_until_established(definitions, name)
+    client.CoreV1Api(api_client).create_namespace({"metadata": {"name": NAMESPACE}})
+    yield client.CustomObjectsApi(api_client)
+    client.CoreV1Api(api_client).delete_namespace(NAMESPACE)
+    if made:
+        definitions.delete_custom_resource_definition(name)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("spec", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_accepts(spec: dict[str, Any], api: client.CustomObjectsApi) -> None:
+    made = create(api, spec)
+    assert made["spec"]["operatorLogLevel"] in ("Normal", "TraceAll")
+    assert pruned_away(spec, made["spec"]) == []
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("spec", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_refuses(spec: dict[str, Any], message: str, api: client.CustomObjectsApi) -> None:
+    with pytest.raises(client.ApiException) as refused:
+        create(api, spec)
+    assert refused.value.status == 422
+    assert message in refused.value.body
+
+
+@pytest.mark.integration
+def test_key_of_the_token_is_token_unless_said_otherwise(api: client.CustomObjectsApi) -> None:
+    made = create(api, {"metricCredentials": {"secretName": "metrics"}})
+    assert made["spec"]["metricCredentials"]["key"] == "token"
+
+
+@pytest.mark.integration
+def test_status_is_a_subresource_with_every_field_that_the_operator_reports(api: client.CustomObjectsApi) -> None:
+    status = {
+        "observedGeneration": 1,
+        "readyReplicas": 1,
+        "version": "0.1.0",
+        "configurationHash": "0123456789abcdef",
+        "schedulerNames": ["a", "b"],
+        "latestAvailableRevision": 2,
+        "conditions": [
+            {
+                "type": kind,
+                "status": "True",
+                "reason": "R",
+                "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+            for kind in ("Available", "Progressing", "Degraded", "LoadDataFresh", "Upgradeable")
+        ],
+        "generations": [
+            {
+                "group": "apps",
+                "resource": "deployments",
+                "namespace": "n",
+                "name": "x",
+                "lastGeneration": 1,
+                "hash": "h",
+            }
+        ],
+    }
+    name = "status"
+    api.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, resource(name, {}) | {"status": status})
+    body = {"status": status}
+    made = api.patch_namespaced_custom_object_status(GROUP, VERSION, NAMESPACE, PLURAL, name, body)
+    assert made["status"] == status
+    lower = {"status": {"latestAvailableRevision": 1}}
+    with pytest.raises(client.ApiException) as refused:
+        api.patch_namespaced_custom_object_status(GROUP, VERSION, NAMESPACE, PLURAL, name, lower)
+    assert "must only increase" in refused.value.body
+
+
+def create(api: client.CustomObjectsApi, spec: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = api.create_namespaced_custom_object(
+        GROUP, VERSION, NAMESPACE, PLURAL, resource("dry", spec), dry_run="All"
+    )
+    return made
+
+
+def resource(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "SecondaryScheduler", "metadata": {"name": name}, "spec": spec}
+
+
+def pruned_away(given: Any, stored: Any, path: str = "spec") -> list[str]:
+    """Paths that the API server dropped because the schema does not know them."""
+    if isinstance(given, dict) and isinstance(stored, dict):
+        return [lost for key in given for lost in pruned_away(given[key], stored.get(key, None), f"{path}.{key}")]
+    return [] if given == stored else [path]
+
+
+def wait_until_established(definitions: client.ApiextensionsV1Api, name: str) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        conditions = definitions.read_custom_resource_definition(name).status.conditions or []
+        if any(condition.type == "Established" and condition.status == "True" for condition in conditions):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{name} is not served")

@@ -1,0 +1,47 @@
+"""Pulumi.yaml and the models in stacks/settings.py speak of the same keys, types and defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from stacks.settings import Plugins, StackSettings
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT: dict[str, Any] = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+DECLARED: dict[str, Any] = PROJECT["config"]
+FIELDS = {field.alias or name: field for name, field in StackSettings.model_fields.items()}
+
+
+def test_every_setting_is_declared_with_a_description() -> None:
+    assert set(DECLARED) == set(FIELDS)
+    assert all(declaration["description"] for declaration in DECLARED.values())
+
+
+@pytest.mark.parametrize("key", sorted(FIELDS))
+def test_declared_type_is_that_of_the_model(key: str) -> None:
+    annotations = [FIELDS[key].annotation, *get_args(FIELDS[key].annotation)]
+    structured = any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in annotations)
+    expected = "object" if structured else "boolean" if bool in annotations else "string"
+    assert DECLARED[key]["type"] == expected
+
+
+@pytest.mark.parametrize("key", sorted(FIELDS))
+def test_declared_default_is_that_of_the_model_or_empty_for_what_must_be_given(key: str) -> None:
+    field = FIELDS[key]
+    empty = {} if DECLARED[key]["type"] == "object" else ""
+    expected = empty if field.is_required() or field.default in (None, Plugins()) else field.default
+    assert DECLARED[key]["default"] == expected
+
+
+def test_engine_is_not_told_of_plugins_and_so_takes_the_official_ones() -> None:
+    assert "plugins" not in PROJECT
+
+
+def test_users_environment_is_the_one_that_pulumi_install_makes() -> None:
+    assert PROJECT["runtime"] == {"name": "python", "options": {"toolchain": "pip", "virtualenv": ".venv"}}
+    assert PROJECT["stackConfigDir"] == "stacks"

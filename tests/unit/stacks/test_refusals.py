@@ -1,0 +1,223 @@
+"""What a stack file must not say, and the line that tells so. Whether the engine stops is tests/components' matter."""
+
+# ruff: noqa: E501 - a case per line reads better than one per four
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.loading import SettingsProblems, check
+
+TOKEN = "canary-token-31415926"
+GOOD: dict[str, Any] = {
+    "cluster": {"clusterIdentifier": "test"},
+    "schedulerImage": "registry.example.com/kube-scheduler:1",
+    "operatorImage": "registry.example.com/operator@sha256:" + "0" * 64,
+    "plugins": {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 2, "args": {"targetUtilization": 40}}]}},
+    "metricProvider": {
+        "type": "Prometheus",
+        "address": "https://prometheus:9090",
+        "credentials": {"token": {"fromFileInEnv": "TOKEN_FILE"}, "caFile": {"fromFileInEnv": "CA_FILE"}},
+    },
+}
+GONE = object()
+PLUGIN = "plugins.score.enabled[0]"
+CREDENTIALS = "metricProvider.credentials"
+
+# change to GOOD (path, new value), path that is named, words that the line must have
+REFUSALS = {
+    "unknown key": ("schedulerImge", "x:1", "schedulerImge", ["unknown key", 'did you mean "schedulerImage"?']),
+    "key in snake case": ("log_level", "Normal", "log_level", ['did you mean "logLevel"?']),
+    "no scheduler image": ("schedulerImage", GONE, "schedulerImage", ["missing", "pulumi config set schedulerImage"]),
+    "empty scheduler image": ("schedulerImage", "", "schedulerImage", ["missing"]),
+    "image with a blank": ("schedulerImage", "a b", "schedulerImage", ['"a b" is not an image', "repository:tag"]),
+    "image in capitals": ("operatorImage", "Example/Image:1", "operatorImage", ["is not an image"]),
+    "image that is a mapping": ("schedulerImage", {"name": "x"}, "schedulerImage", ["is not an image"]),
+    "no operator image": ("operatorImage", GONE, "operatorImage", ["missing"]),
+    "no cluster": ("cluster", GONE, "cluster", ["missing"]),
+    "cluster without identifier": ("cluster", {}, "cluster.clusterIdentifier", ["missing", "--path"]),
+    "empty identifier": ("cluster.clusterIdentifier", "", "cluster.clusterIdentifier", ["must not be empty"]),
+    "number as identifier": ("cluster.clusterIdentifier", 5, "cluster.clusterIdentifier", ["must be a string", "(5)"]),
+    "unknown key of the cluster": ("cluster.kubeconfig", "x", "cluster.kubeconfig", ["allowed: clusterIdentifier, con"]),
+    "cluster that is text": ("cluster", "prod", "cluster", ["must be a mapping, not a string"]),
+    "the cluster's own scheduler": (
+        "schedulerName", "default-scheduler", "schedulerName", ["the cluster's own scheduler", "choose another"],
+    ),
+    "scheduler name in capitals": ("schedulerName", "Mine", "schedulerName", ['"Mine" must consist of lower case']),
+    "log level that is none": ("logLevel", "debug", "logLevel", ["allowed: Normal, Debug, Trace", 'mean "Debug"?']),
+    "install mode of later": ("installMode", "olm", "installMode", ['"olm" comes with a later version', "manifests"]),
+    "install mode that is none": ("installMode", "helm", "installMode", ["not allowed; allowed: manifests"]),
+    "protect that is neither": ("protect", "yes", "protect", ["must be true or false, not a string"]),
+    "plugins that are a list": ("plugins", ["TargetLoadPacking"], "plugins", ["must be a mapping, not a list"]),
+    "extension point of later": ("plugins.filter", {}, "plugins.filter", ["unknown key; allowed: score"]),
+    "enabled that is a mapping": (
+        "plugins.score.enabled", {"name": "x"}, "plugins.score.enabled", ["must be a list, not a mapping"],
+    ),
+    "plugin that does not exist": (
+        f"{PLUGIN}.name", "TargetLoadPackin", f"{PLUGIN}.name", ['"TargetLoadPackin"', "TargetLoadPacking"],
+    ),
+    "plugin that does not score": ("plugins.score.enabled", [{"name": "NodeName"}], f"{PLUGIN}.name", ["NodeName", "ScorePlugin"]),
+    "plugin without a name": (f"{PLUGIN}.name", GONE, f"{PLUGIN}.name", ["missing"]),
+    "plugin given twice": (
+        "plugins.score.enabled", [{"name": "NodeAffinity"}] * 2, "plugins.score.enabled[1]", ["NodeAffinity"],
+    ),
+    "weight of zero": (f"{PLUGIN}.weight", 0, f"{PLUGIN}.weight", ["must be at least 1, not 0"]),
+    "weight over a hundred": (f"{PLUGIN}.weight", 101, f"{PLUGIN}.weight", ["must be at most 100, not 101"]),
+    "weight in quotes": (f"{PLUGIN}.weight", "5", f"{PLUGIN}.weight", ["must be a whole number, not a string", '"5"']),
+    "weight with a fraction": (f"{PLUGIN}.weight", 1.5, f"{PLUGIN}.weight", ["must be a whole number", "1.5"]),
+    "weight that is a boolean": (f"{PLUGIN}.weight", True, f"{PLUGIN}.weight", ["must be a whole number, not a boolean"]),
+    "misspelt key of a plugin": (f"{PLUGIN}.wieght", 5, f"{PLUGIN}.wieght", ['did you mean "weight"?']),
+    "arg out of range": (
+        f"{PLUGIN}.args.targetUtilization", 200, f"{PLUGIN}.args.targetUtilization", ["200 is not in the range 1 to 100"],
+    ),
+    "arg of the wrong type": (
+        f"{PLUGIN}.args.targetUtilization", "forty", f"{PLUGIN}.args.targetUtilization", ["forty"],
+    ),
+    "arg that does not exist": (
+        f"{PLUGIN}.args.targetUtilisation", 40, f"{PLUGIN}.args.targetUtilisation", ["targetUtilization"],
+    ),
+    "arg that is no quantity": (
+        f"{PLUGIN}.args.defaultRequests", {"cpu": "much"}, f"{PLUGIN}.args.defaultRequests.cpu", ['"much"'],
+    ),
+    "args that are a list": (f"{PLUGIN}.args", [1], f"{PLUGIN}.args", ["must be a mapping, not a list"]),
+    "metric source in args": (
+        f"{PLUGIN}.args.metricProvider", {"type": "Prometheus"}, f"{PLUGIN}.args", ["once, under the key metricProvider"],
+    ),
+    "token in args": (f"{PLUGIN}.args.token", TOKEN, f"{PLUGIN}.args", ["must not hold token", "ConfigMap"]),
+    "token deep in args": (f"{PLUGIN}.args.x", {"apiToken": TOKEN}, f"{PLUGIN}.args", ["must not hold apiToken"]),
+    "disabled plugin that does not exist": (
+        "plugins.score.disabled", ["NodeResourceFit"], "plugins.score.disabled[0]", ["NodeResourceFit", "NodeResourcesFit"],
+    ),
+    "no metric source for a plugin that reads load": (
+        "metricProvider", GONE, "metricProvider", ["missing", "TargetLoadPacking scores by load"],
+    ),
+    "empty metric source": ("metricProvider", {}, "metricProvider", ["missing"]),
+    "metric source of later": (
+        "metricProvider.type", "SignalFx", "metricProvider.type", ['"SignalFx" is not allowed; allowed: Prometheus'],
+    ),
+    "no address": ("metricProvider.address", GONE, "metricProvider.address", ["missing"]),
+    "address without scheme": ("metricProvider.address", "prometheus:9090", "metricProvider.address.url", ["is not a URL"]),
+    "address with a password": (
+        "metricProvider.address", f"https://me:{TOKEN}@prometheus", "metricProvider.address.url", ["user or password"],
+    ),
+    "address that is a number": ("metricProvider.address", 9090, "metricProvider.address", ["must be a URL or {fromEnv"]),
+    "address from a variable that is not set": (
+        "metricProvider.address", {"fromEnv": "NOWHERE"}, "metricProvider.address.fromEnv", ["NOWHERE is not set"],
+    ),
+    "address from a variable that holds none": (
+        "metricProvider.address", {"fromEnv": "WORD"}, "metricProvider.address.fromEnv", ["WORD is not a URL"],
+    ),
+    "window that is no duration": ("metricProvider.window", "soon", "metricProvider.window", ['"soon"', "15m"]),
+    "refresh of zero": ("metricProvider.refreshSeconds", 0, "metricProvider.refreshSeconds", ["at least 1"]),
+    "age below the refresh": ("metricProvider.maxAgeSeconds", 5, "metricProvider.maxAgeSeconds", ["refreshSeconds (30)"]),
+    "literal token": (f"{CREDENTIALS}.token", TOKEN, f"{CREDENTIALS}.token", ["a literal token is refused", "secretKey"]),
+    "token from nowhere": (f"{CREDENTIALS}.token", {}, f"{CREDENTIALS}.token", ["either secretKey or fromFileInEnv"]),
+    "token under a key of one's own": (
+        f"{CREDENTIALS}.token", {"secretKey": "mine"}, f"{CREDENTIALS}.token.secretKey", ["allowed: prometheusToken"],
+    ),
+    "token under a key that is not set": (
+        f"{CREDENTIALS}.token", {"secretKey": "prometheusToken"}, "prometheusToken", ["missing", "config set --secret"],
+    ),
+    "token file that is not exported": (
+        f"{CREDENTIALS}.token", {"fromFileInEnv": "NOWHERE"}, f"{CREDENTIALS}.token.fromFileInEnv", ["NOWHERE is not set"],
+    ),
+    "token file that does not exist": (
+        f"{CREDENTIALS}.token", {"fromFileInEnv": "MISSING_FILE"}, f"{CREDENTIALS}.token.fromFileInEnv",
+        ["cannot read", "(from MISSING_FILE)", "No such file"],
+    ),
+    "token file that is empty": (
+        f"{CREDENTIALS}.token", {"fromFileInEnv": "EMPTY_FILE"}, f"{CREDENTIALS}.token.fromFileInEnv", ["is empty"],
+    ),
+    "literal certificate": (f"{CREDENTIALS}.caFile", "-----BEGIN", f"{CREDENTIALS}.caFile", ["{fromFileInEnv: VARIABLE}"]),
+    "two ways at once": (
+        f"{CREDENTIALS}.existingSecret", {"name": "x"}, CREDENTIALS, ["exactly one of token, existingSecret"],
+    ),
+    "credentials without a way": (CREDENTIALS, {}, CREDENTIALS, ["exactly one of token"]),
+    "certificate without a token": (
+        CREDENTIALS, {"serviceAccount": {}, "caFile": {"fromFileInEnv": "CA_FILE"}}, CREDENTIALS, ["caFile goes with token"],
+    ),
+    "name that no Secret can have": (
+        CREDENTIALS, {"existingSecret": {"name": "My_Secret"}}, f"{CREDENTIALS}.existingSecret.name", ["lower case"],
+    ),
+    "key that no Secret can have": (
+        CREDENTIALS, {"existingSecret": {"name": "s", "key": "a/b"}}, f"{CREDENTIALS}.existingSecret.key", ["must match"],
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "ca").write_text("certificate")
+    (tmp_path / "empty").write_text("\n")
+    return {
+        "TOKEN_FILE": str(tmp_path / "token"),
+        "CA_FILE": str(tmp_path / "ca"),
+        "EMPTY_FILE": str(tmp_path / "empty"),
+        "MISSING_FILE": str(tmp_path / "missing"),
+        "WORD": "prometheus",
+    }
+
+
+@pytest.mark.parametrize(("path", "value", "named", "words"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_mistake_is_told_in_one_line_with_key_and_remedy(
+    path: str, value: object, named: str, words: list[str], environment: dict[str, str]
+) -> None:
+    with pytest.raises(SettingsProblems) as refused:
+        check(engine_values(changed(path, value)), set(), environment)
+    (problem,) = refused.value.problems
+    assert problem.path == named
+    for word in words:
+        assert word in problem.message
+    assert "\n" not in problem.message
+    assert TOKEN not in problem.render("file")
+
+
+def test_all_mistakes_are_told_at_once(environment: dict[str, str]) -> None:
+    document = changed(f"{PLUGIN}.args.targetUtilization", 200) | {"schedulerImage": "", "logLevel": "loud"}
+    with pytest.raises(SettingsProblems) as refused:
+        check(engine_values(document), set(), environment)
+    assert {problem.path for problem in refused.value.problems} == {
+        "schedulerImage", "logLevel", f"{PLUGIN}.args.targetUtilization",
+    }  # fmt: skip
+
+
+def test_token_in_clear_under_its_own_key_is_refused(environment: dict[str, str]) -> None:
+    document = changed(f"{CREDENTIALS}.token", {"secretKey": "prometheusToken"}) | {"prometheusToken": TOKEN}
+    with pytest.raises(SettingsProblems, match="prometheusToken: stands there in clear; encrypt it") as refused:
+        check(engine_values(document), set(), environment)
+    assert TOKEN not in str(refused.value)
+
+
+def test_encrypted_value_inside_a_structured_key_is_refused(environment: dict[str, str]) -> None:
+    with pytest.raises(SettingsProblems, match="metricProvider: holds an encrypted value"):
+        check(engine_values(GOOD), {"metricProvider"}, environment)
+
+
+def test_the_unchanged_settings_are_accepted_and_keep_the_token_out_of_every_text(environment: dict[str, str]) -> None:
+    settings, profile, credentials = check(engine_values(GOOD), set(), environment)
+    assert credentials.token == TOKEN
+    for text in (repr(settings), repr(credentials), profile.content, repr(profile)):
+        assert TOKEN not in text
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    document = copy.deepcopy(GOOD)
+    *parents, last = [int(p) if p.isdigit() else p for p in path.replace("[", ".").replace("]", "").split(".")]
+    node: Any = document
+    for part in parents:
+        node = node[part]
+    if value is GONE:
+        del node[last]
+    else:
+        node[last] = value
+    return document
+
+
+def engine_values(document: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in document.items()}
