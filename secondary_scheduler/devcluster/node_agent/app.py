@@ -100,6 +100,7 @@ class Agent:
         self._registration = Registration(api, description, time.time)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closing = False
 
     async def run(self) -> None:
         """Work until SIGTERM or SIGINT; then end all pods' processes and return."""
@@ -126,6 +127,7 @@ class Agent:
             await self._shut_down([*background, stopping])
 
     async def _shut_down(self, background: Sequence["asyncio.Task[object]"]) -> None:
+        self._closing = True
         longest = self._settings.timing.shutdown_grace
         await asyncio.gather(*(worker.shutdown(longest) for worker in self._workers.values()), return_exceptions=True)
         with contextlib.suppress(TimeoutError):
@@ -152,6 +154,8 @@ class Agent:
         for pod in present:
             uid = pod["metadata"]["uid"]
             worker = self._workers.get(uid)
+            if worker is None and self._closing:
+                continue
             if worker is None:
                 worker = self._workers[uid] = PodWorker(self._node, pod)
                 task = self._tasks[uid] = asyncio.create_task(worker.run())

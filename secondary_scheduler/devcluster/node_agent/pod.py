@@ -278,7 +278,7 @@ class PodWorker:
             self._changed.clear()
             try:
                 await self._write_status()
-            except NotFound:
+            except (NotFound, Conflict):  # the object is gone, or a namesake has taken its place
                 return
             except KubeError as error:
                 log.warning("cannot write the status of pod %s: %s", pod_name(self._home.pod), error)

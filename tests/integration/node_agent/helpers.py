@@ -23,6 +23,8 @@ T = TypeVar("T")
 NODE = "real-0"
 PYTHON_IMAGE = "localhost/test/python"
 ENVIRONMENT_VARIABLE = "NODE_AGENT_TEST"
+MASKED = (Path(__file__).resolve(), Path(__file__).resolve().parents[2] / "support")
+"""A file and a directory of this machine that pods must not see."""
 
 
 def running(pid: int) -> bool:
@@ -76,7 +78,8 @@ def start_agent_in(cluster: Cluster, directory: Path, *options: str) -> RunningA
         sys.executable, "-m", "secondary_scheduler.devcluster.node_agent",
         "--kubeconfig", str(cluster.layout.node_kubeconfig(NODE)), "--node-name", NODE,
         "--state-dir", str(directory / "state"), "--image-map", str(images),
-        "--pod-cidr-base", "127.201.0.0", "--backoff-base", "0.5", *options,
+        "--pod-cidr-base", "127.201.0.0", "--backoff-base", "0.5",
+        *(f"--mask={path}" for path in MASKED), *options,
     ]  # fmt: skip
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
