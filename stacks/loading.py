@@ -42,6 +42,14 @@ class Stack:
     kubeconfig: pulumi.Output[str] | None = None
 
 
+class SettingsProblems(Exception):
+    """Everything that is wrong with a stack's configuration."""
+
+    def __init__(self, problems: list[SettingsProblem]) -> None:
+        super().__init__("; ".join(f"{problem.path}: {problem.message}" for problem in problems))
+        self.problems = problems
+
+
 def load_stack() -> Stack:
     """Read and check the running program's configuration; every mistake is told at once, before any resource exists.
 
@@ -63,14 +71,6 @@ def load_stack() -> Stack:
     for warning in profile.warnings:
         pulumi.log.warn(warning.render(str(file)))
     return Stack(name, settings, profile, credentials, pulumi.Config(project).get_secret("kubeconfig"))
-
-
-class SettingsProblems(Exception):
-    """Everything that is wrong with a stack's configuration."""
-
-    def __init__(self, problems: list[SettingsProblem]) -> None:
-        super().__init__("; ".join(f"{problem.path}: {problem.message}" for problem in problems))
-        self.problems = problems
 
 
 def check(

@@ -61,6 +61,7 @@ def build_profile(
     warnings = [places.told_by_settings(problem) for problem in configuration.warnings]
     # The scheduler starts with a plugin disabled that does not exist; in a stack it is a slip that does nothing.
     problems += [warning for warning in warnings if warning.location[:3] == ("plugins", "score", "disabled")]
+    warnings += _token_in_clear(files, address)
     return (None, problems) if problems else (Profile(content, configuration, tuple(warnings)), [])
 
 
@@ -77,6 +78,12 @@ def _address(settings: ProfileSettings, environment: Mapping[str, str]) -> tuple
         return source_url(value), []
     except ValueError as error:
         return None, [SettingsProblem(location, f"the value of {name} {error}")]
+
+
+def _token_in_clear(files: CredentialFiles, address: str | None) -> list[SettingsProblem]:
+    if files.token is None or address is None or address.startswith("https://"):
+        return []
+    return [SettingsProblem(("metricProvider", "address"), "the token goes over the network in clear; use https")]
 
 
 def reads_load(plugin: str) -> bool:

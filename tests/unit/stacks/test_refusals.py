@@ -199,6 +199,18 @@ def test_encrypted_value_inside_a_structured_key_is_refused(environment: dict[st
         check(engine_values(GOOD), {"metricProvider"}, environment)
 
 
+def test_token_over_plain_http_is_warned_of_and_plain_http_without_a_token_is_not(environment: dict[str, str]) -> None:
+    document = changed("metricProvider.address", "http://prometheus:9090")
+    assert "metricProvider.address" in warned(document, environment)
+    del document["metricProvider"]["credentials"]
+    assert "metricProvider.address" not in warned(document, environment)
+
+
+def warned(document: Mapping[str, Any], environment: dict[str, str]) -> set[str]:
+    _, profile, _ = check(engine_values(document), set(), environment)
+    return {warning.path for warning in profile.warnings}
+
+
 def test_the_unchanged_settings_are_accepted_and_keep_the_token_out_of_every_text(environment: dict[str, str]) -> None:
     settings, profile, credentials = check(engine_values(GOOD), set(), environment)
     assert credentials.token == TOKEN

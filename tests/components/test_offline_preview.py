@@ -1,0 +1,150 @@
+"""The program under the real Pulumi engine, without a cluster: previews, refusals, stack files that stay as they are.
+
+The language host and the Kubernetes provider are the official ones where they are on PATH, else the stand-ins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secondary_scheduler.devcluster.environment import STAND_INS
+from secondary_scheduler.devcluster.toolchain.binaries import BINARIES, find
+from tests.components.conftest import CANARY_TOKEN
+from tests.components.graph import ROOT
+
+pytestmark = pytest.mark.integration
+
+SOURCES = ("__main__.py", "Pulumi.yaml", "components", "stacks", "scheduler", "secondary_scheduler", "requirements.txt")
+DEAD_KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "dead",
+    "clusters": [{"name": "dead", "cluster": {"server": "https://127.0.0.1:1"}}],
+    "users": [{"name": "dead", "user": {}}],
+    "contexts": [{"name": "dead", "context": {"cluster": "dead", "user": "dead"}}],
+}
+
+
+class Project:
+    """A fresh clone of the project with an engine and a state of its own."""
+
+    def __init__(self, directory: Path, pulumi: Path) -> None:
+        self.root = directory / "clone"
+        self.root.mkdir()
+        for name in SOURCES:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, self.root / name, ignore=shutil.ignore_patterns("__pycache__", "modules"))
+            else:
+                shutil.copy(ROOT / name, self.root / name)
+        (self.root / ".venv").symlink_to(Path(os.environ.get("VIRTUAL_ENV", ROOT / ".venv")))
+        for name in ("state", "home"):
+            (directory / name).mkdir()
+        files = {"kubeconfig": json.dumps(DEAD_KUBECONFIG), "token": CANARY_TOKEN, "ca": "certificate"}
+        for name, content in files.items():
+            (directory / name).write_text(content)
+        self._pulumi = pulumi
+        self.environment = os.environ | {
+            "PATH": f"{os.environ['PATH']}{os.pathsep}{STAND_INS}",
+            "KUBECONFIG": str(directory / "kubeconfig"),
+            "PULUMI_BACKEND_URL": f"file://{directory / 'state'}",
+            "PULUMI_HOME": str(directory / "home"),
+            "PULUMI_CONFIG_PASSPHRASE": "local",
+            "PULUMI_SKIP_UPDATE_CHECK": "1",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "1",
+            "PULUMI_DIY_BACKEND_NO_LEGACY_WARNING": "1",
+            "SECONDARY_SCHEDULER_PROMETHEUS_URL": "https://127.0.0.1:9",
+            "SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE": str(directory / "token"),
+            "SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE": str(directory / "ca"),
+        }
+
+    def stack_file(self, stack: str) -> Path:
+        return self.root / "stacks" / f"Pulumi.{stack}.yaml"
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(self._pulumi), *arguments, "--non-interactive"]
+        return subprocess.run(
+            command, cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=100, check=False
+        )
+
+    def ok(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def preview(self, stack: str) -> dict[str, Any]:
+        plan: dict[str, Any] = json.loads(self.ok("preview", "--stack", stack, "--json"))
+        return plan
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    pulumi = find(BINARIES["pulumi"])
+    assert pulumi is not None, "the pulumi binary is not built; run `secondary-scheduler cluster up` once"
+    return Project(tmp_path, pulumi)
+
+
+@pytest.mark.parametrize("stack", ["local", "openshift-prod"])
+def test_preview_needs_no_cluster_and_shows_no_token(project: Project, stack: str) -> None:
+    project.ok("stack", "init", stack)
+    plan = project.preview(stack)
+    types = {step["urn"].split("::")[2].rpartition("$")[2] for step in plan["steps"]}
+    assert "kubernetes:operator.openshift.io/v1:SecondaryScheduler" in types
+    assert set(plan["changeSummary"]) == {"create"}
+    assert CANARY_TOKEN not in json.dumps(plan)
+
+
+def test_stack_local_is_left_byte_for_byte_as_it_is_committed(project: Project) -> None:
+    file = project.stack_file("local")
+    before = file.read_bytes()
+    project.ok("stack", "init", "local")
+    project.ok("stack", "select", "local")
+    project.preview("local")
+    assert file.read_bytes() == before
+
+
+def test_secret_of_stack_local_can_be_set_and_read_back_with_its_public_passphrase(project: Project) -> None:
+    project.ok("stack", "init", "local")
+    project.ok("config", "set", "--stack", "local", "--secret", "prometheusToken", CANARY_TOKEN)
+    assert CANARY_TOKEN not in project.stack_file("local").read_text()
+    assert project.ok("config", "get", "--stack", "local", "prometheusToken").strip() == CANARY_TOKEN
+
+
+def test_a_mistake_ends_the_preview_with_file_line_and_key_and_nothing_planned(project: Project) -> None:
+    file = project.stack_file("local")
+    text = file.read_text()
+    file.write_text(text.replace("weight: 5", "weight: 500").replace("name: TargetLoadPacking", "name: TargetPacking"))
+    line = 1 + text.split("weight: 5")[0].count("\n")
+    project.ok("stack", "init", "local")
+    done = project.run("preview", "--stack", "local")
+    assert done.returncode != 0
+    assert (
+        f"stacks/Pulumi.local.yaml:{line}: plugins.score.enabled[0].weight: must be at most 100, not 500" in done.stdout
+    )
+    assert "kubernetes:" not in done.stdout
+
+
+def test_a_key_of_the_wrong_type_ends_before_the_program_starts(project: Project) -> None:
+    file = project.stack_file("local")
+    project.ok("stack", "init", "local")
+    file.write_text(
+        file.read_text().replace("secondary-scheduler:logLevel: Normal", "secondary-scheduler:logLevel: [a]")
+    )
+    done = project.run("preview", "--stack", "local")
+    assert done.returncode != 0
+    assert "configuration key 'logLevel' must be of type 'string'" in done.stdout + done.stderr
+
+
+def test_preview_takes_less_than_five_seconds(project: Project) -> None:
+    project.ok("stack", "init", "local")
+    project.preview("local")  # compiles the clone's modules
+    began = time.monotonic()
+    project.preview("local")
+    assert time.monotonic() - began < 5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
