@@ -146,7 +146,8 @@ class Controller:
         if plan is None:
             self._forget(key)
             return "gone"
-        failures, again = await self._carry_out(plan.actions, memory)
+        failures, conflict = await self._carry_out(plan.actions, memory)
+        again = False
         self._log_failures(key, memory.failures, failures)
         if plan.actions or memory.failures != failures:
             memory.failures = failures
@@ -155,14 +156,14 @@ class Controller:
                 self._forget(key)
                 return "gone"
             # What became necessary only now (the next step of a removal, say) is work for the next round.
-            again = again or (bool(plan.actions) and not failures)
+            again = bool(plan.actions)
         reported = await self._report(key, plan)
-        if failures or not reported:
+        if failures or conflict or not reported:
             self._queue.retry(key)
-            return "refused"
+            return "refused" if failures or not reported else "conflict"
         self._queue.forget(key)
         if again:
-            self._queue.add(key, 0.05)
+            self._queue.add(key)
         elif plan.requeue_after is not None:
             self._queue.add(key, plan.requeue_after)
         return "ok"
@@ -187,16 +188,16 @@ class Controller:
         return await asyncio.to_thread(reconcile, observed)
 
     async def _carry_out(self, actions: Sequence[Action], memory: _Memory) -> tuple[dict[ObjectKey, Failure], bool]:
-        """Do what can be done; return what failed, and whether to look again because something changed meanwhile."""
+        """Do what can be done; return what failed, and whether something had changed since it was looked at."""
         failures: dict[ObjectKey, Failure] = {}
-        again = False
+        conflict = False
         for action in actions:
             if isinstance(action, Apply) and any(key in failures for key in action.requires):
                 continue
             try:
                 answer = await self._writer.carry_out(action)
             except Conflict:
-                again = True
+                conflict = True
             except ApiError as error:
                 if not (isinstance(error, NotFound) and action.key.kind == KIND):
                     failures[action.key] = Failure(error.status, error.message)
@@ -204,7 +205,7 @@ class Controller:
                 failures[action.key] = Failure(0, str(error))
             else:
                 self._remember(action, answer, memory)
-        return failures, again
+        return failures, conflict
 
     def _remember(self, action: Action, answer: Json | None, memory: _Memory) -> None:
         if isinstance(action, Apply) and answer is not None:

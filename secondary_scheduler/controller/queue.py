@@ -11,17 +11,26 @@ K = TypeVar("K", bound=Hashable)
 class WorkQueue(Generic[K]):
     """Keys to be worked on, for one worker. A burst of changes to a key is one piece of work.
 
-    `retry` delays grow from `first_delay` to `longest_delay` seconds by doubling, until `forget`.
+    The same key is handed out again no sooner than after `spacing` seconds: two controllers that fight over an object
+    must not fill the API server. `retry` delays grow from `first_delay` to `longest_delay` seconds by doubling, until
+    `forget`.
     """
 
     def __init__(
-        self, *, first_delay: float = 0.2, longest_delay: float = 30.0, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        spacing: float = 0.05,
+        first_delay: float = 0.2,
+        longest_delay: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._spacing = spacing
         self._first_delay = first_delay
         self._longest_delay = longest_delay
         self._clock = clock
         self._due: dict[K, float] = {}
         self._failures: dict[K, int] = {}
+        self._not_before: dict[K, float] = {}
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
@@ -29,7 +38,7 @@ class WorkQueue(Generic[K]):
 
     def add(self, key: K, after: float = 0.0) -> None:
         """Have the key worked on in `after` seconds, or earlier if it is already due earlier."""
-        due = self._clock() + after
+        due = max(self._clock() + after, self._not_before.get(key, 0.0))
         if due < self._due.get(key, float("inf")):
             self._due[key] = due
             self._changed.set()
@@ -57,6 +66,8 @@ class WorkQueue(Generic[K]):
             wait = self._due[key] - self._clock()
             if wait <= 0:
                 del self._due[key]
+                self._not_before = {k: t for k, t in self._not_before.items() if t > self._clock()}
+                self._not_before[key] = self._clock() + self._spacing
                 return key
             try:
                 async with asyncio.timeout(wait):

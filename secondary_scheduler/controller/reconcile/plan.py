@@ -128,11 +128,11 @@ def _leftovers(observed: Observed, effective: EffectiveConfiguration) -> Iterato
     """What only former configurations needed; asked for once the present one runs."""
     bindings = {binding["metadata"]["name"] for binding in objects.cluster_role_bindings(observed, effective)}
     for binding in _owned(observed, "ClusterRoleBinding"):
-        if binding["metadata"]["name"] not in bindings:
+        if binding["metadata"]["name"] not in bindings and not _is_going(binding):
             yield _delete(binding, "no enabled plugin needs it")
     in_use = {objects.active_config_name(effective), *map(mounted_config_map, scheduler_pods(observed))}
     for copy in active_copies(observed):
-        if copy["metadata"]["name"] not in in_use:
+        if copy["metadata"]["name"] not in in_use and not _is_going(copy):
             yield _delete(copy, "no scheduler runs this configuration any more")
 
 

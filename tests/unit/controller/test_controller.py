@@ -141,7 +141,7 @@ async def test_a_lost_answer_is_tried_again(controller, server):
 
 async def test_a_conflict_is_no_trouble_but_a_reason_to_look_again(controller, server):
     server.refuse = {"/roles/": error(Conflict, 409)}
-    assert await controller.reconcile(KEY) == "ok"
+    assert await controller.reconcile(KEY) == "conflict"
     assert condition(controller, "Degraded")["status"] == "False"
     server.refuse = {}
     server.calls.clear()

@@ -58,6 +58,19 @@ async def test_news_overtakes_a_pending_retry():
     assert await taken(queue) is None
 
 
+async def test_a_key_that_never_rests_is_handed_out_at_intervals():
+    clock = Clock()
+    queue = WorkQueue(spacing=0.5, clock=clock)
+    queue.add("a")
+    assert await taken(queue) == "a"
+    queue.add("a")
+    queue.add("b")
+    assert await taken(queue) == "b", "others do not wait for it"
+    assert await taken(queue) is None
+    clock.now += 0.5
+    assert await taken(queue) == "a"
+
+
 async def test_a_later_wish_does_not_delay_an_earlier_one():
     queue = WorkQueue(clock=Clock())
     queue.add("a")
