@@ -1,6 +1,9 @@
 """The edges of the process: flags and environment, health endpoints, metrics, log level."""
 
+import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import aiohttp
@@ -102,3 +105,16 @@ def test_the_operator_is_as_talkative_as_the_more_talkative_of_flag_and_spec(roo
     monkeypatch.setattr(own, "level", own.level)
     logs.follow(level)
     assert own.getEffectiveLevel() == expected
+
+
+def test_without_a_connection_it_ends_with_one_line_and_code_1(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-m", "secondary_scheduler.controller", "--kubeconfig", str(tmp_path / "missing")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert json.loads(line)["error"] == f"{tmp_path / 'missing'}: No such file or directory"
