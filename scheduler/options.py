@@ -104,7 +104,8 @@ def _parser(version: str) -> argparse.ArgumentParser:
         description="secondary-scheduler's kube-scheduler: places the pods of its profiles, beside the cluster's own.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"Kubernetes v1.34.4 (secondary-scheduler {version})")
+    about = f"secondary-scheduler {version}, a drop-in for kube-scheduler v1.34"
+    parser.add_argument("--version", action="version", version=about)
     parser.add_argument("--config", type=Path, help="KubeSchedulerConfiguration file")
     parser.add_argument("--kubeconfig", type=Path, help="kubeconfig file, ignored with --config, as upstream")
     parser.add_argument("--master", help="address of the API server, overrides every configuration")

@@ -1,0 +1,132 @@
+"""A fake API server for the engine's tests: takes Bindings, patches and events, and can fail as a test wants."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import Any
+
+from scheduler.config import load_configuration
+from scheduler.engine.cycle import Profile, SchedulingCycle
+from scheduler.engine.failures import FailureReporter
+from scheduler.engine.handle import EngineHandle
+from scheduler.engine.inputs import NodeInputs, NodeUpdate, PodInputs
+from scheduler.engine.recorder import EventRecorder
+from scheduler.framework import PodInfo
+from scheduler.observe.health import LoopWatch
+from scheduler.observe.metrics import Metrics
+from scheduler.plugins import build_profile
+from scheduler.state import ClusterState, SchedulingQueue
+from secondary_scheduler.kube.client.errors import api_error
+from secondary_scheduler.kube.model import EventType, ResourceVersion
+from tests.unit.scheduler.engine.pods import node_info, pod_info
+
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: secondary-scheduler
+"""
+
+
+class FakeApi:
+    """Remembers what was written. `on_binding` may raise what the client would raise; `pods` answers reads."""
+
+    def __init__(self) -> None:
+        self.bindings: list[tuple[str, str, str]] = []
+        self.events: list[dict[str, Any]] = []
+        self.patches: list[tuple[str, dict[str, Any]]] = []
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.failures: list[Exception | None] = []
+
+    async def post(self, path: str, body: Any) -> bytes:
+        if path.endswith("/binding"):
+            failure = self.failures.pop(0) if self.failures else None
+            if failure is not None:
+                raise failure
+            self.bindings.append((body["metadata"]["name"], body["metadata"]["uid"], body["target"]["name"]))
+        else:
+            self.events.append(body)
+        return b"{}"
+
+    async def patch(self, path: str, body: Any, content_type: str = "") -> bytes:
+        self.patches.append((path, body))
+        return b"{}"
+
+    async def delete(self, path: str, body: Any = None) -> bytes:
+        return b"{}"
+
+    async def get(self, path: str) -> bytes:
+        name = path.rsplit("/", 1)[1]
+        if name not in self.pods:
+            raise api_error("GET", path, 404, b"")
+        return json.dumps(self.pods[name]).encode()
+
+    def show(self, name: str, *, node: str = "", uid: str | None = None) -> None:
+        """What a read of the pod answers."""
+        self.pods[name] = {"metadata": {"uid": uid or f"{name}-uid"}, "spec": {"nodeName": node}}
+
+
+class Engine:
+    """The engine wired to a fake API, driven by hand."""
+
+    def __init__(self, **cycle: Any) -> None:
+        self.api = FakeApi()
+        self.metrics = Metrics()
+        self.leading = True
+        self.state = ClusterState()
+        self.recorder = EventRecorder(self.api, instance="host")  # type: ignore[arg-type]
+        configuration = load_configuration(CONFIGURATION, source="test")
+        name = configuration.scheduler_names[0]
+        self.handle = EngineHandle(
+            scheduler_name=name,
+            client=self.api,  # type: ignore[arg-type]
+            recorder=self.recorder,
+            metrics=self.metrics,
+            may_write=lambda: self.leading,
+            activate=lambda uids: self.cycle.activate(uids),
+            clock=time.time,
+        )
+        runner = build_profile(configuration.profile(name), self.handle)
+        self.queue = SchedulingQueue(
+            clock=time.time,
+            sort_key=runner.queue_sort.sort_key,
+            pre_enqueue=runner.run_pre_enqueue,
+            hints={name: runner.hint_registrations()},
+        )
+        pending: dict[str, PodInfo] = {}
+        failures = FailureReporter()
+        self.cycle = SchedulingCycle(
+            state=self.state,
+            queue=self.queue,
+            profiles={name: Profile(runner, self.handle)},
+            pending=pending,
+            failures=failures,
+            metrics=self.metrics,
+            may_schedule=lambda: self.leading,
+            watch=LoopWatch(60),
+            rng=random.Random(1),
+            **cycle,
+        )
+        self.pods = PodInputs(
+            self.state,
+            self.queue,
+            pending=pending,
+            scheduler_names={name},
+            waiting=self.cycle.waiting,
+            failures=failures,
+            wake=self.cycle.wake,
+        )
+        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
+
+    def add_node(self, name: str, **fields: Any) -> None:
+        self.nodes.apply([(EventType.ADDED, NodeUpdate(node_info(name, **fields), ()))])
+
+    def add_pod(self, name: str, **fields: Any) -> PodInfo:
+        pod = pod_info(name, **fields)
+        self.pods.apply([(EventType.ADDED, pod)])
+        return pod
+
+    def relist_pods(self, *pods: PodInfo) -> None:
+        self.pods.replace(pods, ResourceVersion("9"))
