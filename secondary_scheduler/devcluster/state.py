@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from secondary_scheduler.devcluster.errors import ClusterStateError, SpecError
 from secondary_scheduler.devcluster.processes import ProcessRecord
 
+# etcd sets 64 MiB aside for its log at once; audit log, events and Prometheus grow to the rest within hours.
+_CLUSTER_BYTES = 500 << 20
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
 
 
@@ -88,8 +90,17 @@ class StateDirectory:
         temporary.replace(self.file)
 
     def create(self) -> None:
-        """Make the directory and its parts, readable by the owner only."""
+        """Make the directory and its parts, readable by the owner only.
+
+        Raises ClusterStateError when the disk has no room for the databases and logs of a cluster.
+        """
         self.clusters.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.clusters).free
+        if free < _CLUSTER_BYTES:
+            raise ClusterStateError(
+                f"{self.clusters} has {free >> 20} MiB free and a cluster needs {_CLUSTER_BYTES >> 20}: "
+                f"make room, or set SECONDARY_SCHEDULER_HOME to a directory on another disk"
+            )
         for part in (self.path, *(self.path / name for name in ("logs", "pki", "config", "data", "bin", "pulumi"))):
             part.mkdir(mode=0o700, exist_ok=True)
 

@@ -108,8 +108,8 @@ def require_space(directory: Path, names: list[str]) -> None:
         free = shutil.disk_usage(existing).free
         if free < needed:
             raise BinaryError(
-                f"building {', '.join(names)} needs {needed / _GIB:.1f} GiB in {place}, "
-                f"where {free / _GIB:.1f} GiB are free: make room, "
+                f"building {', '.join(names)} needs {needed / _GIB:.2f} GiB in {place}, "
+                f"where {free / _GIB:.2f} GiB are free: make room, "
                 f"or point SECONDARY_SCHEDULER_BIN_DIR at binaries that you have"
             )
 

@@ -158,7 +158,7 @@ def test_too_little_disk_space_is_said_before_the_build(tmp_path: Path, monkeypa
     fake_go(tmp_path / "path", builds)
     usage = type("Usage", (), {"free": 1 << 30})
     monkeypatch.setattr(golang.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(BinaryError, match=r"building etcd needs 10\.0 GiB in .*, where 1\.0 GiB are free: make room"):
+    with pytest.raises(BinaryError, match=r"building etcd needs 10\.00 GiB in .*, where 1\.00 GiB are free: make room"):
         binaries.ensure(["etcd"], SilentReporter())
     assert not builds.exists()
 

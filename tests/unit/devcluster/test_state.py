@@ -78,6 +78,15 @@ def test_a_cluster_whose_processes_have_gone_does_not_run(tmp_path: Path) -> Non
     assert [(service.name, service.running) for service in status.services] == [("etcd", False)]
 
 
+def test_a_full_disk_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("Usage", (), {"free": 60 << 20})
+    monkeypatch.setattr(state.shutil, "disk_usage", lambda _: usage)
+    directory = StateDirectory(tmp_path, "dev")
+    with pytest.raises(ClusterStateError, match=r"clusters has 60 MiB free and a cluster needs 500: make room, or set"):
+        directory.create()
+    assert not directory.path.exists()
+
+
 def test_attaching_to_nothing_says_how_to_start_it(tmp_path: Path) -> None:
     with pytest.raises(ClusterStateError, match=r"no local cluster 'x' in .*cluster up --name x"):
         Cluster.attach("x", tmp_path)
