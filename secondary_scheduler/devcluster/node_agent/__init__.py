@@ -33,7 +33,8 @@ Limits of ``mounts``
     The root shows the host's directories read-only; only the root itself, /tmp, /run, /var/tmp, /var and volumes can be
     written, and none but volumes when readOnlyRootFilesystem is set. One user and one group id are mapped: files that
     belong to others on the host appear as nobody's, and chown and setuid to another id fail. Capabilities are those of
-    a user namespace: they give nothing over the host.
+    a user namespace: they give nothing over the host. Where /proc is partly covered (inside another container), the
+    kernel refuses a fresh one and the host's is shown.
 
 Further limits of ``directory``
     Identity, read-only root, capabilities, no_new_privs, host name and terminationMessagePath are not honoured. Paths

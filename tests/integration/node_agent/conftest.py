@@ -19,22 +19,28 @@ from tests.integration.node_agent.helpers import NODE, Api, RunningAgent, runnin
 @pytest.fixture(scope="session")
 def node_cluster(cluster_state_root: Path) -> Iterator[Cluster]:
     """A control plane that knows the node's identity; the agent that comes with it is ended, its place is free."""
-    pki = cluster_state_root / "clusters" / "node-agent" / "pki"
-    flags = (
-        f"--kubelet-client-certificate={pki}/admin.crt",
-        f"--kubelet-client-key={pki}/admin.key",
-        "--kubelet-preferred-address-types=InternalIP",
-    )
     spec = ClusterSpec(
         name="node-agent", state_root=cluster_state_root, nodes=0, real_nodes=1,
-        api_server_flags=flags, prometheus=False, default_scheduler=False, kwok=False, tools=False,
+        prometheus=False, default_scheduler=False, kwok=False, tools=False,
     )  # fmt: skip
     with Cluster(spec) as cluster:
         for service in cluster.status().services:
             if service.name == f"node-{NODE}":
                 os.kill(service.pid, signal.SIGTERM)
                 wait_for(lambda pid=service.pid: not running(pid), "the cluster's own agent to end")
+        take_away_further_rights(cluster)
         yield cluster
+
+
+def take_away_further_rights(cluster: Cluster) -> None:
+    """Leave the agent what the Node authorizer gives any kubelet: nothing else may be needed."""
+    with k8s.config.new_client_from_config(str(cluster.kubeconfig)) as client:
+        rbac = k8s.client.RbacAuthorizationV1Api(client)
+        for binding in rbac.list_cluster_role_binding().items:
+            if any(
+                one.name in ("system:nodes", "secondary-scheduler.io:node-agents") for one in binding.subjects or []
+            ):
+                rbac.delete_cluster_role_binding(binding.metadata.name)
 
 
 @pytest.fixture(scope="module")
