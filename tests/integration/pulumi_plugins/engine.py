@@ -52,14 +52,14 @@ class KubeObject(pulumi.CustomResource):
         group = version if "/" in version else f"core/{version}"
         super().__init__(f"kubernetes:{group}:{manifest['kind']}", name, value(manifest), opts)
 
-arguments = {"cluster_identifier": "tests", **spec["provider"]}
+arguments = {"cluster_identifier": "tests", **value(spec["provider"])}
 provider = k8s.Provider("cluster", **arguments)
 for resource in spec["resources"]:
     after = [made[name] for name in resource.get("after", [])]
     timeouts = pulumi.CustomTimeouts(**resource["timeouts"]) if "timeouts" in resource else None
     opts = pulumi.ResourceOptions(
         provider=provider, version="4.30.0", depends_on=after, custom_timeouts=timeouts,
-        ignore_changes=resource.get("ignore"),
+        ignore_changes=resource.get("ignore"), import_=resource.get("import"),
     )
     made[resource["name"]] = KubeObject(resource["name"], resource["manifest"], opts)
 """

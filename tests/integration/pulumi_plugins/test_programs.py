@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.integration.pulumi_plugins.engine import Engine
@@ -69,3 +71,15 @@ def test_a_fault_of_the_program_shows_its_trace_once(offline: Engine) -> None:
     assert shown.count("KeyError: 'missing'") == 1
     assert "helper.py" in shown
     assert "exited with non-zero exit code" not in shown
+
+
+def test_a_kubeconfig_given_as_a_secret_stays_one_and_may_be_rotated(engine: Engine) -> None:
+    content = Path(engine.env["KUBECONFIG"]).read_text()
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": engine.namespace}, "data": {}}
+    engine.write({"name": "cm", "manifest": manifest}, kubeconfig={"$secret": content})
+    engine.env["KUBECONFIG"] = "/does/not/exist"
+    engine.up()
+    exported = engine.export()
+    assert "client-key-data" not in exported
+    engine.write({"name": "cm", "manifest": manifest}, kubeconfig={"$secret": content + "\n# rotated\n"})
+    assert engine.preview_summary() == {"update": 1, "same": 2}
