@@ -9,6 +9,8 @@ from typing import Any
 from scheduler.config.document import plain_scalar, read_document
 
 _PLAIN = re.compile(r"[A-Za-z0-9/_.][-A-Za-z0-9/_.+$()\[\]]*(:[-A-Za-z0-9/_.+]+)*")
+_UNPRINTABLE = re.compile("[\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufeff\\ufffe\\uffff]")
+"""What JSON leaves as it is and YAML does not allow, or breaks lines at."""
 _FIRST = ("apiVersion", "kind", "name", "schedulerName")
 """Keys that readers look for first; all others follow in alphabetical order."""
 
@@ -33,7 +35,7 @@ def render(data: Mapping[str, Any]) -> str:
 
     Text that any YAML reader could take for something else (`yes`, `012`, an empty string) is quoted as JSON quotes it.
     """
-    return "\n".join(_lines(data, "")) + "\n"
+    return "\n".join(_lines(data, "")) + "\n" if data else "{}\n"
 
 
 def _lines(value: Any, indent: str) -> Iterator[str]:
@@ -64,4 +66,4 @@ def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
 def _text(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and plain_scalar(value) == value:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))

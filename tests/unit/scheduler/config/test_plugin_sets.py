@@ -1,0 +1,209 @@
+# ruff: noqa: E501 -- tables whose rows are whole messages, one to a line
+"""Merging with the defaults and expanding multiPoint, as the live kube-scheduler 1.34 was seen to do it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.catalog import ExtensionPoint, TargetLoadPackingArgs
+from scheduler.config import Configuration, ConfigurationError, load_configuration
+
+P = ExtensionPoint
+
+
+def load(plugins: dict[str, Any], config: list[dict[str, Any]] | None = None, **options: object) -> Configuration:
+    data = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "mine", "plugins": plugins, "pluginConfig": config or []}],
+    }
+    return load_configuration(msgspec.json.encode(data).decode(), source="f", **options)
+
+
+def effective(plugins: dict[str, Any], point: ExtensionPoint) -> list[tuple[str, int]]:
+    return [(one.name, one.weight) for one in load(plugins).profiles[0].plugins(point)]
+
+
+def problems(plugins: dict[str, Any], config: list[dict[str, Any]] | None = None, **options: object) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        load(plugins, config, **options)
+    return [f"{one.path}: {one.message}" for one in caught.value.problems]
+
+
+def names(*items: str | tuple[str, int]) -> list[dict[str, Any]]:
+    return [{"name": one} if isinstance(one, str) else {"name": one[0], "weight": one[1]} for one in items]
+
+
+DEFAULT_SCORES = [
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("NodeResourcesFit", 1),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("ImageLocality", 1),
+]
+
+
+def test_the_default_profile_runs_what_this_scheduler_has_of_upstreams() -> None:
+    profile = load({}).profiles[0]
+    assert effective({}, P.SCORE) == DEFAULT_SCORES
+    assert [one.name for one in profile.plugins(P.FILTER)] == [
+        "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodeResourcesFit",
+    ]  # fmt: skip
+    assert [one.name for one in profile.plugins(P.QUEUE_SORT)] == ["PrioritySort"]
+    assert [one.name for one in profile.plugins(P.BIND)] == ["DefaultBinder"]
+    assert [one.name for one in profile.plugins(P.PRE_ENQUEUE)] == ["SchedulingGates"]
+    assert not profile.plugins(P.PERMIT)
+
+
+def test_defaults_that_are_not_built_yet_are_left_out_aloud() -> None:
+    configuration = load({})
+    left_out = configuration.profiles[0].left_out
+    assert "DefaultPreemption" in left_out
+    assert "NodeResourcesFit" not in left_out
+    (warning,) = configuration.warnings
+    assert warning.severity == "warning"
+    assert all(name in warning.message for name in left_out)
+    quiet = load({"multiPoint": {"disabled": names(*left_out)}})
+    assert not quiet.warnings
+    assert not quiet.profiles[0].left_out
+
+
+@pytest.mark.parametrize(
+    ("plugins", "expected"),
+    [
+        pytest.param(
+            {"score": {"enabled": names("ImageLocality")}},
+            [("ImageLocality", 1), *DEFAULT_SCORES[:-1]],
+            id="named goes first",
+        ),
+        pytest.param(
+            {"score": {"enabled": names("NodeAffinity")}},
+            [("NodeAffinity", 1), *(one for one in DEFAULT_SCORES if one[0] != "NodeAffinity")],
+            id="re-enabled without weight gets 1 and not its default",
+        ),
+        pytest.param(
+            {"score": {"enabled": names(("TargetLoadPacking", 7))}},
+            [*DEFAULT_SCORES, ("TargetLoadPacking", 7)],
+            id="new one goes last",
+        ),
+        pytest.param(
+            {"score": {"enabled": names("TargetLoadPacking"), "disabled": names("*")}},
+            [("TargetLoadPacking", 1)],
+            id="all others off",
+        ),
+        pytest.param(
+            {"score": {"disabled": names("NodeAffinity", "ImageLocality")}},
+            [DEFAULT_SCORES[0], *DEFAULT_SCORES[2:4]],
+            id="some off",
+        ),
+        pytest.param(
+            {"multiPoint": {"enabled": names(("NodeResourcesFit", 9))}},
+            [*DEFAULT_SCORES[:2], ("NodeResourcesFit", 9), *DEFAULT_SCORES[3:]],
+            id="multiPoint replaces in place",
+        ),
+        pytest.param(
+            {"multiPoint": {"enabled": names(("NodeResourcesFit", 9)), "disabled": names("NodeResourcesFit")}},
+            [*(one for one in DEFAULT_SCORES if one[0] != "NodeResourcesFit"), ("NodeResourcesFit", 9)],
+            id="off and on again moves to the end",
+        ),
+        pytest.param(
+            {
+                "multiPoint": {
+                    "enabled": names("PrioritySort", "DefaultBinder", ("TargetLoadPacking", 4)),
+                    "disabled": names("*"),
+                },
+                "score": {"enabled": names(("ImageLocality", 2))},
+            },
+            [("TargetLoadPacking", 4), ("ImageLocality", 2)],
+            id="multiPoint emptied",
+        ),
+        pytest.param(
+            {
+                "multiPoint": {"enabled": names(("TargetLoadPacking", 4))},
+                "score": {"enabled": names(("TargetLoadPacking", 6))},
+            },
+            [("TargetLoadPacking", 6), *DEFAULT_SCORES],
+            id="the point's weight wins",
+        ),
+        pytest.param(
+            {"score": {"enabled": names(("ImageLocality", 0))}},
+            [("ImageLocality", 1), *DEFAULT_SCORES[:-1]],
+            id="weight 0 is 1",
+        ),
+    ],
+)
+def test_expansion_follows_upstream(plugins: dict[str, Any], expected: list[tuple[str, int]]) -> None:
+    assert effective(plugins, P.SCORE) == expected
+
+
+@pytest.mark.parametrize(
+    ("plugins", "expected"),
+    [
+        ({"filter": {"enabled": names("Nope")}}, 'profiles[0].plugins.filter.enabled[0].name: FilterPlugin "Nope" does not exist'),
+        ({"multiPoint": {"enabled": names("Nope")}}, 'profiles[0].plugins.multiPoint.enabled[0].name: MultiPoint plugin "Nope" does not exist'),
+        ({"score": {"enabled": names("NodeName")}}, 'profiles[0].plugins.score.enabled[0].name: plugin "NodeName" does not extend ScorePlugin plugin'),
+        ({"score": {"enabled": names("ImageLocality", "ImageLocality")}}, 'profiles[0].plugins.score.enabled[1]: plugin "ImageLocality" already registered as "ScorePlugin"'),
+        ({"score": {"enabled": names("PodTopologySpread")}}, 'profiles[0].plugins.score.enabled[0].name: plugin "PodTopologySpread" is not implemented by this scheduler yet'),
+        ({"filter": {"enabled": names("EBSLimits")}}, 'profiles[0].plugins.filter.enabled[0].name: Invalid value: "EBSLimits": was invalid in version "v1"'),
+        ({"score": {"enabled": names(("ImageLocality", -1))}}, "profiles[0].plugins.score.enabled[0].weight: total score of Score plugins could overflow"),
+        ({"score": {"enabled": names(("ImageLocality", 2**62))}}, "profiles[0].plugins.score.enabled[0].weight: total score of Score plugins could overflow"),
+        ({"queueSort": {"disabled": names("*")}}, 'profiles[0].plugins.queueSort: only one queue sort plugin required for profile with scheduler name "mine", but got 0'),
+        ({"bind": {"disabled": names("*")}}, 'profiles[0].plugins.bind: at least one bind plugin is needed for profile with scheduler name "mine"'),
+        ({"multiPoint": {"enabled": names("SecondarySchedulerOptions")}}, 'profiles[0].plugins.multiPoint.enabled[0].name: MultiPoint plugin "SecondarySchedulerOptions" does not exist'),
+    ],
+    ids=["unknown", "unknown in multiPoint", "wrong point", "twice", "not built", "removed", "negative", "overflow", "no sort", "no bind", "options"],
+)  # fmt: skip
+def test_plugin_sets_that_cannot_work_are_refused(plugins: dict[str, Any], expected: str) -> None:
+    assert expected in problems(plugins)
+
+
+def test_disabling_what_does_not_exist_is_a_warning_that_names_the_nearest() -> None:
+    warnings = load({"score": {"disabled": names("ImageLocallity")}}).warnings
+    assert warnings[0].message == 'disables "ImageLocallity", which does not exist: it has no effect'
+    assert warnings[0].hint == 'did you mean "ImageLocality"?'
+
+
+def test_queue_sort_must_be_the_same_in_all_profiles() -> None:
+    text = (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: a\n"
+        "- schedulerName: b\n  plugins: {queueSort: {disabled: [{name: PrioritySort}]}}\n"
+    )
+    with pytest.raises(ConfigurationError, match=r"profiles\[1\]\.plugins\.queueSort: has to match for all profiles"):
+        load_configuration(text, source="f")
+
+
+def test_args_are_filled_in_for_what_runs_and_dropped_for_what_does_not() -> None:
+    profile = load({"score": {"disabled": names("*"), "enabled": names("TargetLoadPacking")}}, [
+        {"name": "TargetLoadPacking", "args": {"watcherAddress": "http://w", "targetUtilization": 60}},
+        {"name": "PodTopologySpread", "args": {"defaultingType": "List"}},
+    ]).profiles[0]  # fmt: skip
+    args = profile.args("TargetLoadPacking")
+    assert isinstance(args, TargetLoadPackingArgs)
+    assert args.target_utilization == 60
+    assert profile.args("NodeResourcesFit").strategy.type == "LeastAllocated"
+    assert profile.args("PodTopologySpread") is None
+    assert profile.args("NodeName") is None
+
+
+def test_our_options_stand_beside_the_plugins() -> None:
+    assert load({}).profiles[0].options.compatibility == "safe"
+    options = [
+        {"name": "SecondarySchedulerOptions", "args": {"compatibility": "upstream", "load": {"maxAgeSeconds": 60}}}
+    ]
+    profile = load({}, options).profiles[0]
+    assert profile.options.compatibility == "upstream"
+    assert profile.options.load.max_age_seconds == 60
+    assert "SecondarySchedulerOptions" not in profile.enabled
+
+
+def test_the_summary_shows_weights_and_masks_secrets() -> None:
+    provider = {"type": "Prometheus", "address": "https://p", "token": "very-secret"}
+    config = [{"name": "TargetLoadPacking", "args": {"metricProvider": provider}}]
+    plugins = {"score": {"enabled": names(("TargetLoadPacking", 3)), "disabled": names("*")}}
+    configuration = load(plugins, config, allow_token_in_config_map=True)
+    summary = configuration.profiles[0].summary()
+    assert summary["schedulerName"] == "mine"
+    assert summary["score"] == [{"name": "TargetLoadPacking", "weight": 3}]
+    assert summary["pluginConfig"]["TargetLoadPacking"]["metricProvider"]["token"] == "[secret]"
+    assert "very-secret" not in f"{summary}{configuration.profiles}{configuration.model.profiles[0].plugins}"
