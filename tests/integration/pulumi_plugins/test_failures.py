@@ -82,9 +82,9 @@ def test_a_field_that_another_manager_owns_is_only_taken_by_force(engine: Engine
     api.merge(path, {"data": {"a": "autoscaled"}}, manager="autoscaler")
 
     engine.write(config_map("shared", space, {"a": "2", "b": "2"}), **mutable)
-    refused = engine.run("up", "--yes", fails=True)
-    assert "Server-Side Apply field conflict" in refused.output
-    assert 'conflict with "autoscaler"' in refused.output
+    refusal = 'Server-Side Apply field conflict detected: .data.a is owned by "autoscaler"; leave such fields'
+    assert refusal in engine.preview(fails=True).output
+    assert refusal in engine.up(fails=True).output
     assert (api.get(path) or {})["data"] == {"a": "autoscaled", "b": "1"}
 
     ignoring = {**config_map("shared", space, {"a": "2", "b": "2"}), "ignore": ["data.a"]}

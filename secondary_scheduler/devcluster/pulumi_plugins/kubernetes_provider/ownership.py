@@ -34,15 +34,20 @@ def taken_over(live: Object, manager: str) -> list[Object] | None:
     return [merged, *kept]
 
 
-def conflicts_only_with(causes: list[Object], live: Object, manager: str) -> bool:
-    """Whether every conflict of a refused apply is with a manager that would be taken over."""
+def foreign_conflicts(causes: list[Object], live: Object, manager: str) -> list[str]:
+    """The conflicts of a refused apply, in words, without those with managers that would be taken over."""
     takeable = {
         str(entry.get("manager"))
         for entry in metadata_of(live).get("managedFields") or ()
         if _is_takeable(entry, manager) or _is_applied_by(entry, manager)
     }
-    quoted = [str(cause.get("message", "")).split('"') for cause in causes]
-    return bool(quoted) and all(len(parts) > 1 and parts[1] in takeable for parts in quoted)
+    found = []
+    for cause in causes:
+        parts = str(cause.get("message", "")).split('"')
+        owner = parts[1] if len(parts) > 1 else "somebody else"
+        if owner not in takeable:
+            found.append(f'{cause.get("field", "a field")} is owned by "{owner}"')
+    return found
 
 
 def is_owned(live: Object, path: Path, *, by: str | None = None, except_by: str | None = None) -> bool:

@@ -18,7 +18,7 @@ from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.objects i
 )
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.ownership import (
     MANAGER_PREFIX,
-    conflicts_only_with,
+    foreign_conflicts,
     is_owned,
     taken_over,
 )
@@ -27,10 +27,11 @@ from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.values im
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.waiting import Cancellation
 
 CREATE_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
+_CONFLICT_HEAD = "Server-Side Apply field conflict detected"
 _CONFLICT_HELP = (
-    "Server-Side Apply field conflict detected: another manager owns fields this program sets; leave them to it "
-    "(drop them, or ignore_changes), or take them with the annotation pulumi.com/patchForce: \"true\""
-)  # fmt: skip
+    "leave such fields to their owner (drop them from the program, or ignore_changes), "
+    'or take them with the annotation pulumi.com/patchForce: "true"'
+)
 _LOST_ANSWER_LOOKS = 5
 
 Warn = Callable[[str], None]
@@ -97,9 +98,13 @@ class Writer:
         except ApiError as error:
             if error.status != 409:
                 raise
-            if dry_run and conflicts_only_with(error.causes, live, manager):
+            foreign = foreign_conflicts(error.causes, live, manager)
+            if dry_run and error.causes and not foreign:
                 return self._apply(wanted, manager, force=True, dry_run=True, warn=warn)
-            raise ApiError(409, {"reason": "Conflict", "message": f"{_CONFLICT_HELP}. {error}"}) from error
+            owners = "; ".join(foreign) or str(error)
+            raise ApiError(
+                409, {"reason": "Conflict", "message": f"{_CONFLICT_HEAD}: {owners}; {_CONFLICT_HELP}"}
+            ) from error
 
     def _while_missing(self, attempt: Callable[[], Object], tell: Callable[[str], None]) -> Object:
         for number, pause in enumerate(CREATE_PAUSES_SECONDS):

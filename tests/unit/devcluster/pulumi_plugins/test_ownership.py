@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.ownership import (
-    conflicts_only_with,
+    foreign_conflicts,
     is_owned,
     taken_over,
 )
@@ -55,14 +55,14 @@ def test_what_we_created_under_a_name_of_the_users_choice_is_taken_too() -> None
 
 
 def conflict(manager: str) -> Object:
-    return {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}" using v1'}
+    return {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}" using v1', "field": ".data.a"}
 
 
 def test_conflicts_with_managers_that_would_be_taken_over_are_none() -> None:
     obj = live(entry(OURS), entry("autoscaler"))
-    assert conflicts_only_with([conflict(OURS)], obj, OURS)
-    assert not conflicts_only_with([conflict(OURS), conflict("autoscaler")], obj, OURS)
-    assert not conflicts_only_with([], obj, OURS)
+    assert foreign_conflicts([conflict(OURS)], obj, OURS) == []
+    mixed = [conflict(OURS), conflict("autoscaler")]
+    assert foreign_conflicts(mixed, obj, OURS) == ['.data.a is owned by "autoscaler"']
 
 
 def test_owners_of_a_field() -> None:

@@ -18,7 +18,7 @@ from secondary_scheduler.devcluster.pulumi_plugins import (
     stand_in_bin_dir,
 )
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.servicer import type_of, unsupported
-from secondary_scheduler.devcluster.pulumi_plugins.language_host import packages
+from secondary_scheduler.devcluster.pulumi_plugins.language_host import packages, shim
 from secondary_scheduler.devcluster.pulumi_plugins.language_host.program import Programs, Run, interpreter
 
 BOTH = frozenset({LANGUAGE_HOST, KUBERNETES_PROVIDER})
@@ -161,3 +161,24 @@ def test_required_packages_are_those_with_a_plugin_file_that_asks_for_one(tmp_pa
         (tmp_path / name / "pulumi-plugin.json").write_text(text)
     assert packages.required_packages([str(tmp_path)]) == [packages.Package("kubernetes", "v4.30.0", "")]
     assert packages.required_packages(sys.path) == [packages.Package("kubernetes", "v4.30.0", "")]
+
+
+def test_the_sdks_waiting_loop_is_slowed_down_only_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(shim.time, "sleep", slept.append)
+    queue = shim._PatientQueue()
+    for item in ("a", "b"):
+        queue.append(item)
+    assert slept == []
+    queue.append(queue.popleft())
+    assert slept == []
+    for _ in range(2000):
+        queue.append(queue.popleft())
+    assert 0 < slept[0] < slept[1] < slept[-1] == shim._LONGEST_PAUSE_SECONDS
+    assert len(slept) == 1000
+    assert sorted(queue) == ["a", "b"]
+    queue.append("new")
+    slept.clear()
+    for _ in range(3):
+        queue.append(queue.popleft())
+    assert slept == [shim._PAUSE_STEP_SECONDS]
