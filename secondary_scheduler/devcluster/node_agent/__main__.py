@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from secondary_scheduler.devcluster.node_agent.app import Agent, Settings
+from secondary_scheduler.devcluster.node_agent.app import Agent, Settings, StateDirectoryError
 from secondary_scheduler.devcluster.node_agent.images import ImageMapError, parse_image_map
 from secondary_scheduler.devcluster.node_agent.runtime import Timing
 from secondary_scheduler.devcluster.node_agent.sandbox import TIERS, SandboxUnavailableError
@@ -60,14 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         timing=timing,
     )
     try:
-        asyncio.run(_run(settings))
-    except (ConfigError, SandboxUnavailableError, ValueError, OSError) as error:
+        agent = Agent(settings)
+    except (ConfigError, SandboxUnavailableError, StateDirectoryError, ValueError, OSError) as error:
         return _fail(str(error), 1)
+    asyncio.run(agent.run())
     return 0
-
-
-async def _run(settings: Settings) -> None:
-    await Agent(settings).run()
 
 
 def _fail(message: str, code: int) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import shutil
 import signal
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from secondary_scheduler.devcluster.node_agent import logs
@@ -49,11 +51,15 @@ class Settings:
     timing: Timing = field(default_factory=Timing)
 
 
+class StateDirectoryError(RuntimeError):
+    """The state directory belongs to another agent."""
+
+
 class Agent:
     """Runs the pods that the API server assigns to one node."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is opened yet. Raises ConfigError, SandboxUnavailableError or ValueError for unusable settings."""
+        """Nothing is opened yet. Raises ConfigError, SandboxUnavailableError, StateDirectoryError or ValueError."""
         self._settings = settings
         config = ClientConfig.load(settings.kubeconfig)
         self._client = KubeClient(config, qps=100, burst=200, user_agent="secondary-scheduler-node-agent")
@@ -61,6 +67,7 @@ class Agent:
         addresses = AddressPool(settings.pod_network)
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         state_dir = settings.state_dir.resolve()
+        self._lock = _lock(state_dir)
         sandbox = choose(settings.sandbox, state_dir, (state_dir, settings.kubeconfig, *settings.masked))
         self._data = ClusterData(self._client, self._data_changed)
         self._recorder = EventRecorder(api, settings.node_name)
@@ -190,6 +197,19 @@ class Agent:
         for directory in (self._node.state_dir / "pods").glob("*"):
             if directory.name not in self._workers:
                 shutil.rmtree(directory, ignore_errors=True)
+
+
+def _lock(state_dir: Path) -> BinaryIO:
+    """Hold the directory while the file is open: a second agent would kill the first one's pods as leftovers."""
+    stream = (state_dir / "lock").open("wb")
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.close()
+        raise StateDirectoryError(
+            f"state directory {state_dir} is in use by another node agent; give each its own --state-dir"
+        ) from None
+    return stream
 
 
 def _authority(config: ClientConfig) -> str:

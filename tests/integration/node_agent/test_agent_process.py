@@ -106,15 +106,34 @@ print(open(named).read(), open(os.environ['FILE']).read(), review.status.user_in
     assert agent.container_log(api.namespace, "p").strip() == expected
 
 
+def run_agent(cluster: Cluster, directory: Path, images: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run an agent that is expected to give up at once."""
+    (directory / "bad.json").write_text(images)
+    command = [
+        sys.executable, "-m", "secondary_scheduler.devcluster.node_agent", "--kubeconfig", str(cluster.kubeconfig),
+        "--node-name", NODE, "--state-dir", str(directory / "state"), "--image-map", str(directory / "bad.json"),
+        *options,
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+
+
 def test_bad_image_map_is_refused_with_its_place(node_cluster: Cluster, tmp_path: Path) -> None:
-    images = tmp_path / "images.json"
-    images.write_text('{"a": {"executables": {"/bin/x": "python"}}}')
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "secondary_scheduler.devcluster.node_agent", "--kubeconfig",
-            str(node_cluster.kubeconfig), "--node-name", NODE, "--state-dir", str(tmp_path), "--image-map", str(images),
-        ],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 4
-    assert done.stderr == f"node-agent: image map {images}: a.executables['/bin/x'] must be a list of strings\n"
+    done = run_agent(node_cluster, tmp_path, '{"a": {"executables": {"/bin/x": "python"}}}')
+    place = f"image map {tmp_path}/bad.json: a.executables['/bin/x']"
+    assert (done.returncode, done.stderr) == (4, f"node-agent: {place} must be a list of strings\n")
+
+
+def test_second_agent_on_the_same_state_is_refused(start: Start, node_cluster: Cluster, tmp_path: Path) -> None:
+    start()
+    done = run_agent(node_cluster, tmp_path, "{}")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"node-agent: state directory {tmp_path}/state is in use by another node agent; give each its own --state-dir\n"
+    )
+
+
+def test_pod_network_outside_loopback_is_refused(node_cluster: Cluster, tmp_path: Path) -> None:
+    done = run_agent(node_cluster, tmp_path, "{}", "--pod-cidr-base", "10.0.0.0")
+    assert done.returncode == 1
+    assert "10.0.0.0 is not in 127.0.0.0/8" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
