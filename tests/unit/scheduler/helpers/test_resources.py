@@ -1,0 +1,129 @@
+# ruff: noqa: E501 -- tables with one case to a line
+"""What a pod requests, in the ways kube-scheduler counts it."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.helpers import is_scalar_resource, pod_requests, reduce_pod
+from secondary_scheduler.kube.primitives.quantity import QuantityError
+from tests.unit.scheduler.core.builders import api_pod, container
+
+MIB = 1024 * 1024
+DEFAULT_MEMORY = 200 * MIB
+
+
+def sidecar(cpu: str | None = None, memory: str | None = None, **more: Any) -> dict[str, Any]:
+    return container(cpu, memory, restartPolicy="Always", **more)
+
+
+CASES = {
+    "sum of containers": ({"containers": [container("100m", "1Mi"), container("200m", "2Mi")]}, {"cpu": 300, "memory": 3 * MIB}),
+    "an init container may be the peak": (
+        {"containers": [container("100m")], "initContainers": [container("300m", "1Mi"), container("200m")]},
+        {"cpu": 300, "memory": MIB},
+    ),
+    "sidecars run beside containers and later init containers": (
+        {
+            "containers": [container("100m")],
+            "initContainers": [container("200m"), sidecar("50m", name="s1"), container("500m"), sidecar("30m", name="s2")],
+        },
+        {"cpu": 550},
+    ),
+    "sidecars and containers together": (
+        {"containers": [container("400m")], "initContainers": [sidecar("50m", name="s1"), container("100m"), sidecar("80m", name="s2")]},
+        {"cpu": 530},
+    ),
+    "pod-level requests replace, others stay": (
+        {
+            "containers": [container("100m", "1Mi", requests={"example.com/gpu": "1"})],
+            "resources": {"requests": {"cpu": "2", "example.com/gpu": "9"}},
+        },
+        {"cpu": 2000, "memory": MIB, "example.com/gpu": 1},
+    ),
+    "overhead comes on top of everything": (
+        {"containers": [container("100m")], "resources": {"requests": {"cpu": "2"}}, "overhead": {"cpu": "10m", "memory": "5"}},
+        {"cpu": 2010, "memory": 5},
+    ),
+    "each container rounds up on its own": ({"containers": [container("0.1m", "0.4"), container("0.1m", "0.4")]}, {"cpu": 2, "memory": 2}),
+    "uncounted resources are dropped": (
+        {"containers": [container(requests={"foo": "1", "hugepages-2Mi": "4Mi", "requests.example.com/x": "1"})]},
+        {"hugepages-2Mi": 4 * MIB},
+    ),
+    "nothing": ({"containers": [container()]}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "expected"), CASES.values(), ids=CASES.keys())
+def test_effective_requests(spec: dict[str, Any], expected: dict[str, int]) -> None:
+    assert pod_requests(api_pod("p", *spec.pop("containers"), **spec)).requests == expected
+
+
+def test_defaults_count_per_container_that_names_nothing() -> None:
+    found = pod_requests(api_pod("p", container("0", "1Mi"), container(), initContainers=[container("50m", name="i")]))
+    assert found.nonzero_cpu == 100
+    assert found.nonzero_memory == MIB + DEFAULT_MEMORY
+    assert found.score_requests == {"cpu": 100, "memory": MIB + DEFAULT_MEMORY}
+
+
+def test_scoring_ignores_pod_level_requests_and_node_sums_do_not() -> None:
+    found = pod_requests(api_pod("p", container(), container(), resources={"requests": {"cpu": "1"}}))
+    assert found.requests == {"cpu": 1000}
+    assert found.score_requests == {"cpu": 200, "memory": 2 * DEFAULT_MEMORY}
+    assert (found.nonzero_cpu, found.nonzero_memory) == (1000, DEFAULT_MEMORY)
+
+
+def resized(phase: str | None = None) -> dict[str, Any]:
+    status: dict[str, Any] = {
+        "containerStatuses": [
+            {"name": "c", "resources": {"requests": {"cpu": "300m"}}, "allocatedResources": {"cpu": "250m"}}
+        ]
+    }
+    if phase:
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": phase}]
+    return status
+
+
+@pytest.mark.parametrize(
+    ("spec_cpu", "status", "expected"),
+    [
+        pytest.param("100m", resized(), 300, id="actual above spec"),
+        pytest.param("1", resized(), 1000, id="spec above actual"),
+        pytest.param("1", resized("Infeasible"), 300, id="spec dropped while infeasible"),
+        pytest.param("1", resized("Deferred"), 1000, id="spec kept while deferred"),
+    ],
+)
+def test_a_bound_pod_occupies_the_most_while_it_is_resized(
+    spec_cpu: str, status: dict[str, Any], expected: int
+) -> None:
+    bound = reduce_pod(api_pod("p", container(spec_cpu), nodeName="n", status=status))
+    assert bound.requests["cpu"] == expected
+    waiting = reduce_pod(api_pod("p", container(spec_cpu), status=status))
+    assert waiting.requests["cpu"] == waiting.spec.requests["cpu"] == (1000 if spec_cpu == "1" else 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("example.com/gpu", True),
+        ("kubernetes.io/batch-cpu", True),
+        ("hugepages-1Gi", True),
+        ("attachable-volumes-aws-ebs", True),
+        ("cpu", False),
+        ("gpu", False),
+        ("requests.example.com/gpu", False),
+    ],
+)
+def test_which_resources_count(name: str, expected: bool) -> None:
+    assert is_scalar_resource(name) is expected
+
+
+def test_an_unreadable_quantity_is_an_error_that_says_so() -> None:
+    with pytest.raises(QuantityError, match="is not a Kubernetes quantity"):
+        reduce_pod(api_pod("p", container("lots")))
+
+
+def test_hostile_amounts_do_not_overflow() -> None:
+    info = reduce_pod(api_pod("p", *(container("1e30", "1e30", name=f"c{index}") for index in range(500))))
+    assert info.spec.requests["cpu"] == 500 * (2**63 - 1)
+    assert reduce_pod(api_pod("p", container("-1"))).spec.requests["cpu"] == 0
