@@ -175,8 +175,7 @@ class Cluster:
         """Start the cluster and wait until it can be used; False when it was running already.
 
         Leftovers of a crash are removed first. When anything fails or the caller is interrupted, everything that was
-        started is ended and
-        the state removed before the error goes on. Raises DevClusterError.
+        started is ended and the state removed before the error goes on. Raises DevClusterError.
         """
         report = report or SilentReporter()
         with self._directory.lock():
@@ -196,8 +195,9 @@ class Cluster:
         return True
 
     def stop(self, report: Reporter | None = None) -> bool:
-        """End every process and remove the state; False when there was nothing. Raises ClusterStateError while
-        another command is at work.
+        """End every process and remove the state; False when there was nothing.
+
+        Raises ClusterStateError while another command is at work.
         """
         report = report or SilentReporter()
         with self._directory.lock():

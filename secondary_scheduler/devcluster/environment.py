@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from secondary_scheduler.devcluster.layout import Layout
+from secondary_scheduler.devcluster.state import foreign_path
 
 # The state of a throw-away cluster is encrypted like any other; its passphrase is no secret.
 PASSPHRASE = "local"  # noqa: S105
@@ -36,7 +37,7 @@ def link_tools(layout: Layout, binaries: Mapping[str, Path]) -> None:
         _PROVIDER: any(installed.glob("resource-kubernetes-v*")),
     }
     for name, found in official.items():
-        if not found and shutil.which(name) is None and (STAND_INS / name).exists():
+        if not found and shutil.which(name, path=foreign_path()) is None and (STAND_INS / name).exists():
             (layout.bin / name).symlink_to(STAND_INS / name)
 
 

@@ -86,9 +86,7 @@ class Layout:
 
 
 def write_credentials(layout: Layout, cluster: str, api_server: str, real_nodes: list[str]) -> None:
-    """Make the authority, all certificates, keys, tokens and kubeconfigs of a cluster. Files are readable by the
-    owner only.
-    """
+    """Make the authority, all certificates, keys, tokens and kubeconfigs of a cluster, readable by the owner only."""
     authority = pki.CertificateAuthority(f"{cluster}-ca")
     files = {
         "ca": authority.pair,

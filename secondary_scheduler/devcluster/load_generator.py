@@ -2,8 +2,8 @@
 
 GET /metrics                the series, labelled `instance=<node>`
 GET /nodes                  every node with its targets
-PUT /nodes/<name>           `{"cpu": 0.85, "memory": 0.5}`, either or both, as fractions; with `cpus` and
-`memoryBytes` also for a new node
+PUT /nodes/<name>           `{"cpu": 0.85, "memory": 0.5}`, either or both, as fractions;
+                            a new node needs its size as well: `cpus` and `memoryBytes`
 DELETE /nodes/<name>        its series end, as when an exporter is gone
 
 The load swings a little around its target, differently for every node and the same on every run.

@@ -13,8 +13,8 @@ from pathlib import Path
 from secondary_scheduler.devcluster.errors import PortTakenError
 
 LOOPBACK = "127.0.0.1"
-# Below the kernel's ephemeral range (32768 and up), or an outgoing connection could take a port between its choice
-# and its use.
+# Below the kernel's ephemeral range (32768 and up), or an outgoing connection could take a port between its choice and
+# its use.
 FIRST_PORT, LAST_PORT = 20000, 29999
 _ATTEMPTS = 2000
 

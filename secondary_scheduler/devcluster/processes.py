@@ -1,9 +1,8 @@
 """Processes of a cluster: started detached, known by identity, ended with everything they started.
 
 A process is identified by its pid together with the boot and the clock tick it started at, so that a pid which the
-kernel has given to
-somebody else since is never signalled. Every process carries the cluster's state directory in its environment
-(`CLUSTER_MARKER`); children inherit it, which is how orphans are found after a crash.
+kernel has given to somebody else since is never signalled. Every process carries the cluster's state directory in its
+environment (`CLUSTER_MARKER`); children inherit it, which is how orphans are found after a crash.
 """
 
 from __future__ import annotations
@@ -119,8 +118,7 @@ def wait_ready(service: Service, record: ProcessRecord) -> None:
     """Wait until the service's probe succeeds.
 
     Raises ServiceError with the last lines of its log when it ends or is not ready within `ready_seconds`, and
-    PortTakenError when it
-    ended because a port was taken from under it.
+    PortTakenError when it ended because a port was taken from under it.
     """
     if service.ready is None:
         return

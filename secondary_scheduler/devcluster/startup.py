@@ -1,8 +1,7 @@
 """Starting a cluster: what waits for what, and what may start at the same time.
 
 etcd -> kube-apiserver -> kube-controller-manager, kube-scheduler, kwok, the nodes and their agents; beside them, on
-its own path,
-Prometheus with load generator and gateway.
+its own path, Prometheus with load generator and gateway.
 """
 
 from __future__ import annotations

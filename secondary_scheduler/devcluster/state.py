@@ -31,6 +31,12 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "secondary-scheduler"
 
 
+def foreign_path() -> str:
+    """PATH without the `bin` directories of clusters, whose links end with their cluster."""
+    parts = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(part for part in parts if part and not (Path(part).parent / "cluster.json").exists())
+
+
 class ClusterState(BaseModel):
     """The content of `cluster.json`. It is written before the first process starts and after every further one."""
 

@@ -1,11 +1,10 @@
 """Local clusters for tests.
 
 `control_plane`: etcd, kube-apiserver and kube-controller-manager, shared by the whole session (one per xdist worker);
-a test keeps to
-namespaces of its own. `make_cluster`: a cluster of the test's own, ended with it.
+a test keeps to namespaces of its own. `make_cluster`: a cluster of the test's own, ended with it.
 
-State is kept outside the user's: below a directory per test process, and what a killed test run left behind is ended
-by the next one.
+State is kept outside the user's, below a directory per test process; what a killed test run left behind is ended by
+the next one.
 """
 
 from __future__ import annotations
@@ -74,8 +73,9 @@ def cluster_state_root() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def control_plane(cluster_state_root: Path) -> Iterator[Cluster]:
-    """etcd, kube-apiserver and kube-controller-manager without any node; attributes `kubeconfig`, `api_server`,
-    `state_dir`.
+    """etcd, kube-apiserver and kube-controller-manager without any node.
+
+    Most tests need its attributes `kubeconfig`, `api_server` and `state_dir`.
     """
     with Cluster(ClusterSpec(name="control-plane", state_root=cluster_state_root, **BARE)) as cluster:
         yield cluster
@@ -83,9 +83,7 @@ def control_plane(cluster_state_root: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def make_cluster(cluster_state_root: Path) -> Iterator[MakeCluster]:
-    """Start a cluster: `make_cluster(nodes=5, prometheus=False)`, any field of ClusterSpec; it is ended after the
-    test.
-    """
+    """Start a cluster with any fields of ClusterSpec, as `make_cluster(nodes=5)`; it is ended after the test."""
     started: list[Cluster] = []
     numbers = itertools.count(1)
 

@@ -60,9 +60,7 @@ def etcd(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
 
 
 def kube_apiserver(binary: Path, layout: Layout, ports: Mapping[str, int], extra: Sequence[str] = ()) -> Service:
-    """The API server with RBAC, the Node authorizer, an audit log and ServiceAccount tokens; `extra` flags win over
-    ours.
-    """
+    """The API server with RBAC, the Node authorizer, an audit log and ServiceAccount tokens; `extra` flags win."""
     policy = layout.config("audit-policy.yaml")
     policy.write_text(yaml.safe_dump(_AUDIT_POLICY, sort_keys=False))
     port = ports["kube-apiserver"]

@@ -58,9 +58,7 @@ def write_configuration(
 
 
 def prometheus_configuration(load_generator: int, rules: Path, seconds: int) -> dict[str, Any]:
-    """Scrape the load generator, which labels its series with the node's name as `instance`, as kube-prometheus
-    relabels them.
-    """
+    """Scrape the load generator, whose series carry the node's name as `instance`, as kube-prometheus has it."""
     return {
         "global": {
             "scrape_interval": f"{seconds}s",

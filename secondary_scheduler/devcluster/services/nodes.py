@@ -65,9 +65,7 @@ def node_agent(node: str, index: int, layout: Layout, pod_network: str) -> Servi
 
 
 def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) -> None:
-    """Which image repositories the real nodes can run, and as what: the entry points of this environment, and
-    `further` ones.
-    """
+    """Which images real nodes can run, and as what: the entry points of this environment, and `further` ones."""
     images: dict[str, Any] = {
         "localhost/secondary-scheduler/kube-scheduler": {
             "executables": {_KUBE_SCHEDULER: [sys.executable, "-m", "scheduler"]},

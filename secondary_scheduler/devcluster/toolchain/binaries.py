@@ -1,8 +1,7 @@
 """Which binaries the local cluster runs, at which version, and where each is found or built.
 
-Looked for in this order: the directory `$SECONDARY_SCHEDULER_BIN_DIR` (trusted as it is), PATH (where the table's
-rule allows it), the
-user's cache. What is in none of them is built from its Go module into the cache, once.
+Looked for in this order: the directory `$SECONDARY_SCHEDULER_BIN_DIR` (trusted as it is), PATH (where the table's rule
+allows it), the user's cache. What is in none of them is built from its Go module into the cache, once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from secondary_scheduler.devcluster.errors import BinaryError
 from secondary_scheduler.devcluster.progress import Reporter
-from secondary_scheduler.devcluster.state import cache_root
+from secondary_scheduler.devcluster.state import cache_root, foreign_path
 from secondary_scheduler.devcluster.toolchain import golang
 
 BIN_DIR_VARIABLE = "SECONDARY_SCHEDULER_BIN_DIR"
@@ -126,11 +125,15 @@ def find(binary: Binary) -> Path | None:
             raise BinaryError(f"{BIN_DIR_VARIABLE}={chosen} is not a directory: correct it or unset it")
         if os.access(directory / binary.file_name, os.X_OK):
             return directory / binary.file_name
-    on_path = shutil.which(binary.file_name)
+    cached = bin_cache() / binary.cache_name()
+    built = cached if os.access(cached, os.X_OK) else None
+    if built and binary.on_path is OnPath.SAME:
+        # What PATH could offer is the same version, and asking it for its version takes time.
+        return built
+    on_path = shutil.which(binary.file_name, path=foreign_path())
     if on_path and _acceptable(binary, Path(on_path)):
         return Path(on_path)
-    cached = bin_cache() / binary.cache_name()
-    return cached if os.access(cached, os.X_OK) else None
+    return built
 
 
 def ensure(names: Iterable[str], report: Reporter) -> dict[str, Path]:

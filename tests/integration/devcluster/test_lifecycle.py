@@ -1,5 +1,6 @@
-"""Starting and ending: side by side, port taken, interrupted, crashed. Nothing may stay behind, and nobody else's
-process may end.
+"""Starting and ending: side by side, port taken, interrupted, crashed.
+
+Nothing may stay behind, and nobody else's process may end.
 """
 
 from __future__ import annotations

@@ -107,6 +107,24 @@ def test_the_cache_is_found_by_everything_that_goes_into_the_build(tmp_path: Pat
     assert binaries.find(dataclasses.replace(etcd, package="go.etcd.io/etcd/etcdctl/v3")) is None
 
 
+def test_another_clusters_link_is_not_used(tmp_path: Path, tool: MakeTool, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other" / "bin").mkdir(parents=True)
+    (tmp_path / "other" / "cluster.json").write_text("{}")
+    tool(tmp_path / "other" / "bin" / "kubectl", "v1.34.4")
+    monkeypatch.setenv("PATH", str(tmp_path / "other" / "bin"))
+    assert binaries.find(BINARIES["kubectl"]) is None
+
+
+def test_what_was_built_is_used_without_asking_path(tmp_path: Path, tool: MakeTool) -> None:
+    binaries.bin_cache().mkdir(parents=True)
+    cached = tool(binaries.bin_cache() / BINARIES["kube-scheduler"].cache_name(), "whatever")
+    asked = tmp_path / "asked"
+    (tmp_path / "path" / "kube-scheduler").write_text(f"#!/bin/sh\n: > {asked}\n")
+    (tmp_path / "path" / "kube-scheduler").chmod(0o755)
+    assert binaries.find(BINARIES["kube-scheduler"]) == cached
+    assert not asked.exists()
+
+
 def test_what_is_missing_is_built_once(tmp_path: Path) -> None:
     builds = tmp_path / "builds"
     fake_go(tmp_path / "path", builds)

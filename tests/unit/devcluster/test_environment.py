@@ -93,3 +93,14 @@ def test_official_plugins_on_path_are_used(layout: Layout, tmp_path: Path, monke
     monkeypatch.setenv("PATH", str(tmp_path / "official"))
     environment.link_tools(layout, {})
     assert links(layout) == set()
+
+
+def test_another_clusters_links_are_not_taken_for_installed_plugins(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pulumi-language-python", "pulumi-resource-kubernetes"):
+        executable(tmp_path / "clusters" / "other" / "bin" / name)
+    (tmp_path / "clusters" / "other" / "cluster.json").write_text("{}")
+    monkeypatch.setenv("PATH", str(tmp_path / "clusters" / "other" / "bin"))
+    environment.link_tools(layout, {})
+    assert links(layout) == {"pulumi-language-python", "pulumi-resource-kubernetes"}
