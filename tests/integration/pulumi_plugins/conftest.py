@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from secondary_scheduler.devcluster.cluster import Cluster
-from secondary_scheduler.devcluster.toolchain.binaries import BINARIES, find
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain import binaries
 from tests.integration.pulumi_plugins.engine import Api, Engine
 
 
 @pytest.fixture(scope="session")
 def pulumi_binary() -> Path:
-    found = find(BINARIES["pulumi"])
-    assert found is not None, "the pulumi binary is not built; run `secondary-scheduler cluster up` once"
-    return found
+    return binaries.ensure(["pulumi"], SilentReporter())["pulumi"]
 
 
 @pytest.fixture
