@@ -200,8 +200,8 @@ def _choose(
     if len(rows) == 1:
         return int(rows[0]), 0, 1
     totals = total_scores(profile.run_scores(state, pod, snapshot, rows), len(rows), bool(profile.scores))
-    best = totals.max()
-    ties = np.flatnonzero(totals == best)
+    best = np.maximum.reduce(totals)
+    ties = (totals == best).nonzero()[0]
     # rng.random() is uniform and costs a third of randrange.
     pick = int(ties[int(rng.random() * len(ties))])
     return int(rows[pick]), int(best), len(ties)

@@ -73,7 +73,7 @@ class PluginScores:
     @property
     def weighted(self) -> IntArray:
         """Return what the plugin adds to the total."""
-        return self.normalized * self.weight
+        return self.normalized if self.weight == 1 else self.normalized * self.weight
 
 
 @dataclass(slots=True)
@@ -302,8 +302,9 @@ class ProfileRunner:
             normalized = raw
             if normalize is not None:
                 normalized = _guarded(scorer.name, "normalize score", normalize, state, pod, view, rows, raw)
-            outside = int(np.count_nonzero((normalized < 0) | (normalized > MAX_SCORE)))
-            if outside:
+            # Read as unsigned, a negative score is a huge one: one pass finds both.
+            if len(normalized) and np.maximum.reduce(normalized.view(np.uint64)) > MAX_SCORE:
+                outside = int(np.count_nonzero((normalized < 0) | (normalized > MAX_SCORE)))
                 state.count(f"clamped_scores/{scorer.name}", outside)
                 normalized = np.clip(normalized, 0, MAX_SCORE)
             result.append(PluginScores(scorer.name, weight, raw, normalized))

@@ -1,14 +1,13 @@
 """What plugins read: columns over nodes, seen through the pods that are placed or taken away in this attempt."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import Any, NamedTuple, Protocol
 
 from scheduler.framework.load import LoadColumns
 from scheduler.framework.objects import NodeInfo, PodInfo
-from scheduler.framework.status import BoolArray, FloatArray, RowArray
+from scheduler.framework.podcounts import NodeSet, PodQuery, TermCounts, TermKind
+from scheduler.framework.status import BoolArray, FloatArray, IntArray, RowArray
 from secondary_scheduler.kube.model import Taint
 
 
@@ -69,6 +68,22 @@ class AssignmentLog(Protocol):
         """Return the entries from an index (not before `start`) on."""
 
 
+class Objects(Protocol):
+    """Objects of the kinds that enabled plugins watch; "" is the namespace of those of the cluster."""
+
+    def generation(self, *kinds: str) -> int:
+        """Return a number that grows with every change to one of the kinds."""
+
+    def get(self, kind: str, namespace: str, name: str) -> Any | None:
+        """Return an object, or None."""
+
+    def in_namespace(self, kind: str, namespace: str) -> Collection[Any]:
+        """Return the objects of a kind in a namespace."""
+
+    def every(self, kind: str) -> Iterator[Any]:
+        """Yield all objects of a kind."""
+
+
 class NodeView(Protocol):
     """Columns over nodes. Every column has `size` entries; rows without a node hold zeros and are in no `rows`.
 
@@ -94,6 +109,14 @@ class NodeView(Protocol):
     @property
     def membership(self) -> int:
         """A number that changes when a node comes or goes."""
+
+    @property
+    def topology(self) -> int:
+        """A number that changes when a node comes or goes, or its labels or taints change."""
+
+    @property
+    def objects(self) -> Objects:
+        """Objects of other kinds, as they are now (also for a frozen view)."""
 
     def row(self, name: str) -> int:
         """Return the row of a node, or -1."""
@@ -146,6 +169,18 @@ class NodeView(Protocol):
     def pods_on(self, row: int) -> Collection[PodInfo]:
         """Return the pods on a node, assumed ones included."""
 
+    def pods_by_node(self, query: PodQuery) -> IntArray:
+        """Return how many of the pods asked for are on each node: a column."""
+
+    def pods_by_domain(self, query: PodQuery, key: str, nodes: NodeSet | None = None) -> IntArray:
+        """Return how many of the pods asked for are in each domain of a topology key, on some or all nodes.
+
+        Indexed by the codes of `labels(key)`; one more entry at the end, always 0, is what code -1 picks.
+        """
+
+    def terms_meaning(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
+        """Return the terms of a kind, of pods on nodes, that mean this pod."""
+
     def load(self, source: str) -> LoadColumns | None:
         """Return the latest answer of a load source; None before the first."""
 
@@ -164,9 +199,10 @@ Nominations = Mapping[str, Sequence[PodInfo]]
 
 def gather(view: NodeView, column: FloatArray, rows: RowArray) -> FloatArray:
     """Return a column's values at rows; the column itself, uncopied, where rows are all of a dense view."""
-    return column if rows is view.rows and view.dense else np.take(column, rows)
+    # Rows are always in range; "clip" spares numpy the copy by which it would check that.
+    return column if rows is view.rows and view.dense else column.take(rows, mode="clip")
 
 
 def gather_codes(view: NodeView, column: RowArray, rows: RowArray) -> RowArray:
     """Return class codes at rows, as `gather`."""
-    return column if rows is view.rows and view.dense else np.take(column, rows)
+    return column if rows is view.rows and view.dense else column.take(rows, mode="clip")

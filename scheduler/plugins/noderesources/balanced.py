@@ -7,6 +7,7 @@ from scheduler.catalog import NodeResourcesBalancedAllocationArgs
 from scheduler.framework import (
     SKIP,
     SUCCESS,
+    BoolArray,
     CycleState,
     FloatArray,
     IntArray,
@@ -37,35 +38,37 @@ class NodeResourcesBalancedAllocation:
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return (1 - standard deviation of the fractions) * 100, truncated."""
         fractions: list[FloatArray] = []
-        present: list[FloatArray] = []
+        present: list[BoolArray] = []
         for resource in self._resources:
             request = pod.spec.requests.get(resource, 0)
             if request == 0 and resource not in ("cpu", "memory", "ephemeral-storage"):
                 continue
             allocatable, requested = amounts_after(view, rows, resource, request, nonzero=False)
-            exists = allocatable > 0
-            fractions.append(np.where(exists, np.minimum(requested / np.where(exists, allocatable, 1.0), 1.0), 0.0))
-            present.append(exists.astype(np.float64))
+            fractions.append(np.minimum(requested / np.maximum(allocatable, 1.0), 1.0))
+            present.append(allocatable > 0)
         if not fractions:
             return np.full(len(rows), 100, dtype=np.int64)
         return ((1.0 - _deviation(fractions, present)) * 100.0).astype(np.int64)
 
 
-def _deviation(fractions: list[FloatArray], present: list[FloatArray]) -> FloatArray:
+def _deviation(fractions: list[FloatArray], present: list[BoolArray]) -> FloatArray:
     """Return the population standard deviation over the resources each node has; half the distance for two of them."""
-    count = np.sum(present, axis=0)
     if len(fractions) == 2:
-        return np.where(count == 2, np.abs(fractions[0] - fractions[1]) / 2.0, 0.0)
+        both = present[0] & present[1]
+        half: FloatArray = np.abs(fractions[0] - fractions[1]) / 2.0
+        return half if both.all() else np.where(both, half, 0.0)
+    count = np.sum(present, axis=0)
+    counted = np.maximum(count, 1)
     total = np.zeros(len(count))
-    for fraction in fractions:
-        total += fraction
-    mean = total / np.where(count == 0, 1.0, count)
+    for fraction, exists in zip(fractions, present, strict=True):
+        total += np.where(exists, fraction, 0.0)
+    mean = total / counted
     squares = np.zeros(len(count))
     pair = np.zeros(len(count))
     sign = np.ones(len(count))
     for fraction, exists in zip(fractions, present, strict=True):
-        squares += np.where(exists > 0, (fraction - mean) * (fraction - mean), 0.0)
-        pair += np.where(exists > 0, sign * fraction, 0.0)
-        sign = np.where(exists > 0, -sign, sign)
-    spread = np.sqrt(squares / np.where(count == 0, 1.0, count))
+        squares += np.where(exists, (fraction - mean) * (fraction - mean), 0.0)
+        pair += np.where(exists, sign * fraction, 0.0)
+        sign = np.where(exists, -sign, sign)
+    spread = np.sqrt(squares / counted)
     return np.where(count > 2, spread, np.where(count == 2, np.abs(pair) / 2.0, 0.0))

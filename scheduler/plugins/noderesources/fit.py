@@ -99,7 +99,7 @@ class NodeResourcesFit:
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Score by the strategy: weighted mean over resources, an extended one only if the pod requests it."""
         total = np.zeros(len(rows))
-        weights = np.zeros(len(rows))
+        weights: FloatArray = np.zeros(1)  # one number for all rows, until a row lacks a resource
         requests = pod.spec.score_requests
         for resource, weight in self._weights:
             request = requests.get(resource, 0)
@@ -111,12 +111,18 @@ class NodeResourcesFit:
             counted = allocatable > 0
             if self._ratio_of_capacity:
                 counted &= score > 0
-            total += np.where(counted, score * weight, 0.0)
-            weights += np.where(counted, float(weight), 0.0)
-        mean = total / np.where(weights == 0, 1.0, weights)
+            weighted = score if weight == 1 else score * float(weight)
+            if counted.all():
+                total += weighted
+                weights = weights + float(weight)
+            else:
+                total += np.where(counted, weighted, 0.0)
+                weights = weights + counted * float(weight)
+        mean = total / np.maximum(weights, 1.0)
         if self._ratio_of_capacity:
             return round_half_away(mean).astype(np.int64)
-        return np.floor(mean).astype(np.int64)
+        # Numbers are not negative, so that truncation is floor.
+        return mean.astype(np.int64)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods leaving or shrinking, nodes coming or growing."""

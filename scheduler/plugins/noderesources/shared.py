@@ -19,18 +19,15 @@ def amounts_after(
 
 
 def ratio(part: FloatArray, whole: FloatArray, *, wide: bool) -> FloatArray:
-    """Return Go's `part * 100 / whole` for integers, 0 where whole is 0; parts are never negative.
+    """Return Go's `part * 100 / whole` for integers that are not negative; `part * 100` where whole is 0.
 
     In float64 it is exact below 82 TiB (`NodeView.wide`), where int64 takes over; that overflows where Go's does.
     """
     if wide:
-        whole_int = whole.astype(np.int64)
-        safe = np.where(whole_int == 0, 1, whole_int)
-        return np.where(whole_int == 0, 0, part.astype(np.int64) * 100 // safe).astype(np.float64)
-    safe_whole = np.where(whole == 0.0, 1.0, whole)
-    quotient: FloatArray = np.floor(part * HUNDRED / safe_whole)
-    quotient[whole == 0.0] = 0.0
-    return quotient
+        quotient = part.astype(np.int64) * 100 // np.maximum(whole.astype(np.int64), 1)
+        return quotient.astype(np.float64)
+    result: FloatArray = np.floor(part * HUNDRED / np.maximum(whole, 1.0))
+    return result
 
 
 def interpolate(utilization: FloatArray, shape: Sequence[tuple[int, int]]) -> FloatArray:

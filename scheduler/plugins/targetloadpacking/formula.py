@@ -3,7 +3,7 @@
 import numpy as np
 
 from scheduler.framework import FloatArray, IntArray, SpecInfo
-from scheduler.helpers import go_round, round_half_away
+from scheduler.helpers import go_round
 
 
 def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> int:
@@ -26,17 +26,19 @@ def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> in
 
 def utilization_after(used: FloatArray, extra: FloatArray | float, capacity: FloatArray) -> FloatArray:
     """Return predicted CPU utilisation in per cent; 0 where the node has no CPU. All amounts in milli-units."""
-    safe = np.where(capacity == 0.0, 1.0, capacity)
-    return np.where(capacity == 0.0, 0.0, 100.0 * (used + extra) / safe)
+    utilization: FloatArray = 100.0 * (used + extra) / np.maximum(capacity, 1.0)
+    if not capacity.all():
+        utilization[capacity == 0.0] = 0.0
+    return utilization
 
 
 def packing_score(utilization: FloatArray, target: float) -> IntArray:
     """Return the score of a predicted utilisation: `target` when idle, 100 at the target, then falling from there to
     0 at 100 %."""
-    if target >= 100.0:
-        falling = np.zeros_like(utilization)
-    else:
-        falling = round_half_away(target * (100.0 - utilization) / (100.0 - target))
-    rising = round_half_away((100.0 - target) * utilization / target + target)
-    score = np.where(utilization > target, np.where(utilization > 100.0, 0.0, falling), rising)
-    return score.astype(np.int64)
+    rising = (100.0 - target) * utilization / target + target
+    # Beyond 100 % the falling line is negative, which upstream cuts off at 0; at a target of 100 there is no line.
+    falling = np.maximum(target * (100.0 - utilization) / (100.0 - target), 0.0) if target < 100.0 else 0.0
+    exact = np.where(utilization > target, falling, rising)
+    whole = np.floor(exact)
+    # Go rounds halves away from zero; nothing is negative here.
+    return whole.astype(np.int64) + (exact - whole >= 0.5)
