@@ -26,6 +26,7 @@ from scheduler.catalog.descriptor import (
     ExtensionPoint,
     PluginDescriptor,
     PolicyRule,
+    Watch,
 )
 from scheduler.catalog.intree import REMOVED_IN_V1
 from scheduler.catalog.options import LoadOptions, LoadQueries, SecondarySchedulerOptionsArgs
@@ -80,6 +81,7 @@ __all__ = [
     "TrimaranArgs",
     "UtilizationShapePoint",
     "VolumeBindingArgs",
+    "Watch",
     "base_rules",
     "cluster_role_name",
     "default_plugins",

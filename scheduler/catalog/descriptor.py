@@ -79,6 +79,13 @@ class EventRegistration(NamedTuple):
     actions: ActionType
 
 
+class Watch(NamedTuple):
+    """A resource a plugin reads besides nodes and pods, such as ("apps/v1", "replicasets")."""
+
+    api_version: str
+    resource: str
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
     """One RBAC rule."""
@@ -113,6 +120,7 @@ class PluginDescriptor:
         events: events after which a pod it rejected may fit.
         rules: what it needs from the API server beyond `base_rules()`.
         crds: names of the CustomResourceDefinitions it reads.
+        watches: what the daemon must list and watch for it.
         implemented: whether this scheduler can run it.
         default: whether the default profile's multiPoint lists it.
         flavours: families of images that know the name (`ours`, `kube-scheduler`, `scheduler-plugins`).
@@ -130,6 +138,7 @@ class PluginDescriptor:
     default: bool = False
     flavours: frozenset[str] = field(default_factory=lambda: frozenset({"ours", "kube-scheduler", "scheduler-plugins"}))
     factory: str = ""
+    watches: tuple[Watch, ...] = ()
 
     @property
     def role_suffix(self) -> str:

@@ -10,7 +10,7 @@ from scheduler.catalog.args_intree import (
     PodTopologySpreadArgs,
     VolumeBindingArgs,
 )
-from scheduler.catalog.descriptor import ActionType, EventRegistration, PluginDescriptor, PolicyRule, points
+from scheduler.catalog.descriptor import ActionType, EventRegistration, PluginDescriptor, PolicyRule, Watch, points
 
 _A = ActionType
 _READ = ("get", "list", "watch")
@@ -161,6 +161,12 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             _read("", "services", "replicationcontrollers"),
             _read("apps", "replicasets", "statefulsets"),
         ),
+        watches=(
+            Watch("v1", "services"),
+            Watch("v1", "replicationcontrollers"),
+            Watch("apps/v1", "replicasets"),
+            Watch("apps/v1", "statefulsets"),
+        ),
         default=True,
     ),
     PluginDescriptor(
@@ -172,6 +178,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             EventRegistration("Pod", _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL),
             EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
         ),
+        watches=(Watch("v1", "namespaces"),),
         default=True,
     ),
     PluginDescriptor(

@@ -54,6 +54,8 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.load import LoadColumns, LoadCoverage, LoadTable, NodeLoad
 from scheduler.framework.objects import ContainerCPU, HostPort, NodeInfo, PodInfo, Resources, SpecInfo
+from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, TermCounts, TermKind
+from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
 from scheduler.framework.runner import PermitOutcome, PluginError, PluginScores, ProfileRunner, Wrap
 from scheduler.framework.status import (
     SKIP,
@@ -78,6 +80,7 @@ from scheduler.framework.view import (
     LabelColumn,
     NodeView,
     Nominations,
+    Objects,
     TaintColumn,
     gather,
     gather_codes,
@@ -93,6 +96,7 @@ __all__ = [
     "NODE_ADD",
     "NODE_DELETE",
     "NO_NODES",
+    "NO_TERMS",
     "POD",
     "SKIP",
     "SUCCESS",
@@ -100,6 +104,7 @@ __all__ = [
     "UNSCHEDULABLE_POD_ADD",
     "UNSCHEDULABLE_TIMEOUT",
     "WILDCARD",
+    "AffinityTerm",
     "Assignment",
     "AssignmentLog",
     "BindPlugin",
@@ -127,8 +132,10 @@ __all__ = [
     "NodeInfo",
     "NodeLoad",
     "NodeScore",
+    "NodeSet",
     "NodeView",
     "Nominations",
+    "Objects",
     "PermitOutcome",
     "PermitPlugin",
     "Plugin",
@@ -136,7 +143,10 @@ __all__ = [
     "PluginError",
     "PluginFactory",
     "PluginScores",
+    "PodClause",
     "PodInfo",
+    "PodQuery",
+    "PodTerms",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",
@@ -158,7 +168,10 @@ __all__ = [
     "SpecInfo",
     "Status",
     "TaintColumn",
+    "TermCounts",
+    "TermKind",
     "Verdicts",
+    "WeightedAffinityTerm",
     "Wrap",
     "failure",
     "filter_by_node",
@@ -167,6 +180,7 @@ __all__ = [
     "node_changes",
     "node_update_events",
     "pod_changes",
+    "pod_terms",
     "pod_update_events",
     "reject",
     "score_by_node",

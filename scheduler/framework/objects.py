@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from scheduler.framework.podterms import NO_TERMS, PodTerms
 from secondary_scheduler.kube.model import (
     Affinity,
     OwnerReference,
@@ -53,6 +54,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         container_cpu: CPU of the main containers, in order.
         overhead_cpu: milli-units.
         images: normalised images of init and main containers.
+        terms: compiled terms of affinity and anti-affinity between pods.
     """
 
     class_key: bytes
@@ -75,6 +77,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     volumes: tuple[Volume, ...]
     claims: tuple[PodResourceClaim, ...]
     preemption_policy: str
+    terms: PodTerms = NO_TERMS
 
 
 class PodInfo(Struct, frozen=True, eq=False):

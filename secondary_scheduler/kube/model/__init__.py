@@ -84,10 +84,22 @@ from secondary_scheduler.kube.model.volume import (
     Volume,
     VsphereVolume,
 )
+from secondary_scheduler.kube.model.workload import (
+    Namespace,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
 
 LEASES = Codec(Lease)
+NAMESPACES = Codec(Namespace)
 NODES = Codec(Node)
 PODS = Codec(Pod)
+REPLICASETS = Codec(ReplicaSet)
+REPLICATIONCONTROLLERS = Codec(ReplicationController)
+SERVICES = Codec(Service)
+STATEFULSETS = Codec(StatefulSet)
 
 decode_lease = LEASES.decode
 decode_node = NODES.decode
@@ -95,8 +107,13 @@ decode_pod = PODS.decode
 
 __all__ = [
     "LEASES",
+    "NAMESPACES",
     "NODES",
     "PODS",
+    "REPLICASETS",
+    "REPLICATIONCONTROLLERS",
+    "SERVICES",
+    "STATEFULSETS",
     "Affinity",
     "AwsElasticBlockStore",
     "AzureDisk",
@@ -120,6 +137,7 @@ __all__ = [
     "Lease",
     "LeaseSpec",
     "ListMeta",
+    "Namespace",
     "Node",
     "NodeAddress",
     "NodeAffinity",
@@ -149,6 +167,8 @@ __all__ = [
     "Portworx",
     "PreferredSchedulingTerm",
     "Rbd",
+    "ReplicaSet",
+    "ReplicationController",
     "ResourceClaim",
     "ResourceList",
     "ResourceRequirements",
@@ -156,6 +176,8 @@ __all__ = [
     "SchedulingGate",
     "SeccompProfile",
     "SecurityContext",
+    "Service",
+    "StatefulSet",
     "Status",
     "Taint",
     "Toleration",

@@ -1,0 +1,61 @@
+"""Questions about the pods on nodes that the state answers from counts it keeps up to date."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from scheduler.framework.objects import PodInfo
+from scheduler.framework.podterms import AffinityTerm
+from scheduler.framework.status import BoolArray, IntArray
+from secondary_scheduler.kube.primitives.selectors import Selector
+
+
+class PodClause(NamedTuple):
+    """Pods of some namespaces (None: of all) with some labels."""
+
+    namespaces: frozenset[str] | None
+    selector: Selector
+
+    def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether a pod is meant."""
+        return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(labels)
+
+
+class PodQuery(NamedTuple):
+    """Pods that satisfy every clause; `alive` leaves out those that are being deleted."""
+
+    clauses: tuple[PodClause, ...]
+    alive: bool = False
+
+    def matches(self, pod: PodInfo) -> bool:
+        """Tell whether a pod is meant."""
+        if self.alive and pod.deleting:
+            return False
+        return all(clause.matches(pod.namespace, pod.labels) for clause in self.clauses)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """Some nodes. Equal tokens must mean equal masks for as long as `NodeView.topology` stays the same."""
+
+    token: Hashable
+    mask: BoolArray
+
+
+class TermKind(Enum):
+    """Whose term it is, seen from the pod that has it."""
+
+    AFFINITY = 0
+    ANTI_AFFINITY = 1
+    PREFERRED_AFFINITY = 2
+    PREFERRED_ANTI_AFFINITY = 3
+
+
+class TermCounts(NamedTuple):
+    """A term that pods on nodes have: how many of them there are in each domain of its key. The last entry of `counts`
+    stands for nodes without the label and is 0."""
+
+    term: AffinityTerm
+    weight: int
+    counts: IntArray
