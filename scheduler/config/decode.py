@@ -41,7 +41,9 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
     # A location inside a union names the branch as well ("str", "constrained-int"); only parts that exist in the
     # data help.
     loc: Loc = (*base, *detail["loc"])
-    kind, value = detail["type"], detail["input"]
+    kind = detail["type"]
+    # A token of the wrong type is still a token.
+    value = "…" if str(loc[-1]).lower() == "token" else detail["input"]
     if kind == "extra_forbidden":
         name = str(loc[-1])
         return document.problem(

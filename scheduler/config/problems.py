@@ -26,7 +26,9 @@ class Problem:
         if self.line:
             place += f":{self.line}:{self.column}"
         text = f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
-        return f"{text}; {self.hint}" if self.hint else text
+        text = f"{text}; {self.hint}" if self.hint else text
+        # Quoted values come from the file and may hold anything; a problem is one line of printable text.
+        return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 class ConfigurationError(Exception):

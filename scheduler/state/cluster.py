@@ -85,13 +85,15 @@ class ClusterState:
     def upsert_pod(self, pod: PodInfo, observed_at: float = math.nan) -> PodInfo | None:
         """Take in a bound pod as the API server shows it; returns the former state.
 
-        A terminal pod is removed, as it occupies nothing. `observed_at` is when this process saw it (only upstream's
-        estimate
-        of unmeasured load reads it).
+        A terminal pod is removed, as it occupies nothing. One that shows no node is no news while it is assumed: its
+        Binding is under way. `observed_at` is when this process saw it (only upstream's estimate of unmeasured load
+        reads it).
         """
+        placed = self._pods.get(pod.uid)
+        if placed is not None and placed.assumed and not pod.node_name and not pod.terminal:
+            return placed.pod
         if pod.terminal or not pod.node_name:
             return self.remove_pod(pod.uid)
-        placed = self._pods.get(pod.uid)
         if placed is None:
             at = pod.assigned_at
             self._place(pod, assumed=False, at=at, observed_at=observed_at)
@@ -194,8 +196,7 @@ class ClusterState:
         gone = [uid for uid, placed in self._pods.items() if uid not in fresh and not placed.assumed]
         removed = [pod for uid in gone if (pod := self.remove_pod(uid)) is not None]
         for pod in fresh.values():
-            if pod.node_name or not self.is_assumed(pod.uid):
-                self.upsert_pod(pod, observed_at)
+            self.upsert_pod(pod, observed_at)
         return tuple(removed)
 
     # Load and reading -----------------------------------------------------------------------------------------------

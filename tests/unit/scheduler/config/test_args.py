@@ -86,6 +86,24 @@ def test_a_literal_token_can_be_allowed_aloud() -> None:
     assert "secret" not in str(caught.value).replace("a Secret", "")
 
 
+@pytest.mark.parametrize("token", [12345, True, ["hush"], {"hush": "hush"}])
+def test_a_token_of_the_wrong_type_is_not_printed(token: Any) -> None:
+    provider = {"type": "Prometheus", "address": "https://p", "token": token}
+    with pytest.raises(ConfigurationError) as caught:
+        load(args("TargetLoadPacking", metricProvider=provider))
+    assert "metricProvider.token: should be text" in str(caught.value)
+    assert "12345" not in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_a_problem_is_one_printable_line_whatever_the_file_holds() -> None:
+    (line,) = problems(args("TargetLoadPacking", metricProvider={"type": "x\ny\x1b[31m"}))
+    with pytest.raises(ConfigurationError) as caught:
+        load(args("TargetLoadPacking", metricProvider={"type": "x\ny\x1b[31m"}))
+    assert str(caught.value).isprintable()
+    assert "\n" in line, "as data the value is what it was"
+
+
 def test_args_twice_are_refused() -> None:
     assert problems(args("NodeResourcesFit"), args("NodeResourcesFit")) == [
         'profiles[0].pluginConfig[1].name: Duplicate value: "NodeResourcesFit"'

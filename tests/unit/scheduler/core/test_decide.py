@@ -1,6 +1,7 @@
 """decide and explain: they agree, they are deterministic, they word failures as upstream does, and one bad plugin
 costs one pod."""
 
+import dataclasses
 import random
 from collections import Counter
 from typing import Any
@@ -267,6 +268,17 @@ def test_without_score_plugins_every_node_counts_one() -> None:
     state = cluster(node("n0"), node("n1"))
     profile = runner({"score": {"disabled": [{"name": "*"}]}})
     assert decide(state.snapshot(NOW), [pod("p")], profile, random.Random(1)).only.total == 1
+
+
+def test_a_percentage_of_nodes_bounds_how_many_are_scored() -> None:
+    state = cluster(*(node(f"n{index}") for index in range(400)))
+    effective = dataclasses.replace(DEFAULT.effective, percentage_of_nodes_to_score=30)
+    profile = ProfileRunner(effective, FACTORIES)
+    placements = [decide(state.snapshot(NOW), [pod("p")], profile, random.Random(seed)).only for seed in range(40)]
+    assert {one.best for one in placements} == {120}
+    assert {one.feasible for one in placements} == {400}
+    assert len({one.node for one in placements}) > 20, "the share is not always the same"
+    assert decide(state.snapshot(NOW), [pod("p")], DEFAULT, random.Random(1)).only.best == 400
 
 
 def test_explain_as_data_full_top_and_none() -> None:

@@ -254,6 +254,16 @@ def test_a_binding_elsewhere_overrules_the_assumption() -> None:
     assert usage(state)["n1"]["cpu"] == 1000
 
 
+def test_an_update_of_a_pod_whose_binding_is_under_way_changes_nothing() -> None:
+    state = cluster(node("n0"))
+    state.assume(pod("p", container("1")), "n0", NOW)
+    state.upsert_pod(pod("p", container("1"), labels={"a": "b"}), NOW)
+    state.resync_pods([pod("p", container("1"))], NOW)
+    assert state.is_assumed("uid-p")
+    state.upsert_pod(msgspec.structs.replace(pod("p"), terminal=True), NOW)
+    assert state.pod_count == state.assumed_count == 0
+
+
 def test_load_is_matched_by_name_then_address_and_missing_is_never_zero() -> None:
     state = cluster(node("n0"), node("n1", addresses=["10.0.0.1"]), node("n2"))
     table = LoadTable(
