@@ -90,10 +90,10 @@ def _requests(
     for container in containers:
         requests = parse_resources(container.resources.requests)
         status = statuses.get(container.name)
-        if status is not None:
-            actual = parse_resources(status.resources.requests) if status.resources is not None else {}
+        if status is not None and status.resources is not None:
+            actual = parse_resources(status.resources.requests)
             allocated = parse_resources(status.allocated_resources)
-            if infeasible and actual:
+            if infeasible:
                 requests = {}
             for name, amount in (*actual.items(), *allocated.items()):
                 requests[name] = max(requests.get(name, 0), amount)
@@ -111,7 +111,9 @@ def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
     infeasible = False
     if use_status:
         main_statuses = {status.name: status for status in pod.status.container_statuses}
-        init_statuses = {status.name: status for status in pod.status.init_container_statuses}
+        # What ordinary init containers were given is over: only sidecars are resized.
+        sidecars = {one.name for one in pod.spec.init_containers if one.restart_policy == "Always"}
+        init_statuses = {one.name: one for one in pod.status.init_container_statuses if one.name in sidecars}
         infeasible = any(
             condition.type == "PodResizePending" and condition.reason == "Infeasible"
             for condition in pod.status.conditions
@@ -130,12 +132,13 @@ def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
     _add(score, overhead)
     level = _pod_level(pod)
     requests = {**containers, **level}
-    nonzero = {**filled, **level}
-    if level:
-        # With pod-level requests a default is only for a resource that is missing from the pod's total.
-        nonzero = {**_with_defaults({}), **containers, **level}
     _add(requests, overhead)
-    _add(nonzero, overhead)
+    if level:
+        # With pod-level requests the containers' defaults are only for what is missing from the pod's total.
+        filled = {name: filled[name] for name in filled if name not in requests}
+        nonzero = {**filled, **requests}
+    else:
+        nonzero = score
     return PodRequests(requests, score, nonzero.get("cpu", 0), nonzero.get("memory", 0))
 
 

@@ -90,7 +90,10 @@ class NodeAffinity:
         """Skip when no node is preferred; a preferred term that cannot be read is an error, as upstream."""
         if pod.spec.preferred_error:
             return failure(pod.spec.preferred_error)
-        return SUCCESS if pod.spec.preferred or self._added_preferred else SKIP
+        # Terms that prefer nothing (empty ones) are left out of `preferred`; upstream scores with them all the same.
+        own = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+        preferring = own is not None and own.preferred_during_scheduling_ignored_during_execution
+        return SUCCESS if preferring or self._added_preferred else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the sum of the weights of matching preferred terms."""

@@ -70,7 +70,27 @@ def test_scoring_ignores_pod_level_requests_and_node_sums_do_not() -> None:
     found = pod_requests(api_pod("p", container(), container(), resources={"requests": {"cpu": "1"}}))
     assert found.requests == {"cpu": 1000}
     assert found.score_requests == {"cpu": 200, "memory": 2 * DEFAULT_MEMORY}
-    assert (found.nonzero_cpu, found.nonzero_memory) == (1000, DEFAULT_MEMORY)
+    assert (found.nonzero_cpu, found.nonzero_memory) == (1000, 2 * DEFAULT_MEMORY)
+
+
+def test_with_pod_level_requests_defaults_are_for_what_the_total_lacks_overhead_included() -> None:
+    spec: dict[str, Any] = {"resources": {"requests": {"cpu": "1"}}, "overhead": {"memory": "5"}}
+    found = pod_requests(api_pod("p", container(), container(), **spec))
+    assert (found.nonzero_cpu, found.nonzero_memory) == (1000, 5)
+
+
+def test_a_container_status_without_resources_says_nothing_about_them() -> None:
+    status = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "9"}}]}
+    found = pod_requests(api_pod("p", container("100m"), status=status), use_status=True)
+    assert found.requests == {"cpu": 100}
+
+
+def test_only_sidecars_among_init_containers_are_counted_as_their_status_says() -> None:
+    status = {"initContainerStatuses": [{"name": "init", "resources": {"requests": {"cpu": "9"}}}]}
+    for policy, expected in (({}, 200), ({"restartPolicy": "Always"}, 9100)):
+        init = [{**container("200m"), "name": "init", **policy}]
+        found = pod_requests(api_pod("p", container("100m"), initContainers=init, status=status), use_status=True)
+        assert found.requests == {"cpu": expected}
 
 
 def resized(phase: str | None = None) -> dict[str, Any]:
