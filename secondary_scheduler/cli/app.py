@@ -21,9 +21,7 @@ COMMANDS = {"cluster": "secondary_scheduler.cli.cluster"}
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
-    """The application with the command that the arguments name, or with all of them when they name none (help,
-    mistakes).
-    """
+    """The application with the command that the arguments name, or with all where they name none (help, mistakes)."""
     app = typer.Typer(
         name="secondary-scheduler",
         help="Install, run and examine the secondary scheduler.",

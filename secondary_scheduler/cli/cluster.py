@@ -118,6 +118,12 @@ def env(name: Name = "dev") -> None:
     """
     cluster = Cluster.attach(name)
     found = cluster.status()
+    if not found.running:
+        # On stderr, which `eval` leaves visible.
+        _say(
+            Console(stderr=True),
+            f"Cluster {name!r} does not run any more: secondary-scheduler cluster up --name {name}",
+        )
     typer.echo(environment.export_lines(environment.variables(cluster.layout, found.prometheus, os.environ)), nl=False)
 
 

@@ -27,8 +27,9 @@ from secondary_scheduler.devcluster.toolchain import binaries
 if TYPE_CHECKING:
     from secondary_scheduler.devcluster.cluster import ClusterSpec
 
-_NODES_READY_SECONDS = 60.0
-_METRICS_READY_SECONDS = 60.0
+_READY_SECONDS = 60.0
+# The node lifecycle controller lifts the taint of some 30 new nodes per second on two busy processors.
+_READY_SECONDS_PER_NODE = 0.15
 _POLL_SECONDS = 0.1
 
 
@@ -101,13 +102,17 @@ class _Startup:
                 processes.stop(self._state.processes)
                 raise
         if self._spec.prometheus:
-            self._wait("Prometheus has the load of all nodes", _METRICS_READY_SECONDS, self._metrics_complete)
+            self._wait("Prometheus has the load of all nodes", self._loads_missing)
         self._state.complete = True
         self._directory.write(self._state)
 
     @property
     def _api_server(self) -> str:
         return f"https://{LOOPBACK}:{self._state.ports['kube-apiserver']}"
+
+    @property
+    def _expected_nodes(self) -> int:
+        return (self._spec.nodes if self._spec.kwok else 0) + self._spec.real_nodes
 
     def _control_plane(self, pool: ThreadPoolExecutor) -> None:
         spec, state, layout = self._spec, self._state, self._layout
@@ -128,10 +133,9 @@ class _Startup:
             for index, name in enumerate(inventory.real_node_names(spec.real_nodes))
         ]
         self._join(tasks)
-        self._wait("namespaces and ServiceAccounts are set up", _NODES_READY_SECONDS, self._namespaces_ready)
-        expected = (spec.nodes if spec.kwok else 0) + spec.real_nodes
-        if expected:
-            self._wait(f"{expected} nodes are ready", _NODES_READY_SECONDS, self._nodes_ready)
+        self._wait("namespaces and ServiceAccounts are set up", self._namespaces_missing)
+        if self._expected_nodes:
+            self._wait(f"{self._expected_nodes} nodes are ready", self._nodes_missing)
 
     def _start(self, pool: ThreadPoolExecutor, make: Callable[..., Service], binary: str) -> Future[None]:
         return pool.submit(self._launch, make(self._state.binaries[binary], self._layout, self._state.ports))
@@ -176,39 +180,45 @@ class _Startup:
                     ):
                         pass
 
-    def _namespaces_ready(self) -> bool:
+    def _namespaces_missing(self) -> str:
         path = "/api/v1/namespaces/default"
         api = self._api()
         accounts = api.get(f"{path}/serviceaccounts")["items"]
         maps = api.get(f"{path}/configmaps")["items"]
-        names = {item["metadata"]["name"] for item in (*accounts, *maps)}
-        return {"default", "kube-root-ca.crt"} <= names
+        missing = {"default", "kube-root-ca.crt"} - {item["metadata"]["name"] for item in (*accounts, *maps)}
+        return f"{', '.join(sorted(missing))} of namespace default" if missing else ""
 
-    def _nodes_ready(self) -> bool:
-        expected = (self._spec.nodes if self._spec.kwok else 0) + self._spec.real_nodes
+    def _nodes_missing(self) -> str:
         items = self._api().get("/api/v1/nodes")["items"]
         ready = sum(
             any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
             and not any(t["key"].startswith("node.kubernetes.io/") for t in node["spec"].get("taints", []))
             for node in items
         )
-        return ready >= expected
+        missing = self._expected_nodes - ready
+        return f"{missing} of {self._expected_nodes} nodes" if missing > 0 else ""
 
-    def _metrics_complete(self) -> bool:
-        return monitoring.nodes_with_load(self._state.ports) >= self._spec.nodes + self._spec.real_nodes
+    def _loads_missing(self) -> str:
+        expected = self._spec.nodes + self._spec.real_nodes
+        missing = expected - monitoring.nodes_with_load(self._state.ports)
+        return f"the load of {missing} of {expected} nodes" if missing > 0 else ""
 
-    def _wait(self, what: str, seconds: float, condition: Callable[[], bool]) -> None:
+    def _wait(self, what: str, missing: Callable[[], str]) -> None:
+        """Wait until nothing is missing any more, while all processes live."""
+        seconds = _READY_SECONDS + _READY_SECONDS_PER_NODE * self._spec.nodes
         deadline = time.monotonic() + seconds
         with self._report.step(what):
-            while not condition():
+            while still := missing():
                 self._check_alive()
                 if self._cancelled:
                     raise ServiceError(f"gave up waiting until {what}")
                 if time.monotonic() > deadline:
                     raise ServiceError(
-                        f"after {seconds:.0f} s it is still not so that {what}: see {self._directory.path / 'logs'}"
+                        f"the cluster is not complete after {seconds:.0f} s: {still} still missing; "
+                        f"is the machine busy? Try again, or with fewer nodes"
                     )
-                time.sleep(_POLL_SECONDS)
+                # Listing many nodes is work for the API server, which is then slower to make them ready.
+                time.sleep(max(_POLL_SECONDS, self._spec.nodes / 1000))
 
     def _check_alive(self) -> None:
         with self._lock:
