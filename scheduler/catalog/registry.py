@@ -32,9 +32,8 @@ def out_of_tree_descriptors() -> tuple[PluginDescriptor, ...]:
     """Return the descriptors that installed packages offer under the entry-point group `secondary_scheduler.plugins`.
 
     An entry point resolves to a `PluginDescriptor` whose `factory` names the constructor as `module:attribute`; the
-    module that
-    holds the descriptor must import without the scheduler's run-time dependencies, as the Pulumi program imports it
-    too.
+    module that holds the descriptor must import without the scheduler's run-time dependencies, as the Pulumi program
+    imports it too.
 
     Raises:
         PluginPackageError: a package's entry point is something else, or takes the name of another plugin.

@@ -1,8 +1,7 @@
 """Value types that plugin args and the configuration share: the strict base model, Go durations, quantities.
 
 Semantic checks are not pydantic validators: they live in `check()`, so that every problem of a file is found in one
-pass,
-each at its own field path, worded as upstream words it.
+pass, each at its own field path, worded as upstream words it.
 """
 
 import re

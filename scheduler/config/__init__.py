@@ -1,8 +1,7 @@
 """Versioned configuration: decode, default, validate, expand, render.
 
 May import pydantic, ruamel.yaml, `scheduler.catalog` and `secondary_scheduler.kube.primitives`; does no I/O. What
-passes here in
-`pulumi preview` is what the scheduler loads.
+passes here in `pulumi preview` is what the scheduler loads.
 """
 
 from scheduler.config.expand import EffectiveProfile, EnabledPlugin

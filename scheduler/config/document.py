@@ -1,10 +1,8 @@
 """Reading YAML text into plain data while remembering where everything stood.
 
 The file is composed into nodes and not constructed: nodes carry line and column, and duplicate keys can all be
-reported at once.
-Scalars are read as sigs.k8s.io/yaml reads them (YAML 1.1 booleans, no sexagesimal numbers), because the Go binaries
-will read
-the same file.
+reported at once. Scalars are read as sigs.k8s.io/yaml reads them (YAML 1.1 booleans, no sexagesimal numbers), because
+the Go binaries will read the same file.
 """
 
 import math

@@ -1,8 +1,7 @@
 """From the plugin sets a user wrote to the plugins that run at each extension point.
 
 Follows pkg/scheduler/apis/config/v1/default_plugins.go (merge) and pkg/scheduler/framework/runtime/framework.go
-(expansion,
-weights) of kube-scheduler 1.34, including their error texts.
+(expansion, weights) of kube-scheduler 1.34, including their error texts.
 """
 
 from collections.abc import Iterator, Mapping

@@ -110,8 +110,7 @@ def decide(snapshot: Snapshot, pods: Sequence[PodInfo], profile: ProfileRunner, 
     """Choose nodes for one pod, or for a gang.
 
     The pods of a gang are placed one after another, each seeing the earlier ones; when one does not fit, none is
-    placed, and the
-    others' messages say which.
+    placed, and the others' messages say which.
     """
     if len(pods) == 1:
         return Decision((_place(snapshot, pods[0], profile, rng),))

@@ -1,12 +1,9 @@
 """The extension points as Protocols. Each says who calls it, what it may answer, and what follows from the answer.
 
 Columnar ones get `rows`: any subset of nodes, those that survived earlier plugins, or a single one when a preemption
-victim is
-reprieved. They answer for exactly these rows in this order and must not change the view. Everything up to Permit is
-called
-synchronously on the scheduling loop and does no I/O; PreBind, Bind and PostBind are coroutines and reach the API
-through the
-`Handle`.
+victim is reprieved. They answer for exactly these rows in this order and must not change the view. Everything up to
+Permit is called synchronously on the scheduling loop and does no I/O; PreBind, Bind and PostBind are coroutines and
+reach the API through the `Handle`.
 """
 
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence

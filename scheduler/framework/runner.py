@@ -158,8 +158,7 @@ class ProfileRunner:
         """Return, per plugin that can reject a pod, the events that may help.
 
         A plugin that asks for Node Add but not for taint updates gets those too: a node may be added with a taint
-        that TaintToleration
-        filtered it out by, and be missed for ever (upstream adds the same).
+        that TaintToleration filtered it out by, and be missed for ever (upstream adds the same).
         """
         rejecting = (*self.pre_enqueue, *self.pre_filters, *self.filters, *self.reserve, *self.permit)
         result: dict[str, tuple[HintRegistration, ...]] = {}

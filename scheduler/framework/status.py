@@ -20,9 +20,8 @@ class Code(IntEnum):
     """Upstream's status codes, with what the scheduler does next.
 
     SUCCESS and SKIP go on. UNSCHEDULABLE may be cured by preemption; UNSCHEDULABLE_AND_UNRESOLVABLE may not. WAIT
-    (Permit only)
-    holds the pod. PENDING waits for something outside and wakes without back-off. ERROR is a bug or I/O: retried
-    with back-off.
+    (Permit only) holds the pod. PENDING waits for something outside and wakes without back-off. ERROR is a bug or
+    I/O: retried with back-off.
     """
 
     SUCCESS = 0

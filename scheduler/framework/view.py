@@ -42,8 +42,7 @@ class Assignment(NamedTuple):
     """A pod given to a node (+1) or taken from it (-1), for estimating load that is not measured yet.
 
     `at` is when it was assigned (assumed by us, or as its object says) and, for `observed` entries, when this
-    process first saw
-    it bound; both kinds are logged for every pod, so that a reader picks the one it needs.
+    process first saw it bound; both kinds are logged for every pod, so that a reader picks the one it needs.
     """
 
     sign: int

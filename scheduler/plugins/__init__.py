@@ -1,8 +1,7 @@
 """One room per plugin; this is the list of their constructors.
 
 A plugin may import `scheduler.framework`, `helpers`, `catalog`, `config` and `secondary_scheduler.kube.model` and
-`.primitives`, never
-another plugin's room.
+`.primitives`, never another plugin's room.
 """
 
 import importlib

@@ -1,10 +1,9 @@
 """Pods waiting to be scheduled (pkg/scheduler/backend/queue of kube-scheduler 1.34), pure and single-threaded.
 
 A pod is in exactly one of: active (next to be tried), back-off (tried again when its time has passed, or at once
-when nothing is
-active), error back-off (something went wrong; never early), unschedulable (waits for an event that may help; gated
-pods are here
-too), or in flight (popped and not yet `done`). Time comes from the injected clock, in seconds since the epoch.
+when nothing is active), error back-off (something went wrong; never early), unschedulable (waits for an event that
+may help; gated pods are here too), or in flight (popped and not yet `done`). Time comes from the injected clock, in
+seconds since the epoch.
 """
 
 import math

@@ -6,9 +6,8 @@ What happens on a node without (fresh) load depends on `compatibility`:
 - `safe`: its utilisation is estimated by what its pods request, times `defaultRequestsMultiplier`, so that neither a
 new node nor a
   broken exporter makes a node look idle or full. Where no feasible node has fresh load the plugin is left out of the
-  attempt and
-  the other plugins decide. Counters: `load_missing/TargetLoadPacking` (nodes), `load_left_out/TargetLoadPacking`
-  (attempts).
+  attempt and the other plugins decide. Counters: `load_missing/TargetLoadPacking` (nodes),
+  `load_left_out/TargetLoadPacking` (attempts).
 """
 
 import numpy as np

@@ -10,8 +10,7 @@ def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> in
     """Return the milli-units of CPU a pod will probably use.
 
     Per main container: its limit, else its request times the multiplier, else the default request; plus the pod's
-    overhead. Init
-    containers and sidecars do not count, as upstream.
+    overhead. Init containers and sidecars do not count, as upstream.
     """
     total = spec.overhead_cpu
     for container in spec.container_cpu:

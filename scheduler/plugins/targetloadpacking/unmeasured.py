@@ -14,9 +14,8 @@ class Unmeasured:
     """Predicted CPU of recent pods per node row, kept up from the assignment log and thrown away when the nodes change.
 
     In `safe` mode a pod counts from the moment it is assumed, and by the time its object says it was bound; so a
-    burst is seen
-    at once, and a restart does not count old pods again. In `upstream` mode it counts from when this process saw it
-    bound.
+    burst is seen at once, and a restart does not count old pods again. In `upstream` mode it counts from when this
+    process saw it bound.
     """
 
     def __init__(self, predict: Callable[[PodInfo], int], *, upstream: bool) -> None:
