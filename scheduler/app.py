@@ -23,6 +23,7 @@ from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
 from scheduler.engine.loads import LoadFeed, load_settings
+from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.framework import LoadTable
 from scheduler.helpers import PodReducer
@@ -218,18 +219,22 @@ class Daemon:
         # Terminal pods hold no resources; they arrive as deletions.
         selector = "status.phase!=Succeeded,status.phase!=Failed"
         pod_list = Reflector(self.client, "/api/v1/pods", PODS, self.pods, PodReducer().reduce, field_selector=selector)
-        tasks = [
-            asyncio.create_task(node_list.run(), name="nodes"),
-            asyncio.create_task(pod_list.run(), name="pods"),
-            asyncio.create_task(self._after_sync(node_list, pod_list), name="sync"),
+        watched = {
+            watch.resource: new_reflector(watch, self.client, self.state, self.queue, self.cycle.wake)
+            for watch in declared_watches(name for one in self.configuration.profiles for name in one.enabled)
+        }
+        reflectors: dict[str, Reflector[Any, Any]] = {"nodes": node_list, "pods": pod_list, **watched}
+        lasting = [
+            *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.cycle.run(), name="cycle"),
         ]
+        tasks = [*lasting, asyncio.create_task(self._after_sync(*reflectors.values()), name="sync")]
         self._start_feeds()
         if self.elector:
             self.elector.start()
         stop = asyncio.create_task(self._stop.wait(), name="stop")
         try:
-            done, _ = await asyncio.wait([*tasks[:2], tasks[3], stop], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([*lasting, stop], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stop}:
                 self._exit_code = EXIT_ERROR
                 log.error("task ended", task=task.get_name(), exc_info=task.exception())

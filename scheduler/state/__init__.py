@@ -6,19 +6,24 @@ I/O; changed only from one thread.
 
 from scheduler.state.cluster import ClusterState
 from scheduler.state.nominations import Nominator
+from scheduler.state.objects import CODEC_OF_KIND, WATCHED_KINDS, ObjectStore, WatchedKind
 from scheduler.state.queue import Hints, SchedulingQueue
 from scheduler.state.queued import QueuedPod, QueueName
 from scheduler.state.snapshot import Overlay, Snapshot
 from scheduler.state.table import NodeTable
 
 __all__ = [
+    "CODEC_OF_KIND",
+    "WATCHED_KINDS",
     "ClusterState",
     "Hints",
     "NodeTable",
     "Nominator",
+    "ObjectStore",
     "Overlay",
     "QueueName",
     "QueuedPod",
     "SchedulingQueue",
     "Snapshot",
+    "WatchedKind",
 ]

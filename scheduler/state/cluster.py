@@ -1,15 +1,17 @@
 """Nodes, pods and load as the scheduler knows them: one object, changed only from the scheduling loop."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
 
 from scheduler.catalog import ActionType
 from scheduler.framework import Assignment, LoadCoverage, LoadTable, NodeInfo, PodInfo, node_changes
+from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
 from scheduler.state.nominations import Nominator
+from scheduler.state.objects import ObjectStore
 from scheduler.state.snapshot import Snapshot
 from scheduler.state.table import NodeTable
 
@@ -37,9 +39,11 @@ class ClusterState:
         self.table = NodeTable()
         self.assignments = RecentAssignments()
         self.nominator = Nominator()
+        self.objects = ObjectStore()
         self._pods: dict[str, _Placed] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._assumed = 0
+        self._aggregates = PodAggregates(self.table, self.objects, self._rows_and_pods)
 
     # Nodes ----------------------------------------------------------------------------------------------------------
 
@@ -51,6 +55,7 @@ class ClusterState:
             row = self.table.set_node(info)
             for pod in self._by_node.get(info.name, {}).values():
                 self.table.add_usage(row, pod, 1)
+                self._aggregates.add(row, pod, 1)
             return ActionType.ADD, None
         changes = node_changes(old, info)
         # Images and capacity stand in columns too, but no rejected pod waits for them.
@@ -63,6 +68,10 @@ class ClusterState:
 
     def remove_node(self, name: str) -> NodeInfo | None:
         """Remove a node; its pods stay known until they are deleted themselves."""
+        row = self.table.row_of.get(name)
+        if row is not None:
+            for pod in self._by_node.get(name, {}).values():
+                self._aggregates.add(row, pod, -1)
         return self.table.remove_node(name)
 
     def node(self, name: str) -> NodeInfo | None:
@@ -218,10 +227,14 @@ class ClusterState:
         one is a copy (milliseconds) that may be kept.
         """
         if not frozen:
-            return Snapshot(self.table, self._by_node, self.assignments, self.nominator.by_node, now)
+            aggregates = self._aggregates
+            return Snapshot(self.table, self._by_node, self.assignments, self.nominator.by_node, now, aggregates)
         by_node = {name: dict(pods) for name, pods in self._by_node.items()}
         nominated = {name: tuple(pods) for name, pods in self.nominator.by_node.items()}
-        return Snapshot(self.table.copy(), by_node, self.assignments.copy(), nominated, now)
+        table = self.table.copy()
+        aggregates = PodAggregates(table, self.objects, lambda: _rows_and_pods(table, by_node))
+        aggregates.add_all()
+        return Snapshot(table, by_node, self.assignments.copy(), nominated, now, aggregates)
 
     # Internals ------------------------------------------------------------------------------------------------------
 
@@ -241,9 +254,11 @@ class ClusterState:
         if not same_place or amounts != (pod.requests, pod.nonzero_cpu, pod.nonzero_memory):
             self._use(old, -1)
             self._use(pod, 1)
-        elif old.labels != pod.labels or old.deleting != pod.deleting:
+        elif old.labels != pod.labels or old.deleting != pod.deleting or old.spec.terms != pod.spec.terms:
             row = self.table.row_of.get(pod.node_name)
             if row is not None:
+                self._aggregates.add(row, old, -1)
+                self._aggregates.add(row, pod, 1)
                 self.table.touch(row)
 
     def _drop(self, placed: _Placed) -> None:
@@ -265,6 +280,10 @@ class ClusterState:
         row = self.table.row_of.get(pod.node_name)
         if row is not None:
             self.table.add_usage(row, pod, sign)
+            self._aggregates.add(row, pod, sign)
+
+    def _rows_and_pods(self) -> Iterator[tuple[int, PodInfo]]:
+        return _rows_and_pods(self.table, self._by_node)
 
     def _log(self, sign: int, pod: PodInfo, at: float, *, observed: bool = False) -> None:
         if not math.isnan(at):
@@ -273,3 +292,11 @@ class ClusterState:
     def _log_removal(self, placed: _Placed) -> None:
         self._log(-1, placed.pod, placed.logged_at)
         self._log(-1, placed.pod, placed.observed_at, observed=True)
+
+
+def _rows_and_pods(table: NodeTable, by_node: Mapping[str, Mapping[str, PodInfo]]) -> Iterator[tuple[int, PodInfo]]:
+    for name, pods in by_node.items():
+        row = table.row_of.get(name)
+        if row is not None:
+            for pod in pods.values():
+                yield row, pod

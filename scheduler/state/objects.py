@@ -6,13 +6,21 @@ from typing import Any, NamedTuple
 
 from scheduler.catalog import Watch
 from secondary_scheduler.kube.model import (
+    CSIDRIVERS,
+    CSINODES,
+    CSISTORAGECAPACITIES,
     NAMESPACES,
+    PERSISTENTVOLUMECLAIMS,
+    PERSISTENTVOLUMES,
     REPLICASETS,
     REPLICATIONCONTROLLERS,
     SERVICES,
     STATEFULSETS,
+    STORAGECLASSES,
+    VOLUMEATTACHMENTS,
     Codec,
     Object,
+    newer_version,
 )
 
 
@@ -29,6 +37,13 @@ WATCHED_KINDS: Mapping[Watch, WatchedKind] = {
     Watch("v1", "replicationcontrollers"): WatchedKind("ReplicationController", REPLICATIONCONTROLLERS),
     Watch("apps/v1", "replicasets"): WatchedKind("ReplicaSet", REPLICASETS),
     Watch("apps/v1", "statefulsets"): WatchedKind("StatefulSet", STATEFULSETS),
+    Watch("v1", "persistentvolumeclaims"): WatchedKind("PersistentVolumeClaim", PERSISTENTVOLUMECLAIMS),
+    Watch("v1", "persistentvolumes"): WatchedKind("PersistentVolume", PERSISTENTVOLUMES),
+    Watch("storage.k8s.io/v1", "storageclasses"): WatchedKind("StorageClass", STORAGECLASSES),
+    Watch("storage.k8s.io/v1", "csidrivers"): WatchedKind("CSIDriver", CSIDRIVERS),
+    Watch("storage.k8s.io/v1", "csinodes"): WatchedKind("CSINode", CSINODES),
+    Watch("storage.k8s.io/v1", "csistoragecapacities"): WatchedKind("CSIStorageCapacity", CSISTORAGECAPACITIES),
+    Watch("storage.k8s.io/v1", "volumeattachments"): WatchedKind("VolumeAttachment", VOLUMEATTACHMENTS),
 }
 """Everything a plugin may declare under `watches`."""
 
@@ -36,12 +51,21 @@ CODEC_OF_KIND: Mapping[str, Codec[Any]] = {watched.kind: watched.codec for watch
 """Decoders by kind, for readers of manifests."""
 
 
+_Key = tuple[str, str, str]
+"""Kind, namespace, name."""
+
+
 class ObjectStore:
     """Objects by kind, namespace ("" for those of the cluster) and name. `generation` tells a reader that a kind
-    changed."""
+    changed.
+
+    An object can be assumed: shown by `latest` as a plugin is about to write it, until a newer version arrives or it
+    is restored. Everything else shows what the API server has (pkg/scheduler/util/assumecache of kube-scheduler).
+    """
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, dict[str, Object]]] = {}
+        self._assumed: dict[_Key, Object] = {}
         self._generations: dict[str, int] = {}
 
     def generation(self, *kinds: str) -> int:
@@ -67,8 +91,45 @@ class ObjectStore:
         objects = self._kinds.setdefault(kind, {}).setdefault(meta.namespace, {})
         old = objects.get(meta.name)
         objects[meta.name] = item
+        key = (kind, meta.namespace, meta.name)
+        assumed = self._assumed.get(key)
+        # A list taken again brings the version that the assumption rests on: that says nothing against it.
+        if assumed is not None and newer_version(meta.resource_version, assumed.metadata.resource_version) is not False:
+            del self._assumed[key]
         self._changed(kind)
         return old
+
+    def latest(self, kind: str, namespace: str, name: str) -> Any | None:
+        """Return an object as assumed, else as the API server has it, or None."""
+        return self._assumed.get((kind, namespace, name)) or self.get(kind, namespace, name)
+
+    def every_latest(self, kind: str) -> Iterator[Any]:
+        """Yield all objects of a kind as `latest` shows them."""
+        for item in self.every(kind):
+            yield self._assumed.get((kind, item.metadata.namespace, item.metadata.name), item)
+
+    def assume(self, kind: str, item: Object) -> None:
+        """Show an object through `latest` as it is about to be written.
+
+        Raises:
+            ValueError: it does not exist, or a newer version of it is known than the one it was made from.
+        """
+        meta = item.metadata
+        current = self.latest(kind, meta.namespace, meta.name)
+        if current is None:
+            raise ValueError(f'could not find v1.{kind} "{meta.key}"')
+        if newer_version(current.metadata.resource_version, meta.resource_version) is True:
+            stored = current.metadata.resource_version
+            raise ValueError(
+                f'v1.{kind} "{meta.key}" is out of sync (stored: {stored}, assume: {meta.resource_version})'
+            )
+        self._assumed[kind, meta.namespace, meta.name] = item
+        self._changed(kind)
+
+    def restore(self, kind: str, namespace: str, name: str) -> None:
+        """Take an assumption back, if there is one."""
+        if self._assumed.pop((kind, namespace, name), None) is not None:
+            self._changed(kind)
 
     def remove(self, kind: str, namespace: str, name: str) -> Any | None:
         """Drop an object; returns it."""
@@ -79,6 +140,7 @@ class ObjectStore:
             return None
         if not objects:
             del namespaces[namespace]
+        self._assumed.pop((kind, namespace, name), None)
         self._changed(kind)
         return old
 

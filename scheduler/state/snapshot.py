@@ -7,15 +7,23 @@ from scheduler.framework import (
     BoolArray,
     FloatArray,
     ImageColumn,
+    IntArray,
     LabelColumn,
     LoadColumns,
     NodeInfo,
+    NodeSet,
     Nominations,
     PodInfo,
+    PodQuery,
     RowArray,
     TaintColumn,
+    TermCounts,
+    TermKind,
 )
+from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
+from scheduler.state.moves import Move, moved_by_domain, moved_by_node, moved_terms
+from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 
 
@@ -29,12 +37,14 @@ class Snapshot:
         assignments: RecentAssignments,
         nominations: Nominations,
         now: float,
+        aggregates: PodAggregates,
     ) -> None:
         self.table = table
         self._pods = pods
         self.assignments = assignments
         self.nominations = nominations
         self.now = now
+        self.aggregates = aggregates
 
     @property
     def size(self) -> int:
@@ -65,6 +75,16 @@ class Snapshot:
     def generation(self) -> int:
         """The table's generation."""
         return self.table.generation
+
+    @property
+    def topology(self) -> int:
+        """A number that changes when a node comes or goes, or its labels or taints change."""
+        return self.table.topology
+
+    @property
+    def objects(self) -> ObjectStore:
+        """Objects of other kinds, as they are now."""
+        return self.aggregates.objects
 
     def row(self, name: str) -> int:
         """Return the row of a node, or -1."""
@@ -139,6 +159,18 @@ class Snapshot:
         """Return the pods on a node."""
         return self._pods.get(self.name(row), {}).values()
 
+    def pods_by_node(self, query: PodQuery) -> IntArray:
+        """Return how many of the pods asked for are on each node."""
+        return self.aggregates.by_row(query)
+
+    def pods_by_domain(self, query: PodQuery, key: str, nodes: NodeSet | None = None) -> IntArray:
+        """Return how many of the pods asked for are in each domain; a live array."""
+        return self.aggregates.by_domain(query, key, nodes)
+
+    def terms_meaning(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
+        """Return the terms of pods on nodes that mean this pod."""
+        return self.aggregates.terms_meaning(pod, kind)
+
     def load(self, source: str) -> LoadColumns | None:
         """Return the latest answer of a load source; its columns may be longer than `size`."""
         return self.table.load(source)
@@ -158,7 +190,7 @@ class Overlay(Snapshot):
     first written."""
 
     def __init__(self, base: Snapshot) -> None:
-        super().__init__(base.table, base._pods, base.assignments, base.nominations, base.now)
+        super().__init__(base.table, base._pods, base.assignments, base.nominations, base.now, base.aggregates)
         self._base = base
         self._requested: dict[str, FloatArray] = {}
         self._nonzero: dict[str, FloatArray] = {}
@@ -166,6 +198,7 @@ class Overlay(Snapshot):
         self._changed: dict[int, dict[str, PodInfo]] = {}
         self._log: list[Assignment] = list(base.overlay_assignments)
         self._added: set[str] = set()
+        self._moves: list[Move] = []
 
     def requested(self, resource: str) -> FloatArray:
         """Return the sums of effective requests."""
@@ -189,6 +222,20 @@ class Overlay(Snapshot):
         pods = self._changed.get(row)
         return self._base.pods_on(row) if pods is None else pods.values()
 
+    def pods_by_node(self, query: PodQuery) -> IntArray:
+        """Return how many of the pods asked for are on each node."""
+        return moved_by_node(self._base.pods_by_node(query), query, self._moves)
+
+    def pods_by_domain(self, query: PodQuery, key: str, nodes: NodeSet | None = None) -> IntArray:
+        """Return how many of the pods asked for are in each domain."""
+        base = self._base.pods_by_domain(query, key, nodes)
+        return moved_by_domain(base, query, self.labels(key).codes, nodes, self._moves)
+
+    def terms_meaning(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
+        """Return the terms of pods on nodes that mean this pod."""
+        base = self._base.terms_meaning(pod, kind)
+        return moved_terms(base, pod, kind, self, self._moves)
+
     @property
     def overlay_assignments(self) -> Sequence[Assignment]:
         """Pods this view adds and removes."""
@@ -198,6 +245,7 @@ class Overlay(Snapshot):
         """Put a pod on a node."""
         self._pods_of(row)[pod.uid] = pod
         self._use(pod, row, 1)
+        self._moves.append(Move(row, pod, 1))
         self._added.add(pod.uid)
         self._log.append(Assignment(1, self.name(row), pod, self.now, observed=False))
 
@@ -205,6 +253,7 @@ class Overlay(Snapshot):
         """Take a pod from a node; KeyError when it is not there."""
         del self._pods_of(row)[pod.uid]
         self._use(pod, row, -1)
+        self._moves.append(Move(row, pod, -1))
         # A pod of the table itself is in its log at a time of its own, and mostly in the measured load as well.
         if pod.uid in self._added:
             self._log.append(Assignment(-1, self.name(row), pod, self.now, observed=False))

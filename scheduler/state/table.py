@@ -34,7 +34,8 @@ from scheduler.state.columns import (
 _FIRST_CAPACITY = 64
 _MAX_LOG = 100_000
 _MEMBERSHIPS = itertools.count(1)
-"""Numbers for `membership`, unique in the process: a plugin's cache can tell two tables apart by them."""
+"""Numbers for `membership` and `topology`, unique in the process: a plugin's cache can tell two tables apart by
+them."""
 
 
 class NodeTable:
@@ -60,6 +61,7 @@ class NodeTable:
         self._rows: RowArray | None = None
         self._zeros: FloatArray = np.zeros(capacity)
         self.membership = next(_MEMBERSHIPS)
+        self.topology = next(_MEMBERSHIPS)
         self.generation = 0
         self._dirty: list[int] = []
         self._dirty_start = 0
@@ -114,6 +116,9 @@ class NodeTable:
         if old is None or old.labels != info.labels:
             for key, column in self._labels.items():
                 set_label(column, row, info.labels.get(key))
+            self.topology = next(_MEMBERSHIPS)
+        elif old.taints != info.taints:
+            self.topology = next(_MEMBERSHIPS)
         if old is None or old.images != info.images:
             self._images.clear()
         if old is None:
@@ -160,6 +165,7 @@ class NodeTable:
     def _membership_changed(self) -> None:
         self._rows = None
         self.membership = next(_MEMBERSHIPS)
+        self.topology = next(_MEMBERSHIPS)
 
     def _grow(self, capacity: int) -> None:
         for amounts in (*self.amounts.values(), *self.nonzero.values(), self.pods):

@@ -1,0 +1,88 @@
+"""Objects that plugins look up, put into the cache as the watches bring them; pods that wait for them are woken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import structlog
+
+from scheduler.catalog import ActionType, Watch, lookup
+from scheduler.framework import ClusterEvent
+from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue, WatchedKind
+from secondary_scheduler.kube.client import KubeClient, Reflector, api_path, unchanged
+from secondary_scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
+
+log = structlog.get_logger(component="inputs")
+
+
+def declared_watches(plugins: Iterable[str]) -> tuple[Watch, ...]:
+    """Return what the enabled plugins read besides nodes and pods, each once.
+
+    Raises:
+        ValueError: a plugin declares a resource that this scheduler cannot decode.
+    """
+    found: dict[Watch, str] = {}
+    for name in plugins:
+        descriptor = lookup(name)
+        for watch in descriptor.watches if descriptor else ():
+            found.setdefault(watch, name)
+    for watch, name in found.items():
+        if watch not in WATCHED_KINDS:
+            raise ValueError(f'plugin "{name}" reads {watch.resource} of {watch.api_version}, which is not supported')
+    return tuple(found)
+
+
+class ObjectInputs:
+    """Sink of one such watch."""
+
+    def __init__(
+        self, kind: WatchedKind, state: ClusterState, queue: SchedulingQueue, *, wake: Callable[[], None]
+    ) -> None:
+        self._kind = kind.kind
+        self._objects = state.objects
+        self._queue = queue
+        self._wake = wake
+
+    def replace(self, items: Sequence[Object], resource_version: ResourceVersion) -> None:
+        """A fresh list: what is not in it is gone."""
+        for item in self._objects.missing_from(self._kind, items):
+            self._remove(item.metadata)
+        for item in items:
+            self._upsert(item)
+        self._wake()
+
+    def apply(self, events: Sequence[tuple[EventType, Object]]) -> None:
+        """A batch of changes, in their order."""
+        for kind, item in events:
+            if kind is EventType.DELETED:
+                self._remove(item.metadata)
+            else:
+                self._upsert(item)
+        self._wake()
+
+    def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
+        """An object that cannot be read counts as absent."""
+        self._remove(metadata)
+        log.warning("object left out", kind=self._kind, object=metadata.key, error=str(error)[:300])
+
+    def _upsert(self, item: Object) -> None:
+        old = self._objects.upsert(self._kind, item)
+        if old is None:
+            self._queue.on_event(ClusterEvent(self._kind, ActionType.ADD, f"{self._kind}Add"), new=item)
+        elif old != item:
+            self._queue.on_event(ClusterEvent(self._kind, ActionType.UPDATE, f"{self._kind}Update"), old=old, new=item)
+
+    def _remove(self, metadata: ObjectMeta) -> None:
+        old = self._objects.remove(self._kind, metadata.namespace, metadata.name)
+        if old is not None:
+            self._queue.on_event(ClusterEvent(self._kind, ActionType.DELETE, f"{self._kind}Delete"), old=old)
+
+
+def new_reflector(
+    watch: Watch, client: KubeClient, state: ClusterState, queue: SchedulingQueue, wake: Callable[[], None]
+) -> Reflector[Any, Any]:
+    """Return the list and watch of one kind, in all namespaces."""
+    kind = WATCHED_KINDS[watch]
+    sink = ObjectInputs(kind, state, queue, wake=wake)
+    return Reflector(client, api_path(*watch), kind.codec, sink, unchanged)

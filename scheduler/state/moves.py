@@ -1,0 +1,55 @@
+"""What a few added and removed pods change in the counts below them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.framework import IntArray, NodeSet, NodeView, PodInfo, PodQuery, RowArray, TermCounts, TermKind
+from scheduler.state.aggregates import namespace_labels, terms_of
+
+
+class Move(NamedTuple):
+    """A pod put on a row (+1) or taken from it (-1)."""
+
+    row: int
+    pod: PodInfo
+    sign: int
+
+
+def moved_by_node(counts: IntArray, query: PodQuery, moves: Sequence[Move]) -> IntArray:
+    """Return the counts per row after the moves."""
+    counts = counts.copy()
+    for row, pod, sign in moves:
+        if query.matches(pod):
+            counts[row] += sign
+    return counts
+
+
+def moved_by_domain(
+    counts: IntArray, query: PodQuery, codes: RowArray, nodes: NodeSet | None, moves: Sequence[Move]
+) -> IntArray:
+    """Return the counts per domain after the moves."""
+    counts = counts.copy()
+    for row, pod, sign in moves:
+        if codes[row] >= 0 and (nodes is None or nodes.mask[row]) and query.matches(pod):
+            counts[codes[row]] += sign
+    return counts
+
+
+def moved_terms(
+    terms: Sequence[TermCounts], pod: PodInfo, kind: TermKind, view: NodeView, moves: Sequence[Move]
+) -> list[TermCounts]:
+    """Return the terms that mean a pod after the moves: those below, and one entry more per term of a moved pod."""
+    result = list(terms)
+    labels = namespace_labels(view.objects, pod.namespace)
+    for row, moved, sign in moves:
+        for of_kind, weight, term in terms_of(moved.spec.terms):
+            if of_kind is not kind or not term.matches(pod.namespace, pod.labels, labels):
+                continue
+            column = view.labels(term.topology_key)
+            if column.codes[row] >= 0:
+                counts = np.zeros(len(column.values) + 1, dtype=np.int64)
+                counts[column.codes[row]] = sign
+                result.append(TermCounts(term, weight, counts))
+    return result

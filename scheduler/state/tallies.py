@@ -1,0 +1,109 @@
+"""One number per node, kept sparse, and its sums per topology domain, kept up to date as pods come and go."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from scheduler.framework import IntArray, NodeSet, RowArray
+
+_MOST_SUMS = 1024
+"""Domain sums kept at once in one `SumPool`: 40 KB each for host names of 5,000 nodes."""
+
+
+class _Sums:
+    """Sums of one tally per domain of one key, on one set of nodes."""
+
+    __slots__ = ("codes", "counts", "nodes", "topology")
+
+    def __init__(self, codes: RowArray, domains: int, nodes: NodeSet | None, topology: int) -> None:
+        # Code -1, "no such label", picks the last entry, which therefore must stay 0.
+        self.counts: IntArray = np.zeros(domains + 1, dtype=np.int64)
+        self.codes = codes
+        self.nodes = nodes
+        self.topology = topology
+
+    def add(self, row: int, amount: int) -> None:
+        """Add to the domain of a row."""
+        code = self.codes[row]
+        if code >= 0 and (self.nodes is None or self.nodes.mask[row]):
+            self.counts[code] += amount
+
+
+class SumPool:
+    """Counts the domain sums alive, and says when there are too many."""
+
+    def __init__(self) -> None:
+        self._users: dict[int, Tally] = {}
+        self._alive = 0
+
+    def enter(self, tally: "Tally") -> None:
+        """Note that a tally gets another sum; all are dropped when that makes too many."""
+        if self._alive >= _MOST_SUMS:
+            for user in self._users.values():
+                user.forget_sums()
+            self._users.clear()
+            self._alive = 0
+        self._users[id(tally)] = tally
+        self._alive += 1
+
+
+class Tally:
+    """Number of pods of some kind per row; rows with none have no entry."""
+
+    __slots__ = ("_pool", "_sums", "rows", "total")
+
+    def __init__(self, pool: SumPool) -> None:
+        self.rows: dict[int, int] = {}
+        self.total = 0
+        self._sums: dict[Hashable, _Sums] = {}
+        self._pool = pool
+
+    def add(self, row: int, amount: int, topology: int) -> None:
+        """Add to a row; `topology` is the table's number at this moment."""
+        count = self.rows.get(row, 0) + amount
+        if count:
+            self.rows[row] = count
+        else:
+            self.rows.pop(row, None)
+        self.total += amount
+        for sums in self._sums.values():
+            # Those of an older topology are built anew when asked for.
+            if sums.topology == topology:
+                sums.add(row, amount)
+
+    def by_domain(self, key: str, codes: RowArray, domains: int, nodes: NodeSet | None, topology: int) -> IntArray:
+        """Return the sums per code, and a last entry 0. The array is live: read it, do not keep it."""
+        token = (key, None if nodes is None else nodes.token)
+        sums = self._sums.get(token)
+        if sums is None or sums.topology != topology:
+            if sums is None:
+                self._pool.enter(self)
+            sums = self._sums[token] = self._summed(codes, domains, nodes, topology)
+        return sums.counts
+
+    def by_row(self, size: int) -> IntArray:
+        """Return the tally as a column."""
+        column = np.zeros(size, dtype=np.int64)
+        if self.rows:
+            rows, counts = self._arrays()
+            column[rows] = counts
+        return column
+
+    def forget_sums(self) -> None:
+        """Drop the sums; they are built again when asked for."""
+        self._sums.clear()
+
+    def _arrays(self) -> tuple[RowArray, IntArray]:
+        number = len(self.rows)
+        rows = np.fromiter(self.rows.keys(), dtype=np.intp, count=number)
+        return rows, np.fromiter(self.rows.values(), dtype=np.int64, count=number)
+
+    def _summed(self, codes: RowArray, domains: int, nodes: NodeSet | None, topology: int) -> _Sums:
+        sums = _Sums(codes, domains, nodes, topology)
+        if self.rows:
+            rows, counts = self._arrays()
+            wanted = codes[rows] >= 0
+            if nodes is not None:
+                wanted &= nodes.mask[rows]
+            np.add.at(sums.counts, codes[rows[wanted]], counts[wanted])
+        return sums
