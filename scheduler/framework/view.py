@@ -82,6 +82,18 @@ class Objects(Protocol):
     def every(self, kind: str) -> Iterator[Any]:
         """Yield all objects of a kind."""
 
+    def latest(self, kind: str, namespace: str, name: str) -> Any | None:
+        """Return an object as assumed, else as the API server has it, or None."""
+
+    def every_latest(self, kind: str) -> Iterator[Any]:
+        """Yield all objects of a kind as `latest` shows them."""
+
+    def assume(self, kind: str, item: Any) -> None:
+        """Show an object through `latest` as it is about to be written; ValueError when it is out of date or gone."""
+
+    def restore(self, kind: str, namespace: str, name: str) -> None:
+        """Take an assumption back, if there is one."""
+
 
 class NodeView(Protocol):
     """Columns over nodes. Every column has `size` entries; rows without a node hold zeros and are in no `rows`.

@@ -68,6 +68,18 @@ from secondary_scheduler.kube.model.pod import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from secondary_scheduler.kube.model.storage import (
+    CSIDriver,
+    CSINode,
+    CSINodeDriver,
+    CSIStorageCapacity,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    TopologySelectorTerm,
+    VolumeAttachment,
+)
 from secondary_scheduler.kube.model.volume import (
     AwsElasticBlockStore,
     AzureDisk,
@@ -92,31 +104,49 @@ from secondary_scheduler.kube.model.workload import (
     StatefulSet,
 )
 
+CSIDRIVERS = Codec(CSIDriver)
+CSINODES = Codec(CSINode)
+CSISTORAGECAPACITIES = Codec(CSIStorageCapacity)
 LEASES = Codec(Lease)
 NAMESPACES = Codec(Namespace)
 NODES = Codec(Node)
+PERSISTENTVOLUMECLAIMS = Codec(PersistentVolumeClaim)
+PERSISTENTVOLUMES = Codec(PersistentVolume)
 PODS = Codec(Pod)
 REPLICASETS = Codec(ReplicaSet)
 REPLICATIONCONTROLLERS = Codec(ReplicationController)
 SERVICES = Codec(Service)
 STATEFULSETS = Codec(StatefulSet)
+STORAGECLASSES = Codec(StorageClass)
+VOLUMEATTACHMENTS = Codec(VolumeAttachment)
 
 decode_lease = LEASES.decode
 decode_node = NODES.decode
 decode_pod = PODS.decode
 
 __all__ = [
+    "CSIDRIVERS",
+    "CSINODES",
+    "CSISTORAGECAPACITIES",
     "LEASES",
     "NAMESPACES",
     "NODES",
+    "PERSISTENTVOLUMECLAIMS",
+    "PERSISTENTVOLUMES",
     "PODS",
     "REPLICASETS",
     "REPLICATIONCONTROLLERS",
     "SERVICES",
     "STATEFULSETS",
+    "STORAGECLASSES",
+    "VOLUMEATTACHMENTS",
     "Affinity",
     "AwsElasticBlockStore",
     "AzureDisk",
+    "CSIDriver",
+    "CSINode",
+    "CSINodeDriver",
+    "CSIStorageCapacity",
     "Cinder",
     "Codec",
     "Container",
@@ -150,8 +180,11 @@ __all__ = [
     "NodeStatus",
     "Object",
     "ObjectMeta",
+    "ObjectReference",
     "OwnerReference",
     "Page",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
     "PersistentVolumeClaimSpec",
     "PersistentVolumeClaimTemplate",
     "PersistentVolumeClaimVolume",
@@ -179,12 +212,15 @@ __all__ = [
     "Service",
     "StatefulSet",
     "Status",
+    "StorageClass",
     "Taint",
     "Toleration",
+    "TopologySelectorTerm",
     "TopologySpreadConstraint",
     "Unstructured",
     "UnstructuredCodec",
     "Volume",
+    "VolumeAttachment",
     "VsphereVolume",
     "WatchEvent",
     "WeightedPodAffinityTerm",

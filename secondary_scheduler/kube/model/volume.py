@@ -97,6 +97,7 @@ class AzureDisk(Struct, frozen=True, gc=False, rename="camel"):
 
     disk_name: str = ""
     disk_uri: str = field(default="", name="diskURI")
+    kind: str | None = None
 
 
 class Cinder(Struct, frozen=True, gc=False, rename="camel"):
