@@ -1,0 +1,92 @@
+"""`python -m tests.conformance --cases N --seed S --features a,b`: compare more cases than the tests do."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+from collections.abc import Iterator
+
+from tests.conformance import profiles
+from tests.conformance.case import Case
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.features import FEATURES, available
+from tests.conformance.generator import choose, generate
+from tests.conformance.oracle import oracle_of
+from tests.conformance.ours import Ours
+from tests.conformance.runner import Runner, keep, regressions
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.conformance",
+        description="Compare our scheduler with the real kube-scheduler 1.34 on random clusters and pods.",
+    )
+    parser.add_argument("--cases", type=int, default=500, metavar="N", help="number of cases (500)")
+    parser.add_argument("--seed", type=int, metavar="S", help="first seed (random; printed)")
+    parser.add_argument("--features", default="", metavar="A,B", help="only these; see --list")
+    parser.add_argument("--together", action="store_true", help="all chosen features in every case")
+    parser.add_argument("--profile", default="", help="only this profile")
+    parser.add_argument("--replay", type=int, metavar="SEED", help="one case, with exactly --features and --profile")
+    parser.add_argument("--regressions", action="store_true", help="only the cases that once failed")
+    parser.add_argument("--keep", action="store_true", help="add failing cases to regressions.json")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--list", action="store_true", help="list features and profiles")
+    options = parser.parse_args(arguments)
+    if options.cases < 1:
+        parser.error("--cases: at least 1")
+    names = [name for name in options.features.split(",") if name]
+    unknown = [name for name in names if name not in FEATURES]
+    if unknown:
+        parser.error(f"--features: no feature {', '.join(unknown)}; one of {', '.join(FEATURES)}")
+    options.features = names
+    known = [one.name for one in profiles.variants()]
+    if options.profile and options.profile not in known:
+        parser.error(f"--profile: no profile {options.profile}; one of {', '.join(known)}")
+    return options
+
+
+def _cases(options: argparse.Namespace, seed: int) -> Iterator[Case]:
+    if options.regressions:
+        yield from regressions()
+        return
+    names = options.features or available(profiles.implemented())
+    known = [options.profile] if options.profile else [one.name for one in profiles.variants()]
+    if options.replay is not None:
+        yield generate(options.replay, names, options.profile or "default")
+        return
+    for number in range(seed, seed + options.cases):
+        chosen, profile = choose(number, names, known)
+        yield generate(number, names if options.together else chosen, options.profile or profile)
+
+
+async def _run(options: argparse.Namespace, seed: int, control_plane: ControlPlane) -> int:
+    async with oracle_of(control_plane) as oracle:
+        summary = await Runner(oracle, Ours()).run(_cases(options, seed), seconds=options.seconds)
+    print("\n\n".join(summary.mismatches))
+    if options.keep:
+        print(f"kept {keep(summary.failed)} new regressions")
+    print(f"seed {seed}")
+    print(summary.text())
+    return 1 if summary.mismatches or summary.refused else 0
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code 0 when everything agrees, 1 on a difference or a refused case, 2 on wrong usage."""
+    options = _parse(arguments)
+    if options.list:
+        have = available(profiles.implemented())
+        for name, feature in FEATURES.items():
+            missing = sorted(feature.needs - profiles.implemented())
+            why = f"not yet: {', '.join(missing)}" if missing else f"differs: {feature.differs}"
+            print(name if name in have else f"{name} ({why})")
+        print("profiles:", ", ".join(one.name for one in profiles.variants()))
+        return 0
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
+    with control_plane_running() as control_plane:
+        return asyncio.run(_run(options, seed, control_plane))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,112 @@
+"""etcd, kube-apiserver and the real kube-scheduler, without any controller that would touch the cases' objects."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from secondary_scheduler.devcluster import ports, processes
+from secondary_scheduler.devcluster.layout import Layout, write_credentials
+from secondary_scheduler.devcluster.ports import LOOPBACK
+from secondary_scheduler.devcluster.processes import Service
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.services import control_plane
+from secondary_scheduler.devcluster.state import ClusterState, StateDirectory
+from secondary_scheduler.devcluster.toolchain import binaries
+from tests.conformance import profiles
+from tests.conformance.schedulerlog import VMODULE
+
+# ServiceAccount: there is no controller that would make the accounts. TaintNodesByCondition: nor one that would lift
+# its taint. StorageObjectInUseProtection: nor one that would remove its finalizer.
+_DISABLED_ADMISSION = ("ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection")
+_API_SERVER_FLAGS = (
+    f"--disable-admission-plugins={','.join(_DISABLED_ADMISSION)}",
+    "--audit-policy-file=",
+    "--audit-log-path=",
+    "--delete-collection-workers=4",
+    "--event-ttl=1m",
+)
+_NAMES = ("etcd", "etcd-peer", "kube-apiserver", "kube-scheduler")
+
+
+class ControlPlane:
+    """What is running."""
+
+    def __init__(self, layout: Layout, api_server: str, log: Path, alive: Callable[[], bool]) -> None:
+        self.layout = layout
+        self.api_server = api_server
+        self.log = log
+        self.alive = alive
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """TLS as the administrator."""
+        context = ssl.create_default_context(cafile=str(self.layout.pki("ca.crt")))
+        context.load_cert_chain(str(self.layout.pki("admin.crt")), str(self.layout.pki("admin.key")))
+        return context
+
+
+def _scheduler(binary: Path, layout: Layout, port: int) -> Service:
+    configuration = layout.config("conformance.json")
+    configuration.write_text(profiles.configuration(str(layout.kubeconfig)))
+    return Service(
+        "kube-scheduler",
+        [
+            str(binary),
+            f"--config={configuration}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={port}",
+            f"--authentication-kubeconfig={layout.kubeconfig}",
+            f"--authorization-kubeconfig={layout.kubeconfig}",
+            "-v=2",
+            f"--vmodule={VMODULE}",
+        ],
+        ports=[port],
+    )
+
+
+@contextlib.contextmanager
+def control_plane_running() -> Iterator[ControlPlane]:
+    """Start everything, below a temporary directory of its own, and end it again."""
+    with tempfile.TemporaryDirectory(prefix="conformance-") as root:
+        directory = StateDirectory(Path(root), "oracle")
+        try:
+            yield _start(directory)
+        finally:
+            _stop(directory)
+
+
+def _start(directory: StateDirectory) -> ControlPlane:
+    paths = binaries.ensure(["etcd", "kube-apiserver", "kube-scheduler"], SilentReporter())
+    numbers = ports.allocate(_NAMES, {})
+    state = ClusterState(name=directory.name, nodes=0, real_nodes=0, ports=numbers, pod_network="", binaries=paths)
+    directory.create()
+    layout = Layout(directory.path)
+    api_server = f"https://{LOOPBACK}:{numbers['kube-apiserver']}"
+    write_credentials(layout, directory.name, api_server, [])
+    services: tuple[Callable[[], Service], ...] = (
+        lambda: control_plane.etcd(paths["etcd"], layout, numbers),
+        lambda: control_plane.kube_apiserver(paths["kube-apiserver"], layout, numbers, _API_SERVER_FLAGS),
+        lambda: _scheduler(paths["kube-scheduler"], layout, numbers["kube-scheduler"]),
+    )
+    for make in services:
+        service = make()
+        record = processes.start(service, directory.path)
+        state.processes.append(record)
+        directory.write(state)
+        processes.wait_ready(service, record)
+    scheduler = state.processes[-1]
+    return ControlPlane(layout, api_server, scheduler.log, lambda: processes.is_alive(scheduler))
+
+
+def _stop(directory: StateDirectory) -> None:
+    state = directory.read()
+    if state is not None:
+        processes.stop(reversed(state.processes))
+    processes.sweep(directory.path)
+    keep = os.environ.get("CONFORMANCE_KEEP_LOG")
+    if keep and state is not None:
+        Path(keep).write_bytes(b"".join(one.log.read_bytes() for one in state.processes))

@@ -1,0 +1,77 @@
+"""Asks our scheduler: the same objects, decoded as the daemon decodes them, through `scheduler.core.explain`."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from scheduler.config import load_configuration
+from scheduler.core import decide, explain
+from scheduler.framework import ProfileRunner
+from scheduler.helpers import PodReducer, reduce_node
+from scheduler.plugins import build_profile
+from scheduler.state import ClusterState
+from secondary_scheduler.kube.model import decode_node, decode_pod
+from tests.conformance import profiles
+from tests.conformance.case import BOUND, ERROR, GATED, UNSCHEDULABLE, Answer, Json
+
+_NOT_AVAILABLE = " nodes are available:"
+
+
+class Ours:
+    """Our scheduler with the oracle's configuration; stateless between questions."""
+
+    def __init__(self) -> None:
+        configuration = load_configuration(profiles.configuration(""), source="conformance")
+        self._runners: dict[str, ProfileRunner] = {
+            one.scheduler_name: build_profile(one) for one in configuration.profiles
+        }
+
+    def ask(self, pod: Json, world: Iterable[Json]) -> Answer:
+        """Answer for a pod in a cluster given by its objects."""
+        runner = self._runners[pod["spec"]["schedulerName"]]
+        reducer = PodReducer()
+        state = ClusterState()
+        for item in world:
+            load(state, reducer, item)
+        incoming = reducer.reduce(decode_pod(_bytes(pod)))
+        gate = runner.run_pre_enqueue(incoming)
+        if not gate.is_success:
+            return Answer(GATED, message=gate.message)
+        snapshot = state.snapshot(datetime.now(UTC).timestamp())
+        explanation = explain(snapshot, incoming, runner)
+        decision = decide(snapshot, [incoming], runner, random.Random(0))
+        nodes = {name: node for name, node in explanation.nodes() if node.feasible}
+        if decision.node is None:
+            message = decision.message or ""
+            if message != explanation.message:
+                message = f"decide and explain disagree: {decision.message!r} and {explanation.message!r}"
+            return Answer(UNSCHEDULABLE if _NOT_AVAILABLE in message else ERROR, message=message)
+        if not nodes:
+            # `explain` scores a single feasible node too, `decide` does not: an error in scoring is then not fatal.
+            return Answer(BOUND, frozenset({decision.node}), best=frozenset({decision.node}), node=decision.node)
+        return Answer(
+            BOUND,
+            node=decision.node,
+            feasible=frozenset(nodes),
+            scores={
+                name: {plugin: score.weighted for plugin, score in node.scores.items()} for name, node in nodes.items()
+            },
+            totals={name: node.total for name, node in nodes.items()},
+            best=frozenset(explanation.best),
+        )
+
+
+def load(state: ClusterState, reducer: PodReducer, item: Json) -> None:
+    """Put one object into the state. Kinds that no implemented plugin reads are left out."""
+    match item["kind"]:
+        case "Node":
+            state.upsert_node(reduce_node(decode_node(_bytes(item))))
+        case "Pod" if item["spec"].get("nodeName"):
+            state.upsert_pod(reducer.reduce(decode_pod(_bytes(item))))
+
+
+def _bytes(item: Json) -> bytes:
+    return json.dumps(item).encode()

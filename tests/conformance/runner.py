@@ -1,0 +1,139 @@
+"""Asks both schedulers about many cases and keeps the books."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conformance.apiclient import ApiError
+from tests.conformance.case import BOUND, Answer, Asked, Case
+from tests.conformance.compare import differences, report
+from tests.conformance.oracle import Oracle
+from tests.conformance.ours import Ours
+
+REGRESSIONS = Path(__file__).with_name("regressions.json")
+PATIENT_SETTLE_SECONDS = 0.5
+"""How long objects get to reach the real scheduler when a case is asked again after a difference."""
+
+
+@dataclass
+class Summary:
+    """What a run has shown."""
+
+    cases: int = 0
+    pods: int = 0
+    by_feature: Counter[str] = field(default_factory=Counter)
+    by_profile: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    scored: Counter[str] = field(default_factory=Counter)
+    """Plugin -> scores compared that were not alike on all nodes of the pod."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Reason -> messages that held it."""
+    retried: int = 0
+    refused: list[str] = field(default_factory=list)
+    mismatches: list[str] = field(default_factory=list)
+    failed: list[Case] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def text(self) -> str:
+        """The summary as people read it."""
+        rate = self.cases / self.seconds if self.seconds else 0.0
+        pods = self.pods / self.seconds if self.seconds else 0.0
+        lines = [
+            f"{self.cases} cases, {self.pods} pods in {self.seconds:.1f} s ({rate:.1f} cases/s, {pods:.1f} pods/s), "
+            f"{len(self.mismatches)} mismatches, {self.retried} asked twice, {len(self.refused)} refused",
+            f"outcomes: {_counts(self.outcomes)}",
+            f"cases per feature: {_counts(self.by_feature)}",
+            f"cases per profile: {_counts(self.by_profile)}",
+            f"score rows that tell nodes apart, per plugin: {_counts(self.scored)}",
+            f"reasons in messages: {_counts(self.rejected)}",
+        ]
+        return "\n".join([*lines, *self.refused[:5]])
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in sorted(counter.items())) or "none"
+
+
+class Runner:
+    """Compares case by case. A difference counts once the case has been asked again, patiently, and still differs."""
+
+    def __init__(self, oracle: Oracle, ours: Ours) -> None:
+        self._oracle = oracle
+        self._ours = ours
+        self.summary = Summary()
+
+    async def run(self, cases: Iterable[Case], *, seconds: float = float("inf")) -> Summary:
+        """Compare cases until they or the time run out."""
+        started = time.monotonic()
+        for case in cases:
+            if time.monotonic() - started > seconds:
+                break
+            await self.compare(case)
+        self.summary.seconds += time.monotonic() - started
+        return self.summary
+
+    async def compare(self, case: Case) -> list[str]:
+        """Compare one case; returns the reports of its mismatches."""
+        summary = self.summary
+        try:
+            asked = await self._oracle.ask(case)
+            reports = self._reports(case, asked)
+            if reports:
+                summary.retried += 1
+                asked = await self._oracle.ask(case, PATIENT_SETTLE_SECONDS)
+                reports = self._reports(case, asked)
+        except ApiError as error:
+            summary.refused.append(f"seed {case.seed} ({','.join(case.features)}): {error}")
+            return []
+        summary.cases += 1
+        summary.by_feature.update(case.features)
+        summary.by_profile[case.profile] += 1
+        for one in asked:
+            self._count(one.answer)
+        if reports:
+            summary.mismatches += reports
+            summary.failed.append(case)
+        return reports
+
+    def _reports(self, case: Case, asked: list[Asked]) -> list[str]:
+        reports = []
+        for one in asked:
+            ours = self._ours.ask(one.pod, one.world)
+            found = differences(one.answer, ours)
+            if found:
+                reports.append(report(case, one, ours, found))
+        return reports
+
+    def _count(self, answer: Answer) -> None:
+        self.summary.pods += 1
+        self.summary.outcomes[answer.outcome] += 1
+        if answer.outcome == BOUND:
+            for plugin in {name for row in answer.scores.values() for name in row}:
+                if len({row.get(plugin) for row in answer.scores.values()}) > 1:
+                    self.summary.scored[plugin] += 1
+        else:
+            _, _, reasons = answer.message.partition(" nodes are available: ")
+            for part in reasons.partition(". ")[0].rstrip(".").split(", "):
+                count, _, reason = part.partition(" ")
+                if count.isdigit():
+                    self.summary.rejected[reason] += 1
+
+
+def regressions() -> list[Case]:
+    """The cases that once failed."""
+    return [Case.from_json(one) for one in json.loads(REGRESSIONS.read_text())]
+
+
+def keep(cases: Iterable[Case]) -> int:
+    """Add cases to the regressions; returns how many were new."""
+    known = regressions()
+    new = [case for case in cases if case not in known]
+    if new:
+        lines = ",\n".join(json.dumps(case.to_json(), sort_keys=True) for case in [*known, *new])
+        REGRESSIONS.write_text(f"[\n{lines}\n]\n")
+    return len(new)

@@ -1,0 +1,42 @@
+"""What every case finds on the API server: namespaces, priority classes and runtime classes."""
+
+from __future__ import annotations
+
+from tests.conformance.case import Json
+
+_NAMESPACE_LABELS: dict[str, dict[str, str]] = {
+    "default": {},
+    "team-a": {"team": "a", "stage": "prod"},
+    "team-b": {"team": "b"},
+}
+NAMESPACES = tuple(_NAMESPACE_LABELS)
+
+PRIORITIES: dict[str, int] = {"lowest": -100, "low": 1, "middle": 50, "high": 1000}
+"""Names and values of the priority classes; a pod without one has priority 0."""
+
+OVERHEADS: dict[str, dict[str, str]] = {
+    "small-overhead": {"cpu": "130m", "memory": "70Mi"},
+    "wide-overhead": {"cpu": "1500m", "memory": "1G", "example.com/gpu": "1"},
+}
+"""Runtime classes by what they add to a pod."""
+
+
+def _named(api_version: str, kind: str, name: str, **fields: object) -> Json:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+PERMANENT: tuple[Json, ...] = (
+    *(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        for name, labels in _NAMESPACE_LABELS.items()
+    ),
+    *(
+        _named("scheduling.k8s.io/v1", "PriorityClass", name, value=value, preemptionPolicy="PreemptLowerPriority")
+        for name, value in PRIORITIES.items()
+    ),
+    _named("scheduling.k8s.io/v1", "PriorityClass", "polite", value=1000, preemptionPolicy="Never"),
+    *(
+        _named("node.k8s.io/v1", "RuntimeClass", name, handler="runc", overhead={"podFixed": amounts})
+        for name, amounts in OVERHEADS.items()
+    ),
+)

@@ -1,0 +1,73 @@
+"""A fixed sample of random cases, and every case that ever failed, asked of the real kube-scheduler and of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance import profiles
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.features import FEATURES, available
+from tests.conformance.generator import choose, generate
+from tests.conformance.oracle import oracle_of
+from tests.conformance.ours import Ours
+from tests.conformance.runner import Runner, Summary, regressions
+
+CASES = int(os.environ.get("CONFORMANCE_CASES", "200"))
+SEED = 20_000
+_SECONDS = 75.0
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    with control_plane_running() as running:
+        yield running
+
+
+def _verdict(summary: Summary) -> str:
+    return "\n\n".join([*summary.mismatches, *summary.refused, summary.text()])
+
+
+async def test_cases_that_once_failed_agree(control_plane: ControlPlane) -> None:
+    known = regressions()
+    have = set(available(profiles.implemented()))
+    cases = [case for case in known if set(case.features) <= have]
+    async with oracle_of(control_plane) as oracle:
+        summary = await Runner(oracle, Ours()).run(cases)
+    assert not summary.mismatches, _verdict(summary)
+    assert summary.cases + len(summary.refused) == len(cases)
+
+
+@pytest.mark.timeout(180)
+async def test_random_cases_agree(control_plane: ControlPlane) -> None:
+    features = available(profiles.implemented())
+    names = [one.name for one in profiles.variants()]
+    chosen = [(seed, *choose(seed, features, names)) for seed in range(SEED, SEED + CASES)]
+    async with oracle_of(control_plane) as oracle:
+        summary = await Runner(oracle, Ours()).run(
+            (generate(seed, picked, profile) for seed, picked, profile in chosen), seconds=_SECONDS
+        )
+    print(summary.text())
+    assert not summary.mismatches, _verdict(summary)
+    assert not summary.refused, _verdict(summary)
+    # A machine too slow for all of them still has to show something.
+    assert summary.cases >= min(CASES, 50), _verdict(summary)
+
+
+async def test_log_says_what_users_read_on_the_pod(control_plane: ControlPlane) -> None:
+    case = generate(7, ["scarce", "node-selector"])
+    async with oracle_of(control_plane) as oracle:
+        asked = await oracle.ask(case)
+        conditions = await oracle.conditions(case)
+    told = {one.pod["metadata"]["name"]: one.answer.message for one in asked if one.answer.message}
+    assert told
+    assert {name: message for name, message in conditions.items() if message} == told
+
+
+def test_every_feature_belongs_to_a_plugin_or_to_all() -> None:
+    default = profiles.implemented() | set(profiles.missing())
+    assert all(feature.needs <= default for feature in FEATURES.values())
