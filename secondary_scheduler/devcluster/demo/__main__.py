@@ -52,7 +52,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _end(cluster: Cluster, console: Console, message: str) -> None:
     """Say what happened, and leave nothing half-made behind."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A handler that does nothing, where SIG_IGN would be inherited by a process that is being started right now.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
     console.print(message, markup=False, highlight=False, soft_wrap=True)
     try:
         cluster.stop()
