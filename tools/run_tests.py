@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 SHIPPED = ["scheduler", "secondary_scheduler", "components", "stacks"]
 
+SELECTION = "" if os.environ.get("FULL") == "1" else " and not slow"
+
 
 def pytest(*arguments: str) -> list[str]:
     """A pytest command line with the interpreter of the environment."""
@@ -30,10 +32,22 @@ PARTS: dict[str, list[list[str]]] = {
         [str(BIN / "mypy"), *(f"-p{package}" for package in SHIPPED)],
         [str(BIN / "lint-imports")],
     ],
-    "unit": [pytest("-n", "2", "--dist", "loadfile", "tests/unit", "tests/components", "tests/conformance")],
+    "unit": [
+        pytest(
+            "-n",
+            "2",
+            "--dist",
+            "loadfile",
+            "-m",
+            "not integration",
+            "tests/unit",
+            "tests/components",
+            "tests/conformance",
+        )
+    ],
     "toolchain": [[str(BIN / "python"), "-m", "secondary_scheduler.devcluster.toolchain"]],
-    "integration": [pytest("-m", "integration", "tests/integration")],
-    "e2e": [pytest("-m", "e2e", "tests/e2e")],
+    "integration": [pytest("-m", f"integration{SELECTION}", "tests/integration", "tests/conformance")],
+    "e2e": [pytest("-m", f"e2e{SELECTION}", "tests/e2e")],
 }
 
 

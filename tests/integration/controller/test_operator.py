@@ -259,6 +259,7 @@ def test_a_killed_operator_converges_after_its_restart(running, operator):
     assert deployment(api)["metadata"]["generation"] == generation, "a restart rolls nothing"
 
 
+@pytest.mark.slow
 def test_noise_of_a_megabyte_is_refused_while_health_goes_on(running, operator):
     api = running
     set_config(api, "[" * 10 + "x: {" * 250_000)
@@ -270,6 +271,7 @@ def test_noise_of_a_megabyte_is_refused_while_health_goes_on(running, operator):
     api.wait_for("Degraded", "False", seconds=10)
 
 
+@pytest.mark.slow
 def test_many_edits_end_in_the_last_one(running):
     api = running
     for weight in range(1, 101):

@@ -105,6 +105,7 @@ def test_an_interrupted_up_leaves_nothing_behind(
     assert marked(tmp_path / "clusters" / "dev") == set()
 
 
+@pytest.mark.slow
 def test_up_after_a_crash_removes_what_was_left_and_starts_anew(start: Start, tmp_path: Path) -> None:
     state_dir = tmp_path / "clusters" / "dev"
     up = start("up", "--nodes", "2", "--real-nodes", "0")
@@ -124,6 +125,7 @@ def test_up_after_a_crash_removes_what_was_left_and_starts_anew(start: Start, tm
     assert marked(state_dir) == set()
 
 
+@pytest.mark.slow
 def test_up_replaces_a_cluster_one_of_whose_services_has_died(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(**BARE)
     before = {service.name: service.pid for service in cluster.status().services}
@@ -227,6 +229,7 @@ def real_node(make_cluster: MakeCluster, name: str) -> Cluster:
     return make_cluster(nodes=0, real_nodes=1, prometheus=False, kwok=False, images=SLEEPER, name=name)
 
 
+@pytest.mark.slow
 def test_a_real_nodes_pods_have_logs_and_end_with_the_cluster(make_cluster: MakeCluster) -> None:
     cluster = real_node(make_cluster, "pods")
     assert run_sleeper(cluster)
@@ -237,6 +240,7 @@ def test_a_real_nodes_pods_have_logs_and_end_with_the_cluster(make_cluster: Make
     assert not cluster.state_dir.exists()
 
 
+@pytest.mark.slow
 def test_down_ends_pods_whose_node_agent_was_killed(make_cluster: MakeCluster) -> None:
     cluster = real_node(make_cluster, "orphans")
     assert run_sleeper(cluster)
@@ -246,6 +250,7 @@ def test_down_ends_pods_whose_node_agent_was_killed(make_cluster: MakeCluster) -
     assert sleeper_pids(cluster) == set()
 
 
+@pytest.mark.slow
 def test_down_all_ends_every_cluster_of_this_root(start: Start, tmp_path: Path) -> None:
     clusters = [Cluster(ClusterSpec(name=name, state_root=tmp_path, **BARE)) for name in ("one", "two")]
     for cluster in clusters:
