@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
 from scheduler.engine.loads import LoadFeed, load_settings
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
-from scheduler.framework import LoadTable
+from scheduler.framework import LoadTable, PodInfo
 from scheduler.helpers import PodReducer
 from scheduler.load import LoadStatus
 from scheduler.logs import configure_logging
@@ -153,7 +153,8 @@ class Daemon:
         model = self.configuration.model
         self.state = ClusterState()
         self.failures = FailureReporter()
-        handles = {name: self._new_handle(name) for name in self.configuration.scheduler_names}
+        pending: dict[str, PodInfo] = {}
+        handles = {name: self._new_handle(name, pending) for name in self.configuration.scheduler_names}
         profiles = {
             name: Profile(build_profile(self.configuration.profile(name), handle), handle)
             for name, handle in handles.items()
@@ -169,7 +170,6 @@ class Daemon:
             max_backoff=model.pod_max_backoff_seconds,
             unschedulable_after=self.options.pod_max_in_unschedulable_pods_duration,
         )
-        pending: dict[str, Any] = {}
         self.cycle = SchedulingCycle(
             state=self.state,
             queue=self.queue,
@@ -192,7 +192,7 @@ class Daemon:
         )
         self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
 
-    def _new_handle(self, scheduler_name: str) -> EngineHandle:
+    def _new_handle(self, scheduler_name: str, pending: Container[str]) -> EngineHandle:
         return EngineHandle(
             scheduler_name=scheduler_name,
             client=self.client,
@@ -200,12 +200,16 @@ class Daemon:
             metrics=self.metrics,
             may_write=self._may_write,
             activate=self._activate,
+            reject_waiting=self._reject_waiting,
             clock=time.time,
         )
 
     def _activate(self, uids: Iterable[str]) -> None:
         # The handles are made before the cycle that they wake.
         self.cycle.activate(uids)
+
+    def _reject_waiting(self, uid: str, plugin: str, message: str) -> bool:
+        return self.cycle.waiting.reject(uid, plugin, message)
 
     async def run(self) -> int:
         """Run until a signal or a lost Lease; returns the exit code."""

@@ -140,7 +140,7 @@ def _nobody(pods: Sequence[PodInfo], tried: list[Placement]) -> Decision:
 
 
 def _place(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: random.Random) -> Placement:
-    state = CycleState()
+    state = CycleState(rng)
     ages = load_ages(snapshot)
     try:
         search = find_feasible(snapshot, pod, profile, state)

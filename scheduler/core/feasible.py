@@ -38,57 +38,17 @@ def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, stat
     if pod.nominated_node:
         row = snapshot.row(pod.nominated_node)
         if row >= 0:
-            feasible = _filter(snapshot, pod, profile, state, np.array([row], dtype=np.intp), Diagnosis(1))
+            feasible = profile.run_filters_with_nominated(
+                state, pod, snapshot, np.array([row], dtype=np.intp), Diagnosis(1)
+            )
             if len(feasible):
                 return Search(feasible, 1, diagnosis)
     if names is not None:
         rows = np.array(sorted(row for name in names if (row := snapshot.row(name)) >= 0), dtype=np.intp)
         diagnosis.absent = snapshot.node_count - len(rows)
         diagnosis.absent_plugins = restricting
-    feasible = _filter(snapshot, pod, profile, state, rows, diagnosis)
+    feasible = profile.run_filters_with_nominated(state, pod, snapshot, rows, diagnosis)
     return Search(feasible, len(rows), diagnosis)
-
-
-def _filter(
-    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState, rows: RowArray, diagnosis: Diagnosis
-) -> RowArray:
-    """Filter rows, in two passes where pods of equal or higher priority are nominated.
-
-    There the pod must fit with the nominated pods (they may arrive) and without them (it must not depend on them).
-    """
-    nominated = {
-        row: others
-        for name, pods in snapshot.nominations.items()
-        if (row := snapshot.row(name)) >= 0
-        and (others := [one for one in pods if one.priority >= pod.priority and one.uid != pod.uid])
-    }
-    if nominated:
-        wanted = np.isin(rows, list(nominated))
-        passed = [
-            row
-            for row in rows[wanted].tolist()
-            if _fits_with(snapshot, pod, profile, state, row, nominated[row], diagnosis)
-        ]
-        keep = ~wanted | np.isin(rows, passed)
-        rows = rows if keep.all() else rows[keep]
-    return profile.run_filters(state, pod, snapshot, rows, diagnosis)
-
-
-def _fits_with(
-    snapshot: Snapshot,
-    pod: PodInfo,
-    profile: ProfileRunner,
-    state: CycleState,
-    row: int,
-    nominated: list[PodInfo],
-    diagnosis: Diagnosis,
-) -> bool:
-    overlay = snapshot.overlay()
-    trial = state.clone()
-    for other in nominated:
-        overlay.add_pod(other, row)
-        profile.run_add_pod(trial, pod, other, overlay, row)
-    return len(profile.run_filters(trial, pod, overlay, np.array([row], dtype=np.intp), diagnosis)) == 1
 
 
 def status_of_all(search: Search) -> Status | None:

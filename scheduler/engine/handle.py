@@ -10,10 +10,21 @@ from typing import Any
 import structlog
 
 from scheduler.engine.recorder import EventRecorder, Regarding
-from scheduler.framework import SUCCESS, Code, PodInfo, Status
+from scheduler.framework import SUCCESS, Code, NodeInfo, PodInfo, Status
 from scheduler.observe.metrics import Metrics
-from secondary_scheduler.kube.client import Conflict, Forbidden, KubeClient, KubeError, NotFound
+from scheduler.state import WATCHED_KINDS
+from secondary_scheduler.kube.client import (
+    MERGE_PATCH,
+    Conflict,
+    Forbidden,
+    KubeClient,
+    KubeError,
+    NotFound,
+    api_path,
+)
+from secondary_scheduler.kube.model import DecodeError
 
+_KINDS = {watched.kind: (watch, watched.codec) for watch, watched in WATCHED_KINDS.items()}
 _READ_BACK_SECONDS = (0.1, 0.5, 2.0, 5.0, 10.0)
 log = structlog.get_logger(component="handle")
 
@@ -34,7 +45,10 @@ class EngineHandle:
         metrics: Metrics,
         may_write: Callable[[], bool],
         activate: Callable[[Iterable[str]], None],
+        reject_waiting: Callable[[str, str, str], bool],
         clock: Callable[[], float],
+        node: Callable[[str], NodeInfo | None],
+        exists: Callable[[str], bool],
     ) -> None:
         self._scheduler_name = scheduler_name
         self._client = client
@@ -42,8 +56,13 @@ class EngineHandle:
         self._metrics = metrics
         self._may_write = may_write
         self._activate = activate
+        self._reject_waiting = reject_waiting
         self._clock = clock
+        self._node = node
+        self._exists = exists
         self._tasks: set[asyncio.Task[None]] = set()
+        self.paused = 0
+        """Pods whose binding does nothing but wait."""
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -59,10 +78,16 @@ class EngineHandle:
         self._tasks.add(task)
         task.add_done_callback(self._finished)
 
-    def event(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
-        """Queue an event about a pod."""
-        regarding = Regarding("Pod", pod.namespace, pod.name, pod.uid, pod.resource_version)
-        self._recorder.record(regarding, self._scheduler_name, kind, reason, action, note)
+    def event(
+        self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: PodInfo | None = None
+    ) -> None:
+        """Queue an event about a pod, and another one where it is about two."""
+        other = None if related is None else _reference(related)
+        self._recorder.record(_reference(pod), self._scheduler_name, kind, reason, action, note, other)
+
+    def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
+        """Refuse a pod that waits for permission."""
+        return self._reject_waiting(pod.uid, plugin, message)
 
     async def bind(self, pod: PodInfo, node: str) -> Status:
         """Bind a pod to a node; an answer that got lost is looked up before anything is concluded from it."""
@@ -90,13 +115,16 @@ class EngineHandle:
         return SUCCESS
 
     async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
-        """Patch a pod (strategic merge); refused by the API server if the pod is no longer the one we know."""
+        """Patch a pod (strategic merge); Skip when it is gone, or has been replaced by a namesake."""
         if not self._may_write():
             return _error("the Lease is no longer held; nothing was written")
         guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": pod.uid}}
         path = _pod_path(pod) + (f"/{subresource}" if subresource else "")
         try:
             await self._client.patch(path, guarded, content_type="application/strategic-merge-patch+json")
+        except (NotFound, Conflict):
+            # The UID is the only precondition: a conflict is a namesake.
+            return Status(Code.SKIP, ("the pod is gone",))
         except KubeError as error:
             return _error(str(error))
         return SUCCESS
@@ -107,11 +135,44 @@ class EngineHandle:
             return _error("the Lease is no longer held; nothing was written")
         try:
             await self._client.delete(_pod_path(pod), {"preconditions": {"uid": pod.uid}})
-        except NotFound:
+        except (NotFound, Conflict):
             return SUCCESS
         except KubeError as error:
             return _error(str(error))
         return SUCCESS
+
+    async def patch_object(self, kind: str, item: Any, patch: Mapping[str, Any]) -> tuple[Status, Any]:
+        """Patch an object (JSON merge patch) of the version we know; returns it as it is then."""
+        if not self._may_write():
+            return _error("the Lease is no longer held; nothing was written"), None
+        meta = item.metadata
+        unchanged = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        guarded = {**patch, "metadata": {**patch.get("metadata", {}), **unchanged}}
+        watch, codec = _KINDS[kind]
+        path = api_path(watch.api_version, watch.resource, namespace=meta.namespace or None, name=meta.name)
+        try:
+            answer = await self._client.patch(path, guarded, content_type=MERGE_PATCH)
+            return SUCCESS, codec.decode(answer)
+        except (KubeError, DecodeError) as error:
+            return _error(str(error)), None
+
+    async def pause(self, seconds: float) -> None:
+        """Wait without counting as a binding under way."""
+        self.paused += 1
+        # The loop may have stopped taking pods because so many bindings were under way.
+        self._activate(())
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.paused -= 1
+
+    def exists(self, pod: PodInfo) -> bool:
+        """Whether the pod still waits for a node, as far as the watch knows."""
+        return self._exists(pod.uid)
+
+    def node(self, name: str) -> NodeInfo | None:
+        """A node as it is now."""
+        return self._node(name)
 
     async def _after_doubt(self, pod: PodInfo, node: str, outcome: str) -> Status:
         """Read the pod by UID until it is certain where it is; it stays assumed meanwhile."""
@@ -143,6 +204,10 @@ class EngineHandle:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("background task failed", task=task.get_name(), exc_info=task.exception())
+
+
+def _reference(pod: PodInfo) -> Regarding:
+    return Regarding("Pod", pod.namespace, pod.name, pod.uid, pod.resource_version)
 
 
 def _pod_path(pod: PodInfo) -> str:

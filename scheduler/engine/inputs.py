@@ -103,17 +103,28 @@ class PodInputs:
             return
         if old is None:
             self._queue.add(pod)
+            self._state.nominator.update(pod)
         elif old.resource_version != pod.resource_version:
             self._queue.update(old, pod)
+            self._state.nominator.update(pod, old)
+            if old.nominated_node and old.nominated_node != pod.nominated_node:
+                self._room_given_up(old)
 
     def _gone_pending(self, uid: str) -> None:
-        if self.pending.pop(uid, None) is None:
+        pod = self.pending.pop(uid, None)
+        if pod is None:
             return
         self._queue.delete(uid)
+        self._state.nominator.remove(uid)
         self._failures.forget(uid)
-        if not self._state.is_assumed(uid):
+        if self._state.is_assumed(uid) and self._waiting.reject(uid, "", "removed"):
             return
-        self._waiting.reject(uid, "", "removed")
+        if pod.nominated_node:
+            self._room_given_up(pod)
+
+    def _room_given_up(self, pod: PodInfo) -> None:
+        """A nominated pod counts as if it were on its node, for pods of no higher priority: they may try again."""
+        self._queue.on_event(ASSIGNED_POD_DELETE, old=pod, max_priority=pod.priority)
 
     def _gone_assigned(self, uid: str) -> None:
         if self._state.is_assumed(uid):

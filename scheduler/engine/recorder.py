@@ -98,10 +98,22 @@ class EventRecorder:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
 
-    def record(self, regarding: Regarding, controller: str, kind: str, reason: str, action: str, note: str) -> None:
+    def record(
+        self,
+        regarding: Regarding,
+        controller: str,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: Regarding | None = None,
+    ) -> None:
         """Queue an event; `controller` is the profile's scheduler name, `kind` is Normal or Warning."""
         now = self._clock()
-        key = (kind, action, reason, controller, regarding.uid or regarding.name, regarding.resource_version)
+        key: tuple[str, ...] = (kind, action, reason, controller)
+        key += (regarding.uid or regarding.name, regarding.resource_version)
+        if related is not None:
+            key += (related.uid, related.resource_version)
         series = self._series.get(key)
         if series is not None and now - series.last_seen <= _SERIES_IDLE:
             self._repeat(series, now)
@@ -111,7 +123,7 @@ class EventRecorder:
         name = f"{regarding.name[:230]}.{int(now * 1e9) + self._sequence:x}"
         namespace = regarding.namespace or "default"
         collection = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-        body = {
+        body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
@@ -124,6 +136,8 @@ class EventRecorder:
             "regarding": regarding.to_dict(),
             "note": shorten(note),
         }
+        if related is not None:
+            body["related"] = related.to_dict()
         self._series[key] = _Series(f"{collection}/{name}", 1, now, now)
         while len(self._series) > _KNOWN_SERIES:
             self._series.popitem(last=False)

@@ -5,7 +5,7 @@ May import `scheduler.config`, `scheduler.catalog` and `secondary_scheduler.kube
 
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
 from scheduler.framework.cycle import CycleState
-from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection
+from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
 from scheduler.framework.events import (
     ASSIGNED_POD,
     ASSIGNED_POD_ADD,
@@ -33,6 +33,7 @@ from scheduler.framework.interface import (
     BindPlugin,
     EnqueueExtensions,
     FilterPlugin,
+    FilterRunner,
     Handle,
     PermitPlugin,
     Plugin,
@@ -82,6 +83,7 @@ from scheduler.framework.view import (
     Nominations,
     Objects,
     TaintColumn,
+    WhatIfView,
     gather,
     gather_codes,
 )
@@ -117,6 +119,7 @@ __all__ = [
     "Diagnosis",
     "EnqueueExtensions",
     "FilterPlugin",
+    "FilterRunner",
     "FloatArray",
     "Handle",
     "Hint",
@@ -172,6 +175,7 @@ __all__ = [
     "TermKind",
     "Verdicts",
     "WeightedAffinityTerm",
+    "WhatIfView",
     "Wrap",
     "failure",
     "filter_by_node",
@@ -184,6 +188,7 @@ __all__ = [
     "pod_update_events",
     "reject",
     "score_by_node",
+    "unavailable",
     "unresolvable",
     "unschedulable",
 ]

@@ -1,5 +1,6 @@
 """Scratch state of one scheduling attempt."""
 
+import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,11 +14,13 @@ class CycleState:
         skip_filter: plugins whose PreFilter said Skip: their Filter is not called.
         skip_score: plugins whose PreScore said Skip: their Score is not called.
         counters: observations that a wrapper turns into metrics, such as scores that had to be clamped.
+        rng: the scheduler's generator, for a plugin that chooses among equals; None where nothing is to be chosen.
     """
 
-    __slots__ = ("_data", "counters", "skip_filter", "skip_score")
+    __slots__ = ("_data", "counters", "rng", "skip_filter", "skip_score")
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self.rng = rng
         self._data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
@@ -39,7 +42,7 @@ class CycleState:
 
     def clone(self, copy_value: Callable[[Any], Any] = lambda value: value) -> "CycleState":
         """Return a copy for a what-if run; values with a `clone` method are cloned, others go through `copy_value`."""
-        twin = CycleState()
+        twin = CycleState(self.rng)
         twin._data = {
             key: value.clone() if hasattr(value, "clone") else copy_value(value) for key, value in self._data.items()
         }

@@ -1,6 +1,7 @@
 """Why a pod fits nowhere: who rejected which node, and the message upstream would write."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,11 +81,15 @@ class Diagnosis:
     def message(self, post_filter: str = "") -> str:
         """Return the FailedScheduling text (FitError.Error of kube-scheduler 1.34); `post_filter` is what PostFilter
         added."""
-        text = f"0/{self.total} nodes are available:"
         if self.pre_filter is not None:
-            text += f" {self.pre_filter.message}."
+            text = f"0/{self.total} nodes are available: {self.pre_filter.message}."
         else:
-            reasons = sorted(f"{count} {reason}" for reason, count in self.histogram().items())
-            if reasons:
-                text += f" {', '.join(reasons)}."
+            text = unavailable(self.total, self.histogram())
         return f"{text} {post_filter}" if post_filter else text
+
+
+def unavailable(total: int, histogram: Mapping[str, int]) -> str:
+    """Return the text for a pod that fits on none of `total` nodes, for so many nodes per reason; sorted as text is,
+    "10" before "2"."""
+    reasons = sorted(f"{count} {reason}" for reason, count in histogram.items())
+    return f"0/{total} nodes are available:" + (f" {', '.join(reasons)}." if reasons else "")

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from scheduler.catalog import SecondarySchedulerOptionsArgs
 from scheduler.framework.cycle import CycleState
+from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import HintRegistration
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.status import IntArray, RowArray, Status, Verdicts
@@ -31,7 +32,7 @@ class Handle(Protocol):
         """Write the Binding of a pod with its UID as precondition; Success only when the API server has it."""
 
     async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
-        """Apply a strategic merge patch to a pod, or to a subresource such as `status`."""
+        """Apply a strategic merge patch to a pod, or to a subresource such as `status`; Skip when the pod is gone."""
 
     async def delete_pod(self, pod: PodInfo) -> Status:
         """Delete a pod of this UID; one that is gone already is a Success."""
@@ -39,21 +40,43 @@ class Handle(Protocol):
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine beside the scheduling loop; failures are logged under the name."""
 
-    def event(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
-        """Record a Kubernetes Event about a pod; `kind` is Normal or Warning."""
+    def event(
+        self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: PodInfo | None = None
+    ) -> None:
+        """Record a Kubernetes Event about a pod, `kind` being Normal or Warning; `related` is another pod it is about
+        as well."""
+
+    def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
+        """Refuse a pod that waits for permission, in a plugin's name; False when it does not wait."""
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move waiting pods to the active queue at once."""
 
 
+class FilterRunner(Protocol):
+    """The profile's filters, for plugins that ask what would be if. They raise PluginError when a plugin fails."""
+
+    def run_filters_with_nominated(
+        self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
+    ) -> RowArray:
+        """Return the rows that pass every filter, with the pods nominated there and without them."""
+
+    def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+        """Tell PreFilter plugins of a pod put on a node for a what-if run."""
+
+    def run_remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+        """Tell PreFilter plugins of a pod taken from a node for a what-if run."""
+
+
 @dataclass(frozen=True, slots=True)
 class PluginContext:
     """What a plugin's constructor gets besides its args. `handle` is None where nothing may have effects
-    (simulation)."""
+    (simulation). `filters` runs the profile's filters; its plugins are not all there before the first attempt."""
 
     scheduler_name: str
     options: SecondarySchedulerOptionsArgs
     handle: Handle | None = None
+    filters: FilterRunner | None = None
 
     @property
     def upstream(self) -> bool:
@@ -85,9 +108,11 @@ class PreFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What PostFilter decided about `status.nominatedNodeName`: leave it (None), clear it (""), or set it."""
+    """What PostFilter decided about `status.nominatedNodeName`: leave it (None), clear it (""), or set it; and the
+    pods that have to go for it."""
 
     nominated_node: str | None = None
+    victims: tuple[PodInfo, ...] = ()
 
 
 @runtime_checkable

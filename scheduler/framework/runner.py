@@ -102,7 +102,7 @@ class ProfileRunner:
         self.effective = effective
         self.scheduler_name = effective.scheduler_name
         self.options = effective.options
-        context = PluginContext(effective.scheduler_name, effective.options, handle)
+        context = PluginContext(effective.scheduler_name, effective.options, handle, self)
         self.plugins: dict[str, Plugin] = {}
         for name in effective.enabled:
             try:
@@ -247,6 +247,47 @@ class ProfileRunner:
             rows = rows[~failed]
         return rows
 
+    def run_filters_with_nominated(
+        self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
+    ) -> RowArray:
+        """As `run_filters`, in two passes where pods of equal or higher priority are nominated.
+
+        There the pod must fit with the nominated pods (they may arrive) and without them (it must not depend on
+        them).
+        """
+        nominated = {
+            row: others
+            for name, pods in view.nominations.items()
+            if (row := view.row(name)) >= 0
+            and (others := [one for one in pods if one.priority >= pod.priority and one.uid != pod.uid])
+        }
+        if nominated:
+            wanted = np.isin(rows, list(nominated))
+            refused = [
+                row
+                for row in rows[wanted].tolist()
+                if not self._fits_with(state, pod, view, row, nominated[row], diagnosis)
+            ]
+            if refused:
+                rows = rows[~np.isin(rows, refused)]
+        return self.run_filters(state, pod, view, rows, diagnosis)
+
+    def _fits_with(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        view: NodeView,
+        row: int,
+        nominated: Sequence[PodInfo],
+        diagnosis: Diagnosis,
+    ) -> bool:
+        overlay = view.overlay()
+        trial = state.clone()
+        for other in nominated:
+            overlay.add_pod(other, row)
+            self.run_add_pod(trial, pod, other, overlay, row)
+        return len(self.run_filters(trial, pod, overlay, np.array([row], dtype=np.intp), diagnosis)) == 1
+
     def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Tell PreFilter plugins of a pod put on a node for a what-if run."""
         for name, watcher in self._pod_watchers:
@@ -263,16 +304,24 @@ class ProfileRunner:
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]
     ) -> tuple[PostFilterResult | None, Status]:
         """Return what PostFilter plugins did: the first Success, error or unresolvable answer, else all reasons
-        together."""
+        together and the last word on the nomination."""
         reasons: list[str] = []
         rejector = ""
+        result: PostFilterResult | None = None
         for plugin in self.post_filters:
-            result, status = plugin.post_filter(state, pod, view, codes)
-            if status.code in (Code.SUCCESS, Code.ERROR, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
-                return result, status.by(plugin.name)
+            try:
+                answer, status = _guarded(plugin.name, "postfilter", plugin.post_filter, state, pod, view, codes)
+            except PluginError as error:
+                return None, error.status
+            if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+                return answer, status.by(plugin.name)
+            if not status.is_rejection:
+                return None, failure(status.message, plugin.name)
+            if answer is not None and answer.nominated_node is not None:
+                result = answer
             reasons += status.reasons
             rejector = rejector or plugin.name
-        return None, unschedulable(*reasons, plugin=rejector)
+        return result, unschedulable(*reasons, plugin=rejector)
 
     # Ranking --------------------------------------------------------------------------------------------------------
 

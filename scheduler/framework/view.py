@@ -126,6 +126,13 @@ class NodeView(Protocol):
         """A number that changes when a node comes or goes, or its labels or taints change."""
 
     @property
+    def nominations(self) -> "Nominations":
+        """Pods that preemption has promised a node."""
+
+    def overlay(self) -> "WhatIfView":
+        """Return a view on which pods can be added and removed without touching this one."""
+
+    @property
     def objects(self) -> Objects:
         """Objects of other kinds, as they are now (also for a frozen view)."""
 
@@ -202,6 +209,16 @@ class NodeView(Protocol):
     @property
     def overlay_assignments(self) -> Sequence[Assignment]:
         """Pods this view adds to or removes from the table."""
+
+
+class WhatIfView(NodeView, Protocol):
+    """A view with some pods added or removed."""
+
+    def add_pod(self, pod: PodInfo, row: int) -> None:
+        """Put a pod on a node."""
+
+    def remove_pod(self, pod: PodInfo, row: int) -> None:
+        """Take a pod from a node; KeyError when it is not there."""
 
 
 Nominations = Mapping[str, Sequence[PodInfo]]

@@ -17,6 +17,20 @@ class Nominator:
         self.by_node[node] = (*self.by_node.get(node, ()), pod)
         self._node_of[pod.uid] = node
 
+    def update(self, pod: PodInfo, old: PodInfo | None = None) -> None:
+        """Take in a pending pod as the API server shows it now, and what it showed before.
+
+        A nomination that stands in neither was made here and is still on its way to the API server: it stays.
+        """
+        known = self._node_of.get(pod.uid)
+        node = pod.nominated_node
+        if not node and known is not None and (old is None or not old.nominated_node):
+            node = known
+        if node:
+            self.set(pod, node)
+        else:
+            self.remove(pod.uid)
+
     def remove(self, uid: str) -> None:
         """Drop a pod's nomination, if it has one."""
         node = self._node_of.pop(uid, None)

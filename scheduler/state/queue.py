@@ -206,11 +206,16 @@ class SchedulingQueue:
 
     # Waking ---------------------------------------------------------------------------------------------------------
 
-    def on_event(self, event: ClusterEvent, old: Any = None, new: Any = None) -> int:
-        """Wake the unschedulable pods that an event may help; returns how many moved."""
+    def on_event(
+        self, event: ClusterEvent, old: Any = None, new: Any = None, *, max_priority: int | None = None
+    ) -> int:
+        """Wake the unschedulable pods that an event may help, of all priorities or up to one; returns how many
+        moved."""
         self._in_flight.record(event, old, new)
         moved = 0
         for queued in list(self._unschedulable.values()):
+            if max_priority is not None and queued.pod.priority > max_priority:
+                continue
             if queued.gated and queued.gating_plugin not in self._interested(queued, event):
                 continue
             verdict = self._requeue_verdict(queued, event, old, new)

@@ -68,6 +68,7 @@ from secondary_scheduler.kube.model.pod import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from secondary_scheduler.kube.model.policy import PodDisruptionBudget
 from secondary_scheduler.kube.model.storage import (
     CSIDriver,
     CSINode,
@@ -112,6 +113,7 @@ NAMESPACES = Codec(Namespace)
 NODES = Codec(Node)
 PERSISTENTVOLUMECLAIMS = Codec(PersistentVolumeClaim)
 PERSISTENTVOLUMES = Codec(PersistentVolume)
+PODDISRUPTIONBUDGETS = Codec(PodDisruptionBudget)
 PODS = Codec(Pod)
 REPLICASETS = Codec(ReplicaSet)
 REPLICATIONCONTROLLERS = Codec(ReplicationController)
@@ -133,6 +135,7 @@ __all__ = [
     "NODES",
     "PERSISTENTVOLUMECLAIMS",
     "PERSISTENTVOLUMES",
+    "PODDISRUPTIONBUDGETS",
     "PODS",
     "REPLICASETS",
     "REPLICATIONCONTROLLERS",
@@ -192,6 +195,7 @@ __all__ = [
     "PodAffinity",
     "PodAffinityTerm",
     "PodCondition",
+    "PodDisruptionBudget",
     "PodResourceClaim",
     "PodResourceClaimStatus",
     "PodSpec",

@@ -86,6 +86,7 @@ class Engine:
             metrics=self.metrics,
             may_write=lambda: self.leading,
             activate=lambda uids: self.cycle.activate(uids),
+            reject_waiting=lambda uid, plugin, message: self.cycle.waiting.reject(uid, plugin, message),
             clock=time.time,
         )
         runner = build_profile(configuration.profile(name), self.handle)
