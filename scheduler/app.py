@@ -202,6 +202,8 @@ class Daemon:
             activate=self._activate,
             reject_waiting=self._reject_waiting,
             clock=time.time,
+            node=self.state.node,
+            exists=pending.__contains__,
         )
 
     def _activate(self, uids: Iterable[str]) -> None:

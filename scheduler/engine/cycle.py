@@ -114,7 +114,7 @@ class SchedulingCycle:
     def _slice(self) -> bool:
         """Decide for some 20 ms; returns whether there is more to do right away."""
         end = time.perf_counter() + SLICE_SECONDS
-        while len(self._binding) < MAX_BINDING:
+        while self._busy_bindings() < MAX_BINDING:
             queued = self._queue.pop()
             if queued is None:
                 return False
@@ -123,6 +123,11 @@ class SchedulingCycle:
                 return True
         # Full: the next binding that ends wakes the loop.
         return False
+
+    def _busy_bindings(self) -> int:
+        """Bindings that keep the API server busy: not those that wait for permission or for their volumes."""
+        idle = len(self.waiting) + sum(profile.handle.paused for profile in self._profiles.values())
+        return len(self._binding) - idle
 
     def _attempt(self, queued: QueuedPod) -> None:
         """One attempt to place one pod: everything up to the start of its binding."""

@@ -14,7 +14,7 @@ from scheduler.catalog import SecondarySchedulerOptionsArgs
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import HintRegistration
-from scheduler.framework.objects import PodInfo
+from scheduler.framework.objects import NodeInfo, PodInfo
 from scheduler.framework.status import IntArray, RowArray, Status, Verdicts
 from scheduler.framework.view import NodeView
 
@@ -36,6 +36,21 @@ class Handle(Protocol):
 
     async def delete_pod(self, pod: PodInfo) -> Status:
         """Delete a pod of this UID; one that is gone already is a Success."""
+
+    async def patch_object(self, kind: str, item: Any, patch: Mapping[str, Any]) -> tuple[Status, Any]:
+        """Apply a JSON merge patch to an object of a watched kind, unless it changed since `item` was read.
+
+        Returns Success and the object as it is now, or an error and None.
+        """
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, in PreBind: meanwhile the pod does not count against the bindings that may be under way at once."""
+
+    def exists(self, pod: PodInfo) -> bool:
+        """Tell whether a pod without a node yet is still there, as far as the watch knows."""
+
+    def node(self, name: str) -> NodeInfo | None:
+        """Return a node as it is now."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine beside the scheduling loop; failures are logged under the name."""

@@ -88,6 +88,8 @@ class Engine:
             activate=lambda uids: self.cycle.activate(uids),
             reject_waiting=lambda uid, plugin, message: self.cycle.waiting.reject(uid, plugin, message),
             clock=time.time,
+            node=self.state.node,
+            exists=lambda uid: uid in self.pods.pending,
         )
         runner = build_profile(configuration.profile(name), self.handle)
         self.queue = SchedulingQueue(

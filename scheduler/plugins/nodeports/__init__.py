@@ -1,0 +1,74 @@
+"""NodePorts: host ports that are still free on the node (plugins/nodeports)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduler.catalog import ActionType
+from scheduler.framework import (
+    NODE,
+    POD,
+    SKIP,
+    SUCCESS,
+    Code,
+    CycleState,
+    Hint,
+    HintRegistration,
+    HostPort,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PreFilterResult,
+    RowArray,
+    Status,
+    Verdicts,
+    reject,
+)
+
+REASON = "node(s) didn't have free ports for the requested pod ports"
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 -- compared with, never listened on
+
+
+class NodePorts:
+    """Filter over the ports of the pods on each node."""
+
+    name = "NodePorts"
+
+    def __init__(self, args: object, context: PluginContext) -> None:
+        pass
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Skip pods that want no port of the node."""
+        return None, SUCCESS if pod.spec.host_ports else SKIP
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes where one of the ports is taken."""
+        wanted = pod.spec.host_ports
+        taken = [any(_conflict(wanted, other.spec.host_ports) for other in view.pods_on(row)) for row in rows.tolist()]
+        return reject(np.array(taken, dtype=np.bool_), Code.UNSCHEDULABLE, REASON)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """A pod that gives a port back, or a new node."""
+        return (HintRegistration(POD, ActionType.DELETE, _port_freed), HintRegistration(NODE, ActionType.ADD))
+
+
+def _port_freed(pod: PodInfo, old: object, new: object) -> Hint:
+    if not isinstance(old, PodInfo):
+        return Hint.QUEUE
+    if not (old.node_name or old.nominated_node):
+        return Hint.SKIP
+    return Hint.QUEUE if _conflict(pod.spec.host_ports, old.spec.host_ports) else Hint.SKIP
+
+
+def _conflict(wanted: Sequence[HostPort], used: Sequence[HostPort]) -> bool:
+    """Tell whether a port is in both: same protocol and number, and the same address or one of them any address."""
+    return bool(used) and any(
+        mine.port == other.port and mine.protocol == other.protocol and _overlap(mine.ip, other.ip)
+        for mine in wanted
+        for other in used
+    )
+
+
+def _overlap(one: str, other: str) -> bool:
+    one, other = one or _ANY_ADDRESS, other or _ANY_ADDRESS
+    return one == other or _ANY_ADDRESS in (one, other)

@@ -1,0 +1,150 @@
+"""Which of a pod's volumes a CSI driver attaches to the node, under names that tell one volume from another."""
+
+from collections.abc import Mapping
+
+from scheduler.framework import Objects, PodInfo
+from scheduler.helpers.csimigration import (
+    TranslationError,
+    counted,
+    handle_of,
+    migration_named,
+    migration_of,
+    source_of,
+)
+from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CLASS, VOLUME, claim_class, claim_of, foreign_claim
+from secondary_scheduler.kube.model import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from secondary_scheduler.kube.model import Volume as PodVolume
+
+Volumes = dict[str, str]
+"""Driver by unique volume name (`driver/handle`)."""
+
+
+class MissingClaim(LookupError):
+    """A pod's claim does not exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def has_attachable(pod: PodInfo) -> bool:
+    """Tell whether a pod has a volume that may have to be attached."""
+    return any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None or source_of(volume) is not None
+        for volume in pod.spec.volumes
+    )
+
+
+def attachable_volumes(pod: PodInfo, objects: Objects, node: CSINode | None, prefix: str, *, required: bool) -> Volumes:
+    """Return the volumes that count against a driver's limit on a node.
+
+    Args:
+        node: what drivers say about the node; it decides which in-tree volumes are a driver's.
+        prefix: begins the names of volumes that do not exist yet.
+        required: whether a missing claim matters; a running pod's is left out.
+
+    Raises:
+        MissingClaim: a claim does not exist.
+        ValueError: a claim is another pod's, or has no name; an in-tree volume cannot be translated.
+    """
+    found: Volumes = {}
+    for volume in pod.spec.volumes:
+        named = claim_of(pod, volume)
+        if named is None:
+            _add_inline(volume, node, found)
+            continue
+        name, ephemeral = named
+        if not name:
+            raise ValueError("PersistentVolumeClaim had no name")
+        claim: PersistentVolumeClaim | None = objects.get(CLAIM, pod.namespace, name)
+        if claim is None:
+            if required:
+                raise MissingClaim(name)
+            continue
+        foreign = foreign_claim(pod, claim) if ephemeral else ""
+        if foreign:
+            raise ValueError(foreign)
+        driver, handle = _claimed(claim, objects, node, prefix)
+        if driver and handle:
+            found[f"{driver}/{handle}"] = driver
+    return found
+
+
+def _add_inline(volume: PodVolume, node: CSINode | None, found: Volumes) -> None:
+    source = source_of(volume)
+    if source is None:
+        return
+    migration = migration_of(source)
+    if not counted(migration, node):
+        return
+    try:
+        handle = handle_of(volume, source)
+    except TranslationError as error:
+        raise ValueError(f"converting volume({volume.name}) from inline to csi: {error}") from error
+    found[f"{migration.driver}/{handle}"] = migration.driver
+
+
+def _claimed(claim: PersistentVolumeClaim, objects: Objects, node: CSINode | None, prefix: str) -> tuple[str, str]:
+    """Return (driver, handle) of a claim's volume; empty texts where no driver attaches it."""
+    name = claim.spec.volume_name
+    volume: PersistentVolume | None = objects.get(VOLUME, "", name) if name else None
+    if volume is None:
+        # Not provisioned, or pre-bound to a volume still to come: counted as one of the class.
+        return _by_class(claim, objects, node, prefix)
+    if volume.spec.csi is not None:
+        return volume.spec.csi.driver, volume.spec.csi.volume_handle
+    source = source_of(volume)
+    if source is None or not counted(migration_of(source), node):
+        return "", ""
+    try:
+        return migration_of(source).driver, handle_of(volume, source)
+    except TranslationError:
+        return "", ""
+
+
+def _by_class(claim: PersistentVolumeClaim, objects: Objects, node: CSINode | None, prefix: str) -> tuple[str, str]:
+    name = claim_class(claim)
+    storage_class: StorageClass | None = objects.get(CLASS, "", name) if name else None
+    if storage_class is None:
+        return "", ""
+    handle = f"{prefix}-{claim.metadata.key}"
+    migration = migration_named(storage_class.provisioner)
+    if migration is None:
+        return storage_class.provisioner, handle
+    return (migration.driver, handle) if counted(migration, node) else ("", "")
+
+
+class AttachedByApi:
+    """Volumes that VolumeAttachments say are on a node; looked through once per change."""
+
+    def __init__(self) -> None:
+        self._of: Objects | None = None
+        self._generation = -1
+        self._by_node: dict[str, Volumes] = {}
+
+    def on(self, objects: Objects, node: str) -> Mapping[str, str]:
+        """Return driver by unique volume name."""
+        generation = objects.generation(ATTACHMENT, VOLUME)
+        if self._of is not objects or self._generation != generation:
+            self._of, self._generation = objects, generation
+            self._by_node = _by_node(objects)
+        return self._by_node.get(node, {})
+
+
+def _by_node(objects: Objects) -> dict[str, Volumes]:
+    found: dict[str, Volumes] = {}
+    attachment: VolumeAttachment
+    for attachment in objects.every(ATTACHMENT):
+        spec = attachment.spec
+        name = spec.source.persistent_volume_name
+        volume: PersistentVolume | None = objects.get(VOLUME, "", name) if name is not None else None
+        if spec.attacher and volume is not None and volume.spec.csi is not None:
+            unique = f"{spec.attacher}/{volume.spec.csi.volume_handle}"
+            found.setdefault(spec.node_name, {})[unique] = spec.attacher
+    return found

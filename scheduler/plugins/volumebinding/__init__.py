@@ -1,0 +1,134 @@
+"""VolumeBinding: nodes that a pod's volumes can be used on, and the binding of claims once a node is chosen
+(pkg/scheduler/framework/plugins/volumebinding)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.catalog import ActionType, VolumeBindingArgs
+from scheduler.framework import (
+    NODE,
+    SKIP,
+    SUCCESS,
+    Code,
+    CycleState,
+    HintRegistration,
+    IntArray,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PreFilterResult,
+    RowArray,
+    Status,
+    Verdicts,
+    failure,
+    unresolvable,
+)
+from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of
+from scheduler.plugins.volumebinding import hints
+from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
+from scheduler.plugins.volumebinding.candidates import VolumesByClass
+from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, problem_with_claims, sorted_claims
+from scheduler.plugins.volumebinding.matching import REASONS, find
+
+UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What an attempt knows: the pod's claims, the cluster it looks at, and, once reserved, what is to be bound."""
+
+    claims: PodClaims
+    view: NodeView
+    volumes: PodVolumes | None = None
+
+
+class VolumeBinding:
+    """Filter over volumes and classes; reserves volumes and binds them before the pod."""
+
+    name = "VolumeBinding"
+
+    def __init__(self, args: VolumeBindingArgs, context: PluginContext) -> None:
+        self._timeout = float(args.bind_timeout_seconds)
+        self._handle = context.handle
+        self._by_class = VolumesByClass()
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Skip pods without claims; turn away those whose claims are not in a state to be used."""
+        if not pod.spec.volumes or next(claims_of(pod), None) is None:
+            return None, SKIP
+        problem = problem_with_claims(pod, view.objects)
+        if problem:
+            return None, unresolvable(problem)
+        claims = sorted_claims(pod, view.objects)
+        if claims.immediate:
+            return None, unresolvable(UNBOUND_IMMEDIATE)
+        state.write(self.name, _Attempt(claims, view))
+        return None, SUCCESS
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes that a bound volume cannot reach, or on which a claim can be served by no volume."""
+        attempt = state.read(self.name, _Attempt)
+        if attempt is None:
+            return None
+        bits = find(view, rows, attempt.claims, self._by_class).bits
+        if not bits.any():
+            return None
+        codes = np.where(bits != 0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
+        return Verdicts(codes, bits, REASONS)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Skip: upstream scores volumes only with a feature gate that is off."""
+        return SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Nothing, as PreScore says Skip."""
+        return None
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Take the volumes that serve the claims on the node, so that the next pod does not count on them."""
+        attempt = state.read(self.name, _Attempt)
+        if attempt is None or all_bound(pod, attempt.view.objects):
+            return SUCCESS
+        view = attempt.view
+        row = np.array([view.row(node)], dtype=np.intp)
+        findings = find(view, row, attempt.claims, self._by_class)
+        volumes = PodVolumes(
+            [(match.volumes[index], match.claim) for match in findings.matches if (index := int(match.chosen[0])) >= 0],
+            [claim for claim, wanted in findings.provisions if wanted[0]],
+        )
+        try:
+            attempt.volumes = assume(view.objects, volumes, node)
+        except ValueError as error:
+            return failure(str(error))
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Show volumes and claims again as the API server has them."""
+        attempt = state.read(self.name, _Attempt)
+        if attempt is not None and attempt.volumes is not None:
+            revert(attempt.view.objects, attempt.volumes)
+            attempt.volumes = None
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Write what was reserved and wait until the volume controller has bound all of it."""
+        attempt = state.read(self.name, _Attempt)
+        if attempt is None or attempt.volumes is None:
+            return SUCCESS
+        if self._handle is None:
+            return failure("volumes cannot be bound here: there is no API server")
+        return await bind(self._handle, attempt.view.objects, attempt.volumes, pod, node, self._timeout)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Everything that can make a volume usable, or a class able to make one."""
+        changes = ActionType.ADD | ActionType.UPDATE
+        return (
+            HintRegistration(CLASS, changes, hints.class_changed),
+            HintRegistration(CLAIM, changes, hints.claim_changed),
+            HintRegistration(VOLUME, changes),
+            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+            HintRegistration(CSI_NODE, changes, hints.csi_node_changed),
+            HintRegistration(CSI_DRIVER, ActionType.UPDATE, hints.driver_changed),
+            HintRegistration(CSI_CAPACITY, changes, hints.capacity_changed),
+        )

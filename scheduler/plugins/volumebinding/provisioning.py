@@ -1,0 +1,93 @@
+"""On which nodes a volume can be made for a claim: the class's provisioner, its topologies, and free capacity."""
+
+import numpy as np
+
+from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
+from scheduler.helpers import requirement_mask
+from scheduler.helpers.volumes import CLASS, CSI_CAPACITY, CSI_DRIVER, NO_PROVISIONER, claim_class
+from secondary_scheduler.kube.model import (
+    CSIDriver,
+    CSIStorageCapacity,
+    PersistentVolumeClaim,
+    StorageClass,
+    TopologySelectorTerm,
+)
+from secondary_scheduler.kube.primitives.quantity import value
+from secondary_scheduler.kube.primitives.selectors import SelectorError, label_selector, requirement
+
+
+def provisionable(
+    view: NodeView, rows: RowArray, claim: PersistentVolumeClaim, not_here: int, no_space: int
+) -> IntArray:
+    """Return the reason against each row: 0, `not_here`, or `no_space` (checkVolumeProvisions).
+
+    Raises:
+        ValueError: the claim has no class, or the class is gone.
+    """
+    name = claim_class(claim)
+    if not name:
+        raise ValueError(f'no class for claim "{claim.metadata.key}"')
+    storage_class: StorageClass | None = view.objects.get(CLASS, "", name)
+    if storage_class is None:
+        raise ValueError(f'failed to find storage class "{name}"')
+    if storage_class.provisioner in ("", NO_PROVISIONER):
+        return np.full(len(rows), not_here, dtype=np.int64)
+    reasons = np.zeros(len(rows), dtype=np.int64)
+    if storage_class.allowed_topologies:
+        reasons[~_allowed(view, rows, storage_class.allowed_topologies)] = not_here
+    room = _has_room(view, rows, claim, storage_class)
+    if room is not None:
+        reasons[(reasons == 0) & ~room] = no_space
+    return reasons
+
+
+def _allowed(view: NodeView, rows: RowArray, terms: tuple[TopologySelectorTerm, ...]) -> BoolArray:
+    allowed = np.zeros(len(rows), dtype=np.bool_)
+    for term in terms:
+        if not term.match_label_expressions:
+            continue
+        try:
+            parts = [requirement(one.key, "In", one.values) for one in term.match_label_expressions]
+        except SelectorError:
+            continue
+        matching = np.ones(len(rows), dtype=np.bool_)
+        for part in parts:
+            matching &= requirement_mask(view, rows, part)
+        allowed |= matching
+    return allowed
+
+
+def _has_room(
+    view: NodeView, rows: RowArray, claim: PersistentVolumeClaim, storage_class: StorageClass
+) -> BoolArray | None:
+    """Return where the driver reports enough room; None when it reports none at all (hasEnoughCapacity)."""
+    if "storage" not in claim.spec.resources.requests:
+        return None
+    driver: CSIDriver | None = view.objects.get(CSI_DRIVER, "", storage_class.provisioner)
+    if driver is None or not driver.spec.storage_capacity:
+        return None
+    wanted = value(claim.spec.resources.requests["storage"])
+    room = np.zeros(len(rows), dtype=np.bool_)
+    capacity: CSIStorageCapacity
+    for capacity in view.objects.every(CSI_CAPACITY):
+        limit = volume_limit(capacity)
+        if capacity.storage_class_name == storage_class.metadata.name and limit is not None and limit >= wanted:
+            room |= _reaches(view, rows, capacity)
+    return room
+
+
+def volume_limit(capacity: CSIStorageCapacity) -> int | None:
+    """Return how large one more volume can be; None when the driver does not say."""
+    limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
+    return None if limit is None else value(limit)
+
+
+def _reaches(view: NodeView, rows: RowArray, capacity: CSIStorageCapacity) -> BoolArray:
+    try:
+        selector = label_selector(capacity.node_topology)
+    except SelectorError:
+        return np.zeros(len(rows), dtype=np.bool_)
+    mask = np.full(len(rows), not selector.nothing, dtype=np.bool_)
+    for part in selector.requirements:
+        mask &= requirement_mask(view, rows, part)
+    return mask

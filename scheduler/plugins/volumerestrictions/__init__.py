@@ -1,0 +1,183 @@
+"""VolumeRestrictions: disks named in the pod that only one pod of a node may mount, and claims that only one pod of
+the cluster may use (plugins/volumerestrictions)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.catalog import ActionType
+from scheduler.framework import (
+    NODE,
+    POD,
+    SKIP,
+    SUCCESS,
+    Code,
+    CycleState,
+    Hint,
+    HintRegistration,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PreFilterResult,
+    RowArray,
+    Status,
+    Verdicts,
+    unresolvable,
+)
+from scheduler.helpers.volumes import CLAIM, claim_not_found, uses_claim
+from secondary_scheduler.kube.model import PersistentVolumeClaim, Volume
+
+REASON_DISK = "node(s) had no available disk"
+REASON_IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+_ONE_POD = "ReadWriteOncePod"
+
+
+@dataclass(slots=True)
+class _Exclusive:
+    """The pod's claims for one pod only, and how many uses of them by other pods there are."""
+
+    claims: frozenset[str]
+    uses: int
+
+    def clone(self) -> "_Exclusive":
+        return _Exclusive(self.claims, self.uses)
+
+    def count(self, other: PodInfo, sign: int) -> None:
+        # As upstream, by the name alone: pods of other namespaces count in a what-if run too.
+        self.uses += sign * sum(
+            volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in self.claims
+            for volume in other.spec.volumes
+        )
+
+
+class VolumeRestrictions:
+    """Filter over the volumes of the pods on each node, and of all pods."""
+
+    name = "VolumeRestrictions"
+
+    def __init__(self, args: object, context: PluginContext) -> None:
+        pass
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Skip pods whose volumes are not restricted, or nobody else's."""
+        if not pod.spec.volumes:
+            return None, SKIP
+        claims = set()
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is None:
+                continue
+            name = volume.persistent_volume_claim.claim_name
+            claim: PersistentVolumeClaim | None = view.objects.get(CLAIM, pod.namespace, name)
+            if claim is None:
+                return None, unresolvable(claim_not_found(name))
+            if _ONE_POD in claim.spec.access_modes:
+                claims.add(name)
+        used = _used_claims(view, pod.namespace) if claims else frozenset()
+        exclusive = _Exclusive(frozenset(claims), len(claims & used))
+        if not exclusive.uses and not _disks(pod):
+            return None, SKIP
+        state.write(self.name, exclusive)
+        return None, SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+        """Count the uses of a pod put on a node."""
+        exclusive = state.read(self.name, _Exclusive)
+        if exclusive is not None:
+            exclusive.count(added, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+        """No longer count the uses of a pod taken from a node."""
+        exclusive = state.read(self.name, _Exclusive)
+        if exclusive is not None:
+            exclusive.count(removed, -1)
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes with a pod on a disk of ours, and every node while a claim for one pod is in use."""
+        bits = np.zeros(len(rows), dtype=np.int64)
+        disks = _disks(pod)
+        if disks:
+            for index, row in enumerate(rows.tolist()):
+                bits[index] = any(_conflict(disks, _disks(other)) for other in view.pods_on(row))
+        exclusive = state.read(self.name, _Exclusive)
+        if exclusive is not None and exclusive.uses > 0:
+            bits[bits == 0] = 2
+        if not bits.any():
+            return None
+        codes = np.where(bits != 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
+        return Verdicts(codes, bits, (REASON_DISK, REASON_IN_USE))
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """A pod that lets go of a disk or claim, a new node, the pod's claim."""
+        return (
+            HintRegistration(POD, ActionType.DELETE, _pod_left),
+            HintRegistration(NODE, ActionType.ADD),
+            HintRegistration(CLAIM, ActionType.ADD, _claim_added),
+        )
+
+
+def _used_claims(view: NodeView, namespace: str) -> frozenset[str]:
+    """Return the claims of a namespace that pods on nodes use."""
+    return frozenset(
+        volume.persistent_volume_claim.claim_name
+        for row in view.rows.tolist()
+        for other in view.pods_on(row)
+        if other.namespace == namespace
+        for volume in other.spec.volumes
+        if volume.persistent_volume_claim is not None
+    )
+
+
+def _disks(pod: PodInfo) -> tuple[Volume, ...]:
+    return tuple(
+        volume
+        for volume in pod.spec.volumes
+        if volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.iscsi is not None
+        or volume.rbd is not None
+    )
+
+
+def _conflict(wanted: Sequence[Volume], used: Sequence[Volume]) -> bool:
+    return any(_same_disk(mine, other) for mine in wanted for other in used)
+
+
+def _same_disk(mine: Volume, other: Volume) -> bool:
+    """Tell whether two volumes are one disk that both may not mount: any but two readers; of EBS not even those."""
+    gce, other_gce = mine.gce_persistent_disk, other.gce_persistent_disk
+    if gce is not None and other_gce is not None and gce.pd_name == other_gce.pd_name:
+        return not (gce.read_only and other_gce.read_only)
+    aws, other_aws = mine.aws_elastic_block_store, other.aws_elastic_block_store
+    if aws is not None and other_aws is not None and aws.volume_id == other_aws.volume_id:
+        return True
+    iscsi, other_iscsi = mine.iscsi, other.iscsi
+    if iscsi is not None and other_iscsi is not None and iscsi.iqn == other_iscsi.iqn:
+        return not (iscsi.read_only and other_iscsi.read_only)
+    rbd, other_rbd = mine.rbd, other.rbd
+    if rbd is None or other_rbd is None or rbd.pool != other_rbd.pool or rbd.image != other_rbd.image:
+        return False
+    return not set(rbd.monitors).isdisjoint(other_rbd.monitors) and not (rbd.read_only and other_rbd.read_only)
+
+
+def _pod_left(pod: PodInfo, old: object, new: object) -> Hint:
+    if not isinstance(old, PodInfo):
+        return Hint.QUEUE
+    if old.namespace != pod.namespace:
+        return Hint.SKIP
+    if _conflict(_disks(pod), _disks(old)):
+        return Hint.QUEUE
+    mine = {one.persistent_volume_claim.claim_name for one in pod.spec.volumes if one.persistent_volume_claim}
+    shared = any(
+        one.persistent_volume_claim is not None and one.persistent_volume_claim.claim_name in mine
+        for one in old.spec.volumes
+    )
+    return Hint.QUEUE if shared else Hint.SKIP
+
+
+def _claim_added(pod: PodInfo, old: object, new: object) -> Hint:
+    if not isinstance(new, PersistentVolumeClaim):
+        return Hint.QUEUE
+    return Hint.QUEUE if uses_claim(pod, new, ephemeral=False) else Hint.SKIP

@@ -1,0 +1,183 @@
+"""VolumeZone: zone and region labels of the volumes a pod's claims are bound to (plugins/volumezone)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.catalog import ActionType
+from scheduler.framework import (
+    NODE,
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Code,
+    CycleState,
+    Hint,
+    HintRegistration,
+    NodeView,
+    Objects,
+    PluginContext,
+    PodInfo,
+    PreFilterResult,
+    RowArray,
+    Status,
+    Verdicts,
+    gather_codes,
+    reject,
+    unresolvable,
+)
+from scheduler.helpers.csimigration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
+from scheduler.helpers.volumes import (
+    CLAIM,
+    CLASS,
+    VOLUME,
+    WAIT_FOR_FIRST_CONSUMER,
+    claim_class,
+    claim_not_found,
+    class_not_found,
+    uses_claim,
+    volume_not_found,
+)
+from secondary_scheduler.kube.model import PersistentVolume, PersistentVolumeClaim, StorageClass
+
+REASON = "node(s) had no available volume zone"
+_KEYS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+_STABLE = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+
+
+class _Topology(NamedTuple):
+    key: str
+    values: frozenset[str]
+
+
+class _Rejected(Exception):
+    """Carries the status that ends PreFilter."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class VolumeZone:
+    """Filter over zone and region labels."""
+
+    name = "VolumeZone"
+
+    def __init__(self, args: object, context: PluginContext) -> None:
+        pass
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Collect what the volumes say; Skip when they say nothing."""
+        if not pod.spec.volumes:
+            return None, SKIP
+        try:
+            topologies = _topologies_of(pod, view.objects)
+        except _Rejected as rejected:
+            return None, rejected.status
+        if not topologies:
+            return None, SKIP
+        state.write(self.name, topologies)
+        return None, SUCCESS
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes of other zones; a node without any of the labels is of every zone."""
+        topologies = state.read(self.name, tuple)
+        if not topologies:
+            return None
+        zoned = np.zeros(len(rows), dtype=np.bool_)
+        for key in _KEYS:
+            zoned |= gather_codes(view, view.labels(key).codes, rows) >= 0
+        mismatch = np.zeros(len(rows), dtype=np.bool_)
+        for topology in topologies:
+            mismatch |= ~_matches(view, rows, topology)
+        return reject(zoned & mismatch, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Classes that bind later, nodes that come or are relabelled, the pod's claims, volumes and their labels."""
+        changes = ActionType.ADD | ActionType.UPDATE
+        return (
+            HintRegistration(CLASS, ActionType.ADD, _class_added),
+            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+            HintRegistration(CLAIM, changes, _claim_changed),
+            HintRegistration(VOLUME, changes, _volume_changed),
+        )
+
+
+def _topologies_of(pod: PodInfo, objects: Objects) -> tuple[_Topology, ...]:
+    found: list[_Topology] = []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is None:
+            continue
+        name = volume.persistent_volume_claim.claim_name
+        if not name:
+            raise _Rejected(unresolvable("PersistentVolumeClaim had no name"))
+        claim: PersistentVolumeClaim | None = objects.get(CLAIM, pod.namespace, name)
+        if claim is None:
+            raise _Rejected(unresolvable(claim_not_found(name)))
+        if not claim.spec.volume_name:
+            _require_later_binding(claim, objects)
+            continue
+        bound: PersistentVolume | None = objects.get(VOLUME, "", claim.spec.volume_name)
+        if bound is None:
+            raise _Rejected(unresolvable(volume_not_found(claim.spec.volume_name)))
+        found += _volume_topologies(bound)
+    return tuple(found)
+
+
+def _require_later_binding(claim: PersistentVolumeClaim, objects: Objects) -> None:
+    name = claim_class(claim)
+    if not name:
+        raise _Rejected(unresolvable("PersistentVolumeClaim had no pv name and storageClass name"))
+    storage_class: StorageClass | None = objects.get(CLASS, "", name)
+    if storage_class is None:
+        raise _Rejected(unresolvable(class_not_found(name)))
+    if storage_class.volume_binding_mode is None:
+        raise _Rejected(unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"'))
+    if storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+        raise _Rejected(unresolvable("PersistentVolume had no name"))
+
+
+def _volume_topologies(volume: PersistentVolume) -> list[_Topology]:
+    labels = volume.metadata.labels
+    found = []
+    for key in _KEYS:
+        values = frozenset(value.strip() for value in labels[key].split(ZONE_DELIMITER)) if key in labels else None
+        # A label with an empty part cannot be read; upstream ignores it.
+        if values and "" not in values:
+            found.append(_Topology(key, values))
+    return found
+
+
+def _matches(view: NodeView, rows: RowArray, topology: _Topology) -> BoolArray:
+    mask = _has_value(view, rows, topology.key, topology.values)
+    stable = _STABLE.get(topology.key)
+    if stable is not None:
+        absent = gather_codes(view, view.labels(topology.key).codes, rows) < 0
+        mask |= absent & _has_value(view, rows, stable, topology.values)
+    return mask
+
+
+def _has_value(view: NodeView, rows: RowArray, key: str, values: frozenset[str]) -> BoolArray:
+    column = view.labels(key)
+    wanted = [column.index[value] for value in values if value in column.index]
+    mask: BoolArray = np.isin(gather_codes(view, column.codes, rows), wanted)
+    return mask
+
+
+def _class_added(pod: PodInfo, old: object, new: object) -> Hint:
+    if not isinstance(new, StorageClass):
+        return Hint.QUEUE
+    return Hint.QUEUE if new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else Hint.SKIP
+
+
+def _claim_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    if not isinstance(new, PersistentVolumeClaim):
+        return Hint.QUEUE
+    return Hint.QUEUE if uses_claim(pod, new, ephemeral=False) else Hint.SKIP
+
+
+def _volume_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    if not isinstance(old, PersistentVolume) or not isinstance(new, PersistentVolume):
+        return Hint.QUEUE
+    return Hint.QUEUE if _volume_topologies(old) != _volume_topologies(new) else Hint.SKIP
