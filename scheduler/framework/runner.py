@@ -53,11 +53,22 @@ _ALL_EVENTS = tuple(
 )
 
 
+# Upstream words an error at each extension point differently.
+_WORDING = {
+    "PreFilter": 'running PreFilter plugin "{plugin}": {cause}',
+    "Filter": 'running "{plugin}" filter plugin: {cause}',
+    "PostFilter": 'running "{plugin}" postfilter plugin: {cause}',
+    "PreScore": 'running PreScore plugin "{plugin}": {cause}',
+    "Score": 'running Score plugins: plugin "{plugin}" failed with: {cause}',
+    "NormalizeScore": 'running Normalize on Score plugins: plugin "{plugin}" failed with: {cause}',
+}
+
+
 class PluginError(Exception):
     """A plugin raised, or answered what its extension point does not allow; `status` is what the pod gets."""
 
-    def __init__(self, plugin: str, what: str, cause: object) -> None:
-        self.status = failure(f'running "{plugin}" {what} plugin: {cause}', plugin)
+    def __init__(self, plugin: str, point: str, cause: object) -> None:
+        self.status = failure(_WORDING[point].format(plugin=plugin, cause=cause), plugin)
         super().__init__(self.status.error)
 
 
@@ -192,7 +203,7 @@ class ProfileRunner:
         restricting: list[str] = []
         remembered: Status | None = None
         for plugin in self.pre_filters:
-            result, status = _guarded(plugin.name, "prefilter", plugin.pre_filter, state, pod, view)
+            result, status = _guarded(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
             if status.is_skip:
                 state.skip_filter.add(plugin.name)
                 continue
@@ -203,7 +214,7 @@ class ProfileRunner:
                 remembered = remembered or status
                 continue
             if not status.is_success:
-                raise PluginError(plugin.name, "prefilter", status.message)
+                raise PluginError(plugin.name, "PreFilter", status.message)
             if result is not None and result.node_names is not None:
                 names = result.node_names if names is None else names & result.node_names
                 restricting.append(plugin.name)
@@ -231,7 +242,7 @@ class ProfileRunner:
                 continue
             if not len(rows):
                 break
-            verdicts = _guarded(plugin.name, "filter", plugin.filter, state, pod, view, rows)
+            verdicts = _guarded(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
             if verdicts is None:
                 continue
             failed = verdicts.codes != 0
@@ -240,7 +251,7 @@ class ProfileRunner:
                 continue
             codes = verdicts.codes[rejected]
             if ((codes == Code.ERROR) | (codes == Code.WAIT) | (codes == Code.SKIP)).any():
-                raise PluginError(plugin.name, "filter", "answered a code that a filter may not give")
+                raise PluginError(plugin.name, "Filter", "answered a code that a filter may not give")
             diagnosis.rejections.append(
                 Rejection(plugin.name, rows[rejected], codes, verdicts.bits[rejected], verdicts.reasons)
             )
@@ -310,7 +321,7 @@ class ProfileRunner:
         result: PostFilterResult | None = None
         for plugin in self.post_filters:
             try:
-                answer, status = _guarded(plugin.name, "postfilter", plugin.post_filter, state, pod, view, codes)
+                answer, status = _guarded(plugin.name, "PostFilter", plugin.post_filter, state, pod, view, codes)
             except PluginError as error:
                 return None, error.status
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
@@ -334,22 +345,22 @@ class ProfileRunner:
             PluginError: a plugin raised, or PreScore answered neither Success nor Skip.
         """
         for plugin in self.pre_scores:
-            status = _guarded(plugin.name, "prescore", plugin.pre_score, state, pod, view, rows)
+            status = _guarded(plugin.name, "PreScore", plugin.pre_score, state, pod, view, rows)
             if status.is_skip:
                 state.skip_score.add(plugin.name)
             elif not status.is_success:
-                raise PluginError(plugin.name, "prescore", status.message)
+                raise PluginError(plugin.name, "PreScore", status.message)
         result: list[PluginScores] = []
         for scorer, weight in self.scores:
             if scorer.name in state.skip_score:
                 continue
-            raw = _guarded(scorer.name, "score", scorer.score, state, pod, view, rows)
+            raw = _guarded(scorer.name, "Score", scorer.score, state, pod, view, rows)
             if raw is None:
                 continue
             normalize = self._normalizers.get(scorer.name)
             normalized = raw
             if normalize is not None:
-                normalized = _guarded(scorer.name, "normalize score", normalize, state, pod, view, rows, raw)
+                normalized = _guarded(scorer.name, "NormalizeScore", normalize, state, pod, view, rows, raw)
             # Read as unsigned, a negative score is a huge one: one pass finds both.
             if len(normalized) and np.maximum.reduce(normalized.view(np.uint64)) > MAX_SCORE:
                 outside = int(np.count_nonzero((normalized < 0) | (normalized > MAX_SCORE)))
@@ -414,9 +425,9 @@ def _named(status: Status, plugin: str, point: str) -> Status:
     return failure(f'running {point} plugin "{plugin}": {status.message}', plugin)
 
 
-def _guarded(plugin: str, what: str, call: Callable[Q, T], *args: Q.args, **kwargs: Q.kwargs) -> T:
+def _guarded(plugin: str, point: str, call: Callable[Q, T], *args: Q.args, **kwargs: Q.kwargs) -> T:
     try:
         return call(*args, **kwargs)
     except Exception as error:
         # A plugin that chokes on one pod must cost that pod one attempt, and nobody else anything.
-        raise PluginError(plugin, what, error) from error
+        raise PluginError(plugin, point, error) from error

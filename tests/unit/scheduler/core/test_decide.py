@@ -259,7 +259,7 @@ def test_a_plugin_that_raises_costs_the_pod_this_attempt_only() -> None:
     profile = odd_profile(RuntimeError("boom"))
     placement = decide(state.snapshot(NOW), [pod("p")], profile, random.Random(1)).only
     assert (placement.node, placement.code) == (None, Code.ERROR)
-    assert placement.message == 'running "ImageLocality" score plugin: boom'
+    assert placement.message == 'running Score plugins: plugin "ImageLocality" failed with: boom'
     explanation = explain(state.snapshot(NOW), pod("p"), profile)
     assert explanation.message == placement.message
 
@@ -315,5 +315,5 @@ def test_an_unreadable_preferred_term_is_an_error_as_upstream() -> None:
     state = cluster(node("n0"), node("n1"))
     placement = decide(state.snapshot(NOW), [info], DEFAULT, random.Random(1)).only
     assert placement.code is Code.ERROR
-    assert placement.message.startswith('running "NodeAffinity" prescore plugin: ')
+    assert placement.message.startswith('running PreScore plugin "NodeAffinity": ')
     assert isinstance(DEFAULT.run_pre_enqueue(info), Status)
