@@ -167,6 +167,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             Watch("apps/v1", "replicasets"),
             Watch("apps/v1", "statefulsets"),
         ),
+        implemented=True,
         default=True,
     ),
     PluginDescriptor(
@@ -179,6 +180,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
         ),
         watches=(Watch("v1", "namespaces"),),
+        implemented=True,
         default=True,
     ),
     PluginDescriptor(

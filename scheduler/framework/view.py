@@ -188,7 +188,7 @@ class NodeView(Protocol):
         """Return the pods on a node, assumed ones included."""
 
     def pods_by_node(self, query: PodQuery) -> IntArray:
-        """Return how many of the pods asked for are on each node: a column."""
+        """Return how many of the pods asked for are on each node: a column. Like those, read it and do not keep it."""
 
     def pods_by_domain(self, query: PodQuery, key: str, nodes: NodeSet | None = None) -> IntArray:
         """Return how many of the pods asked for are in each domain of a topology key, on some or all nodes.

@@ -110,7 +110,7 @@ class PodAggregates:
 
     def by_row(self, query: PodQuery) -> IntArray:
         """Return the pods asked for per row."""
-        return self._tally(query).by_row(self._table.size)
+        return self._tally(query).by_row(self._table.size, self._table.topology)
 
     def by_domain(self, query: PodQuery, key: str, nodes: NodeSet | None = None) -> IntArray:
         """Return the pods asked for per domain of a topology key."""

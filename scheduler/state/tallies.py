@@ -35,6 +35,13 @@ class SumPool:
     def __init__(self) -> None:
         self._users: dict[int, Tally] = {}
         self._alive = 0
+        self._every_row: RowArray = np.zeros(0, dtype=np.intp)
+
+    def every_row(self, size: int) -> RowArray:
+        """Return 0..size-1, one array for all tallies."""
+        if len(self._every_row) != size:
+            self._every_row = np.arange(size, dtype=np.intp)
+        return self._every_row
 
     def enter(self, tally: "Tally") -> None:
         """Note that a tally gets another sum; all are dropped when that makes too many."""
@@ -81,13 +88,10 @@ class Tally:
             sums = self._sums[token] = self._summed(codes, domains, nodes, topology)
         return sums.counts
 
-    def by_row(self, size: int) -> IntArray:
-        """Return the tally as a column."""
-        column = np.zeros(size, dtype=np.int64)
-        if self.rows:
-            rows, counts = self._arrays()
-            column[rows] = counts
-        return column
+    def by_row(self, size: int, topology: int) -> IntArray:
+        """Return the tally as a column. The array is live: read it, do not keep it."""
+        # Every row is a domain of its own.
+        return self.by_domain("", self._pool.every_row(size), size, None, topology)[:size]
 
     def forget_sums(self) -> None:
         """Drop the sums; they are built again when asked for."""

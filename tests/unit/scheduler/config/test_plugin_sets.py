@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.catalog import ExtensionPoint, TargetLoadPackingArgs
+from scheduler.catalog import ExtensionPoint, TargetLoadPackingArgs, descriptors, lookup
 from scheduler.config import Configuration, ConfigurationError, load_configuration
 
 P = ExtensionPoint
@@ -18,6 +18,7 @@ def load(plugins: dict[str, Any], config: list[dict[str, Any]] | None = None, **
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"schedulerName": "mine", "plugins": plugins, "pluginConfig": config or []}],
     }
+    options = {"load_given": True, **options}
     return load_configuration(msgspec.json.encode(data).decode(), source="f", **options)
 
 
@@ -35,21 +36,38 @@ def names(*items: str | tuple[str, int]) -> list[dict[str, Any]]:
     return [{"name": one} if isinstance(one, str) else {"name": one[0], "weight": one[1]} for one in items]
 
 
-DEFAULT_SCORES = [
+def built(name: str) -> bool:
+    descriptor = lookup(name)
+    return descriptor is not None and descriptor.implemented
+
+
+UPSTREAM_SCORES = [
     ("TaintToleration", 3),
     ("NodeAffinity", 2),
     ("NodeResourcesFit", 1),
+    ("VolumeBinding", 1),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
 ]
+DEFAULT_SCORES = [one for one in UPSTREAM_SCORES if built(one[0])]
+UPSTREAM_FILTERS = [
+    "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+    "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
+    "DynamicResources",
+]  # fmt: skip
+NOT_BUILT = next(one.name for one in descriptors() if P.SCORE in one.points and not one.implemented)
+
+
+def without(*left_out: str) -> list[tuple[str, int]]:
+    return [one for one in DEFAULT_SCORES if one[0] not in left_out]
 
 
 def test_the_default_profile_runs_what_this_scheduler_has_of_upstreams() -> None:
     profile = load({}).profiles[0]
     assert effective({}, P.SCORE) == DEFAULT_SCORES
-    assert [one.name for one in profile.plugins(P.FILTER)] == [
-        "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodeResourcesFit",
-    ]  # fmt: skip
+    assert [one.name for one in profile.plugins(P.FILTER)] == [name for name in UPSTREAM_FILTERS if built(name)]
     assert [one.name for one in profile.plugins(P.QUEUE_SORT)] == ["PrioritySort"]
     assert [one.name for one in profile.plugins(P.BIND)] == ["DefaultBinder"]
     assert [one.name for one in profile.plugins(P.PRE_ENQUEUE)] == ["SchedulingGates"]
@@ -94,7 +112,7 @@ def test_defaults_that_are_not_built_yet_are_left_out_aloud() -> None:
         ),
         pytest.param(
             {"score": {"disabled": names("NodeAffinity", "ImageLocality")}},
-            [DEFAULT_SCORES[0], *DEFAULT_SCORES[2:4]],
+            without("NodeAffinity", "ImageLocality"),
             id="some off",
         ),
         pytest.param(
@@ -144,7 +162,7 @@ def test_expansion_follows_upstream(plugins: dict[str, Any], expected: list[tupl
         ({"multiPoint": {"enabled": names("Nope")}}, 'profiles[0].plugins.multiPoint.enabled[0].name: MultiPoint plugin "Nope" does not exist'),
         ({"score": {"enabled": names("NodeName")}}, 'profiles[0].plugins.score.enabled[0].name: plugin "NodeName" does not extend ScorePlugin plugin'),
         ({"score": {"enabled": names("ImageLocality", "ImageLocality")}}, 'profiles[0].plugins.score.enabled[1]: plugin "ImageLocality" already registered as "ScorePlugin"'),
-        ({"score": {"enabled": names("PodTopologySpread")}}, 'profiles[0].plugins.score.enabled[0].name: plugin "PodTopologySpread" is not implemented by this scheduler yet'),
+        ({"score": {"enabled": names(NOT_BUILT)}}, f'profiles[0].plugins.score.enabled[0].name: plugin "{NOT_BUILT}" is not implemented by this scheduler yet'),
         ({"filter": {"enabled": names("EBSLimits")}}, 'profiles[0].plugins.filter.enabled[0].name: Invalid value: "EBSLimits": was invalid in version "v1"'),
         ({"score": {"enabled": names(("ImageLocality", -1))}}, "profiles[0].plugins.score.enabled[0].weight: total score of Score plugins could overflow"),
         ({"score": {"enabled": names(("ImageLocality", 2**62))}}, "profiles[0].plugins.score.enabled[0].weight: total score of Score plugins could overflow"),
@@ -174,7 +192,8 @@ def test_queue_sort_must_be_the_same_in_all_profiles() -> None:
 
 
 def test_args_are_filled_in_for_what_runs_and_dropped_for_what_does_not() -> None:
-    profile = load({"score": {"disabled": names("*"), "enabled": names("TargetLoadPacking")}}, [
+    off = {"disabled": names("PodTopologySpread")}
+    profile = load({"multiPoint": off, "score": {"disabled": names("*"), "enabled": names("TargetLoadPacking")}}, [
         {"name": "TargetLoadPacking", "args": {"watcherAddress": "http://w", "targetUtilization": 60}},
         {"name": "PodTopologySpread", "args": {"defaultingType": "List"}},
     ]).profiles[0]  # fmt: skip

@@ -1,0 +1,205 @@
+"""InterPodAffinity: pods near to, or far from, others; what running pods ask counts too (plugins/interpodaffinity)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.catalog import InterPodAffinityArgs
+from scheduler.framework import (
+    MAX_SCORE,
+    SKIP,
+    SUCCESS,
+    BoolArray,
+    Code,
+    CycleState,
+    HintRegistration,
+    IntArray,
+    NodeView,
+    Objects,
+    PluginContext,
+    PodInfo,
+    PreFilterResult,
+    RowArray,
+    Status,
+    TermKind,
+    Verdicts,
+    failure,
+    gather_codes,
+    unresolvable,
+)
+from scheduler.plugins.interpodaffinity.counts import DomainCounts
+from scheduler.plugins.interpodaffinity.hints import AffinityHints
+from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, means
+
+REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+_REASONS = (REASON_AFFINITY, REASON_ANTI_AFFINITY, REASON_EXISTING)
+_CODES = np.array([0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE, 0, Code.UNSCHEDULABLE], dtype=np.int8)
+
+
+@dataclass(slots=True)
+class _FilterState:
+    """Pods per domain that matter to this pod; AddPod and RemovePod change them for what-if runs."""
+
+    own: OwnTerms
+    affinity: DomainCounts
+    anti_affinity: DomainCounts
+    existing: DomainCounts
+
+    def clone(self) -> "_FilterState":
+        """Return an independent copy."""
+        return _FilterState(self.own, self.affinity.clone(), self.anti_affinity.clone(), self.existing.clone())
+
+
+@dataclass(slots=True)
+class _ScoreState:
+    """Sums of weights per domain, by topology key."""
+
+    weights: dict[str, IntArray] = field(default_factory=dict)
+
+    def add(self, key: str, counts: IntArray, weight: int) -> bool:
+        """Add a term; False where no pod has or meets it, which upstream takes as nothing to score by."""
+        if not counts.any():
+            return False
+        known = self.weights.get(key)
+        self.weights[key] = counts * weight if known is None else known + counts * weight
+        return True
+
+
+class InterPodAffinity:
+    """Filter on required terms, score by preferred ones, in both directions."""
+
+    name = "InterPodAffinity"
+
+    def __init__(self, args: InterPodAffinityArgs, context: PluginContext) -> None:
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
+        self._resolver = TermResolver(upstream=context.upstream)
+        self._upstream = context.upstream
+        # Hints get no view; the store of other objects is the same one for every view of a daemon.
+        self._objects: Objects | None = None
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Look up the counts per domain; skip where no required term concerns the pod."""
+        self._objects = view.objects
+        if pod.spec.terms.error:
+            return None, unresolvable(f"parsing pod: {pod.spec.terms.error}")
+        existing = DomainCounts()
+        for meaning in view.terms_meaning(pod, TermKind.ANTI_AFFINITY):
+            existing.take(meaning.term.topology_key, meaning.counts)
+        own = self._resolver.own(pod, view.objects)
+        if not own.affinity and not own.anti_affinity and existing.empty:
+            return None, SKIP
+        affinity, anti_affinity = DomainCounts(), DomainCounts()
+        for term in own.affinity:
+            affinity.take(term.topology_key, view.pods_by_domain(own.all_affinity, term.topology_key))
+        for term in own.anti_affinity:
+            anti_affinity.take(term.topology_key, view.pods_by_domain(term.query, term.topology_key))
+        state.write(self.name, _FilterState(own, affinity, anti_affinity, existing))
+        return None, SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+        """Count a pod put on a node."""
+        self._update(state, pod, added, view, row, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+        """No longer count a pod taken from a node."""
+        self._update(state, pod, removed, view, row, -1)
+
+    def _update(self, state: CycleState, pod: PodInfo, other: PodInfo, view: NodeView, row: int, amount: int) -> None:
+        found = state.read(self.name, _FilterState)
+        if found is None:
+            return
+        namespace = view.objects.get("Namespace", "", pod.namespace)
+        labels = {} if namespace is None else namespace.metadata.labels
+        for theirs in other.spec.terms.anti_affinity:
+            if theirs.matches(pod.namespace, pod.labels, labels):
+                found.existing.add(view, theirs.topology_key, row, amount)
+        if means(found.own.affinity, other):
+            for term in found.own.affinity:
+                found.affinity.add(view, term.topology_key, row, amount)
+        for term in found.own.anti_affinity:
+            if term.clause.matches(other.namespace, other.labels):
+                found.anti_affinity.add(view, term.topology_key, row, amount)
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes far from pods that are wanted, near to unwanted ones, or near to pods that do not want this."""
+        found = state.read(self.name, _FilterState)
+        if found is None:
+            return None
+        bits: IntArray | None = None
+        far = self._far(found, pod, view, rows)
+        for bit, failed in ((1, far), (2, found.anti_affinity.near(view, rows)), (4, found.existing.near(view, rows))):
+            if failed is None:
+                continue
+            bits = failed * np.int64(bit) if bits is None else np.where(bits != 0, bits, failed * np.int64(bit))
+        if bits is None:
+            return None
+        return Verdicts(_CODES[bits], bits, _REASONS)
+
+    @staticmethod
+    def _far(found: _FilterState, pod: PodInfo, view: NodeView, rows: RowArray) -> BoolArray | None:
+        """Return the rows that do not satisfy the pod's affinity, or None."""
+        if not found.own.affinity:
+            return None
+        failed = np.zeros(len(rows), dtype=np.bool_)
+        # The first of a series that wants to be near its own kind goes anywhere where all keys are.
+        first = found.affinity.empty and means(found.own.affinity, pod)
+        for key in {term.topology_key for term in found.own.affinity}:
+            codes = gather_codes(view, view.labels(key).codes, rows)
+            failed |= codes < 0 if first else (found.affinity.by_key[key] <= 0)[codes]
+        return failed if failed.any() else None
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Sum the weights per domain; skip where no preference concerns the pod."""
+        terms = pod.spec.terms
+        if terms.error:
+            return failure(f"failed to parse pod: {terms.error}")
+        own = self._resolver.own(pod, view.objects)
+        if self._ignore_existing and not own.preferred:
+            return SKIP
+        found = _ScoreState()
+        anything = False
+        for term in own.preferred:
+            counts = view.pods_by_domain(term.query, term.topology_key)
+            anything |= found.add(term.topology_key, counts, term.weight)
+        for kind, sign in (
+            (TermKind.AFFINITY, self._hard_weight),
+            (TermKind.PREFERRED_AFFINITY, 1),
+            (TermKind.PREFERRED_ANTI_AFFINITY, -1),
+        ):
+            if not sign:
+                continue
+            for meaning in view.terms_meaning(pod, kind):
+                weight = sign if kind is TermKind.AFFINITY else sign * meaning.weight
+                anything |= found.add(meaning.term.topology_key, meaning.counts, weight)
+        if not anything:
+            return SKIP
+        state.write(f"{self.name}/score", found)
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Return the sum of the weights of a node's domains."""
+        found = state.read(f"{self.name}/score", _ScoreState)
+        if found is None:
+            return None
+        total: IntArray = np.zeros(len(rows), dtype=np.int64)
+        for key, weights in found.weights.items():
+            total += weights[gather_codes(view, view.labels(key).codes, rows)]
+        return total
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Scale from the least to the most; all 0 where they are alike."""
+        if not len(scores):
+            return scores
+        least, most = int(scores.min()), int(scores.max())
+        if most == least:
+            return np.zeros_like(scores)
+        scaled = float(MAX_SCORE) * ((scores - least) / float(most - least))
+        return scaled.astype(np.int64)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Pods that are wanted nearby, pods whose leaving makes room, nodes with the keys."""
+        return AffinityHints(self._resolver, lambda: self._objects, upstream=self._upstream).registrations()

@@ -1,0 +1,118 @@
+"""Which events may make room for a pod that was rejected for its affinity, or for that of others."""
+
+from collections.abc import Callable, Sequence
+
+from scheduler.catalog import ActionType
+from scheduler.framework import (
+    NODE,
+    POD,
+    AffinityTerm,
+    Hint,
+    HintRegistration,
+    NodeInfo,
+    Objects,
+    PodInfo,
+)
+from scheduler.plugins.interpodaffinity.terms import OwnTerm, TermResolver, means
+
+_A = ActionType
+
+
+class AffinityHints:
+    """The hints (isSchedulableAfterPodChange and isSchedulableAfterNodeChange of kube-scheduler 1.34).
+
+    Upstream's overlook three things, which are repaired unless `upstream` is set: they evaluate namespace selectors
+    against no labels; a pod kept away by other pods' anti-affinity does not hear of their leaving; and of several
+    anti-affinity terms only a pod that all of them mean counts.
+    """
+
+    def __init__(self, resolver: TermResolver, objects: Callable[[], Objects | None], *, upstream: bool) -> None:
+        self._resolver = resolver
+        self._objects = objects
+        self._upstream = upstream
+
+    def registrations(self) -> tuple[HintRegistration, ...]:
+        """Return the events of interest with their hints."""
+        pods = HintRegistration(POD, _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL, self.pod_changed)
+        nodes = HintRegistration(NODE, _A.ADD | _A.UPDATE_NODE_LABEL, self.node_changed)
+        if self._upstream:
+            return pods, nodes
+        return pods, nodes, HintRegistration("Namespace", _A.ADD | _A.UPDATE, self.namespace_changed)
+
+    def pod_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        """A pod wanted nearby came, or one not wanted went; by itself or by a change of labels."""
+        before = old if isinstance(old, PodInfo) else None
+        after = new if isinstance(new, PodInfo) else None
+        if after is not None and after.uid == pod.uid:
+            # Other pods' terms look at this pod's labels.
+            return Hint.SKIP if self._upstream else Hint.QUEUE
+        if any(one is not None and not one.node_name for one in (before, after)):
+            return Hint.SKIP
+        wanted, unwanted = self._terms(pod)
+        if after is not None and means(wanted, after) and not (before is not None and means(wanted, before)):
+            return Hint.QUEUE
+        if before is None:
+            return Hint.SKIP
+        if self._upstream:
+            gone = means(unwanted, before) and not (after is not None and means(unwanted, after))
+        else:
+            gone = any(means((one,), before) and not (after is not None and means((one,), after)) for one in unwanted)
+            gone = gone or (after is None and self._keeps_away(before, pod))
+        return Hint.QUEUE if gone else Hint.SKIP
+
+    def node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        """A node came with a key the pod needs, or moved to another domain."""
+        before = old if isinstance(old, NodeInfo) else None
+        if not isinstance(new, NodeInfo):
+            return Hint.QUEUE
+        terms = pod.spec.terms
+        if before is None:
+            # A node without the key always takes a pod with anti-affinity.
+            helps = any(term.topology_key in new.labels for term in terms.affinity) or bool(terms.anti_affinity)
+        else:
+            helps = any(_joined(term, before, new) for term in terms.affinity) or any(
+                _left(term, before, new) for term in terms.anti_affinity
+            )
+        if not self._upstream and not terms.affinity and not terms.anti_affinity:
+            # Only other pods' terms can have kept it away, and they may be about any key.
+            helps = True
+        return Hint.QUEUE if helps else Hint.SKIP
+
+    @staticmethod
+    def namespace_changed(pod: PodInfo, old: object, new: object) -> Hint:
+        """A namespace has other labels: terms that select namespaces mean other pods."""
+        selecting = [term for term in (*pod.spec.terms.affinity, *pod.spec.terms.anti_affinity) if _selects(term)]
+        own = getattr(new, "metadata", None)
+        # Other pods' terms may select this pod's namespace.
+        return Hint.QUEUE if selecting or (own is not None and own.name == pod.namespace) else Hint.SKIP
+
+    def _terms(self, pod: PodInfo) -> tuple[Sequence[OwnTerm], Sequence[OwnTerm]]:
+        terms = pod.spec.terms
+        if self._upstream:
+            unresolved = self._resolver.unresolved
+            return [unresolved(one) for one in terms.affinity], [unresolved(one) for one in terms.anti_affinity]
+        objects = self._objects()
+        if objects is None:
+            raise LookupError("no pod has been looked at yet")
+        own = self._resolver.own(pod, objects)
+        return own.affinity, own.anti_affinity
+
+    def _keeps_away(self, other: PodInfo, pod: PodInfo) -> bool:
+        objects = self._objects()
+        namespace = objects.get("Namespace", "", pod.namespace) if objects is not None else None
+        labels = {} if namespace is None else namespace.metadata.labels
+        return any(term.matches(pod.namespace, pod.labels, labels) for term in other.spec.terms.anti_affinity)
+
+
+def _selects(term: AffinityTerm) -> bool:
+    return not term.namespace_selector.nothing and not term.namespace_selector.everything
+
+
+def _joined(term: AffinityTerm, before: NodeInfo, after: NodeInfo) -> bool:
+    new = after.labels.get(term.topology_key)
+    return new is not None and new != before.labels.get(term.topology_key)
+
+
+def _left(term: AffinityTerm, before: NodeInfo, after: NodeInfo) -> bool:
+    old = before.labels.get(term.topology_key)
+    return old is not None and old != after.labels.get(term.topology_key)

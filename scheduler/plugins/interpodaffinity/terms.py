@@ -1,0 +1,97 @@
+"""A pod's own terms, with the namespaces they select written out."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scheduler.framework import AffinityTerm, Objects, PodClause, PodInfo, PodQuery
+from secondary_scheduler.kube.primitives.selectors import Selector
+
+_MOST = 4096
+
+
+class OwnTerm(NamedTuple):
+    """A term of the pod that is being placed: where it applies and which pods it means; a weight, negative for
+    anti-affinity, 0 where it is required."""
+
+    topology_key: str
+    clause: PodClause
+    weight: int = 0
+
+    @property
+    def query(self) -> PodQuery:
+        """The pods the term means."""
+        return PodQuery((self.clause,))
+
+
+class OwnTerms(NamedTuple):
+    """A pod's own terms by kind."""
+
+    affinity: tuple[OwnTerm, ...]
+    anti_affinity: tuple[OwnTerm, ...]
+    preferred: tuple[OwnTerm, ...]
+
+    @property
+    def all_affinity(self) -> PodQuery:
+        """The pods that every required affinity term means: only they count, for each of the terms."""
+        return PodQuery(tuple(term.clause for term in self.affinity))
+
+
+_NONE = OwnTerms((), (), ())
+
+
+class TermResolver:
+    """Resolves namespace selectors against the Namespaces there are, once per class of pods.
+
+    Upstream resolves them too, but then still evaluates them, against no labels: a selector made of NotIn and
+    DoesNotExist alone means the pods of every namespace there (`upstream=True`).
+    """
+
+    def __init__(self, *, upstream: bool) -> None:
+        self._upstream = upstream
+        self._known: dict[bytes, OwnTerms] = {}
+        self._generation = -1
+        self._objects: Objects | None = None
+
+    def own(self, pod: PodInfo, objects: Objects) -> OwnTerms:
+        """Return a pod's terms as they are at this moment."""
+        terms = pod.spec.terms
+        if not terms.any:
+            return _NONE
+        generation = objects.generation("Namespace")
+        if generation != self._generation or objects is not self._objects or len(self._known) >= _MOST:
+            self._known.clear()
+            self._generation, self._objects = generation, objects
+        found = self._known.get(pod.spec.class_key)
+        if found is None:
+            wanted = tuple(self._term(one.term, objects, one.weight) for one in terms.preferred_affinity)
+            unwanted = tuple(self._term(one.term, objects, -one.weight) for one in terms.preferred_anti_affinity)
+            found = self._known[pod.spec.class_key] = OwnTerms(
+                tuple(self._term(one, objects) for one in terms.affinity),
+                tuple(self._term(one, objects) for one in terms.anti_affinity),
+                wanted + unwanted,
+            )
+        return found
+
+    @staticmethod
+    def unresolved(term: AffinityTerm) -> OwnTerm:
+        """Return a term as upstream's queueing hints take it: its namespace selector evaluated against no labels."""
+        namespaces = None if term.namespace_selector.matches({}) else term.namespaces
+        return OwnTerm(term.topology_key, PodClause(namespaces, term.selector))
+
+    def _term(self, term: AffinityTerm, objects: Objects, weight: int = 0) -> OwnTerm:
+        namespaces = self._namespaces(term, objects)
+        return OwnTerm(term.topology_key, PodClause(namespaces, term.selector), weight)
+
+    def _namespaces(self, term: AffinityTerm, objects: Objects) -> frozenset[str] | None:
+        selector: Selector = term.namespace_selector
+        if selector.everything or (self._upstream and selector.matches({})):
+            return None
+        if selector.nothing:
+            return term.namespaces
+        selected = [one.metadata.name for one in objects.every("Namespace") if selector.matches(one.metadata.labels)]
+        return term.namespaces.union(selected)
+
+
+def means(terms: Sequence[OwnTerm], pod: PodInfo) -> bool:
+    """Tell whether there are terms and each of them means a pod (podMatchesAllAffinityTerms)."""
+    return bool(terms) and all(term.clause.matches(pod.namespace, pod.labels) for term in terms)

@@ -1,0 +1,198 @@
+"""PodTopologySpread: pods of a kind spread evenly over zones, nodes or other domains (plugins/podtopologyspread)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.catalog import PodTopologySpreadArgs
+from scheduler.framework import (
+    SKIP,
+    SUCCESS,
+    Code,
+    CycleState,
+    HintRegistration,
+    IntArray,
+    NodeView,
+    Objects,
+    PluginContext,
+    PodInfo,
+    PreFilterResult,
+    RowArray,
+    Status,
+    Verdicts,
+    failure,
+    gather_codes,
+)
+from scheduler.plugins.podtopologyspread.constraints import (
+    HARD,
+    HOSTNAME,
+    SOFT,
+    Constraint,
+    ConstraintLike,
+    default_constraints,
+    own_constraints,
+)
+from scheduler.plugins.podtopologyspread.hints import SpreadHints
+from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
+from scheduler.plugins.podtopologyspread.scoring import SoftState, normalized, soft_scores, soft_state
+from secondary_scheduler.kube.model import TopologySpreadConstraint
+
+REASON_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
+REASON_SKEW = "node(s) didn't match pod topology spread constraints"
+_SYSTEM_DEFAULTS: tuple[ConstraintLike, ...] = (
+    TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SOFT),
+    TopologySpreadConstraint(max_skew=5, topology_key="topology.kubernetes.io/zone", when_unsatisfiable=SOFT),
+)
+
+
+@dataclass(slots=True)
+class _HardConstraint:
+    """A constraint in one attempt: matching pods per domain, and the domains there are."""
+
+    constraint: Constraint
+    counts: IntArray
+    counted: CountedNodes
+    matches_self: bool
+    owned: bool = False
+
+    def add(self, code: int, amount: int) -> None:
+        """Change a domain's count. The array is the state's until it is first changed."""
+        if not self.owned:
+            self.counts = self.counts.copy()
+            self.owned = True
+        self.counts[code] += amount
+
+    def most(self) -> int:
+        """Return the largest count of a domain that still takes the pod."""
+        least = 0
+        if self.counted.number and self.counted.number >= self.constraint.min_domains:
+            least = int(np.min(self.counts, where=self.counted.present, initial=np.iinfo(np.int64).max))
+        return self.constraint.max_skew - self.matches_self + least
+
+
+@dataclass(slots=True)
+class _HardState:
+    """What PreFilter found; AddPod and RemovePod change it for what-if runs."""
+
+    constraints: list[_HardConstraint] = field(default_factory=list)
+
+    def clone(self) -> "_HardState":
+        """Return an independent copy; the counts are copied when either changes them."""
+        copies = []
+        for one in self.constraints:
+            one.owned = False
+            copies.append(_HardConstraint(one.constraint, one.counts, one.counted, one.matches_self))
+        return _HardState(copies)
+
+
+class PodTopologySpread:
+    """Filter on hard constraints, score by soft ones."""
+
+    name = "PodTopologySpread"
+
+    def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
+        self._system = args.defaulting_type == "System"
+        self._defaults: Sequence[ConstraintLike] = _SYSTEM_DEFAULTS if self._system else args.default_constraints
+        self._sets = NodeSets()
+        # Hints get no view; the store of other objects is the same one for every view of a daemon.
+        self._objects: Objects | None = None
+
+    def constraints_of(self, pod: PodInfo, objects: Objects | None, action: str) -> tuple[Constraint, ...]:
+        """Return the constraints that hold for a pod; ValueError for a selector that cannot be read."""
+        if pod.spec.topology_spread:
+            return own_constraints(pod, action)
+        return default_constraints(self._defaults, pod, objects, action)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Look up the counts per domain; skip without a hard constraint."""
+        self._objects = view.objects
+        try:
+            constraints = self.constraints_of(pod, view.objects, HARD)
+        except ValueError as error:
+            return None, failure(str(error))
+        if not constraints:
+            return None, SKIP
+        keys = [one.topology_key for one in constraints]
+        found = _HardState()
+        for one in constraints:
+            counted = self._sets.counted(view, pod, one, keys)
+            query = one.query(pod.namespace)
+            if query is None:
+                counts = np.zeros(len(counted.present), dtype=np.int64)
+            else:
+                counts = view.pods_by_domain(query, one.topology_key, counted.nodes)
+            found.constraints.append(_HardConstraint(one, counts, counted, one.selector.matches(pod.labels)))
+        state.write(self.name, found)
+        return None, SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+        """Count a pod put on a node."""
+        self._update(state, pod, added, view, row, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+        """No longer count a pod taken from a node."""
+        self._update(state, pod, removed, view, row, -1)
+
+    def _update(self, state: CycleState, pod: PodInfo, other: PodInfo, view: NodeView, row: int, amount: int) -> None:
+        found = state.read(self.name, _HardState)
+        if found is None or other.namespace != pod.namespace:
+            return
+        for one in found.constraints:
+            code = int(view.labels(one.constraint.topology_key).codes[row])
+            nodes = one.counted.nodes
+            # Unlike the counts of PreFilter, upstream's update also counts terminating pods, and all pods where the
+            # selector is empty.
+            if code >= 0 and (nodes is None or nodes.mask[row]) and one.constraint.selector.matches(other.labels):
+                one.add(code, amount)
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes that lack a key, or whose domain would hold too many more pods than the emptiest."""
+        found = state.read(self.name, _HardState)
+        if found is None:
+            return None
+        verdict: IntArray | None = None
+        for one in found.constraints:
+            codes = gather_codes(view, view.labels(one.constraint.topology_key).codes, rows)
+            full = one.counts > one.most()
+            # Code -1 picks the last entry.
+            full[-1] = False
+            absent = codes < 0
+            too_full = full.take(codes, mode="wrap") if full.any() else None
+            if too_full is None and not absent.any():
+                continue
+            bits = absent.astype(np.int64)
+            if too_full is not None:
+                bits += too_full * np.int64(2)
+            verdict = bits if verdict is None else np.where(verdict != 0, verdict, bits)
+        if verdict is None or not verdict.any():
+            return None
+        codes_of = np.array([0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE], dtype=np.int8)
+        return Verdicts(codes_of[verdict], verdict, (REASON_LABEL, REASON_SKEW))
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Weigh the soft constraints by how many domains they have; skip without one."""
+        try:
+            constraints = self.constraints_of(pod, view.objects, SOFT)
+        except ValueError as error:
+            return failure(str(error))
+        if not constraints:
+            return SKIP
+        # With upstream's own defaults, nodes without a zone still spread by host name.
+        require_all = bool(pod.spec.topology_spread) or not self._system
+        state.write(f"{self.name}/score", soft_state(view, pod, rows, constraints, require_all, self._sets))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Return the weighted number of matching pods in a node's domains; 0 for a node that takes no part."""
+        found = state.read(f"{self.name}/score", SoftState)
+        return None if found is None else soft_scores(found)
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Turn few matching pods into a high score."""
+        found = state.read(f"{self.name}/score", SoftState)
+        return scores if found is None else normalized(scores, found.ignored)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Pods that match a constraint, nodes that make or lose a domain."""
+        return SpreadHints(lambda pod: self.constraints_of(pod, self._objects, HARD)).registrations()

@@ -1,0 +1,138 @@
+"""Which constraints hold for a pod: its own, or defaults with a selector deduced from what owns and serves it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler.framework import NodeInfo, Objects, PodClause, PodInfo, PodQuery
+from scheduler.helpers import has_untolerated_taint, node_matches
+from secondary_scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector, selector_from_set
+
+HOSTNAME = "kubernetes.io/hostname"
+HONOR = "Honor"
+HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
+OWNER_KINDS = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
+_OWNERS = {
+    ("v1", "ReplicationController"): "ReplicationController",
+    ("apps/v1", "ReplicaSet"): "ReplicaSet",
+    ("apps/v1", "StatefulSet"): "StatefulSet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint with every default filled in."""
+
+    max_skew: int
+    topology_key: str
+    selector: Selector
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+    def query(self, namespace: str) -> PodQuery | None:
+        """Return which pods count; None where none does: a selector that selects everything counts nothing."""
+        if self.selector.everything or self.selector.nothing:
+            return None
+        return PodQuery((PodClause(frozenset((namespace,)), self.selector),), alive=True)
+
+    def admits(self, pod: PodInfo, node: NodeInfo) -> bool:
+        """Tell whether a node counts for a pod's domains (matchNodeInclusionPolicies)."""
+        if self.honor_affinity and not node_matches(pod.spec, node):
+            return False
+        return not (self.honor_taints and has_untolerated_taint(node.taints, pod.spec.tolerations))
+
+
+class ConstraintLike(Protocol):
+    """A constraint as the API or the plugin's args have it."""
+
+    @property
+    def max_skew(self) -> int:
+        """How far apart domains may be."""
+
+    @property
+    def topology_key(self) -> str:
+        """The node label whose values are the domains."""
+
+    @property
+    def when_unsatisfiable(self) -> str:
+        """HARD or SOFT."""
+
+    @property
+    def min_domains(self) -> int | None:
+        """Domains below which the smallest counts as empty."""
+
+    @property
+    def node_affinity_policy(self) -> str | None:
+        """Honor or Ignore; None is Honor."""
+
+    @property
+    def node_taints_policy(self) -> str | None:
+        """Honor or Ignore; None is Ignore."""
+
+
+def constraint(source: ConstraintLike, selector: Selector) -> Constraint:
+    """Fill in the API's defaults."""
+    return Constraint(
+        source.max_skew,
+        source.topology_key,
+        selector,
+        1 if source.min_domains is None else source.min_domains,
+        source.node_affinity_policy in (None, HONOR),
+        source.node_taints_policy == HONOR,
+    )
+
+
+def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
+    """Return the pod's own constraints of a kind.
+
+    Raises:
+        ValueError: a selector cannot be read.
+    """
+    found = []
+    for one in pod.spec.topology_spread:
+        if one.when_unsatisfiable != action:
+            continue
+        try:
+            selector = label_selector(one.label_selector)
+        except SelectorError as error:
+            kind = "hard" if action == HARD else "soft"
+            raise ValueError(f"obtaining pod's {kind} topology spread constraints: {error}") from error
+        labels = {key: pod.labels[key] for key in one.match_label_keys if key in pod.labels}
+        found.append(constraint(one, selector.with_values(labels) if labels else selector))
+    return tuple(found)
+
+
+def default_constraints(
+    defaults: Sequence[ConstraintLike], pod: PodInfo, objects: Objects | None, action: str
+) -> tuple[Constraint, ...]:
+    """Return the profile's constraints of a kind, for a pod that something owns or serves; else none."""
+    wanted = [one for one in defaults if one.when_unsatisfiable == action]
+    if not wanted or objects is None:
+        return ()
+    selector = default_selector(pod, objects)
+    if selector.everything:
+        return ()
+    return tuple(constraint(one, selector) for one in wanted)
+
+
+def default_selector(pod: PodInfo, objects: Objects) -> Selector:
+    """Return what the Services that select a pod and its controller have in common (helper.DefaultSelector)."""
+    labels: dict[str, str] = {}
+    for service in objects.in_namespace("Service", pod.namespace):
+        wanted: Mapping[str, str] = service.spec.selector
+        if wanted and all(pod.labels.get(key) == value for key, value in wanted.items()):
+            labels.update(wanted)
+    owner = pod.controller
+    kind = None if owner is None else _OWNERS.get((owner.api_version, owner.kind))
+    found = None if owner is None or kind is None else objects.get(kind, pod.namespace, owner.name)
+    if found is None:
+        return selector_from_set(labels)
+    if kind == "ReplicationController":
+        return selector_from_set({**labels, **found.spec.selector})
+    selector = selector_from_set(labels)
+    try:
+        other = label_selector(found.spec.selector)
+    except SelectorError:
+        return selector
+    return Selector(selector.requirements | other.requirements)

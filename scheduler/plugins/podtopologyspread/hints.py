@@ -1,0 +1,69 @@
+"""Which events may make room for a pod that was rejected for its spread."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from scheduler.catalog import ActionType
+from scheduler.framework import NODE, POD, Hint, HintRegistration, NodeInfo, PodInfo
+from scheduler.plugins.podtopologyspread.constraints import Constraint
+
+ConstraintsOf = Callable[[PodInfo], Sequence[Constraint]]
+_A = ActionType
+
+
+class SpreadHints:
+    """The hints (isSchedulableAfterPodChange and isSchedulableAfterNodeChange of kube-scheduler 1.34)."""
+
+    def __init__(self, constraints_of: ConstraintsOf) -> None:
+        self._constraints_of = constraints_of
+
+    def registrations(self) -> tuple[HintRegistration, ...]:
+        """Return the events of interest with their hints."""
+        pods = _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL | _A.UPDATE_POD_TOLERATION
+        nodes = _A.ADD | _A.DELETE | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT
+        return (HintRegistration(POD, pods, self.pod_changed), HintRegistration(NODE, nodes, self.node_changed))
+
+    def pod_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        """A matching pod came or went, or a pod began or ceased to match; or the pod itself tolerates more."""
+        before = old if isinstance(old, PodInfo) else None
+        after = new if isinstance(new, PodInfo) else None
+        if any(one is not None and not _involved(one, pod) for one in (before, after)):
+            return Hint.SKIP
+        constraints = self._constraints_of(pod)
+        if before is None or after is None:
+            labels = after.labels if after is not None else before.labels if before is not None else {}
+            return _queue_if(any(one.selector.matches(labels) for one in constraints))
+        if (
+            after.uid == pod.uid
+            and after.spec.tolerations != before.spec.tolerations
+            and any(one.honor_taints for one in constraints)
+        ):
+            return Hint.QUEUE
+        return _queue_if(
+            any(one.selector.matches(before.labels) != one.selector.matches(after.labels) for one in constraints)
+        )
+
+    def node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        """A node that has all keys came or went, moved to another domain, or has other taints."""
+        constraints = self._constraints_of(pod)
+        before = old if isinstance(old, NodeInfo) else None
+        after = new if isinstance(new, NodeInfo) else None
+        had = before is not None and _has_keys(before.labels, constraints)
+        has = after is not None and _has_keys(after.labels, constraints)
+        if before is None or after is None:
+            return _queue_if(had or has)
+        if had != has:
+            return Hint.QUEUE
+        moved = any(before.labels.get(one.topology_key) != after.labels.get(one.topology_key) for one in constraints)
+        return _queue_if(has and (moved or before.taints != after.taints))
+
+
+def _involved(other: PodInfo, pod: PodInfo) -> bool:
+    return other.uid == pod.uid or (bool(other.node_name) and other.namespace == pod.namespace)
+
+
+def _has_keys(labels: Mapping[str, str], constraints: Sequence[Constraint]) -> bool:
+    return all(one.topology_key in labels for one in constraints)
+
+
+def _queue_if(condition: bool) -> Hint:
+    return Hint.QUEUE if condition else Hint.SKIP

@@ -1,0 +1,79 @@
+"""Which nodes count for a constraint, remembered while nodes keep their labels and taints."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.framework import BoolArray, NodeSet, NodeView, PodInfo
+from scheduler.helpers import has_untolerated_taint, labels_mask, selector_mask
+from scheduler.plugins.podtopologyspread.constraints import Constraint
+
+_MOST = 512
+
+
+@dataclass(slots=True)
+class CountedNodes:
+    """The nodes that count for a constraint, and the domains they make.
+
+    Attributes:
+        nodes: None where every node that has the constraint's key counts.
+        present: domains with a node that counts, by code; the last entry (no such label) is False.
+        number: how many domains that is.
+    """
+
+    nodes: NodeSet | None
+    present: BoolArray
+    number: int
+
+
+class NodeSets:
+    """The memory; one per plugin instance."""
+
+    def __init__(self) -> None:
+        self._topology = -1
+        self._counted: dict[tuple[object, ...], CountedNodes] = {}
+
+    def counted(self, view: NodeView, pod: PodInfo, one: Constraint, keys: Sequence[str]) -> CountedNodes:
+        """Return the nodes that have all `keys` and pass the constraint's policies for a pod."""
+        if view.topology != self._topology or len(self._counted) >= _MOST:
+            self._counted.clear()
+            self._topology = view.topology
+        spec = pod.spec
+        affinity = one.honor_affinity and (bool(spec.node_selector) or spec.required is not None)
+        others = tuple(sorted({key for key in keys if key != one.topology_key}))
+        # Pods that ask nothing of nodes share their sets whatever class they are of.
+        whose = spec.class_key if affinity or one.honor_taints else b""
+        token = (whose, affinity, one.honor_taints, others)
+        found = self._counted.get((one.topology_key, token))
+        if found is None:
+            mask = self._mask(view, pod, affinity, one.honor_taints, others)
+            found = self._counted[one.topology_key, token] = _counted(view, one.topology_key, token, mask)
+        return found
+
+    @staticmethod
+    def _mask(view: NodeView, pod: PodInfo, affinity: bool, taints: bool, keys: Sequence[str]) -> BoolArray | None:
+        rows = np.arange(view.size, dtype=np.intp)
+        masks: list[BoolArray] = [view.labels(key).codes >= 0 for key in keys]
+        if affinity:
+            wanted = labels_mask(view, rows, pod.spec.node_selector)
+            if wanted is not None:
+                masks.append(wanted)
+            if pod.spec.required is not None:
+                masks.append(selector_mask(view, rows, pod.spec.required))
+        if taints:
+            column = view.taints
+            hostile = [has_untolerated_taint(each, pod.spec.tolerations) for each in column.classes]
+            if any(hostile):
+                masks.append(~np.array(hostile, dtype=np.bool_)[column.codes])
+        return np.logical_and.reduce(masks) if masks else None
+
+
+def _counted(view: NodeView, key: str, token: tuple[object, ...], mask: BoolArray | None) -> CountedNodes:
+    column = view.labels(key)
+    codes = column.codes[view.rows] if mask is None else column.codes[view.rows[mask[view.rows]]]
+    present = np.zeros(len(column.values) + 1, dtype=np.bool_)
+    present[codes] = True
+    present[-1] = False
+    nodes = None if mask is None else NodeSet(token, mask)
+    return CountedNodes(nodes, present, int(np.count_nonzero(present)))

@@ -1,0 +1,137 @@
+"""Scores of soft constraints (plugins/podtopologyspread/scoring.go)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.framework import (
+    MAX_SCORE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    NodeView,
+    PodInfo,
+    PodQuery,
+    RowArray,
+    gather_codes,
+)
+from scheduler.helpers import round_half_away
+from scheduler.plugins.podtopologyspread.constraints import HOSTNAME, Constraint
+from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
+
+
+@dataclass(slots=True)
+class SoftState:
+    """What PreScore found for the feasible rows.
+
+    Attributes:
+        parts: per constraint what it adds to each row.
+        ignored: rows that lack a key; None where none does.
+    """
+
+    parts: list[FloatArray]
+    ignored: BoolArray | None
+
+
+def soft_state(
+    view: NodeView,
+    pod: PodInfo,
+    rows: RowArray,
+    constraints: Sequence[Constraint],
+    require_all: bool,
+    sets: NodeSets,
+) -> SoftState:
+    """Compute every constraint's part. With `require_all`, nodes that lack one of the keys take no part at all."""
+    columns = [gather_codes(view, view.labels(one.topology_key).codes, rows) for one in constraints]
+    ignored: BoolArray | None = None
+    if require_all:
+        lacking = np.logical_or.reduce([codes < 0 for codes in columns])
+        ignored = lacking if lacking.any() else None
+    keys = [one.topology_key for one in constraints] if require_all else ()
+    parts = []
+    for one, codes in zip(constraints, columns, strict=True):
+        query = one.query(pod.namespace)
+        if one.topology_key == HOSTNAME:
+            size = len(rows) - (0 if ignored is None else int(np.count_nonzero(ignored)))
+            counts = None if query is None else gather_codes(view, view.pods_by_node(query), rows)
+            parts.append(_by_host(one, counts, codes, size))
+            continue
+        size = _domains(view, one, codes, ignored)
+        counted = sets.counted(view, pod, one, keys)
+        sums = np.zeros(len(counted.present), dtype=np.int64)
+        if query is not None:
+            sums = _by_domain(view, one.topology_key, query, counted)
+        table = _part(one, sums, size)
+        table[-1] = 0.0
+        parts.append(table.take(codes, mode="wrap"))
+    return SoftState(parts, ignored)
+
+
+def _domains(view: NodeView, one: Constraint, codes: RowArray, ignored: BoolArray | None) -> int:
+    """Return the number of domains of feasible nodes. A node without the label is in the domain ""."""
+    column = view.labels(one.topology_key)
+    seen = np.zeros(len(column.values) + 1, dtype=np.bool_)
+    seen[codes if ignored is None else codes[~ignored]] = True
+    empty = column.index.get("")
+    if empty is not None and seen[-1]:
+        seen[empty] = True
+        seen[-1] = False
+    return int(np.count_nonzero(seen))
+
+
+def _by_domain(view: NodeView, key: str, query: PodQuery, counted: CountedNodes) -> IntArray:
+    """Return matching pods by domain; those on nodes without the label count for the domain ""."""
+    counts = view.pods_by_domain(query, key, counted.nodes)
+    column = view.labels(key)
+    empty = column.index.get("")
+    if empty is None:
+        return counts
+    stray = column.codes < 0
+    if counted.nodes is not None:
+        stray &= counted.nodes.mask
+    if stray.any():
+        counts = counts.copy()
+        counts[empty] += int(view.pods_by_node(query)[stray].sum())
+    return counts
+
+
+def _by_host(one: Constraint, counts: IntArray | None, codes: RowArray, size: int) -> FloatArray:
+    """Return what a host name constraint adds: pods on the node itself count, whatever the policies."""
+    part = _part(one, np.zeros(len(codes), dtype=np.int64) if counts is None else counts, size)
+    absent = codes < 0
+    if absent.any():
+        part[absent] = 0.0
+    return part
+
+
+def _part(one: Constraint, counts: IntArray, size: int) -> FloatArray:
+    # In upstream's order of operations: the product first, then the skew.
+    part = counts.astype(np.float64)
+    part *= math.log(size + 2)
+    part += float(one.max_skew - 1)
+    return part
+
+
+def soft_scores(found: SoftState) -> IntArray:
+    """Return the sums, rounded half away from zero; 0 for ignored rows."""
+    total = found.parts[0]
+    for part in found.parts[1:]:
+        total = total + part
+    scores = round_half_away(total).astype(np.int64)
+    if found.ignored is not None:
+        scores[found.ignored] = 0
+    return scores
+
+
+def normalized(scores: IntArray, ignored: BoolArray | None) -> IntArray:
+    """Scale so that the least spread row gets the least: 100 * (max + min - score) / max; ignored rows get 0."""
+    taking_part = scores if ignored is None else scores[~ignored]
+    if not len(taking_part):
+        return np.zeros_like(scores)
+    least, most = int(taking_part.min()), int(taking_part.max())
+    result = MAX_SCORE * (most + least - scores) // most if most else np.full_like(scores, MAX_SCORE)
+    if ignored is not None:
+        result[ignored] = 0
+    return result
