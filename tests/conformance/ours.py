@@ -12,7 +12,7 @@ from scheduler.core import decide, explain
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.plugins import build_profile
-from scheduler.state import ClusterState
+from scheduler.state import CODEC_OF_KIND, ClusterState
 from secondary_scheduler.kube.model import decode_node, decode_pod
 from tests.conformance import profiles
 from tests.conformance.case import BOUND, ERROR, GATED, UNSCHEDULABLE, Answer, Json
@@ -71,6 +71,8 @@ def load(state: ClusterState, reducer: PodReducer, item: Json) -> None:
             state.upsert_node(reduce_node(decode_node(_bytes(item))))
         case "Pod" if item["spec"].get("nodeName"):
             state.upsert_pod(reducer.reduce(decode_pod(_bytes(item))))
+        case kind if kind in CODEC_OF_KIND:
+            state.objects.upsert(kind, CODEC_OF_KIND[kind].decode(_bytes(item)))
 
 
 def _bytes(item: Json) -> bytes:
