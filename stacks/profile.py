@@ -52,7 +52,8 @@ def build_profile(
     content = render(data)
     places = _Places(data)
     try:
-        configuration = load_configuration(content, source="stack configuration")
+        # Where the source itself is wrong, that is told once, by the settings' own key.
+        configuration = load_configuration(content, source="stack configuration", load_given=bool(problems))
     except ConfigurationError as error:
         found = [places.told_by_settings(problem) for problem in error.problems]
         # A name that does not exist stands twice in the configuration, and once in the settings.

@@ -103,3 +103,70 @@ class TargetLoadPackingArgs(TrimaranArgs):
             return
         if not math.isfinite(multiplier) or multiplier < 0:
             yield ("defaultRequestsMultiplier",), "must be a finite number of 0 or more"
+
+
+class LoadVariationRiskBalancingArgs(TrimaranArgs):
+    """LoadVariationRiskBalancing; a negative factor becomes 1, as upstream defaults it."""
+
+    safe_variance_margin: float = 1.0
+    safe_variance_sensitivity: float = 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _negative_means_default(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        factors = ("safeVarianceMargin", "safeVarianceSensitivity")
+        return {key: value for key, value in data.items() if not (key in factors and _below(value, 0))}
+
+
+class LowRiskOverCommitmentArgs(TrimaranArgs):
+    """LowRiskOverCommitment.
+
+    As upstream defaults them: a window of 0 or less becomes 5; a weight outside 0..1 becomes 0.5, and so does the
+    weight of cpu or memory that is not given.
+    """
+
+    smoothing_window_size: int = 5
+    risk_limit_weights: dict[str, float] = Field(default_factory=lambda: {"cpu": 0.5, "memory": 0.5})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _out_of_range_means_default(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        data = {key: value for key, value in data.items() if not (key == "smoothingWindowSize" and _below(value, 1))}
+        weights = data.get("riskLimitWeights")
+        if isinstance(weights, dict):
+            given = {name: 0.5 if _outside(weight) else weight for name, weight in weights.items()}
+            data["riskLimitWeights"] = {"cpu": 0.5, "memory": 0.5, **given}
+        return data
+
+
+class PowerModel(StrictModel):
+    """Power of a node in watts at CPU utilisation x per cent: k0 + k1 * e^(k2 * x)."""
+
+    k0: float = 0.0
+    k1: float = 0.0
+    k2: float = 0.0
+
+
+class PeaksArgs(ArgsModel):
+    """Peaks. The keys begin with capital letters: the tags of upstream's Go fields are malformed, and it accepts no
+    others."""
+
+    watcher_address: str = Field(default="", alias="WatcherAddress")
+    node_power_model: dict[str, PowerModel] = Field(default_factory=dict, alias="NodePowerModel")
+
+    def check(self) -> Iterator[tuple[Loc, str]]:
+        """The watcher is a URL."""
+        if self.watcher_address and not self.watcher_address.startswith(("http://", "https://")):
+            yield ("WatcherAddress",), f'"{self.watcher_address}" is not a URL: it starts with http:// or https://'
+
+
+def _below(value: object, limit: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value < limit
+
+
+def _outside(weight: object) -> bool:
+    return isinstance(weight, int | float) and not isinstance(weight, bool) and not 0 <= weight <= 1

@@ -1,6 +1,24 @@
-"""The plugins of sigs.k8s.io/scheduler-plugins that this scheduler has, and the entry for its own options."""
+"""The plugins of sigs.k8s.io/scheduler-plugins, and the entry for this scheduler's own options.
 
-from scheduler.catalog.args_trimaran import TargetLoadPackingArgs
+All of them are known, so that a configuration for an image that has them can be checked; `implemented` says which ones
+this scheduler can run itself.
+"""
+
+from scheduler.catalog.args_schedulerplugins import (
+    CoschedulingArgs,
+    NetworkOverheadArgs,
+    NodeResourcesAllocatableArgs,
+    NodeResourceTopologyMatchArgs,
+    PreemptionTolerationArgs,
+    SySchedArgs,
+    TopologicalSortArgs,
+)
+from scheduler.catalog.args_trimaran import (
+    LoadVariationRiskBalancingArgs,
+    LowRiskOverCommitmentArgs,
+    PeaksArgs,
+    TargetLoadPackingArgs,
+)
 from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule, points
 from scheduler.catalog.options import SecondarySchedulerOptionsArgs
 
@@ -8,16 +26,104 @@ OPTIONS = "SecondarySchedulerOptions"
 """Name of the pluginConfig entry that carries our own options. No plugin has this name and none can be enabled by
 it."""
 
-_OURS_AND_SCHEDULER_PLUGINS = frozenset({"ours", "scheduler-plugins"})
+_FLAVOURS = frozenset({"ours", "scheduler-plugins"})
+_NODE_METRICS = (PolicyRule(("metrics.k8s.io",), ("nodes",), ("get", "list")),)
+_READ = ("get", "list", "watch")
 
 SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
         "TargetLoadPacking",
         points(["score"]),
         TargetLoadPackingArgs,
-        rules=(PolicyRule(("metrics.k8s.io",), ("nodes",), ("get", "list")),),
+        rules=_NODE_METRICS,
         implemented=True,
-        flavours=_OURS_AND_SCHEDULER_PLUGINS,
+        flavours=_FLAVOURS,
+    ),
+    PluginDescriptor(
+        "LoadVariationRiskBalancing",
+        points(["score"]),
+        LoadVariationRiskBalancingArgs,
+        rules=_NODE_METRICS,
+        flavours=_FLAVOURS,
+    ),
+    PluginDescriptor(
+        "LowRiskOverCommitment",
+        points(["preScore", "score"]),
+        LowRiskOverCommitmentArgs,
+        rules=_NODE_METRICS,
+        flavours=_FLAVOURS,
+    ),
+    PluginDescriptor("Peaks", points(["score"]), PeaksArgs, flavours=_FLAVOURS),
+    PluginDescriptor(
+        "Coscheduling",
+        points(["queueSort", "preFilter", "postFilter", "permit", "reserve"]),
+        CoschedulingArgs,
+        rules=(PolicyRule(("scheduling.x-k8s.io",), ("podgroups",), (*_READ, "patch")),),
+        crds=("podgroups.scheduling.x-k8s.io",),
+        flavours=_FLAVOURS,
+    ),
+    PluginDescriptor(
+        "CapacityScheduling",
+        points(["preFilter", "postFilter", "reserve"]),
+        rules=(
+            PolicyRule(("scheduling.x-k8s.io",), ("elasticquotas",), _READ),
+            PolicyRule(("",), ("pods",), ("delete",)),
+            PolicyRule(("policy",), ("poddisruptionbudgets",), _READ),
+        ),
+        crds=("elasticquotas.scheduling.x-k8s.io",),
+        flavours=_FLAVOURS,
+    ),
+    PluginDescriptor(
+        "NodeResourceTopologyMatch",
+        points(["filter", "score", "reserve", "postBind"]),
+        NodeResourceTopologyMatchArgs,
+        rules=(PolicyRule(("topology.node.k8s.io",), ("noderesourcetopologies",), _READ),),
+        crds=("noderesourcetopologies.topology.node.k8s.io",),
+        flavours=_FLAVOURS,
+    ),
+    PluginDescriptor("NodeResourcesAllocatable", points(["score"]), NodeResourcesAllocatableArgs, flavours=_FLAVOURS),
+    PluginDescriptor(
+        "PreemptionToleration",
+        points(["postFilter"]),
+        PreemptionTolerationArgs,
+        rules=(
+            PolicyRule(("",), ("pods",), ("delete",)),
+            PolicyRule(("policy",), ("poddisruptionbudgets",), _READ),
+            PolicyRule(("scheduling.k8s.io",), ("priorityclasses",), _READ),
+        ),
+        flavours=_FLAVOURS,
+    ),
+    PluginDescriptor("PodState", points(["score"]), flavours=_FLAVOURS),
+    PluginDescriptor("QOSSort", points(["queueSort"]), flavours=_FLAVOURS),
+    PluginDescriptor(
+        "SySched",
+        points(["score"]),
+        SySchedArgs,
+        rules=(PolicyRule(("security-profiles-operator.x-k8s.io",), ("seccompprofiles", "profilebindings"), _READ),),
+        crds=("seccompprofiles.security-profiles-operator.x-k8s.io",),
+        flavours=_FLAVOURS,
+    ),
+    PluginDescriptor(
+        "TopologicalSort",
+        points(["queueSort"]),
+        TopologicalSortArgs,
+        rules=(PolicyRule(("appgroup.diktyo.x-k8s.io",), ("appgroups",), _READ),),
+        crds=("appgroups.appgroup.diktyo.x-k8s.io",),
+        flavours=_FLAVOURS,
+    ),
+    PluginDescriptor(
+        "NetworkOverhead",
+        points(["preFilter", "filter", "score"]),
+        NetworkOverheadArgs,
+        rules=(
+            PolicyRule(("appgroup.diktyo.x-k8s.io",), ("appgroups",), _READ),
+            PolicyRule(("networktopology.diktyo.x-k8s.io",), ("networktopologies",), _READ),
+        ),
+        crds=(
+            "appgroups.appgroup.diktyo.x-k8s.io",
+            "networktopologies.networktopology.diktyo.x-k8s.io",
+        ),
+        flavours=_FLAVOURS,
     ),
 )
 

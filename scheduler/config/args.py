@@ -11,22 +11,30 @@ from scheduler.catalog import (
     PluginDescriptor,
     SecondarySchedulerOptionsArgs,
     TrimaranArgs,
-    known_names,
     lookup,
 )
+from scheduler.catalog.args_trimaran import PROVIDER_TYPES
 from scheduler.config.decode import decode, nearest
 from scheduler.config.document import Document
+from scheduler.config.flavours import OURS, Flavour
+from scheduler.config.legacy import replacement
 from scheduler.config.model import API_VERSION, Profile
 from scheduler.config.problems import Problem
+
+_PROMETHEUS = "metricProvider: {type: Prometheus, address: …}"
 
 
 class ArgsReader:
     """Reads the pluginConfig of one profile and gathers what is wrong with it."""
 
-    def __init__(self, document: Document, loc: Loc, *, allow_token_in_config_map: bool) -> None:
+    def __init__(
+        self, document: Document, loc: Loc, flavour: Flavour, *, allow_token_in_config_map: bool, load_given: bool
+    ) -> None:
         self._document = document
         self._loc: Loc = (*loc, "pluginConfig")
+        self._flavour = flavour
         self._allow_token = allow_token_in_config_map
+        self._load_given = load_given
         self.problems: list[Problem] = []
 
     def read(self, profile: Profile) -> dict[str, ArgsModel]:
@@ -46,17 +54,58 @@ class ArgsReader:
                 result[entry.name] = args
         return result
 
+    def check_sources(
+        self, profile: Profile, given: Mapping[str, ArgsModel], effective: Mapping[str, ArgsModel]
+    ) -> None:
+        """Refuse, for plugins that run, the load sources that this scheduler cannot read.
+
+        Args:
+            profile: as written.
+            given: args that decoded; those of a plugin that stand in the profile and not here are wrong already.
+            effective: args of what runs, defaults filled in.
+        """
+        if self._load_given or not self._flavour.is_ours:
+            return
+        places = {entry.name: index for index, entry in enumerate(profile.plugin_config)}
+        for name, model in effective.items():
+            if not isinstance(model, TrimaranArgs) or (name in places and name not in given):
+                continue
+            at: Loc = (*self._loc, places[name], "args") if name in places else self._loc
+            if model.watcher_address:
+                message = "this scheduler cannot read a load-watcher yet"
+                self._error(
+                    (*at, "watcherAddress"), message, "write metricProvider with type Prometheus and an address"
+                )
+            elif model.metric_provider.type in PROVIDER_TYPES and model.metric_provider.type != "Prometheus":
+                message = f'this scheduler cannot read the load from "{model.metric_provider.type}" yet'
+                written = profile.plugin_config[places[name]].args if name in places else None
+                if not ((written or {}).get("metricProvider") or {}).get("type"):
+                    message += f", which is what {name} uses unless told otherwise"
+                self._error((*at, "metricProvider", "type"), message, f"write {_PROMETHEUS} in the args of {name}")
+
     def _error(self, loc: Loc, message: str, hint: str = "") -> None:
         self.problems.append(self._document.problem(loc, message, hint=hint))
 
+    def _warn(self, loc: Loc, message: str, hint: str = "") -> None:
+        self.problems.append(self._document.problem(loc, message, hint=hint, severity="warning"))
+
     def _descriptor(self, name: str, loc: Loc) -> PluginDescriptor | None:
         if name in REMOVED_IN_V1:
-            self._error(loc, f'Invalid value: "{name}": was invalid in version "v1"', "NodeVolumeLimits covers it")
+            self._error(loc, f'Invalid value: "{name}": was invalid in version "v1"', replacement(name))
             return None
-        descriptor = lookup(name)
-        if descriptor is None:
-            self._error(loc, f'plugin "{name}" does not exist', nearest(name, (*known_names(), OPTIONS)))
-        return descriptor
+        if name == OPTIONS:
+            if not self._flavour.is_ours:
+                self._warn(loc, f"only this project's own scheduler has {OPTIONS}: {self._flavour.name} ignores it")
+            return lookup(OPTIONS)
+        descriptor = self._flavour.find(name)
+        if descriptor is not None:
+            return descriptor
+        hint = replacement(name) or nearest(name, (*self._flavour.names(), OPTIONS))
+        if self._flavour.is_ours or lookup(name) is not None:
+            self._error(loc, missing(name, self._flavour), hint)
+        else:
+            self._warn(loc, f'args of "{name}", which {self._flavour.name} has not, are not looked at', hint)
+        return None
 
     def _args(self, descriptor: PluginDescriptor, data: Mapping[str, Any], loc: Loc) -> ArgsModel | None:
         data = dict(data)
@@ -68,8 +117,12 @@ class ArgsReader:
         if version != API_VERSION:
             self._error((*loc, "apiVersion"), f'"{version}" is not {API_VERSION}')
         if descriptor.args_model is None:
-            if data:
+            if data and descriptor.name in self._flavour.extra:
+                self._warn(loc, f"args of {descriptor.name} are passed through unchecked")
+            elif data and self._flavour.is_ours:
                 self._error(loc, f"plugin {descriptor.name} takes no args", "remove them")
+            elif data:
+                self._warn(loc, f"plugin {descriptor.name} takes no args: these have no effect", "remove them")
             return None
         args = decode(self._document, data, descriptor.args_model, loc, self.problems)
         if args is None:
@@ -85,18 +138,30 @@ class ArgsReader:
         at: Loc = (*loc, "metricProvider", "token")
         message = "a token in a ConfigMap can be read by everyone who can read ConfigMaps"
         if self._allow_token:
-            self.problems.append(self._document.problem(at, message, severity="warning"))
-        else:
+            self._warn(at, message)
+        elif self._flavour.is_ours:
             self._error(
                 at, message, "put it into a Secret (metricCredentials), or set allowTokenInConfigMap if it must be so"
             )
+        else:
+            hint = "give watcherAddress instead, or set allowTokenInConfigMap: this image can read it from nowhere else"
+            self._error(at, message, hint)
 
 
-def with_defaults(given: Mapping[str, ArgsModel], enabled: tuple[str, ...]) -> dict[str, ArgsModel]:
+def missing(name: str, flavour: Flavour, kind: str = "plugin") -> str:
+    """Return what to say of a plugin that the image does not have."""
+    if flavour.is_ours or lookup(name) is None:
+        return f'{kind} "{name}" does not exist'
+    return f'{kind} "{name}" does not exist in {flavour.name}'
+
+
+def with_defaults(
+    given: Mapping[str, ArgsModel], enabled: tuple[str, ...], flavour: Flavour = OURS
+) -> dict[str, ArgsModel]:
     """Return the args of every enabled plugin that has an args model, defaults filled in."""
     result: dict[str, ArgsModel] = {}
     for name in enabled:
-        descriptor = lookup(name)
+        descriptor = flavour.find(name)
         if descriptor is not None and descriptor.args_model is not None:
             result[name] = given[name] if name in given else descriptor.args_model.model_validate({})
     return result

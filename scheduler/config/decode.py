@@ -3,15 +3,16 @@
 import difflib
 import inspect
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from scheduler.catalog import Loc
+from scheduler.catalog import Loc, descriptors
 from scheduler.config.document import Document
-from scheduler.config.problems import Problem
+from scheduler.config.legacy import FIELD_HINTS
+from scheduler.config.problems import Problem, path_text
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -46,9 +47,8 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
     value = "…" if str(loc[-1]).lower() == "token" else detail["input"]
     if kind == "extra_forbidden":
         name = str(loc[-1])
-        return document.problem(
-            loc, f'unknown field "{name}"', hint=nearest(name, field_names(model, detail["loc"][:-1])), at_key=True
-        )
+        hint = _hint_for_field(name, model, detail["loc"][:-1], base)
+        return document.problem(loc, f'unknown field "{name}"', hint=hint, at_key=True)
     if kind == "missing":
         return document.problem(loc, "is required", hint=f'add "{loc[-1]}"')
     if kind == "literal_error":
@@ -59,6 +59,38 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
     if kind in _EXPECTED:
         return document.problem(loc, f"should be {_EXPECTED[kind]}, not {shown(value)}")
     return document.problem(loc, detail["msg"][:1].lower() + detail["msg"][1:])
+
+
+def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...], base: Loc) -> str:
+    """A slip in case, a field of an older version, lost indentation, or a slip of the pen: in this order."""
+    known = field_names(model, loc)
+    if name in FIELD_HINTS:
+        return FIELD_HINTS[name]
+    if all(name.lower() != other.lower() for other in known):
+        home = next(iter(_homes(name, model, ())), ())
+        if home and home != tuple(part for part in loc if isinstance(part, str)):
+            return f"it belongs under {path_text((*base, *home))}: indent it below that key"
+        if not base and not loc:
+            plugins = [one.name for one in descriptors() if one.args_model and name in field_names(one.args_model, ())]
+            if plugins:
+                which = plugins[0] if len(plugins) == 1 else "a plugin"
+                return f"it belongs under the args of {which} in profiles[].pluginConfig: indent it there"
+    return nearest(name, known)
+
+
+def _homes(name: str, model: type[BaseModel], path: Loc) -> Iterator[Loc]:
+    """Yield where below a model a field of this name exists, the nearest first."""
+    inner = []
+    for info in model.model_fields.values():
+        child = _model_in(info.annotation)
+        if child is not None:
+            many = typing.get_origin(info.annotation) is list
+            inner.append((child, (*path, f"{info.alias}[]" if many else str(info.alias))))
+    for child, below in inner:
+        if name in field_names(child, ()):
+            yield below
+    for child, below in inner:
+        yield from _homes(name, child, below)
 
 
 def shown(value: Any) -> str:

@@ -7,6 +7,7 @@ the Go binaries will read the same file.
 
 import math
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -38,16 +39,40 @@ class Document:
         self.problems: list[Problem] = []
         self._keys: dict[Loc, tuple[int, int]] = {}
         self._values: dict[Loc, tuple[int, int]] = {}
+        # Every map and list with its place. They are kept alive here, so that no identity is used twice.
+        self._containers: list[tuple[Any, Loc]] = []
+        self._moved: dict[Loc, Loc] | None = None
 
     def problem(
         self, loc: Loc, message: str, *, hint: str = "", severity: Severity = "error", at_key: bool = False
     ) -> Problem:
         """Return a problem at a location; where the file has no such place, at the nearest place that contains it."""
-        line, column = self.position(loc, at_key=at_key)
+        loc = self.original(loc)
+        line, column = self._position(loc, at_key=at_key)
         return Problem(path_text(loc), message, line, column, severity, hint, self.source)
 
     def position(self, loc: Loc, *, at_key: bool = False) -> tuple[int, int]:
         """Return line and column (from 1) of a value, or of its key."""
+        return self._position(self.original(loc), at_key=at_key)
+
+    def original(self, loc: Loc) -> Loc:
+        """Return where in the file a location of the data stands; another one only after `data_was_rearranged`."""
+        for length in range(len(loc), -1, -1) if self._moved is not None else ():
+            found = (self._moved or {}).get(loc[:length])
+            if found is not None:
+                return (*found, *loc[length:])
+        return loc
+
+    def place_of(self, container: object) -> Loc:
+        """Return where in the file a map or list of the data stands; the root for one that does not come from it."""
+        return next((loc for one, loc in self._containers if one is container), ())
+
+    def data_was_rearranged(self) -> None:
+        """Look where every map and list of the file is now, so that problems are told at the places in the file."""
+        places = {id(one): loc for one, loc in self._containers}
+        self._moved = dict(_moved(self.data, (), places))
+
+    def _position(self, loc: Loc, *, at_key: bool) -> tuple[int, int]:
         tables = (self._keys, self._values) if at_key else (self._values, self._keys)
         for length in range(len(loc), -1, -1):
             for table in tables:
@@ -69,11 +94,13 @@ class Document:
         if isinstance(node, ScalarNode):
             return self._scalar(node, loc)
         inner = open_nodes | {id(node)}
+        value: Any = None
         if isinstance(node, SequenceNode):
-            return [self._read(item, (*loc, index), inner, budget) for index, item in enumerate(node.value)]
-        if isinstance(node, MappingNode):
-            return self._mapping(node, loc, inner, budget)
-        return None
+            value = [self._read(item, (*loc, index), inner, budget) for index, item in enumerate(node.value)]
+        elif isinstance(node, MappingNode):
+            value = self._mapping(node, loc, inner, budget)
+        self._containers.append((value, loc))
+        return value
 
     def _mapping(self, node: MappingNode, loc: Loc, open_nodes: frozenset[int], budget: list[int]) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -111,6 +138,15 @@ class Document:
         # The composer itself reads numbers as numbers; where it says string, the author tagged the scalar !!str.
         tagged = str(node.tag).endswith(":str") and isinstance(value, int | float) and not isinstance(value, bool)
         return text if tagged else value
+
+
+def _moved(value: Any, loc: Loc, places: Mapping[int, Loc]) -> Iterator[tuple[Loc, Loc]]:
+    if not isinstance(value, dict | list):
+        return
+    if id(value) in places:
+        yield loc, places[id(value)]
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _moved(item, (*loc, key), places)
 
 
 def plain_scalar(text: str) -> Any:

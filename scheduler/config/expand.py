@@ -10,7 +10,6 @@ from typing import Any
 
 from scheduler.catalog import (
     GO_INTERFACES,
-    OPTIONS,
     REMOVED_IN_V1,
     ArgsModel,
     ExtensionPoint,
@@ -18,11 +17,12 @@ from scheduler.catalog import (
     PluginDescriptor,
     SecondarySchedulerOptionsArgs,
     default_plugins,
-    known_names,
-    lookup,
 )
+from scheduler.config.args import missing
 from scheduler.config.decode import nearest
 from scheduler.config.document import Document
+from scheduler.config.flavours import OURS, Flavour
+from scheduler.config.legacy import STRATEGIES, replacement
 from scheduler.config.model import INT64, PluginEntry, PluginSet, Profile
 from scheduler.config.problems import Problem
 
@@ -91,8 +91,9 @@ def _masked(data: dict[str, Any]) -> dict[str, Any]:
 class Expander:
     """Works out one profile and gathers what is wrong with it."""
 
-    def __init__(self, document: Document, profile: Profile, loc: Loc) -> None:
+    def __init__(self, document: Document, profile: Profile, loc: Loc, flavour: Flavour = OURS) -> None:
         self._document = document
+        self._flavour = flavour
         self._profile = profile
         self._loc = loc
         self.problems: list[Problem] = []
@@ -101,7 +102,7 @@ class Expander:
     def expand(self) -> dict[ExtensionPoint, tuple[EnabledPlugin, ...]]:
         """Return the plugins per extension point; look at `problems` before using them."""
         self._check_names()
-        multi_point = self._merged_multi_point()
+        multi_point = merged_multi_point(self._profile, self._flavour)
         points = {point: self._expand_point(point, multi_point) for point in ExtensionPoint}
         self._check_result(points)
         return points
@@ -129,26 +130,35 @@ class Expander:
                     self._error(at, f'plugin "{entry.name}" already registered as "{_interface(point)}"')
                 seen.add(entry.name)
             for index, entry in enumerate(plugin_set.disabled):
-                if entry.name != "*" and entry.name not in REMOVED_IN_V1 and lookup(entry.name) is None:
-                    loc = (*self._loc, "plugins", field, "disabled", index, "name")
-                    hint = nearest(entry.name, known_names())
-                    message = f'disables "{entry.name}", which does not exist: it has no effect'
-                    self.problems.append(self._document.problem(loc, message, hint=hint, severity="warning"))
+                if entry.name != "*" and entry.name not in REMOVED_IN_V1 and self._flavour.find(entry.name) is None:
+                    self._warn_of_disabled(entry.name, (*self._loc, "plugins", field, "disabled", index, "name"))
+
+    def _warn_of_disabled(self, name: str, loc: Loc) -> None:
+        if name in STRATEGIES:
+            message = f'disables "{name}", which has had no effect since v1beta2: NodeResourcesFit scores like that now'
+            hint = "to switch that off, as was surely meant, disable NodeResourcesFit under score"
+        else:
+            message = f'disables "{name}", which does not exist: it has no effect'
+            hint = replacement(name) or nearest(name, self._flavour.names())
+        self.problems.append(self._document.problem(loc, message, hint=hint, severity="warning"))
 
     def _check_enabled(self, at: Loc, entry: PluginEntry, point: ExtensionPoint | None) -> None:
         at = (*at, "name")
         if entry.name in REMOVED_IN_V1:
             message = f'Invalid value: "{entry.name}": was invalid in version "v1"'
-            self._error(at, message, "NodeVolumeLimits covers it")
+            self._error(at, message, replacement(entry.name))
             return
-        descriptor = lookup(entry.name)
-        if descriptor is None or entry.name == OPTIONS:
-            self._error(at, f'{_interface(point)} "{entry.name}" does not exist', nearest(entry.name, known_names()))
+        descriptor = self._flavour.find(entry.name)
+        if descriptor is None:
+            hint = replacement(entry.name) or nearest(entry.name, self._flavour.names())
+            if self._flavour.family == "custom":
+                hint = f"declare it under extraPlugins if the image has it{'; ' if hint else ''}{hint}"
+            self._error(at, missing(entry.name, self._flavour, _interface(point)), hint)
         elif point is not None and point not in descriptor.points:
             allowed = ", ".join(sorted(one.value for one in descriptor.points))
             message = f'plugin "{entry.name}" does not extend {_interface(point)} plugin'
             self._error(at, message, f"it extends {allowed}")
-        elif not descriptor.implemented:
+        elif not self._flavour.runs(descriptor):
             message = f'plugin "{entry.name}" is not implemented by this scheduler yet'
             self._error(at, message, "remove it, or run an image that has it")
         if entry.weight < 0 or entry.weight * 100 > INT64:
@@ -156,52 +166,36 @@ class Expander:
                 (*at[:-1], "weight"), "total score of Score plugins could overflow", "give a weight of 1 or more"
             )
 
-    def _merged_multi_point(self) -> list[tuple[EnabledPlugin, bool]]:
-        """Return (plugin, written by the user) in merged order: an enabled default is replaced where it stands."""
-        custom = self._profile.plugins.multi_point
-        disabled = {entry.name for entry in custom.disabled}
-        chosen = {entry.name: entry for entry in custom.enabled}
-        merged: list[tuple[EnabledPlugin, bool]] = []
-        replaced: set[str] = set()
-        if "*" not in disabled:
-            for default in default_plugins():
-                if default.name in disabled:
-                    continue
-                if default.name in chosen:
-                    replaced.add(default.name)
-                    merged.append((EnabledPlugin(default.name, chosen[default.name].weight), True))
-                else:
-                    merged.append((EnabledPlugin(default.name, default.default_weight), False))
-        merged += [(EnabledPlugin(name, entry.weight), True) for name, entry in chosen.items() if name not in replaced]
-        return merged
-
-    def _expand_point(
-        self, point: ExtensionPoint, multi_point: list[tuple[EnabledPlugin, bool]]
-    ) -> tuple[EnabledPlugin, ...]:
+    def _expand_point(self, point: ExtensionPoint, multi_point: list[EnabledPlugin]) -> tuple[EnabledPlugin, ...]:
         own = self._profile.plugins.at(point)
         specific = {entry.name: EnabledPlugin(entry.name, entry.weight) for entry in own.enabled}
         disabled = {entry.name for entry in own.disabled}
         overrides: list[EnabledPlugin] = []
         general: list[EnabledPlugin] = []
         if "*" not in disabled:
-            in_multi_point = {plugin.name for plugin, _ in multi_point}
-            for plugin, _ in multi_point:
-                descriptor = lookup(plugin.name)
+            in_multi_point = {plugin.name for plugin in multi_point}
+            for plugin in multi_point:
+                descriptor = self._flavour.find(plugin.name)
                 if descriptor is None or point not in descriptor.points:
                     continue
                 if plugin.name not in disabled and plugin.name not in specific and self._usable(descriptor):
                     general.append(plugin)
             overrides = [plugin for name, plugin in specific.items() if name in in_multi_point]
         rest = [plugin for plugin in specific.values() if plugin not in overrides]
-        ordered = [plugin for plugin in (*overrides, *general, *rest) if _implemented(plugin.name)]
+        ordered = [plugin for plugin in (*overrides, *general, *rest) if self._runs(plugin.name)]
         # Weight 0 becomes 1 and not the default weight, as upstream does it.
         weighs = point is ExtensionPoint.SCORE
         return tuple(EnabledPlugin(plugin.name, (plugin.weight or 1) if weighs else 0) for plugin in ordered)
 
     def _usable(self, descriptor: PluginDescriptor) -> bool:
-        if not descriptor.implemented and descriptor.default:
+        usable = self._flavour.runs(descriptor)
+        if not usable and descriptor.default:
             self._left_out.add(descriptor.name)
-        return descriptor.implemented
+        return usable
+
+    def _runs(self, name: str) -> bool:
+        descriptor = self._flavour.find(name)
+        return descriptor is not None and self._flavour.runs(descriptor)
 
     def _check_result(self, points: Mapping[ExtensionPoint, tuple[EnabledPlugin, ...]]) -> None:
         name = self._profile.scheduler_name
@@ -218,11 +212,22 @@ class Expander:
             self._error(("plugins", "score"), "total score of Score plugins could overflow")
 
 
-def _implemented(name: str) -> bool:
-    descriptor = lookup(name)
-    return descriptor is not None and descriptor.implemented
+def merged_multi_point(profile: Profile, flavour: Flavour = OURS) -> list[EnabledPlugin]:
+    """Return multiPoint after merging with the defaults: an enabled default is replaced where it stands."""
+    custom = profile.plugins.multi_point
+    disabled = {entry.name for entry in custom.disabled}
+    chosen = {entry.name: entry for entry in custom.enabled}
+    merged: list[EnabledPlugin] = []
+    replaced: set[str] = set()
+    for default in () if "*" in disabled else default_plugins():
+        if default.name in disabled or flavour.find(default.name) is None:
+            continue
+        own = chosen.get(default.name)
+        if own is not None:
+            replaced.add(own.name)
+        merged.append(EnabledPlugin(default.name, own.weight if own is not None else default.default_weight))
+    return [*merged, *(EnabledPlugin(name, entry.weight) for name, entry in chosen.items() if name not in replaced)]
 
 
 def _interface(point: ExtensionPoint | None) -> str:
-
     return GO_INTERFACES[point] if point is not None else "MultiPoint plugin"

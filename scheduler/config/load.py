@@ -6,22 +6,22 @@ from typing import Any
 
 from scheduler.catalog import ExtensionPoint, Loc
 from scheduler.config.args import ArgsReader, options_of, with_defaults
+from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.decode import decode
 from scheduler.config.document import Document, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
+from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named
+from scheduler.config.legacy import CONVERTED_VERSIONS
 from scheduler.config.model import (
     API_VERSION,
     DEFAULT_SCHEDULER_NAME,
-    GROUP,
     INT32,
     KIND,
     KubeSchedulerConfiguration,
     Profile,
 )
-from scheduler.config.problems import ConfigurationError, Problem
+from scheduler.config.problems import ConfigurationError, Problem, Severity
 from scheduler.config.render import hash_of
-
-OUR_FLAVOUR = "ours"
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Configuration:
 
     Attributes:
         source: where it came from, as given by the caller.
+        version: API version of the text: `v1`, or one that was converted.
+        flavour: the image it was checked for.
         hash: `configuration_hash` of the text.
         model: every top-level field with its default filled in.
         profiles: what runs, one per scheduler name.
@@ -37,6 +39,8 @@ class Configuration:
     """
 
     source: str
+    version: str
+    flavour: Flavour
     hash: str
     model: KubeSchedulerConfiguration
     profiles: tuple[EffectiveProfile, ...]
@@ -59,45 +63,54 @@ def load_configuration(
     text: str,
     *,
     source: str,
-    flavour: str = OUR_FLAVOUR,
+    flavour: Flavour | str = OURS,
     allow_token_in_config_map: bool = False,
     allow_default_scheduler_name: bool = False,
+    load_given: bool = False,
 ) -> Configuration:
-    """Decode, default, validate and expand a `KubeSchedulerConfiguration`.
+    """Decode, convert, default, validate and expand a `KubeSchedulerConfiguration`.
 
     Args:
-        text: YAML or JSON.
+        text: YAML or JSON, of v1 or of an older version that is converted with a warning.
         source: name of the file or object, for messages.
-        flavour: family of images the configuration is for; only `ours` so far.
+        flavour: the image the configuration is for, or the name of its flavour.
         allow_token_in_config_map: accept a literal metric token, with a warning.
         allow_default_scheduler_name: accept a profile named `default-scheduler`, with a warning.
+        load_given: the nodes' load is not read from the source that the args name, so any source will do.
 
     Raises:
         ConfigurationError: with every error found, in the order of the file.
     """
-    if flavour != OUR_FLAVOUR:
-        raise ConfigurationError([Problem("", f'flavour "{flavour}" is not supported; write "ours"', source=source)])
+    try:
+        chosen = flavour_named(flavour) if isinstance(flavour, str) else flavour
+    except UnknownFlavourError as error:
+        raise ConfigurationError([Problem("", str(error), source=source)]) from None
     document = read_document(text, source)
-    model, problems = _decode_model(document)
+    digest, version = hash_of(document.data), version_of(document.data)
+    model, problems = _decode_model(document, chosen)
     if model is None:
-        raise ConfigurationError(problems)
+        raise ConfigurationError(problem for problem in problems if problem.severity == "error")
     problems += _check_top_level(document, model)
     profiles = []
     for index, profile in enumerate(_named_profiles(model)):
         loc: Loc = ("profiles", index)
         problems += _check_scheduler_name(document, profile, loc, allowed=allow_default_scheduler_name)
-        expander = Expander(document, profile, loc)
+        expander = Expander(document, profile, loc, chosen)
         points = expander.expand()
-        reader = ArgsReader(document, loc, allow_token_in_config_map=allow_token_in_config_map)
+        reader = ArgsReader(
+            document, loc, chosen, allow_token_in_config_map=allow_token_in_config_map, load_given=load_given
+        )
         given = reader.read(profile)
+        effective = _effective(model, profile, points, given, expander.left_out, chosen)
+        reader.check_sources(profile, given, effective.plugin_args)
         problems += [*expander.problems, *reader.problems]
-        profiles.append(_effective(model, profile, points, given, expander.left_out))
+        profiles.append(effective)
     problems += _check_profiles(document, profiles)
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise ConfigurationError(errors)
     problems += _left_out_warnings(document, profiles)
-    return Configuration(source, hash_of(document.data), model, tuple(profiles), tuple(problems))
+    return Configuration(source, version, chosen, digest, model, tuple(profiles), tuple(problems))
 
 
 def default_configuration(*, allow_default_scheduler_name: bool = False) -> Configuration:
@@ -114,20 +127,21 @@ def _effective(
     points: dict[ExtensionPoint, Any],
     given: dict[str, Any],
     left_out: tuple[str, ...],
+    flavour: Flavour,
 ) -> EffectiveProfile:
     bare = EffectiveProfile(profile.scheduler_name, points, {}, options_of(given))
     percentage = profile.percentage_of_nodes_to_score
     return EffectiveProfile(
         profile.scheduler_name,
         points,
-        with_defaults(given, bare.enabled),
+        with_defaults(given, bare.enabled, flavour),
         bare.options,
         left_out,
         model.percentage_of_nodes_to_score if percentage is None else percentage,
     )
 
 
-def _decode_model(document: Document) -> tuple[KubeSchedulerConfiguration | None, list[Problem]]:
+def _decode_model(document: Document, flavour: Flavour) -> tuple[KubeSchedulerConfiguration | None, list[Problem]]:
     data, problems = document.data, list(document.problems)
     if not isinstance(data, dict):
         kind = "is empty" if data is None else "is not a map"
@@ -136,13 +150,46 @@ def _decode_model(document: Document) -> tuple[KubeSchedulerConfiguration | None
     fatal = list(_check_type_meta(document, data))
     if fatal:
         return None, [*problems, *fatal]
+    problems += _check_version(document, version_of(data), flavour)
+    if is_converted(version_of(data)):
+        notes = _convert(document, data)
+        # An image that reads the old version gets the file as it is: only what no version can express matters to it.
+        problems += notes if flavour.is_ours else [note for note in notes if note.severity == "error"]
     model = decode(document, data, KubeSchedulerConfiguration, (), problems)
     if model is None:
-        problems += _problems_in_parts(document, data)
+        problems += _problems_in_parts(document, data, flavour)
     return model, problems
 
 
-def _problems_in_parts(document: Document, data: dict[str, Any]) -> Iterator[Problem]:
+def _convert(document: Document, data: dict[str, Any]) -> list[Problem]:
+    notes: list[Problem] = []
+
+    def report(container: object, key: str | int | None, message: str, hint: str, severity: Severity) -> None:
+        place = document.place_of(container)
+        loc = place if key is None else (*place, key)
+        notes.append(document.problem(loc, message, hint=hint, severity=severity))
+
+    convert(data, report)
+    document.data_was_rearranged()
+    return notes
+
+
+def _check_version(document: Document, version: str, flavour: Flavour) -> Iterator[Problem]:
+    if flavour.is_ours or flavour.reads(version):
+        return
+    readable = ", ".join(flavour.versions)
+    if flavour.family == "custom":
+        message = (
+            f"whether the image reads {version} is not known: kube-scheduler of 1.29 and later reads {readable} only"
+        )
+        yield document.problem(("apiVersion",), message, severity="warning")
+        return
+    hint = "run: secondary-scheduler convert FILE" if "v1" in flavour.versions else f"write one of {readable}"
+    message = f"{flavour.name} does not read {version} and would not start: it reads {readable}"
+    yield document.problem(("apiVersion",), message, hint=hint)
+
+
+def _problems_in_parts(document: Document, data: dict[str, Any], flavour: Flavour) -> Iterator[Problem]:
     """Look into the profiles of a file that does not decode as a whole, so that their mistakes show in the same
     pass."""
     profiles = data.get("profiles")
@@ -153,11 +200,11 @@ def _problems_in_parts(document: Document, data: dict[str, Any]) -> Iterator[Pro
             part = {field: raw.get(field)} if isinstance(raw, dict) else {}
             profile = decode(document, part, Profile, loc, already_reported)
             if profile is not None and field == "plugins":
-                expander = Expander(document, profile, loc)
+                expander = Expander(document, profile, loc, flavour)
                 expander.expand()
                 yield from expander.problems
             elif profile is not None:
-                reader = ArgsReader(document, loc, allow_token_in_config_map=True)
+                reader = ArgsReader(document, loc, flavour, allow_token_in_config_map=True, load_given=True)
                 reader.read(profile)
                 yield from reader.problems
 
@@ -170,10 +217,9 @@ def _check_type_meta(document: Document, data: dict[str, Any]) -> Iterator[Probl
         yield document.problem(("kind",), f'no kind "{kind}" is known', hint=f"write kind: {KIND}")
     if not version:
         yield document.problem((), "apiVersion is missing", hint=f"add apiVersion: {API_VERSION}")
-    elif version != API_VERSION:
+    elif version != API_VERSION and not is_converted(version_of(data)):
         message = f'no kind "{KIND}" is registered for version "{version}"'
-        old = str(version).startswith(f"{GROUP}/v1beta")
-        hint = f"write {API_VERSION}" + ("; default plugins and weights of that version were others" if old else "")
+        hint = f"write {API_VERSION}; {', '.join(CONVERTED_VERSIONS)} are converted"
         yield document.problem(("apiVersion",), message, hint=hint)
 
 

@@ -45,7 +45,7 @@ def path_text(loc: Loc) -> str:
     for part in loc:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part.replace("_", "").replace("-", "").isalnum():
+        elif part.removesuffix("[]").replace("_", "").replace("-", "").isalnum():
             text += f".{part}" if text else part
         else:
             text += f"[{part}]"

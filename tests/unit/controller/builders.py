@@ -34,6 +34,9 @@ profiles:
       enabled:
       - name: TargetLoadPacking
         weight: 3
+  pluginConfig:
+  - name: TargetLoadPacking
+    args: {metricProvider: {type: Prometheus, address: "https://prometheus:9090"}}
 """
 OTHER_CONFIG = CONFIG.replace("weight: 3", "weight: 5")
 BAD_CONFIG = CONFIG.replace("schedulerName: secondary-scheduler", "schedulerName: secondary-scheduler\n  colour: blue")

@@ -133,7 +133,7 @@ def test_equal_load_sources_have_equal_keys(values: dict[str, Any], key: str) ->
             {"schedulerName": "mine", "plugins": plugins, "pluginConfig": [args("TargetLoadPacking", **values)]}
         ],
     }
-    configuration = load_configuration(msgspec.json.encode(data).decode(), source="f")
+    configuration = load_configuration(msgspec.json.encode(data).decode(), source="f", load_given=True)
     assert configuration.profiles[0].args("TargetLoadPacking").source_key() == key
 
 

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from scheduler.catalog import lookup
+from scheduler.catalog.schedulerplugins import SCHEDULER_PLUGINS
+from scheduler.config import Configuration, ConfigurationError, load_configuration
+from scheduler.config.problems import path_text
 
 VECTORS = json.loads((Path(__file__).parents[3] / "conformance/vectors/plugin_args.json").read_text())
-DEFAULTS = [
-    pytest.param(case, id=case["name"])
-    for case in VECTORS
-    if case["kind"] == "args_defaults" and lookup(case["plugin"])
-]
 IN_TREE = next(case for case in VECTORS if case["name"].endswith("v1 unspecified args"))["expected"]["plugin_config"]
+
+
+def of_kind(kind: str) -> list[Any]:
+    return [pytest.param(case, id=case["name"]) for case in VECTORS if case["kind"] == kind]
 
 
 def filled(plugin: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def without_empty(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in cleaned.items() if value not in ("", [], {}, False)}
 
 
-@pytest.mark.parametrize("case", DEFAULTS)
+@pytest.mark.parametrize("case", of_kind("args_defaults"))
 def test_defaults_are_upstreams(case: dict[str, Any]) -> None:
     assert filled(case["plugin"], case["input"]) == without_empty(case["expected"])
 
@@ -37,6 +39,51 @@ def test_in_tree_defaults_are_upstreams(plugin: str) -> None:
     assert filled(plugin, {}) == without_empty(IN_TREE[plugin])
 
 
-def test_the_vectors_cover_something() -> None:
-    assert len(DEFAULTS) >= 2
-    assert sum(1 for name in IN_TREE if lookup(name)) >= 8
+@pytest.mark.parametrize(
+    "case", [pytest.param(one, id=one["name"]) for one in VECTORS if one["kind"] == "args_validate"]
+)
+def test_validation_says_what_upstreams_says(case: dict[str, Any]) -> None:
+    args = lookup(case["plugin"]).args_model.model_validate(case["input"])
+    found = [f"{path_text(loc)}: {message}".split("; allowed are")[0] for loc, message in args.check()]
+    expected = case["expected"]
+    if "error_contains" in expected:
+        assert len(found) == 1
+        assert expected["error_contains"] in found[0]
+    else:
+        joined = ", ".join(found)
+        assert expected["error"] == (None if not found else f"[{joined}]" if len(found) > 1 else joined)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(one, id=one["name"]) for one in VECTORS if one["kind"] == "config_decode"]
+)
+def test_a_whole_configuration_decodes_as_upstreams_does(case: dict[str, Any]) -> None:
+    # Upstream's test decodes without building a profile: whether a plugin is enabled does not matter there.
+    data, expected = case["input"], case["expected"]
+    for profile in data["profiles"]:
+        names = [{"name": one["name"]} for one in profile["pluginConfig"]]
+        sort = [one for one in names if one["name"] == "TopologicalSort"] or [{"name": "PrioritySort"}]
+        queue_sort = {"disabled": [{"name": "*"}], "enabled": sort}
+        profile["plugins"] = {"multiPoint": {"enabled": names}, "queueSort": queue_sort}
+
+    def load() -> Configuration:
+        return load_configuration(json.dumps(data), source="f", flavour="scheduler-plugins@0.34")
+
+    if "error" in expected:
+        with pytest.raises(ConfigurationError) as refused:
+            load()
+        (problem,) = refused.value.problems
+        assert problem.path == "profiles[0].pluginConfig[0].args.kubeConfigPath"
+        assert problem.message in expected["error"]
+        return
+    profile = load().profiles[0]
+    decoded = {name: without_empty(args.to_dict()) for name, args in profile.plugin_args.items()}
+    assert decoded == {name: without_empty(args) for name, args in expected["plugin_config"].items()}
+
+
+def test_the_vectors_cover_every_plugin_that_has_args() -> None:
+    assert len(of_kind("args_defaults")) == 19
+    assert {one["plugin"] for one in VECTORS if one["kind"] == "args_defaults"} | {"Peaks"} == {
+        one.name for one in SCHEDULER_PLUGINS if one.args_model
+    }
+    assert sum(1 for name in IN_TREE if lookup(name)) == 10

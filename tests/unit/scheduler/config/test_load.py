@@ -136,14 +136,14 @@ def test_a_bad_top_level_field_is_named_with_its_place(body: str, expected: str)
             "f.yaml:1:1: Object 'Kind' is missing; add kind: KubeSchedulerConfiguration",
         ),
         (
-            "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n",
+            "apiVersion: kubescheduler.config.k8s.io/v1alpha2\nkind: KubeSchedulerConfiguration\n",
             'f.yaml:1:13: apiVersion: no kind "KubeSchedulerConfiguration" is registered for version '
-            '"kubescheduler.config.k8s.io/v1beta3"; write kubescheduler.config.k8s.io/v1; default plugins and weights of that '
-            "version were others",
+            '"kubescheduler.config.k8s.io/v1alpha2"; write kubescheduler.config.k8s.io/v1; v1beta3, v1beta2, v1beta1 are '
+            "converted",
         ),
         (
             "apiVersion: v1\nkind: ConfigMap\n",
-            'f.yaml:1:13: apiVersion: no kind "KubeSchedulerConfiguration" is registered for version "v1"; write kubescheduler.config.k8s.io/v1',
+            'f.yaml:1:13: apiVersion: no kind "KubeSchedulerConfiguration" is registered for version "v1"; write kubescheduler.config.k8s.io/v1; v1beta3, v1beta2, v1beta1 are converted',
         ),
     ],
     ids=["empty", "list", "not yaml", "two documents", "no kind", "old version", "other kind"],
@@ -187,7 +187,8 @@ def test_several_profiles_need_distinct_names() -> None:
 
 
 def test_an_unknown_flavour_is_refused() -> None:
-    assert problems(HEAD + PROFILE, flavour="go") == ['f.yaml: flavour "go" is not supported; write "ours"']
+    (line,) = problems(HEAD + PROFILE, flavour="scheduler-plugin@0.34")
+    assert line == ('f.yaml: flavour "scheduler-plugin@0.34" is not known; did you mean "scheduler-plugins@0.34"?')
 
 
 @pytest.mark.parametrize(

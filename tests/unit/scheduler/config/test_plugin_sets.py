@@ -70,7 +70,8 @@ def test_the_default_profile_runs_what_this_scheduler_has_of_upstreams() -> None
     assert [one.name for one in profile.plugins(P.FILTER)] == [name for name in UPSTREAM_FILTERS if built(name)]
     assert [one.name for one in profile.plugins(P.QUEUE_SORT)] == ["PrioritySort"]
     assert [one.name for one in profile.plugins(P.BIND)] == ["DefaultBinder"]
-    assert [one.name for one in profile.plugins(P.PRE_ENQUEUE)] == ["SchedulingGates"]
+    gates = ["SchedulingGates", "DynamicResources", "DefaultPreemption"]
+    assert [one.name for one in profile.plugins(P.PRE_ENQUEUE)] == [name for name in gates if built(name)]
     assert not profile.plugins(P.PERMIT)
 
 

@@ -110,7 +110,7 @@ def runner(
     config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}})
     encode = msgspec.json.encode
     text = CONFIGURATION.format(plugins=encode(plugins or {}).decode(), plugin_config=encode(config).decode())
-    return build_profile(load_configuration(text, source="test").profiles[0])
+    return build_profile(load_configuration(text, source="test", load_given=True).profiles[0])
 
 
 def only_scores(*names: str) -> dict[str, Any]:

@@ -1,0 +1,193 @@
+"""Which scheduler image a configuration is for: what its binary reads, which plugins it has, how it is started.
+
+The table was read from the sources of each release of sigs.k8s.io/scheduler-plugins (cmd/scheduler/main.go,
+apis/config, build/scheduler/Dockerfile).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from scheduler.catalog import ExtensionPoint, PluginDescriptor, PolicyRule, descriptors, lookup
+from scheduler.catalog.intree import IN_TREE
+from scheduler.config.decode import nearest
+
+Family = Literal["ours", "scheduler-plugins", "custom"]
+
+_OUR_REPOSITORY = re.compile(r"(^|/)secondary-scheduler/kube-scheduler$")
+_PLUGINS_REPOSITORY = re.compile(r"(^|[/-])scheduler-plugins[/-](kube-)?scheduler$")
+_RELEASE = re.compile(r"v?0\.(\d+)(\.\d+)?([-+_.].*)?")
+_NON_ROOT = 65532
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraPlugin:
+    """A plugin that only a custom image has. Its args are passed through unchecked.
+
+    Attributes:
+        name: name in the configuration.
+        points: extension points it implements.
+        rules: what it needs from the API server.
+        crds: names of the CustomResourceDefinitions it reads.
+    """
+
+    name: str
+    points: frozenset[ExtensionPoint]
+    rules: tuple[PolicyRule, ...] = ()
+    crds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """What is valid for an image, and how it is run.
+
+    Attributes:
+        name: `ours`, `scheduler-plugins@0.NN` or `custom`.
+        family: the part before the `@`.
+        versions: API versions its binary decodes (`v1`, …); ours converts the older ones.
+        kubernetes: minor version of the Kubernetes 1.x it is built from.
+        command: how the container is started.
+        user: numeric user of the image; 0 means that it runs as root unless told otherwise.
+        plugins: names it knows; None means that every plugin of the catalogue is taken to exist.
+        extra: what a custom image has beside them, by name.
+    """
+
+    name: str
+    family: Family
+    versions: tuple[str, ...]
+    kubernetes: int
+    command: tuple[str, ...] = ("/bin/kube-scheduler",)
+    user: int = _NON_ROOT
+    plugins: frozenset[str] | None = None
+    extra: Mapping[str, ExtraPlugin] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the image is this project's scheduler."""
+        return self.family == "ours"
+
+    def reads(self, version: str) -> bool:
+        """Tell whether the image's binary decodes `kubescheduler.config.k8s.io/<version>`."""
+        return version in self.versions
+
+    def find(self, name: str) -> PluginDescriptor | None:
+        """Return the plugin of this name if the image knows it, be it able to run it or not."""
+        extra = self.extra.get(name)
+        if extra is not None:
+            return PluginDescriptor(extra.name, extra.points, rules=extra.rules, crds=extra.crds, implemented=True)
+        descriptor = lookup(name)
+        if descriptor is None or not descriptor.points:
+            return None
+        return descriptor if self.plugins is None or name in self.plugins else None
+
+    def runs(self, descriptor: PluginDescriptor) -> bool:
+        """Tell whether the image can run a plugin that it knows."""
+        return descriptor.implemented or not self.is_ours
+
+    def names(self) -> tuple[str, ...]:
+        """Return the plugin names that may stand in a plugin set."""
+        known = (one.name for one in descriptors() if one.points)
+        return (*(name for name in known if self.plugins is None or name in self.plugins), *self.extra)
+
+
+class UnknownFlavourError(ValueError):
+    """A flavour's name that is not in the table; the text says which ones are."""
+
+
+OURS = Flavour("ours", "ours", ("v1", "v1beta3", "v1beta2", "v1beta1"), 34)
+CUSTOM = Flavour("custom", "custom", ("v1",), 34)
+
+_FIRST = frozenset(
+    {
+        "CapacityScheduling", "Coscheduling", "LoadVariationRiskBalancing", "NodeResourcesAllocatable",
+        "NodeResourceTopologyMatch", "PodState", "PreemptionToleration", "QOSSort", "TargetLoadPacking",
+    }
+)  # fmt: skip
+_SINCE = {
+    "NetworkOverhead": 24,
+    "TopologicalSort": 24,
+    "LowRiskOverCommitment": 26,
+    "SySched": 28,
+    "Peaks": 31,
+    "SchedulingGates": 26,
+    "DynamicResources": 26,
+}
+_VERSIONS: dict[int, tuple[str, ...]] = {
+    22: ("v1beta2", "v1beta1"),
+    23: ("v1beta3", "v1beta2"),
+    24: ("v1beta3", "v1beta2"),
+    25: ("v1", "v1beta3", "v1beta2"),
+    26: ("v1", "v1beta3", "v1beta2"),
+    27: ("v1", "v1beta3", "v1beta2"),
+    28: ("v1", "v1beta3"),
+    **dict.fromkeys(range(29, 36), ("v1",)),
+}
+_DISTROLESS_SINCE = 29
+
+
+def _release(minor: int) -> Flavour:
+    in_tree = {one.name for one in IN_TREE}
+    since = {name for name, first in _SINCE.items() if first <= minor}
+    return Flavour(
+        name=f"scheduler-plugins@0.{minor}",
+        family="scheduler-plugins",
+        versions=_VERSIONS[minor],
+        kubernetes=minor,
+        user=_NON_ROOT if minor >= _DISTROLESS_SINCE else 0,
+        plugins=frozenset((in_tree - _SINCE.keys()) | _FIRST | since),
+    )
+
+
+_TABLE: dict[str, Flavour] = {
+    flavour.name: flavour for flavour in (OURS, CUSTOM, *(_release(minor) for minor in sorted(_VERSIONS)))
+}
+
+
+def flavour_names() -> tuple[str, ...]:
+    """Return the names that `flavour_named` takes."""
+    return tuple(_TABLE)
+
+
+def flavour_named(name: str) -> Flavour:
+    """Return the flavour of a name: `ours`, `custom`, `scheduler-plugins@0.34`, or with a patch level behind it.
+
+    Raises:
+        UnknownFlavourError: there is no such flavour.
+    """
+    family, _, release = name.partition("@")
+    match = _RELEASE.fullmatch(release) if family == "scheduler-plugins" else None
+    found = _TABLE.get(f"{family}@0.{match[1]}" if match else name)
+    if found is None:
+        hint = nearest(name, _TABLE) or f"known are {', '.join(_TABLE)}"
+        raise UnknownFlavourError(f'flavour "{name}" is not known; {hint}')
+    return found
+
+
+def flavour_of(image: str) -> Flavour:
+    """Return the flavour of an image reference, judged by its repository and tag wherever it is mirrored.
+
+    `…/secondary-scheduler/kube-scheduler` is ours; `…/scheduler-plugins/kube-scheduler:v0.NN.P` is that release, and
+    without a tag that tells (a digest, `latest`) or of a release that is not in the table it is custom, as is any
+    other image.
+    """
+    repository, tag = split_image(image)
+    if _OUR_REPOSITORY.search(repository):
+        return OURS
+    match = _RELEASE.fullmatch(tag) if _PLUGINS_REPOSITORY.search(repository) else None
+    return _TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM) if match else CUSTOM
+
+
+def custom_flavour(plugins: Iterable[ExtraPlugin]) -> Flavour:
+    """Return the flavour of a custom image with the plugins it has beside those of the catalogue."""
+    extra = {plugin.name: plugin for plugin in plugins}
+    return Flavour("custom", "custom", CUSTOM.versions, CUSTOM.kubernetes, extra=MappingProxyType(extra))
+
+
+def split_image(image: str) -> tuple[str, str]:
+    """Return repository (registry included) and tag of an image reference; the digest is dropped."""
+    reference = image.partition("@")[0]
+    head, slash, last = reference.rpartition("/")
+    name, _, tag = last.partition(":")
+    return head + slash + name, tag

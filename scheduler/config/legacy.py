@@ -1,0 +1,140 @@
+"""What older API versions had: their default plugin sets, and plugins that went away, each with what to write instead.
+
+Read from pkg/scheduler/apis/config/{v1beta1,v1beta2,v1beta3} of the Kubernetes releases that served them.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+CONVERTED_VERSIONS = ("v1beta3", "v1beta2", "v1beta1")
+"""Versions that are accepted and converted, newest first."""
+
+LAST_SERVED = MappingProxyType({"v1beta1": "1.22", "v1beta2": "1.27", "v1beta3": "1.28"})
+
+STRATEGIES = MappingProxyType(
+    {
+        "NodeResourcesLeastAllocated": "LeastAllocated",
+        "NodeResourcesMostAllocated": "MostAllocated",
+        "RequestedToCapacityRatio": "RequestedToCapacityRatio",
+    }
+)
+"""v1beta1's score plugins that became scoring strategies of NodeResourcesFit."""
+
+VOLUME_LIMITS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
+
+EXPLAINED = MappingProxyType(
+    {
+        "NodeLabel": (
+            "NodeLabel was removed in Kubernetes 1.23: require the label in NodeAffinity's addedAffinity "
+            "(operator Exists or DoesNotExist), or disable it"
+        ),
+        "ServiceAffinity": (
+            "ServiceAffinity was removed in Kubernetes 1.23: give the pods podAffinity or "
+            "topologySpreadConstraints over the same labels"
+        ),
+        "NodePreferAvoidPods": (
+            "NodePreferAvoidPods was removed in Kubernetes 1.23, and so was the annotation "
+            "scheduler.alpha.kubernetes.io/preferAvoidPods: taint such nodes with effect PreferNoSchedule"
+        ),
+    }
+)
+"""Plugins that nothing replaces one to one, with what does what they did."""
+
+_FILTER = (
+    "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+    "VolumeRestrictions", "EBSLimits", "GCEPDLimits", "NodeVolumeLimits", "AzureDiskLimits", "VolumeBinding",
+    "VolumeZone", "PodTopologySpread", "InterPodAffinity",
+)  # fmt: skip
+
+DEFAULT_POINTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "queueSort": ("PrioritySort",),
+        "preFilter": (
+            "NodeResourcesFit", "NodePorts", "VolumeRestrictions", "PodTopologySpread", "InterPodAffinity",
+            "VolumeBinding", "NodeAffinity",
+        ),
+        "filter": _FILTER,
+        "postFilter": ("DefaultPreemption",),
+        "preScore": ("InterPodAffinity", "PodTopologySpread", "TaintToleration", "NodeAffinity"),
+        "reserve": ("VolumeBinding",),
+        "preBind": ("VolumeBinding",),
+        "bind": ("DefaultBinder",),
+    }
+)  # fmt: skip
+"""Default plugins per extension point of v1beta1 and v1beta2, which had no multiPoint; without score."""
+
+DEFAULT_SCORES: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {
+        "v1beta1": MappingProxyType(
+            {
+                "NodeResourcesBalancedAllocation": 1,
+                "ImageLocality": 1,
+                "InterPodAffinity": 1,
+                "NodeResourcesLeastAllocated": 1,
+                "NodeAffinity": 1,
+                "NodePreferAvoidPods": 10000,
+                "PodTopologySpread": 2,
+                "TaintToleration": 1,
+            }
+        ),
+        "v1beta2": MappingProxyType(
+            {
+                "NodeResourcesBalancedAllocation": 1,
+                "ImageLocality": 1,
+                "InterPodAffinity": 1,
+                "NodeResourcesFit": 1,
+                "NodeAffinity": 1,
+                "PodTopologySpread": 2,
+                "TaintToleration": 1,
+            }
+        ),
+    }
+)
+"""Default score plugins and weights of the versions whose weights were not v1's."""
+
+REMOVED_ARGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "Coscheduling": {
+            "deniedPGExpirationTimeSeconds": "rejected PodGroups wait podGroupBackoffSeconds now",
+            "kubeMaster": "the scheduler's own connection is used",
+            "kubeConfigPath": "the scheduler's own connection is used",
+        },
+        "CapacityScheduling": {"kubeConfigPath": "the scheduler's own connection is used"},
+        "NodeResourceTopologyMatch": {
+            "kubeconfigpath": "the scheduler's own connection is used",
+            "masteroverride": "the scheduler's own connection is used",
+        },
+    }
+)
+"""Fields that v1beta1 or v1beta2 args had and v1 has not, with what became of them."""
+
+BIND_ADDRESSES = ("healthzBindAddress", "metricsBindAddress")
+
+
+def replacement(name: str) -> str:
+    """Return what to write instead of a plugin that is gone; empty for a name that never was one."""
+    if name in STRATEGIES:
+        return (
+            f"since v1beta2 it is a strategy of NodeResourcesFit: pluginConfig NodeResourcesFit, "
+            f"args.scoringStrategy.type: {STRATEGIES[name]}"
+        )
+    if name in VOLUME_LIMITS:
+        return "NodeVolumeLimits covers it"
+    return EXPLAINED.get(name, "")
+
+
+FIELD_HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            BIND_ADDRESSES,
+            "it is gone since v1beta3: health and metrics are served on --bind-address and --secure-port",
+        ),
+        "algorithmSource": "it went with v1alpha1: give plugins in profiles",
+        "disablePreemption": "it went with v1alpha1: disable DefaultPreemption under postFilter",
+        "deniedPGExpirationTimeSeconds": "it is gone since v1beta3: podGroupBackoffSeconds comes closest",
+        "metricProviderType": "write it as type under metricProvider",
+        "metricProviderAddress": "write it as address under metricProvider",
+        "metricProviderToken": "write it as token under metricProvider",
+    }
+)
+"""Fields of older versions and other places, with what to write now."""
