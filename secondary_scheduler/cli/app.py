@@ -17,7 +17,10 @@ from secondary_scheduler.devcluster.errors import DevClusterError, SpecError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Each module has `register(app)`, which adds the command or group of that name.
-COMMANDS = {"cluster": "secondary_scheduler.cli.cluster"}
+COMMANDS = {
+    "cluster": "secondary_scheduler.cli.cluster",
+    "simulate": "secondary_scheduler.cli.simulate",
+}
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:

@@ -1,0 +1,414 @@
+"""From the objects of snapshot files to the state that decisions are made on, and the pods that wait for one."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+
+from scheduler.framework import PodInfo
+from scheduler.helpers import PodReducer, reduce_node
+from scheduler.state import WATCHED_KINDS, ClusterState
+from secondary_scheduler.cli.simulation.defaults import (
+    DEFAULT_CLASS_ANNOTATION,
+    NAME_LABEL,
+    DefaultingError,
+    Defaults,
+    PriorityClass,
+    object_uid,
+)
+from secondary_scheduler.cli.simulation.documents import Entry, read_entries
+from secondary_scheduler.cli.simulation.report import InputError, Report, with_field
+from secondary_scheduler.cli.simulation.watcherload import LOAD_KIND, MeasuredLoad, read_load
+from secondary_scheduler.kube.model import NODES, PODS, Codec, DecodeError, Namespace, ObjectMeta
+from secondary_scheduler.kube.primitives.quantity import QuantityError, value
+from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+
+_CLUSTER_WIDE = frozenset(
+    {
+        "Node",
+        "Namespace",
+        "PersistentVolume",
+        "StorageClass",
+        "CSINode",
+        "CSIDriver",
+        "VolumeAttachment",
+        "PriorityClass",
+        LOAD_KIND,
+    }
+)
+_GROUPS: Mapping[str, str] = {
+    "Node": "",
+    "Pod": "",
+    "PriorityClass": "scheduling.k8s.io",
+    LOAD_KIND: "secondary-scheduler.io",
+    **{watched.kind: watch.api_version.rpartition("/")[0] for watch, watched in WATCHED_KINDS.items()},
+}
+"""API group of every kind that is read."""
+_CODECS: Mapping[str, Codec[Any]] = {watched.kind: watched.codec for watched in WATCHED_KINDS.values()}
+
+
+class _Meta(Struct, rename="camel"):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    generate_name: str | None = None
+
+
+class _Identity(Struct):
+    metadata: _Meta | None = None
+
+
+class _PriorityClass(Struct, rename="camel"):
+    value: int = 0
+    global_default: bool | None = None
+    preemption_policy: str | None = None
+
+
+class _NodeTime(Struct, rename="camel"):
+    last_heartbeat_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class _NodeTimes(Struct):
+    class Status(Struct):
+        conditions: list[_NodeTime] | None = None
+
+    status: Status | None = None
+
+
+_identity = msgspec.json.Decoder(_Identity)
+_priority_class = msgspec.json.Decoder(_PriorityClass)
+_node_times = msgspec.json.Decoder(_NodeTimes)
+
+
+class _Found(NamedTuple):
+    """An object that has a name; `uid` is "" where it was never created."""
+
+    entry: Entry
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def what(self) -> str:
+        return f"{self.entry.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.entry.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A pod of one of the profiles that nothing can be decided about."""
+
+    key: str
+    scheduler_name: str
+    reason: str
+
+
+@dataclass(slots=True)
+class SimulatedCluster:
+    """What the files hold.
+
+    Attributes:
+        pending: pods without a node whose scheduler is one of ours, in the order of the files; added ones last.
+        newest: the newest time in the snapshot, seconds since the epoch; NaN when there is none.
+        load: the load that came with the snapshot.
+    """
+
+    state: ClusterState
+    pending: list[PodInfo] = field(default_factory=list)
+    parked: list[Parked] = field(default_factory=list)
+    newest: float = math.nan
+    load: MeasuredLoad | None = None
+
+
+def read_cluster(
+    files: Iterable[str], report: Report, *, scheduler_names: Collection[str], pod_file: str | None = None
+) -> SimulatedCluster:
+    """Read snapshot files, and the pod of `pod_file`, which any only profile takes.
+
+    Raises:
+        InputError: a file cannot be read at all, or `pod_file` does not hold one pod without a node.
+    """
+    reader = _Reader(report, scheduler_names)
+    for file in files:
+        reader.take(read_entries(file, report))
+    added = reader.take_pod(pod_file) if pod_file is not None else None
+    return reader.build(added)
+
+
+class _Reader:
+    def __init__(self, report: Report, scheduler_names: Collection[str]) -> None:
+        self._report = report
+        self._scheduler_names = scheduler_names
+        self._found: dict[str, dict[tuple[str, str], _Found]] = {}
+        self._unread: Counter[str] = Counter()
+        self._generated = 0
+        self._newest = math.nan
+        self._defaults = Defaults()
+        self._cluster = SimulatedCluster(ClusterState())
+
+    # Sorting out ----------------------------------------------------------------------------------------------------
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Sort objects by kind; of two with the same name the later one counts."""
+        for entry in entries:
+            if _GROUPS.get(entry.kind) != entry.api_version.rpartition("/")[0]:
+                self._unread[entry.kind] += 1
+                continue
+            found = self._identify(entry)
+            if found is not None:
+                self._put(found)
+
+    def take_pod(self, file: str) -> _Found:
+        """Take in the only object of a file, a pod; it replaces one of the same name.
+
+        Raises:
+            InputError: there is another number of objects, or it is not a pod.
+        """
+        entries = list(read_entries(file, self._report))
+        if len(entries) != 1 or (entries[0].kind, entries[0].api_version) != ("Pod", "v1"):
+            held = ", ".join(entry.kind for entry in entries) or "nothing usable"
+            raise InputError(f"--pod {file}: holds {held}; it takes one Pod of apiVersion v1")
+        found = self._identify(entries[0])
+        if found is None:
+            raise InputError(f"--pod {file}: the pod cannot be used")
+        self._put(found)
+        # Last in file order, also where it replaces one.
+        pods = self._found["Pod"]
+        pods[found.namespace, found.name] = pods.pop((found.namespace, found.name))
+        return found
+
+    def _put(self, found: _Found) -> None:
+        objects = self._found.setdefault(found.entry.kind, {})
+        key = (found.namespace, found.name)
+        if key in objects:
+            self._report.warn(f"{found.entry.place}: {found.what} replaces the one of {objects[key].entry.place}")
+        objects[key] = found
+
+    def _identify(self, entry: Entry) -> _Found | None:
+        try:
+            meta = _identity.decode(entry.data).metadata or _Meta()
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._report.leave_out(entry.place, entry.kind, with_field(error))
+            return None
+        name = meta.name or ""
+        if not name and meta.generate_name and not meta.uid:
+            self._generated += 1
+            name = f"{meta.generate_name}{self._generated:05d}"
+        if not name and entry.kind != LOAD_KIND:
+            self._report.leave_out(entry.place, entry.kind, "metadata.name: is missing")
+            return None
+        namespace = "" if entry.kind in _CLUSTER_WIDE else meta.namespace or "default"
+        return _Found(entry, namespace, name, meta.uid or "")
+
+    # Building -------------------------------------------------------------------------------------------------------
+
+    def build(self, added: _Found | None) -> SimulatedCluster:
+        """Put everything into the state: what others depend on first."""
+        self._read_classes()
+        self._read_load()
+        for kind, codec in _CODECS.items():
+            for found in self._of(kind):
+                item = self._decode(found, codec)
+                if item is not None:
+                    self._cluster.state.objects.upsert(kind, item)
+                    self._note(item.metadata.creation_timestamp)
+        for found in self._of("Node"):
+            self._node(found)
+        self._pods(added)
+        self._cluster.newest = self._newest
+        if self._unread:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._unread.items()))
+            self._report.warn(f"not read, as no decision depends on them: {kinds}")
+        return self._cluster
+
+    def _of(self, kind: str) -> Iterable[_Found]:
+        return self._found.get(kind, {}).values()
+
+    def _read_classes(self) -> None:
+        for found in self._of("PriorityClass"):
+            try:
+                one = _priority_class.decode(found.entry.data)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                self._report.leave_out(found.entry.place, found.what, with_field(error))
+                continue
+            policy = one.preemption_policy or "PreemptLowerPriority"
+            self._defaults.priority_classes[found.name] = PriorityClass(
+                found.name, one.value, bool(one.global_default), policy
+            )
+        # Read once more below, as objects: here only the mark counts. The newest of several wins.
+        marked = []
+        for found in self._of("StorageClass"):
+            try:
+                meta = _CODECS["StorageClass"].decode(found.entry.data).metadata
+            except DecodeError:
+                continue
+            if meta.annotations.get(DEFAULT_CLASS_ANNOTATION) == "true":
+                marked.append((meta.creation_timestamp, found.name))
+        if marked:
+            newest = max(created for created, _ in marked)
+            self._defaults.default_storage_class = min(name for created, name in marked if created == newest)
+
+    def _read_load(self) -> None:
+        for found in self._of(LOAD_KIND):
+            self._cluster.load = read_load(found.entry.data, str(found.entry.place))
+
+    def _node(self, found: _Found) -> None:
+        node = self._decode(found, NODES)
+        if node is None:
+            return
+        try:
+            info = reduce_node(node)
+        except ValueError as error:
+            self._report.warn(f"{found.entry.place}, {found.what}: {_located(found.entry.data, error)}; left out")
+            return
+        self._cluster.state.upsert_node(info)
+        self._note(node.metadata.creation_timestamp)
+        times = _node_times.decode(found.entry.data) if b"lastHeartbeatTime" in bytes(found.entry.data) else None
+        for condition in (times.status.conditions or ()) if times is not None and times.status is not None else ():
+            self._note(condition.last_heartbeat_time, condition.last_transition_time)
+
+    def _pods(self, added: _Found | None) -> None:
+        reducer = PodReducer()
+        state, pending = self._cluster.state, self._cluster.pending
+        namespaces: set[str] = set()
+        for found in self._of("Pod"):
+            namespaces.add(found.namespace)
+            wanted = found is added
+            info = self._pod(found, reducer, wanted=wanted)
+            if info is None or info.terminal:
+                continue
+            if info.node_name:
+                if wanted:
+                    raise InputError(f"--pod {found.entry.place.file}: the pod has a node already; clear spec.nodeName")
+                # It was seen by everybody when it was bound, not just now.
+                state.upsert_pod(info, observed_at=info.assigned_at)
+            elif info.scheduler_name in self._scheduler_names:
+                if info.nominated_node:
+                    state.nominator.set(info, info.nominated_node)
+                pending.append(info)
+        self._imply_namespaces(namespaces)
+
+    def _pod(self, found: _Found, reducer: PodReducer, *, wanted: bool) -> PodInfo | None:
+        try:
+            pod = self._decode(found, PODS, wanted=wanted)
+            if pod is None:
+                return None
+            info = reducer.reduce(pod)
+        except ValueError as error:
+            reason = _located(found.entry.data, error)
+            self._report.warn(f"{found.entry.place}, {found.what}: {reason}; left out")
+            self._park(found, reason, wanted=wanted)
+            return None
+        self._note(pod.metadata.creation_timestamp, pod.status.start_time)
+        self._note(*(condition.last_transition_time for condition in pod.status.conditions))
+        if wanted and info.scheduler_name not in self._scheduler_names:
+            info = msgspec.structs.replace(info, scheduler_name=self._only_profile(found, info.scheduler_name))
+        return info
+
+    def _only_profile(self, found: _Found, asked: str) -> str:
+        names = list(self._scheduler_names)
+        if len(names) == 1:
+            return names[0]
+        raise InputError(
+            f"--pod {found.entry.place.file}: spec.schedulerName: {asked} is no profile of the configuration: it has "
+            f"{', '.join(names)}"
+        )
+
+    def _decode(self, found: _Found, codec: Codec[Any], *, wanted: bool = False) -> Any | None:
+        """Return the typed object with its defaults; None when it is reported as invalid.
+
+        Raises:
+            ValueError: the form is right, but the API server would refuse a value.
+        """
+        entry = found.entry
+        try:
+            item = codec.decode(entry.data)
+            if not found.uid:
+                item = codec.decode(self._with_defaults(found))
+        except DecodeError as error:
+            reason = with_field(error)
+            self._report.leave_out(entry.place, found.what, reason)
+            if entry.kind == "Pod":
+                self._park(found, reason, wanted=wanted)
+            return None
+        return item
+
+    def _with_defaults(self, found: _Found) -> bytes:
+        data = msgspec.json.decode(found.entry.data)
+        meta = data["metadata"]
+        meta["name"] = found.name
+        if found.namespace:
+            meta["namespace"] = found.namespace
+        return msgspec.json.encode(self._defaults.apply(found.entry.kind, data))
+
+    def _park(self, found: _Found, reason: str, *, wanted: bool) -> None:
+        """Note a pod that one of our profiles would have decided about, as far as that can be told."""
+        data = msgspec.json.decode(found.entry.data)
+        spec = data.get("spec")
+        if not isinstance(spec, dict) or spec.get("nodeName"):
+            return
+        name = spec.get("schedulerName") or "default-scheduler"
+        if wanted and len(self._scheduler_names) == 1:
+            name = next(iter(self._scheduler_names))
+        if isinstance(name, str) and name in self._scheduler_names:
+            self._cluster.parked.append(Parked(f"{found.namespace}/{found.name}", name, reason))
+
+    def _imply_namespaces(self, names: Iterable[str]) -> None:
+        """A pod's namespace exists, whether a document says so or not."""
+        objects = self._cluster.state.objects
+        for name in sorted(names):
+            if objects.get("Namespace", "", name) is None:
+                meta = ObjectMeta(name=name, uid=object_uid("Namespace", "", name), labels={NAME_LABEL: name})
+                objects.upsert("Namespace", Namespace(meta))
+
+    def _note(self, *times: str | None) -> None:
+        for text in times:
+            if text:
+                try:
+                    seconds = epoch_seconds(text)
+                except TimestampError:
+                    continue
+                if not seconds <= self._newest:
+                    self._newest = seconds
+
+
+def _located(data: bytes | Raw, error: ValueError) -> str:
+    """Put the field in front of a complaint about a quantity, which does not know where it stood."""
+    text = str(error)
+    if isinstance(error, DefaultingError) or not isinstance(error, QuantityError):
+        return text
+    for path, amount in _quantities(msgspec.json.decode(data)):
+        try:
+            value(amount)
+        except QuantityError as found:
+            return f"{path}: {found}"
+    return text
+
+
+def _quantities(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    spec, status = data.get("spec") or {}, data.get("status") or {}
+    for field_name in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field_name) or ()):
+            yield from _amounts(f"spec.{field_name}[{index}].resources", container.get("resources"))
+    yield from _amounts("spec.resources", spec.get("resources"))
+    yield from _amounts("spec", spec, fields=("overhead",))
+    yield from _amounts("status", status, fields=("allocatable", "capacity"))
+    for field_name in ("initContainerStatuses", "containerStatuses"):
+        for index, one in enumerate(status.get(field_name) or ()):
+            at = f"status.{field_name}[{index}]"
+            yield from _amounts(f"{at}.resources", one.get("resources"))
+            yield from _amounts(at, one, fields=("allocatedResources",))
+
+
+def _amounts(
+    path: str, parent: Mapping[str, Any] | None, fields: tuple[str, ...] = ("requests", "limits")
+) -> Iterator[tuple[str, Any]]:
+    for name in fields:
+        for resource, amount in ((parent or {}).get(name) or {}).items():
+            yield f"{path}.{name}[{resource}]", amount

@@ -1,0 +1,103 @@
+"""One attempt for every pod that waits, in queue order, each seeing the earlier ones placed."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.core import Explanation, Placement, decide, explain
+from scheduler.framework import NO_NODES, Code, PodInfo, ProfileRunner, Status
+from scheduler.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one pod. `explanation` is None where nothing was evaluated, or where nobody asked."""
+
+    pod: str
+    scheduler_name: str
+    node: str | None
+    message: str | None
+    placement: Placement | None = None
+    explanation: Explanation | None = None
+
+
+class Simulation:
+    """Decides pods on a state, which it changes: what is placed stays placed.
+
+    Args:
+        runners: by scheduler name.
+        now: the time of all decisions, seconds since the epoch.
+        explained: compute the matrix of every decision.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        runners: Mapping[str, ProfileRunner],
+        *,
+        rng: random.Random,
+        now: float,
+        explained: bool,
+    ) -> None:
+        self._state = state
+        self._runners = runners
+        self._rng = rng
+        self._now = now
+        self._explained = explained
+
+    def run(self, pods: Sequence[PodInfo]) -> Iterator[Outcome]:
+        """Yield the outcomes in queue order. The matrix of one is good until the next is asked for."""
+        for pod in self._in_queue_order(pods):
+            yield self._attempt(pod, self._runners[pod.scheduler_name])
+
+    def _in_queue_order(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
+        first = next(iter(self._runners.values()))
+
+        def key(pod: PodInfo) -> Any:
+            # A pod that was never created joins the queue now, behind those that wait already.
+            return first.queue_sort.sort_key(pod, self._now if math.isnan(pod.created_at) else pod.created_at)
+
+        return sorted(pods, key=key)
+
+    def _attempt(self, pod: PodInfo, runner: ProfileRunner) -> Outcome:
+        gate = runner.run_pre_enqueue(pod)
+        if not gate.is_success:
+            return Outcome(pod.key, pod.scheduler_name, None, gate.message)
+        if pod.deleting:
+            return Outcome(pod.key, pod.scheduler_name, None, f"skip schedule deleting pod: {pod.key}")
+        if not self._state.node_count:
+            return Outcome(pod.key, pod.scheduler_name, None, NO_NODES)
+        snapshot = self._state.snapshot(self._now)
+        explanation = explain(snapshot, pod, runner) if self._explained else None
+        placement = decide(snapshot, (pod,), runner, self._rng).only
+        message = placement.message
+        if placement.node is not None:
+            refused = self._take(pod, placement, runner)
+            if refused is not None:
+                return Outcome(pod.key, pod.scheduler_name, None, refused, placement, explanation)
+        elif placement.code is Code.UNSCHEDULABLE and placement.diagnosis is not None and runner.post_filters:
+            codes = placement.node_codes(snapshot)
+            _, status = runner.run_post_filter(placement.state, pod, snapshot, codes)
+            message = placement.diagnosis.message(status.message)
+        return Outcome(pod.key, pod.scheduler_name, placement.node, message, placement, explanation)
+
+    def _take(self, pod: PodInfo, placement: Placement, runner: ProfileRunner) -> str | None:
+        """Put the pod on its node unless Reserve or Permit refuses; returns the refusal as upstream words it."""
+        node, state = placement.node, placement.state
+        assert node is not None
+        assumed = self._state.assume(pod, node, self._now)
+        status: Status = runner.run_reserve(state, pod, node)
+        if status.is_success:
+            permit = runner.run_permit(state, pod, node)
+            # Whoever waits for others to come is waiting on this node.
+            if permit.status.is_success or permit.waits:
+                self._state.upsert_pod(assumed, observed_at=self._now)
+                return None
+            status = permit.status
+        runner.run_unreserve(state, pod, node)
+        self._state.forget(pod.uid)
+        return f"0/1 nodes are available: 1 {status.message}." if status.is_rejection else status.message

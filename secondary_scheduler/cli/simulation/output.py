@@ -1,0 +1,98 @@
+"""Results as JSON or YAML, written decision by decision, or as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any, Literal
+
+import msgspec
+
+from secondary_scheduler.cli.simulation.deciding import Outcome
+from secondary_scheduler.cli.simulation.report import printable
+
+Detail = Literal["full", "none"] | int
+API_VERSION = "secondary-scheduler.io/v1"
+KIND = "SimulationResult"
+_CHUNK = 1 << 16
+_encode = msgspec.json.Encoder().encode
+
+
+def write_json(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> None:
+    """Write the result; one decision per line."""
+    out.write(b'{"apiVersion":' + _encode(API_VERSION) + b',"kind":' + _encode(KIND) + b',"decisions":[')
+    separator = b"\n"
+    for outcome in outcomes:
+        buffer = bytearray(separator)
+        # Without its closing brace: the nodes follow one by one.
+        buffer += _encode(_head(outcome))[:-1]
+        buffer += b',"nodes":{'
+        comma = b""
+        for name, node in _nodes(outcome, detail):
+            buffer += comma + _encode(name) + b":" + _encode(node)
+            comma = b","
+            if len(buffer) > _CHUNK:
+                out.write(buffer)
+                buffer.clear()
+        out.write(buffer + b"}}")
+        separator = b",\n"
+    out.write(b"\n]}\n")
+    out.flush()
+
+
+def write_yaml(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> None:
+    """Write the result as YAML."""
+    import yaml
+
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    out.write(f"apiVersion: {API_VERSION}\nkind: {KIND}\ndecisions:".encode())
+    ending = b" []\n"
+    for outcome in outcomes:
+        decision = {**_head(outcome), "nodes": dict(_nodes(outcome, detail))}
+        text = yaml.dump([decision], Dumper=dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
+        out.write(b"\n" + text.removesuffix("\n").encode())
+        ending = b"\n"
+    out.write(ending)
+    out.flush()
+
+
+def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> None:
+    """Write a line per pod; `wide` adds the plugins' weighted scores for the chosen node."""
+    header = ["POD", "NODE", "SCORE", "FEASIBLE", *(["SCORES"] if wide else []), "MESSAGE"]
+    rows = [header]
+    for outcome in outcomes:
+        placement, node = outcome.placement, outcome.node
+        total, feasible, scores = "-", "-", "-"
+        if placement is not None:
+            feasible = f"{placement.feasible}/{placement.evaluated}"
+            total = str(placement.total) if node is not None and placement.feasible > 1 else "-"
+        if node is not None and outcome.explanation is not None:
+            one = outcome.explanation.node(node)
+            total = str(one.total)
+            scores = ",".join(f"{plugin}={score.weighted}" for plugin, score in one.scores.items()) or "-"
+        row = [outcome.pod, node or "-", total, feasible, *([scores] if wide else []), outcome.message or ""]
+        rows.append([printable(cell) for cell in row])
+    out.write("".join(f"{line}\n" for line in _aligned(rows)).encode())
+    out.flush()
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        yield "   ".join([*cells, row[-1]]).rstrip()
+
+
+def _head(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "pod": outcome.pod,
+        "schedulerName": outcome.scheduler_name,
+        "node": outcome.node,
+        "message": outcome.message,
+    }
+
+
+def _nodes(outcome: Outcome, detail: Detail) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    if outcome.explanation is None:
+        return
+    for name, node in outcome.explanation.nodes(detail):
+        yield name, node.to_dict()

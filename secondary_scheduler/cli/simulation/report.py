@@ -1,0 +1,86 @@
+"""What is wrong with the input, for stderr: a line each, and whether anything was left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+
+_MOST_LINES = 50
+"""Lines that are shown one by one; a file that is wrong throughout needs no more to be recognised."""
+_LONGEST = 400
+_FIELD = re.compile(r"^(?:not an? [\w ]+: )?(.*?)(?: - at (`(?:key in )?\$[^`]*`))?$", re.DOTALL)
+
+
+class InputError(CommandError):
+    """A file that cannot be used at all: exit code 4."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message), ExitCode.INVALID_INPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an object stands: documents count from 1 as in the file, items of a List from 0; line 0 is unknown."""
+
+    file: str
+    document: int
+    line: int = 0
+    item: int | None = None
+
+    def __str__(self) -> str:
+        line = f" (line {self.line})" if self.line else ""
+        item = f", items[{self.item}]" if self.item is not None else ""
+        return f"{self.file}: document {self.document}{item}{line}"
+
+
+class Report:
+    """Collects problems and says them at once.
+
+    Attributes:
+        invalid: objects left out because they are no valid objects; they decide the exit code.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._said = 0
+        self._unsaid = 0
+        self.invalid = 0
+
+    def leave_out(self, place: Place, what: str, problem: str) -> None:
+        """An object is not one: its form is wrong, or it lacks what every object has."""
+        self.invalid += 1
+        self.warn(f"{place}{f', {what}' if what else ''}: {problem}; left out")
+
+    def warn(self, text: str) -> None:
+        """Say one line."""
+        if self._said >= _MOST_LINES:
+            self._unsaid += 1
+            return
+        self._said += 1
+        self._say(printable(text))
+
+    def close(self) -> None:
+        """Say how much was not said."""
+        if self._unsaid:
+            self._say(f"and {self._unsaid} more like these")
+
+
+def printable(text: str) -> str:
+    """Return one line that no terminal misreads: what objects hold may be anything."""
+    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return cut if cut.isprintable() else "".join(char if char.isprintable() else "�" for char in cut)
+
+
+def with_field(error: object) -> str:
+    """Return a decoder's message with the field first, as Kubernetes writes it: `spec.nodeName: expected …`."""
+    text = str(error)
+    match = _FIELD.match(text)
+    if match is None or match[2] is None:
+        return text
+    path = match[2].strip("`").replace("key in ", "").removeprefix("$").removeprefix(".")
+    message = match[1].replace("`", "")
+    message = message[:1].lower() + message[1:]
+    return f"{path}: {message}" if path else message
