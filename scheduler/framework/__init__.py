@@ -5,6 +5,7 @@ May import `scheduler.config`, `scheduler.catalog` and `secondary_scheduler.kube
 
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
 from scheduler.framework.cycle import CycleState
+from scheduler.framework.declared import Declared
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
 from scheduler.framework.events import (
     ASSIGNED_POD,
@@ -116,6 +117,7 @@ __all__ = [
     "CodeArray",
     "ContainerCPU",
     "CycleState",
+    "Declared",
     "Diagnosis",
     "EnqueueExtensions",
     "FilterPlugin",

@@ -13,7 +13,8 @@ class NodeLoad(Struct, frozen=True):
     """Load of one node in per cent of its capacity; NaN means not measured, which is never the same as 0.
 
     `timestamp` is the time of the sample (seconds since the epoch); 0 means that the source gave none, and counts as
-    fresh.
+    fresh. `cpu_first` and `cpu_last` are the first and the last of several CPU averages a load-watcher may list, which
+    Peaks and TargetLoadPacking read upstream; None where there is just `cpu_average`.
     """
 
     cpu_average: float = math.nan
@@ -21,6 +22,8 @@ class NodeLoad(Struct, frozen=True):
     memory_average: float = math.nan
     memory_stddev: float = math.nan
     timestamp: float = 0.0
+    cpu_first: float | None = None
+    cpu_last: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class LoadColumns:
     cpu_stddev: FloatArray
     memory_average: FloatArray
     memory_stddev: FloatArray
+    cpu_first: FloatArray
+    cpu_last: FloatArray
     sampled_at: FloatArray
     version: int = 0
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from scheduler.framework.declared import NOTHING_DECLARED, Declared
 from scheduler.framework.podterms import NO_TERMS, PodTerms
 from secondary_scheduler.kube.model import (
     Affinity,
@@ -55,6 +56,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         overhead_cpu: milli-units.
         images: normalised images of init and main containers.
         terms: compiled terms of affinity and anti-affinity between pods.
+        declared: requests and limits as the load-aware plugins count them.
     """
 
     class_key: bytes
@@ -78,6 +80,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     claims: tuple[PodResourceClaim, ...]
     preemption_policy: str
     terms: PodTerms = NO_TERMS
+    declared: Declared = NOTHING_DECLARED
 
 
 class PodInfo(Struct, frozen=True, eq=False):

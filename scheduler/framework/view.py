@@ -155,6 +155,9 @@ class NodeView(Protocol):
         """Return `requested` with 100m/200Mi for containers that request no cpu/memory; other resources as
         `requested`."""
 
+    def declared(self, field: str) -> FloatArray:
+        """Return the sums of a field of `Declared` (cpu, memory, cpu_limit, memory_limit) over each node's pods."""
+
     def wide(self, resource: str) -> bool:
         """Tell whether amounts are so large (82 TiB) that a float64 quotient may differ from Go's integer division."""
 

@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from scheduler.framework import HostPort, NodeInfo, PodInfo, SpecInfo, pod_terms
+from scheduler.helpers.loadstats import declared
 from scheduler.helpers.resources import container_cpu, is_scalar_resource, pod_requests
 from secondary_scheduler.kube.model import Node, Pod
 from secondary_scheduler.kube.primitives.quantity import milli_value, value
@@ -111,6 +112,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         claims=spec.resource_claims,
         preemption_policy=spec.preemption_policy or "PreemptLowerPriority",
         terms=pod_terms(spec.affinity, pod.metadata.namespace),
+        declared=declared(pod),
     )
 
 

@@ -250,8 +250,7 @@ class ClusterState:
         if not same_place:
             self._unlink(old)
         self._by_node.setdefault(pod.node_name, {})[pod.uid] = pod
-        amounts = (old.requests, old.nonzero_cpu, old.nonzero_memory)
-        if not same_place or amounts != (pod.requests, pod.nonzero_cpu, pod.nonzero_memory):
+        if not same_place or _usage(old) != _usage(pod):
             self._use(old, -1)
             self._use(pod, 1)
         elif old.labels != pod.labels or old.deleting != pod.deleting or old.spec.terms != pod.spec.terms:
@@ -300,3 +299,8 @@ def _rows_and_pods(table: NodeTable, by_node: Mapping[str, Mapping[str, PodInfo]
         if row is not None:
             for pod in pods.values():
                 yield row, pod
+
+
+def _usage(pod: PodInfo) -> tuple[object, ...]:
+    """What the table's sums hold of a pod."""
+    return pod.requests, pod.nonzero_cpu, pod.nonzero_memory, pod.spec.declared

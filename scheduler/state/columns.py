@@ -121,7 +121,8 @@ def grow_label_column(column: LabelColumn, capacity: int) -> None:
     column.codes[old:] = -1
 
 
-LOAD_FIELDS = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev")
+DECLARED_FIELDS = ("cpu", "memory", "cpu_limit", "memory_limit")
+LOAD_FIELDS = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev", "cpu_first", "cpu_last")
 
 
 def empty_load(source: str, capacity: int) -> LoadColumns:
@@ -130,7 +131,18 @@ def empty_load(source: str, capacity: int) -> LoadColumns:
     def nothing() -> FloatArray:
         return np.full(capacity, np.nan)
 
-    return LoadColumns(source, 0.0, 0.0, nothing(), nothing(), nothing(), nothing(), np.zeros(capacity))
+    return LoadColumns(
+        source,
+        timestamp=0.0,
+        window_end=0.0,
+        cpu_average=nothing(),
+        cpu_stddev=nothing(),
+        memory_average=nothing(),
+        memory_stddev=nothing(),
+        cpu_first=nothing(),
+        cpu_last=nothing(),
+        sampled_at=np.zeros(capacity),
+    )
 
 
 def copy_load(load: LoadColumns) -> LoadColumns:

@@ -18,6 +18,7 @@ from scheduler.framework import (
     RowArray,
 )
 from scheduler.state.columns import (
+    DECLARED_FIELDS,
     LOAD_FIELDS,
     Amounts,
     Taints,
@@ -50,6 +51,7 @@ class NodeTable:
         self._free: list[int] = []
         self.amounts: dict[str, Amounts] = {name: Amounts(capacity) for name in ("cpu", "memory", "ephemeral-storage")}
         self.nonzero = {name: Amounts(capacity) for name in ("cpu", "memory")}
+        self.declared = {name: Amounts(capacity) for name in DECLARED_FIELDS}
         self.pods = Amounts(capacity)
         self.capacity_cpu: FloatArray = np.zeros(capacity)
         self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
@@ -134,7 +136,7 @@ class NodeTable:
             return None
         info = self.infos[row]
         self.infos[row] = None
-        for amounts in (*self.amounts.values(), *self.nonzero.values(), self.pods):
+        for amounts in (*self.amounts.values(), *self.nonzero.values(), *self.declared.values(), self.pods):
             amounts.clear(row)
         self.capacity_cpu[row] = 0.0
         self.unschedulable[row] = False
@@ -168,7 +170,7 @@ class NodeTable:
         self.topology = next(_MEMBERSHIPS)
 
     def _grow(self, capacity: int) -> None:
-        for amounts in (*self.amounts.values(), *self.nonzero.values(), self.pods):
+        for amounts in (*self.amounts.values(), *self.nonzero.values(), *self.declared.values(), self.pods):
             amounts.grow(capacity)
         self.infos += [None] * (capacity - self.capacity)
         self.capacity_cpu = grown(self.capacity_cpu, capacity)
@@ -193,6 +195,8 @@ class NodeTable:
             amounts.add(row, sign * amount)
         self.nonzero["cpu"].add(row, sign * pod.nonzero_cpu)
         self.nonzero["memory"].add(row, sign * pod.nonzero_memory)
+        for name, amounts in self.declared.items():
+            amounts.add(row, sign * getattr(pod.spec.declared, name))
         self.pods.add(row, sign)
         self.touch(row)
 
@@ -264,6 +268,7 @@ class NodeTable:
         twin.infos, twin.row_of, twin._free = list(self.infos), dict(self.row_of), list(self._free)
         twin.amounts = {name: amounts.copy() for name, amounts in self.amounts.items()}
         twin.nonzero = {name: amounts.copy() for name, amounts in self.nonzero.items()}
+        twin.declared = {name: amounts.copy() for name, amounts in self.declared.items()}
         twin.pods = self.pods.copy()
         twin.capacity_cpu, twin.unschedulable = self.capacity_cpu.copy(), self.unschedulable.copy()
         twin.taints = self.taints.copy()
@@ -283,7 +288,8 @@ def _fill_load(load: LoadColumns, row: int, info: NodeInfo, table: LoadTable) ->
         found = table.nodes.get(name)
         if found is not None:
             for field in LOAD_FIELDS:
-                getattr(load, field)[row] = getattr(found, field)
+                figure = getattr(found, field)
+                getattr(load, field)[row] = found.cpu_average if figure is None else figure
             load.sampled_at[row] = found.timestamp
             return name
     return None

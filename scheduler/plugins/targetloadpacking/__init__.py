@@ -63,7 +63,7 @@ class TargetLoadPacking:
         load = view.load(self._source)
         if load is None:
             return self._without_load(state, rows)
-        measured = gather(view, load.cpu_average[: view.size], rows)
+        measured = gather(view, load.cpu_last[: view.size], rows)
         usable = self._usable(view, load, measured, rows)
         if not usable.any():
             return self._without_load(state, rows)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.catalog import ActionType
 from scheduler.framework import LoadTable, NodeInfo, NodeLoad, PodInfo
-from scheduler.state import ClusterState
+from scheduler.state import ClusterState, Snapshot
 from tests.unit.scheduler.core.builders import NOW, cluster, container, load, node, pod
 
 NODES = ["n0", "n1", "n2"]
@@ -343,3 +343,28 @@ def test_old_assignments_are_dropped_from_the_log() -> None:
     kept = state.assignments.since(state.assignments.start)
     assert kept[0].at >= NOW + 6000 - 1800 - 4096
     assert state.assignments.end == 6000
+
+
+def test_what_pods_declare_is_summed_per_node_through_churn_and_overlays() -> None:
+    limited = container("1", "1Gi", limits={"cpu": "2"})
+    state = cluster(node("a"), node("b"), pods={"a": [pod("one", limited)]})
+    state.assume(pod("two", container("500m")), "a", NOW)
+    view = state.snapshot(NOW)
+
+    def sums(seen: Snapshot) -> list[list[float]]:
+        return [seen.declared(field)[:2].tolist() for field in ("cpu", "memory", "cpu_limit", "memory_limit")]
+
+    before = [[1500, 0], [1 << 30, 0], [2500, 0], [1 << 30, 0]]
+    assert sums(view) == before
+    overlay = view.overlay()
+    overlay.add_pod(pod("three", limited), 1)
+    assert overlay.declared("cpu_limit").tolist() == [2500, 2000]
+    overlay.remove_pod(state.pod("uid-one"), 0)
+    assert sums(overlay) == [[500, 1000], [0, 1 << 30], [500, 2000], [0, 1 << 30]]
+    assert sums(view) == before
+    resized = msgspec.structs.replace(pod("one", container("1", "1Gi", limits={"cpu": "3"})), node_name="a")
+    state.upsert_pod(resized)
+    assert state.snapshot(NOW).declared("cpu_limit")[0] == 3500
+    state.forget("uid-two")
+    state.remove_pod("uid-one")
+    assert sums(state.snapshot(NOW)) == [[0, 0]] * 4

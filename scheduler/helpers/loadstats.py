@@ -1,0 +1,108 @@
+"""Formulas that the load-aware plugins share (scheduler-plugins v0.34.7, pkg/trimaran/resourcestats.go)."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.framework import BoolArray, Declared, FloatArray, LoadColumns, NodeView, RowArray, gather
+from secondary_scheduler.kube.model import Container, Pod, ResourceList
+from secondary_scheduler.kube.primitives.quantity import milli_value, value
+
+MEGA = 1.0 / 1024.0 / 1024.0
+"""Memory is scored in MiB."""
+
+_Amounts = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceStats:
+    """Use of one resource per row: CPU in milli-units, memory in MiB."""
+
+    capacity: FloatArray
+    request: FloatArray | float
+    used_average: FloatArray
+    used_deviation: FloatArray
+
+    def mu_sigma(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and deviation as shares of the capacity, the pod's request added to the mean."""
+        has = self.capacity > 0.0
+        capacity = np.where(has, self.capacity, 1.0)
+        mu = np.clip((self.used_average + self.request) / capacity, 0.0, 1.0)
+        sigma = np.clip(self.used_deviation / capacity, 0.0, 1.0)
+        return np.where(has, mu, 0.0), np.where(has, sigma, 0.0)
+
+
+def resource_stats(
+    average: FloatArray, deviation: FloatArray, capacity: FloatArray, request: FloatArray | float
+) -> ResourceStats:
+    """Return amounts from percentages of the capacity."""
+    return ResourceStats(capacity, request, average * capacity / 100.0, deviation * capacity / 100.0)
+
+
+def effective_requests(pod: Pod) -> _Amounts:
+    """Return a pod's requests of CPU (milli-units) and memory (bytes), as `Declared` counts them."""
+    return _effective(pod, lambda container: container.resources.requests)
+
+
+def effective_limits(pod: Pod) -> _Amounts:
+    """Return a pod's limits, before they are raised to the requests."""
+    return _effective(pod, lambda container: container.resources.limits)
+
+
+def declared(pod: Pod) -> Declared:
+    """Return what the pod's containers declare."""
+    cpu, memory = effective_requests(pod)
+    cpu_limit, memory_limit = effective_limits(pod)
+    return Declared(cpu, memory, max(cpu, cpu_limit), max(memory, memory_limit), _peak_cpu(pod))
+
+
+def _effective(pod: Pod, amounts: Callable[[Container], ResourceList]) -> _Amounts:
+    cpu, memory = _sum(amounts(container) for container in pod.spec.containers)
+    for container in pod.spec.init_containers:
+        one_cpu, one_memory = _sum((amounts(container),))
+        cpu, memory = max(cpu, one_cpu), max(memory, one_memory)
+    extra_cpu, extra_memory = _sum((pod.spec.overhead,))
+    return cpu + extra_cpu, memory + extra_memory
+
+
+def _sum(lists: Iterable[ResourceList]) -> _Amounts:
+    cpu = memory = 0
+    for amounts in lists:
+        cpu += milli_value(amounts["cpu"]) if "cpu" in amounts else 0
+        memory += value(amounts["memory"]) if "memory" in amounts else 0
+    return cpu, memory
+
+
+def _peak_cpu(pod: Pod) -> int:
+    """k8s.io/kubernetes/pkg/api/v1/resource GetResourceRequestQuantity for cpu."""
+    overhead = _sum((pod.spec.overhead,))[0]
+    level = pod.spec.resources
+    if level is not None and any(_of_pod(name) for name in (*level.requests, *level.limits)):
+        # Resources of the pod as a whole take the containers' place, even where they name no cpu.
+        total = _sum((level.requests,))[0]
+        return total + overhead if total else 0
+    total = _sum(one.resources.requests for one in pod.spec.containers)[0]
+    sidecars = peak = 0
+    for one in pod.spec.init_containers:
+        amount = _sum((one.resources.requests,))[0]
+        if one.restart_policy == "Always":
+            total += amount
+            sidecars += amount
+            peak = max(peak, sidecars)
+        else:
+            peak = max(peak, sidecars + amount)
+    total = max(total, peak)
+    return total + overhead if total else 0
+
+
+def _of_pod(name: str) -> bool:
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
+
+
+def fresh(view: NodeView, load: LoadColumns, rows: RowArray, max_age: float) -> BoolArray:
+    """Tell per row whether its sample is young enough; a source that gives no time at all counts as fresh."""
+    sampled = gather(view, load.sampled_at[: view.size], rows)
+    sampled = np.where(sampled == 0.0, load.timestamp, sampled)
+    young: BoolArray = (sampled == 0.0) | (view.now - sampled <= max_age)
+    return young
