@@ -33,7 +33,9 @@ def main() -> int:
     # In a log there is no screen whose width would matter.
     console = Console() if sys.stdout.isatty() else Console(width=140)
     errors = Console(stderr=True)
-    signal.signal(signal.SIGTERM, _interrupt)
+    # Both end the demo and all it started, also where the caller's shell had SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     cluster = Cluster(ClusterSpec(name=NAME, nodes=NODES))
     try:
         _run(cluster, console)
@@ -60,7 +62,7 @@ def _end(cluster: Cluster, console: Console, message: str) -> None:
     except DevClusterError as error:
         console.print(f"demo: {error}", markup=False, highlight=False, soft_wrap=True)
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
 
 
 def _run(cluster: Cluster, console: Console) -> None:
