@@ -211,6 +211,8 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             PolicyRule(("",), ("pods",), ("delete",)),
             _read("policy", "poddisruptionbudgets"),
         ),
+        watches=(Watch("policy/v1", "poddisruptionbudgets"),),
+        implemented=True,
         default=True,
     ),
     PluginDescriptor(

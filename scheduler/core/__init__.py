@@ -5,5 +5,16 @@ May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 
 from scheduler.core.decide import Decision, Placement, decide
 from scheduler.core.explain import Explanation, NodeExplanation, Score, explain
+from scheduler.core.preemption import PostFilterOutcome, run_post_filters
 
-__all__ = ["Decision", "Explanation", "NodeExplanation", "Placement", "Score", "decide", "explain"]
+__all__ = [
+    "Decision",
+    "Explanation",
+    "NodeExplanation",
+    "Placement",
+    "PostFilterOutcome",
+    "Score",
+    "decide",
+    "explain",
+    "run_post_filters",
+]

@@ -10,14 +10,22 @@ from dataclasses import dataclass
 
 import structlog
 
-from scheduler.core import Placement, decide
+from scheduler.core import Placement, decide, run_post_filters
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import ASSIGNED_POD_DELETE, NO_NODES, Code, PodInfo, ProfileRunner, Status
+from scheduler.framework import (
+    ASSIGNED_POD_DELETE,
+    NO_NODES,
+    PREEMPTION_ATTEMPTS,
+    Code,
+    PodInfo,
+    ProfileRunner,
+    Status,
+)
 from scheduler.observe.health import LoopWatch
 from scheduler.observe.metrics import Metrics
-from scheduler.state import ClusterState, QueuedPod, SchedulingQueue
+from scheduler.state import ClusterState, QueuedPod, SchedulingQueue, Snapshot
 
 SLICE_SECONDS = 0.020
 """Longest stretch of decisions before watches, bindings and timers get their turn."""
@@ -149,12 +157,36 @@ class SchedulingCycle:
         self._metrics.algorithm_duration.observe(time.perf_counter() - started)
         for observation, count in placement.counters.items():
             self._metrics.plugin_observations.labels(observation).inc(count)
-        if placement.node is None:
-            reason = SCHEDULER_ERROR if placement.code is Code.ERROR else UNSCHEDULABLE
-            message = placement.message or "no reason given"
-            self._reject(queued, started, message, reason, placement.rejectors, placement.pending)
-            return
-        self._place(queued, profile, placement, started)
+        if placement.node is not None:
+            self._place(queued, profile, placement, started)
+        elif placement.code is Code.ERROR:
+            self._reject(queued, started, placement.message or "no reason given", SCHEDULER_ERROR, frozenset())
+        else:
+            self._turn_down(queued, profile, placement, started, snapshot)
+
+    def _turn_down(
+        self, queued: QueuedPod, profile: Profile, placement: Placement, started: float, snapshot: Snapshot
+    ) -> None:
+        """No node fits: see whether preemption makes room, and report."""
+        outcome = run_post_filters(snapshot, placement, profile.runner)
+        self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
+        if outcome.victims:
+            self._metrics.preemption_victims.observe(len(outcome.victims))
+            log.info(
+                "preempting",
+                pod=queued.pod.key,
+                node=outcome.nominated_node,
+                victims=[victim.key for victim in outcome.victims],
+            )
+        self._reject(
+            queued,
+            started,
+            outcome.message,
+            UNSCHEDULABLE,
+            placement.rejectors,
+            placement.pending,
+            outcome.nominated_node,
+        )
 
     def _place(self, queued: QueuedPod, profile: Profile, placement: Placement, started: float) -> None:
         """Assume, reserve and ask for permission; then bind beside the loop."""
@@ -253,18 +285,23 @@ class SchedulingCycle:
         reason: str,
         rejectors: frozenset[str],
         pending: frozenset[str] = frozenset(),
+        nominated_node: str | None = "",
     ) -> None:
+        """Put a pod back and say why. Its nomination is cleared, unless PostFilter says otherwise (None: leave it)."""
         pod = queued.pod
         self._observe("unschedulable" if reason == UNSCHEDULABLE else "error", pod, started)
         latest = self._pending.get(pod.uid)
         if latest is None:
             # Deleted, or bound by somebody else, meanwhile: the watch has said so, and nobody waits for an answer.
             self._queue.done(pod.uid)
+            self._state.nominator.remove(pod.uid)
             return
         queued.pod = latest
         target = self._queue.add_unschedulable(queued, rejectors=rejectors, pending=pending)
         self._metrics.incoming_pods.labels(target, "ScheduleAttemptFailure").inc()
-        self._failures.report(self._profiles[pod.scheduler_name].handle, latest, reason, message)
+        # In memory at once: until the watch brings it back, others must not take the room that is being made.
+        self._state.nominator.set(latest, latest.nominated_node if nominated_node is None else nominated_node)
+        self._failures.report(self._profiles[pod.scheduler_name].handle, latest, reason, message, nominated_node)
         log.info("Unable to schedule pod; no fit; waiting", pod=pod.key, err=message, queue=target)
 
     def _observe(self, result: str, pod: PodInfo, started: float) -> None:

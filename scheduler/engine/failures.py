@@ -3,39 +3,55 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from scheduler.engine.handle import EngineHandle
 from scheduler.framework import PodInfo
+from secondary_scheduler.kube.primitives.timestamps import format_time
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 _REMEMBERED = 50_000
 
 
+class _Written(NamedTuple):
+    """What was last sent about a pod; no nomination where none was."""
+
+    reason: str
+    message: str
+    nominated_node: str | None
+
+
 class FailureReporter:
     """Writes each failure once: a condition that says the same already is not patched again."""
 
     def __init__(self) -> None:
-        self._written: OrderedDict[str, tuple[str, str, str | None]] = OrderedDict()
+        self._written: OrderedDict[str, _Written] = OrderedDict()
 
     def report(
         self, handle: EngineHandle, pod: PodInfo, reason: str, message: str, nominated_node: str | None = None
     ) -> None:
-        """Queue the event, and the patch of the pod's status where it would change something.
+        """Queue the event, and one patch of the pod's status where it would change something.
 
         `nominated_node` None leaves the pod's nomination, an empty text clears it.
         """
         handle.event(pod, "Warning", "FailedScheduling", "Scheduling", message)
-        entry = (reason, message, nominated_node)
-        if self._written.get(pod.uid) == entry:
+        last = self._written.get(pod.uid)
+        # What the watch shows may be older than what was written last, or newer: both must agree to spare the patch.
+        shown = {pod.nominated_node}
+        if last is not None and last.nominated_node is not None:
+            shown.add(last.nominated_node)
+        nominate = nominated_node is not None and shown != {nominated_node}
+        if last is not None and (last.reason, last.message) == (reason, message) and not nominate:
             return
-        self._written[pod.uid] = entry
+        sent = nominated_node if nominate else last.nominated_node if last is not None else None
+        self._written[pod.uid] = _Written(reason, message, sent)
         self._written.move_to_end(pod.uid)
         while len(self._written) > _REMEMBERED:
             self._written.popitem(last=False)
-        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-        status: dict[str, object] = {"conditions": [condition]}
-        if nominated_node is not None:
+        status: dict[str, object] = {"conditions": [_condition(pod, reason, message, handle.now())]}
+        if nominate:
             status["nominatedNodeName"] = nominated_node or None
         handle.spawn(self._patch(handle, pod, {"status": status}), f"status {pod.key}")
 
@@ -48,3 +64,12 @@ class FailureReporter:
         if not status.is_success:
             # Not written: the next attempt must not believe that it was.
             self._written.pop(pod.uid, None)
+
+
+def _condition(pod: PodInfo, reason: str, message: str, now: float) -> dict[str, object]:
+    condition: dict[str, object] = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    if not any(one.type == "PodScheduled" and one.status == "False" for one in pod.conditions):
+        condition["lastTransitionTime"] = format_time(datetime.fromtimestamp(now, UTC))
+    if pod.generation:
+        condition["observedGeneration"] = pod.generation
+    return condition

@@ -4,7 +4,7 @@ May import `scheduler.config`, `scheduler.catalog` and `secondary_scheduler.kube
 """
 
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
-from scheduler.framework.cycle import CycleState
+from scheduler.framework.cycle import PREEMPTION_ATTEMPTS, CycleState
 from scheduler.framework.declared import Declared
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
 from scheduler.framework.events import (
@@ -101,6 +101,7 @@ __all__ = [
     "NO_NODES",
     "NO_TERMS",
     "POD",
+    "PREEMPTION_ATTEMPTS",
     "SKIP",
     "SUCCESS",
     "UNSCHEDULABLE_POD",

@@ -6,6 +6,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+PREEMPTION_ATTEMPTS = "preemption_attempts"
+"""Counter of `CycleState`: how often PostFilter looked for pods to preempt."""
+
 
 class CycleState:
     """What plugins keep for one attempt at one pod.

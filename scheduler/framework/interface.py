@@ -76,6 +76,9 @@ class FilterRunner(Protocol):
     ) -> RowArray:
         """Return the rows that pass every filter, with the pods nominated there and without them."""
 
+    def looks_beyond_node(self, state: CycleState) -> bool:
+        """Tell whether some filter's verdict on a node may depend on pods elsewhere."""
+
     def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Tell PreFilter plugins of a pod put on a node for a what-if run."""
 
@@ -157,7 +160,10 @@ class PreFilterPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PreFilterExtensions(Protocol):
-    """Implemented by a PreFilter plugin whose state depends on other pods."""
+    """Implemented by a PreFilter plugin whose state depends on other pods.
+
+    Without it, the plugin's verdict on a node must follow from the pods on that node: what-if runs rely on it.
+    """
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Account for a pod put on a node for a what-if run."""

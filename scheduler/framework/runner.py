@@ -283,6 +283,10 @@ class ProfileRunner:
                 rows = rows[~np.isin(rows, refused)]
         return self.run_filters(state, pod, view, rows, diagnosis)
 
+    def looks_beyond_node(self, state: CycleState) -> bool:
+        """Tell whether a PreFilter plugin that takes part keeps count of pods elsewhere."""
+        return any(name not in state.skip_filter for name, _ in self._pod_watchers)
+
     def _fits_with(
         self,
         state: CycleState,

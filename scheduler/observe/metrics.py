@@ -61,6 +61,12 @@ class Metrics:
             "scheduler_queue_incoming_pods_total", "Pods that entered a queue, by event", "queue", "event"
         )
         self.cache_size = gauge("scheduler_cache_size", "Objects in the cache", "type")
+        self.preemption_attempts = counter(
+            "scheduler_preemption_attempts_total", "Attempts to make room for a pod by taking others away"
+        )
+        self.preemption_victims = histogram(
+            "scheduler_preemption_victims", "Pods taken away per preemption", _exponential(1, 2, 7)
+        )
         self.bindings = counter(
             "secondary_scheduler_bindings_total",
             "Bindings by outcome: bound, conflict, gone, unknown (answer lost, read back), failed",

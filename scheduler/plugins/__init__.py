@@ -11,6 +11,7 @@ from scheduler.catalog import lookup
 from scheduler.config import EffectiveProfile
 from scheduler.framework import Handle, Plugin, PluginFactory, ProfileRunner, Wrap
 from scheduler.plugins.defaultbinder import DefaultBinder
+from scheduler.plugins.defaultpreemption import DefaultPreemption
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.interpodaffinity import InterPodAffinity
 from scheduler.plugins.nodeaffinity import NodeAffinity
@@ -25,6 +26,7 @@ from scheduler.plugins.targetloadpacking import TargetLoadPacking
 
 FACTORIES: Mapping[str, PluginFactory] = {
     "DefaultBinder": DefaultBinder,
+    "DefaultPreemption": DefaultPreemption,
     "ImageLocality": ImageLocality,
     "InterPodAffinity": InterPodAffinity,
     "NodeAffinity": NodeAffinity,

@@ -12,8 +12,10 @@ class Nominator:
         self._node_of: dict[str, str] = {}
 
     def set(self, pod: PodInfo, node: str) -> None:
-        """Nominate a pod to a node, instead of any former one."""
+        """Nominate a pod to a node, instead of any former one; to none where the name is empty."""
         self.remove(pod.uid)
+        if not node:
+            return
         self.by_node[node] = (*self.by_node.get(node, ()), pod)
         self._node_of[pod.uid] = node
 
@@ -26,10 +28,7 @@ class Nominator:
         node = pod.nominated_node
         if not node and known is not None and (old is None or not old.nominated_node):
             node = known
-        if node:
-            self.set(pod, node)
-        else:
-            self.remove(pod.uid)
+        self.set(pod, node)
 
     def remove(self, uid: str) -> None:
         """Drop a pod's nomination, if it has one."""

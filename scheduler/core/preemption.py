@@ -1,0 +1,44 @@
+"""What follows when a pod fits nowhere: PostFilter plugins, one of which may make room by preemption."""
+
+from dataclasses import dataclass
+
+from scheduler.core.decide import Placement
+from scheduler.framework import PodInfo, ProfileRunner, Status
+from scheduler.state import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterOutcome:
+    """What PostFilter made of a rejection.
+
+    Attributes:
+        message: the whole FailedScheduling text.
+        nominated_node: what becomes of `status.nominatedNodeName`: None leaves it, "" clears it.
+        victims: pods that have to go for the pod, if a node was found; their deletion is under way where the profile
+            has a handle.
+        status: PostFilter's status as a whole; None where the profile has no such plugin.
+    """
+
+    message: str
+    nominated_node: str | None = None
+    victims: tuple[PodInfo, ...] = ()
+    status: Status | None = None
+
+
+def run_post_filters(snapshot: Snapshot, placement: Placement, profile: ProfileRunner) -> PostFilterOutcome:
+    """Run a profile's PostFilter plugins for a pod that was turned down, on the snapshot it was turned down on.
+
+    Raises:
+        ValueError: the placement is no rejection.
+    """
+    diagnosis = placement.diagnosis
+    if placement.node is not None or diagnosis is None:
+        raise ValueError(f"pod {placement.pod.key} was not turned down")
+    if not profile.post_filters:
+        return PostFilterOutcome(diagnosis.message())
+    codes = placement.node_codes(snapshot)
+    result, status = profile.run_post_filter(placement.state, placement.pod, snapshot, codes)
+    message = diagnosis.message(status.message)
+    if result is None:
+        return PostFilterOutcome(message, status=status)
+    return PostFilterOutcome(message, result.nominated_node, result.victims, status)

@@ -1,0 +1,280 @@
+"""Which pods would have to go for a pod to fit, and on which node that hurts least: nothing is touched here.
+
+Follows pkg/scheduler/framework/preemption and plugins/defaultpreemption of kube-scheduler 1.34, except that many nodes
+are tried in one go: what is taken away or given back on one node is so on all of them, and the filters answer for all
+at once. That gives the same answers as long as filters look at nothing but the node's own pods; while one of them
+looks further (`PreFilterExtensions`), nodes are tried one by one.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.framework import (
+    Code,
+    CycleState,
+    Diagnosis,
+    FilterRunner,
+    NodeView,
+    PluginError,
+    PodInfo,
+    RowArray,
+    WhatIfView,
+    unavailable,
+)
+from secondary_scheduler.kube.model import PodDisruptionBudget
+from secondary_scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
+
+BUDGET = "PodDisruptionBudget"
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+PREEMPTED_REASON = "PreemptionByScheduler"
+_PRIORITY_SHIFT = 1 << 31
+_LEAST_BATCH = 16
+"""Upstream tries 16 nodes at a time (`parallelism`), so it overshoots by as many."""
+
+MayPreempt = Callable[[PodInfo, PodInfo], bool]
+"""may_preempt(victim, preemptor)."""
+
+
+def lower_priority(victim: PodInfo, preemptor: PodInfo) -> bool:
+    """Tell whether a pod may be taken away for another: only where it has a lower priority."""
+    return victim.priority < preemptor.priority
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node on which the pod fits without these pods, the most important first; `violations` of them break a
+    PodDisruptionBudget."""
+
+    node: str
+    victims: tuple[PodInfo, ...]
+    violations: int
+
+
+@dataclass(slots=True)
+class DryRun:
+    """What came of trying nodes: candidates, and for the others how many there are and why not."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    refused: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+
+    def enough(self, wanted: int) -> bool:
+        """Tell whether the search may end: so many candidates, and one that breaks no budget."""
+        return len(self.candidates) >= wanted and any(not one.violations for one in self.candidates)
+
+    def message(self, total: int) -> str:
+        """Return the text for the pod when there is no candidate among `total` nodes."""
+        reasons = Counter(self.reasons)
+        reasons[NOT_HELPFUL] += total - self.refused
+        return unavailable(total, +reasons)
+
+
+def ineligible(
+    pod: PodInfo, view: NodeView, codes: Mapping[str, int], may_preempt: MayPreempt = lower_priority
+) -> str | None:
+    """Return why a pod may not preempt now, or None: by its policy, or because pods it preempted are still going."""
+    if pod.spec.preemption_policy == "Never":
+        return "not eligible due to preemptionPolicy=Never."
+    node = pod.nominated_node
+    if not node or codes.get(node, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        return None
+    row = view.row(node)
+    if row >= 0 and any(may_preempt(one, pod) and _is_preempted(one) for one in view.pods_on(row)):
+        return "not eligible due to a terminating pod on the nominated node."
+    return None
+
+
+def _is_preempted(pod: PodInfo) -> bool:
+    if not pod.deleting:
+        return False
+    for condition in pod.conditions:
+        if condition.type == "DisruptionTarget":
+            return condition.status == "True" and condition.reason == PREEMPTED_REASON
+    return False
+
+
+def dry_run(
+    state: CycleState,
+    pod: PodInfo,
+    view: NodeView,
+    filters: FilterRunner,
+    rows: Sequence[int],
+    wanted: int,
+    may_preempt: MayPreempt = lower_priority,
+) -> DryRun:
+    """Try rows in their order until there are enough candidates (Evaluator.DryRunPreemption)."""
+    result = DryRun()
+    budgets = _Budgets(view.objects.every(BUDGET))
+    trial = _Trial(state, pod, view, filters, budgets, result)
+    with_victims: list[tuple[int, list[PodInfo]]] = []
+    for row in rows:
+        victims = [one for one in view.pods_on(row) if may_preempt(one, pod)]
+        if victims:
+            with_victims.append((row, victims))
+    none = len(rows) - len(with_victims)
+    if none:
+        result.refused += none
+        result.reasons[NO_VICTIMS] += none
+    alone = filters.looks_beyond_node(state)
+    start = 0
+    while start < len(with_victims) and not result.enough(wanted):
+        size = 1 if alone else max(_LEAST_BATCH, wanted - len(result.candidates))
+        trial.run(with_victims[start : start + size])
+        start += size
+    return result
+
+
+def choose(candidates: Sequence[Candidate], now: float, rng: random.Random) -> Candidate:
+    """Return the candidate that hurts least (pickOneNodeForPreemption); equals are drawn from."""
+    keys = [_harm(one, now) for one in candidates]
+    least = min(keys)
+    best = [one for one, key in zip(candidates, keys, strict=True) if key == least]
+    return best[int(rng.random() * len(best))]
+
+
+def _harm(candidate: Candidate, now: float) -> tuple[int, int, int, int, float]:
+    victims = candidate.victims
+    highest = victims[0].priority
+    # Shifted above 0, so that few pods of a negative priority are not worse than many.
+    total = sum(one.priority + _PRIORITY_SHIFT for one in victims)
+    earliest = min(started(one, now) for one in victims if one.priority == highest)
+    return candidate.violations, highest, total, len(victims), -earliest
+
+
+def started(pod: PodInfo, now: float) -> float:
+    """Return when a pod started; `now` for one that has not."""
+    return now if math.isnan(pod.started_at) else pod.started_at
+
+
+def by_importance(pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
+    """Return pods with the most important first: by priority, then by age (MoreImportantPod)."""
+    return sorted(pods, key=lambda pod: (-pod.priority, started(pod, now)))
+
+
+class _Budgets:
+    """The PodDisruptionBudgets by namespace, their selectors compiled."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._by_namespace: dict[str, list[tuple[Selector, PodDisruptionBudget]]] = {}
+        for budget in budgets:
+            try:
+                selector = label_selector(budget.spec.selector)
+            except SelectorError:
+                continue
+            # As upstream, an empty selector covers nothing here, though the API server takes it for everything.
+            if not selector.nothing and not selector.everything:
+                self._by_namespace.setdefault(budget.metadata.namespace, []).append((selector, budget))
+
+    def split(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+        """Return (those that break a budget when all of them go, the others), each in the given order
+        (filterPodsWithPDBViolation)."""
+        allowed: dict[int, int] = {}
+        violating: list[PodInfo] = []
+        others: list[PodInfo] = []
+        for pod in pods:
+            broken = False
+            for selector, budget in self._by_namespace.get(pod.namespace, ()) if pod.labels else ():
+                if not selector.matches(pod.labels) or pod.name in budget.status.disrupted_pods:
+                    continue
+                left = allowed.get(id(budget), budget.status.disruptions_allowed) - 1
+                allowed[id(budget)] = left
+                broken = broken or left < 0
+            (violating if broken else others).append(pod)
+        return violating, others
+
+
+@dataclass(slots=True)
+class _Node:
+    """One node while it is tried: who may be reprieved, in order, and who has to go."""
+
+    row: int
+    violating: list[PodInfo]
+    others: list[PodInfo]
+    victims: list[PodInfo] = field(default_factory=list)
+    violations: int = 0
+
+    def order(self) -> list[PodInfo]:
+        """Return the pods in the order in which they are given another chance."""
+        return self.violating + self.others
+
+
+@dataclass(slots=True)
+class _Trial:
+    """Takes pods away from nodes and gives back those that need not go (SelectVictimsOnNode)."""
+
+    state: CycleState
+    pod: PodInfo
+    view: NodeView
+    filters: FilterRunner
+    budgets: _Budgets
+    result: DryRun
+
+    def run(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> None:
+        """Try nodes, each with the pods that may be preempted there, and add what came of it to the result."""
+        try:
+            self._try(nodes)
+        except PluginError as error:
+            if len(nodes) > 1:
+                # One node's trouble must not cost the others their turn.
+                for node in nodes:
+                    self.run([node])
+                return
+            self.result.refused += 1
+            self.result.reasons[str(error)] += 1
+            self.result.errors.append(str(error))
+
+    def _try(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> None:
+        overlay, state, now = self.view.overlay(), self.state.clone(), self.view.now
+        for row, victims in nodes:
+            for one in victims:
+                overlay.remove_pod(one, row)
+                self.filters.run_remove_pod(state, self.pod, one, overlay, row)
+        diagnosis = Diagnosis(len(nodes))
+        fits = self._fits(state, overlay, [row for row, _ in nodes], diagnosis)
+        tried = [_Node(row, *self.budgets.split(by_importance(victims, now))) for row, victims in nodes if row in fits]
+        self._reprieve(state, overlay, tried)
+        self.result.refused += len(nodes) - len(tried)
+        self.result.reasons.update(diagnosis.histogram())
+        for node in tried:
+            self._conclude(node, now)
+
+    def _reprieve(self, state: CycleState, overlay: WhatIfView, nodes: Sequence[_Node]) -> None:
+        """Give pods back, one per node at a time, and take away again those with which the pod does not fit."""
+        waiting = [(node, node.order()) for node in nodes]
+        for turn in range(max((len(order) for _, order in waiting), default=0)):
+            waiting = [(node, order) for node, order in waiting if turn < len(order)]
+            for node, order in waiting:
+                overlay.add_pod(order[turn], node.row)
+                self.filters.run_add_pod(state, self.pod, order[turn], overlay, node.row)
+            fits = self._fits(state, overlay, [node.row for node, _ in waiting], Diagnosis(len(waiting)))
+            for node, order in waiting:
+                if node.row in fits:
+                    continue
+                overlay.remove_pod(order[turn], node.row)
+                self.filters.run_remove_pod(state, self.pod, order[turn], overlay, node.row)
+                node.victims.append(order[turn])
+                node.violations += turn < len(node.violating)
+
+    def _conclude(self, node: _Node, now: float) -> None:
+        name = self.view.name(node.row)
+        if not node.victims:
+            # The pod fits as things are: whoever turned it down before looks at more than a trial can show.
+            text = f'expected at least one victim pod on node "{name}"'
+            self.result.refused += 1
+            self.result.reasons[text] += 1
+            self.result.errors.append(text)
+            return
+        self.result.candidates.append(Candidate(name, tuple(by_importance(node.victims, now)), node.violations))
+
+    def _fits(self, state: CycleState, view: WhatIfView, rows: list[int], diagnosis: Diagnosis) -> Collection[int]:
+        if not rows:
+            return ()
+        wanted: RowArray = np.array(rows, dtype=np.intp)
+        return set(self.filters.run_filters_with_nominated(state, self.pod, view, wanted, diagnosis).tolist())
