@@ -95,9 +95,16 @@ class Api:
         path = f"{self._collection(item['kind'], meta.get('namespace', ''))}/{meta['name']}"
         await self.call("DELETE", path, {"gracePeriodSeconds": 0})
 
+    async def release(self, item: Json) -> None:
+        """Remove an object's finalizers."""
+        meta = item["metadata"]
+        path = f"{self._collection(item['kind'], meta.get('namespace', ''))}/{meta['name']}"
+        await self.call("PATCH", path, {"metadata": {"finalizers": None}})
+
     async def delete_all(self, kind: str, namespace: str = "") -> None:
-        """Delete all objects of a kind (in a namespace) at once."""
-        await self.call("DELETE", self._collection(kind, namespace), {"gracePeriodSeconds": 0})
+        """Delete all objects of a kind (in a namespace) at once; there is no collector that would lift finalizers."""
+        options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+        await self.call("DELETE", self._collection(kind, namespace), options)
 
     async def list_all(self, kind: str, namespace: str = "") -> list[Json]:
         """All objects of a kind (in a namespace)."""

@@ -27,7 +27,8 @@ def generate(seed: int, features: Sequence[str], profile: str = "default") -> Ca
     """The case of a seed with these features. Raises KeyError for an unknown feature."""
     rng = random.Random(f"case:{seed}")
     draft = Draft(seed)
-    draft.nodes = [_node(rng, number) for number in range(rng.randint(3, 12))]
+    # What the scheduler still believes of an earlier case shall not meet this one: names are the seed's own.
+    draft.nodes = [_node(rng, f"n{seed}-{number}") for number in range(rng.randint(3, 12))]
     names = [node["metadata"]["name"] for node in draft.nodes]
     draft.existing = [_existing(rng, number, names) for number in range(rng.randint(0, 2 * len(names)))]
     draft.incoming = [_pod(rng, f"incoming-{number}") for number in range(rng.randint(2, 5))]
@@ -37,8 +38,7 @@ def generate(seed: int, features: Sequence[str], profile: str = "default") -> Ca
     return Case(seed, tuple(features), profile, objects, tuple(draft.incoming))
 
 
-def _node(rng: random.Random, number: int) -> Json:
-    name = f"node-{number}"
+def _node(rng: random.Random, name: str) -> Json:
     node: Json = {
         "apiVersion": "v1",
         "kind": "Node",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -18,6 +19,8 @@ from tests.conformance.ours import Ours
 REGRESSIONS = Path(__file__).with_name("regressions.json")
 PATIENT_SETTLE_SECONDS = 0.5
 """How long objects get to reach the real scheduler when a case is asked again after a difference."""
+_FORGET_SECONDS = 2.0
+"""By then the real scheduler has given up waiting for volumes of the first asking's pods."""
 
 
 @dataclass
@@ -85,6 +88,7 @@ class Runner:
             reports = self._reports(case, asked)
             if reports:
                 summary.retried += 1
+                await asyncio.sleep(_FORGET_SECONDS)
                 asked = await self._oracle.ask(case, PATIENT_SETTLE_SECONDS)
                 reports = self._reports(case, asked)
         except ApiError as error:

@@ -25,7 +25,8 @@ def pod_selector(rng: random.Random) -> Json:
 
 
 def _constraints(rng: random.Random, pod: Json, actions: tuple[str, ...], *, wide: bool = False) -> None:
-    seen: set[tuple[str, str]] = set()
+    given = pod["spec"].get("topologySpreadConstraints", [])
+    seen = {(one["topologyKey"], one["whenUnsatisfiable"]) for one in given}
     for _ in range(rng.randint(1, 3)):
         key, action = rng.choice(_KEYS), rng.choice(actions)
         if (key, action) in seen:

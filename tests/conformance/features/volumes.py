@@ -67,8 +67,9 @@ def _mount(pod: Json, claim: str) -> None:
 
 def _bound_pair(rng: random.Random, draft: Draft, pod: Json, number: int) -> tuple[Json, Json]:
     namespace = pod["metadata"]["namespace"]
-    claim = _claim(f"bound-{number}", namespace, volume=f"volume-{number}")
-    volume = _volume(rng, f"volume-{number}", claim["metadata"]["name"], namespace)
+    name = f"{draft.seed}-{number}"
+    claim = _claim(f"bound-{name}", namespace, volume=f"volume-{name}")
+    volume = _volume(rng, f"volume-{name}", claim["metadata"]["name"], namespace)
     draft.others += [volume, claim]
     _mount(pod, claim["metadata"]["name"])
     return volume, claim
@@ -124,7 +125,7 @@ def _zones(rng: random.Random, draft: Draft) -> None:
 def _waiting(rng: random.Random, draft: Draft) -> None:
     start = _start(draft)
     for number in range(start, start + rng.randint(0, 4)):
-        volume = _volume(rng, f"free-{number}", "", "", storageClassName=rng.choice(["waiting", "local"]))
+        volume = _volume(rng, f"free-{draft.seed}-{number}", "", "", storageClassName=rng.choice(["waiting", "local"]))
         if rng.random() < 0.7:
             expression = {"key": _ZONE, "operator": "In", "values": [rng.choice(["zone-a", "zone-b", "zone-c"])]}
             terms = [{"matchExpressions": [expression]}]
@@ -134,7 +135,8 @@ def _waiting(rng: random.Random, draft: Draft) -> None:
         for part in range(rng.choice([1, 1, 2])):
             size = rng.choice(["1Gi", "3Gi", "7Gi", "50Gi"])
             storage_class = rng.choice(["waiting", "local", "zoned"])
-            claim = _claim(f"waits-{number}-{part}", pod["metadata"]["namespace"], size, storage_class=storage_class)
+            name = f"waits-{draft.seed}-{number}-{part}"
+            claim = _claim(name, pod["metadata"]["namespace"], size, storage_class=storage_class)
             draft.others.append(claim)
             _mount(pod, claim["metadata"]["name"])
 
@@ -144,7 +146,7 @@ def _broken(rng: random.Random, draft: Draft) -> None:
     for number, pod in enumerate(draft.incoming, start):
         namespace = pod["metadata"]["namespace"]
         kind = rng.randrange(5)
-        name = f"broken-{number}"
+        name = f"broken-{draft.seed}-{number}"
         if kind == 1:
             draft.others.append(_claim(name, namespace))
         elif kind == 2:
@@ -153,7 +155,7 @@ def _broken(rng: random.Random, draft: Draft) -> None:
             draft.others.append(_claim(name, namespace, volume="no-such-volume"))
         elif kind == 4:
             claim = _claim(name, namespace, storage_class="waiting")
-            claim["metadata"]["finalizers"] = ["example.com/hold"]
+            claim["metadata"] |= {"finalizers": ["example.com/hold"], "deletionTimestamp": "now"}
             draft.others.append(claim)
         _mount(pod, name)
 
