@@ -24,6 +24,13 @@ _VOLUMES = (
     _read("", "persistentvolumes", "persistentvolumeclaims"),
     _read("storage.k8s.io", "storageclasses", "csinodes"),
 )
+_CLAIMS = Watch("v1", "persistentvolumeclaims")
+_WATCHED_VOLUMES = (
+    _CLAIMS,
+    Watch("v1", "persistentvolumes"),
+    Watch("storage.k8s.io/v1", "storageclasses"),
+    Watch("storage.k8s.io/v1", "csinodes"),
+)
 
 IN_TREE: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
@@ -78,6 +85,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             EventRegistration("Pod", _A.DELETE),
             EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),
         ),
+        implemented=True,
         default=True,
     ),
     PluginDescriptor(
@@ -101,6 +109,8 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             EventRegistration("PersistentVolumeClaim", _A.ADD),
         ),
         rules=(_read("", "persistentvolumeclaims"),),
+        watches=(_CLAIMS,),
+        implemented=True,
         default=True,
     ),
     PluginDescriptor(
@@ -112,7 +122,9 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             EventRegistration("PersistentVolumeClaim", _A.ADD),
             EventRegistration("VolumeAttachment", _A.DELETE),
         ),
-        rules=(*_VOLUMES, _read("storage.k8s.io", "csidrivers", "volumeattachments")),
+        rules=(*_VOLUMES, _read("storage.k8s.io", "volumeattachments")),
+        watches=(*_WATCHED_VOLUMES, Watch("storage.k8s.io/v1", "volumeattachments")),
+        implemented=True,
         default=True,
     ),
     PluginDescriptor(
@@ -132,8 +144,14 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         rules=(
             *_VOLUMES,
             _read("storage.k8s.io", "csidrivers", "csistoragecapacities"),
-            PolicyRule(("",), ("persistentvolumes", "persistentvolumeclaims"), ("update", "patch")),
+            PolicyRule(("",), ("persistentvolumes", "persistentvolumeclaims"), ("patch",)),
         ),
+        watches=(
+            *_WATCHED_VOLUMES,
+            Watch("storage.k8s.io/v1", "csidrivers"),
+            Watch("storage.k8s.io/v1", "csistoragecapacities"),
+        ),
+        implemented=True,
         default=True,
     ),
     PluginDescriptor(
@@ -145,7 +163,12 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
             EventRegistration("PersistentVolumeClaim", _A.ADD | _A.UPDATE),
             EventRegistration("PersistentVolume", _A.ADD | _A.UPDATE),
         ),
-        rules=_VOLUMES,
+        rules=(
+            _read("", "persistentvolumes", "persistentvolumeclaims"),
+            _read("storage.k8s.io", "storageclasses"),
+        ),
+        watches=_WATCHED_VOLUMES[:3],
+        implemented=True,
         default=True,
     ),
     PluginDescriptor(
@@ -187,19 +210,8 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         "DynamicResources",
         points(["preEnqueue", "preFilter", "filter", "postFilter", "reserve", "preBind"]),
         DynamicResourcesArgs,
-        events=(
-            EventRegistration(
-                "Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_ALLOCATABLE | _A.UPDATE_NODE_TAINT
-            ),
-            EventRegistration("ResourceClaim", _A.ADD | _A.UPDATE),
-            EventRegistration("Pod", _A.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
-            EventRegistration("DeviceClass", _A.ADD | _A.UPDATE),
-            EventRegistration("ResourceSlice", _A.ADD | _A.UPDATE),
-        ),
-        rules=(
-            _read("resource.k8s.io", "resourceclaims", "resourceslices", "deviceclasses"),
-            PolicyRule(("resource.k8s.io",), ("resourceclaims/status",), ("update", "patch")),
-        ),
+        # Pods with claims are turned away whatever happens: it reads and registers nothing.
+        implemented=True,
         default=True,
     ),
     PluginDescriptor(

@@ -12,33 +12,45 @@ from scheduler.config import EffectiveProfile
 from scheduler.framework import Handle, Plugin, PluginFactory, ProfileRunner, Wrap
 from scheduler.plugins.defaultbinder import DefaultBinder
 from scheduler.plugins.defaultpreemption import DefaultPreemption
+from scheduler.plugins.dynamicresources import DynamicResources
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.interpodaffinity import InterPodAffinity
 from scheduler.plugins.nodeaffinity import NodeAffinity
 from scheduler.plugins.nodename import NodeName
+from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from scheduler.plugins.nodeunschedulable import NodeUnschedulable
+from scheduler.plugins.nodevolumelimits import NodeVolumeLimits
 from scheduler.plugins.podtopologyspread import PodTopologySpread
 from scheduler.plugins.queuesort import PrioritySort
 from scheduler.plugins.schedulinggates import SchedulingGates
 from scheduler.plugins.tainttoleration import TaintToleration
 from scheduler.plugins.targetloadpacking import TargetLoadPacking
+from scheduler.plugins.volumebinding import VolumeBinding
+from scheduler.plugins.volumerestrictions import VolumeRestrictions
+from scheduler.plugins.volumezone import VolumeZone
 
 FACTORIES: Mapping[str, PluginFactory] = {
     "DefaultBinder": DefaultBinder,
     "DefaultPreemption": DefaultPreemption,
+    "DynamicResources": DynamicResources,
     "ImageLocality": ImageLocality,
     "InterPodAffinity": InterPodAffinity,
     "NodeAffinity": NodeAffinity,
     "NodeName": NodeName,
+    "NodePorts": NodePorts,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "NodeResourcesFit": NodeResourcesFit,
     "NodeUnschedulable": NodeUnschedulable,
+    "NodeVolumeLimits": NodeVolumeLimits,
     "PodTopologySpread": PodTopologySpread,
     "PrioritySort": PrioritySort,
     "SchedulingGates": SchedulingGates,
     "TaintToleration": TaintToleration,
     "TargetLoadPacking": TargetLoadPacking,
+    "VolumeBinding": VolumeBinding,
+    "VolumeRestrictions": VolumeRestrictions,
+    "VolumeZone": VolumeZone,
 }
 """Constructors of the built-in plugins by name."""
 

@@ -24,7 +24,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.helpers.csimigration import TranslationError, counted, handle_of, migration_of, source_of
+from scheduler.helpers.csimigration import migration_of, source_of
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CSI_NODE, claim_not_found, uses_claim
 from scheduler.plugins.nodevolumelimits.attachable import (
     AttachedByApi,

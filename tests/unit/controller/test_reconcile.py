@@ -6,6 +6,8 @@ management states, deletion, reporting. Left out: how writes are carried out (te
 
 import pytest
 
+from scheduler.catalog import cluster_role_name, plugin_rules
+from scheduler.config import load_configuration
 from secondary_scheduler.controller.reconcile import Apply, Delete, Failure, ObjectKey, SetFinalizers
 from tests.unit.controller.builders import (
     BAD_CONFIG,
@@ -24,6 +26,12 @@ from tests.unit.controller.builders import (
     secret,
 )
 
+PLUGIN_BINDINGS = {
+    ("ClusterRoleBinding", cluster_role_name(plugin))
+    for plugin in load_configuration(CONFIG, source="test").profiles[0].enabled
+    if plugin_rules(plugin)
+}
+
 
 def world(**spec):
     return World(scheduler(**spec), config_map())
@@ -41,12 +49,14 @@ def test_a_new_instance_gets_everything_its_scheduler_needs():
         ("Role", "secondary-scheduler-operand"),
         ("RoleBinding", "secondary-scheduler-operand"),
         ("ClusterRoleBinding", "secondary-scheduler:base"),
-        ("ClusterRoleBinding", "secondary-scheduler:plugin:targetloadpacking"),
+        *PLUGIN_BINDINGS,
         ("ConfigMap", "config"),
         ("ConfigMap", f"secondary-scheduler-active-{HASH}"),
         ("Service", "metrics"),
         ("Deployment", "secondary-scheduler"),
     }
+    assert ("ClusterRoleBinding", "secondary-scheduler:plugin:targetloadpacking") in PLUGIN_BINDINGS
+    assert ("ClusterRoleBinding", "secondary-scheduler:plugin:nodename") not in PLUGIN_BINDINGS
     assert w.condition("Available")[:2] == ("False", "NoReplicaAvailable")
     assert w.condition("Progressing")[:2] == ("True", "RollingOut")
     assert w.condition("Degraded")[0] == "False"
@@ -341,7 +351,8 @@ def test_a_restarted_operator_applies_everything_once():
     w = world().start()
     w.applied.clear()
     w.settle()
-    kinds = ["ServiceAccount", "Role", "RoleBinding", *["ClusterRoleBinding"] * 2, "ConfigMap", "Service", "Deployment"]
+    bindings = ["ClusterRoleBinding"] * (1 + len(PLUGIN_BINDINGS))
+    kinds = ["ServiceAccount", "Role", "RoleBinding", *bindings, "ConfigMap", "Service", "Deployment"]
     assert w.writes == [("apply", kind) for kind in kinds]
 
 
