@@ -16,6 +16,9 @@ from scheduler.config.problems import Problem, path_text
 
 M = TypeVar("M", bound=BaseModel)
 
+_BELONGS = "it belongs under"
+_LOST_INDENTATION = 3
+"""As many keys that belong deeper are no slip any more."""
 _EXPECTED = {
     "int_type": "an integer",
     "int_from_float": "an integer",
@@ -34,7 +37,14 @@ def decode(document: Document, data: Any, model: type[M], loc: Loc, problems: li
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems.extend(_describe(document, detail, model, loc) for detail in error.errors(include_url=False))
+        found = [_describe(document, detail, model, loc) for detail in error.errors(include_url=False)]
+        astray = sum(1 for problem in found if problem.hint.startswith(_BELONGS))
+        if not loc and astray >= _LOST_INDENTATION:
+            message = (
+                f"the indentation of the file was lost: {astray} keys at the left margin belong further to the right"
+            )
+            problems.append(document.problem((), message, hint="copy it again from a source that keeps blanks"))
+        problems.extend(found)
         return None
 
 
@@ -67,15 +77,28 @@ def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...
     if name in FIELD_HINTS:
         return FIELD_HINTS[name]
     if all(name.lower() != other.lower() for other in known):
-        home = next(iter(_homes(name, model, ())), ())
+        home = _home(name, model)
         if home and home != tuple(part for part in loc if isinstance(part, str)):
-            return f"it belongs under {path_text((*base, *home))}: indent it below that key"
+            return f"{_BELONGS} {path_text((*base, *home))}: indent it below that key"
         if not base and not loc:
-            plugins = [one.name for one in descriptors() if one.args_model and name in field_names(one.args_model, ())]
-            if plugins:
-                which = plugins[0] if len(plugins) == 1 else "a plugin"
-                return f"it belongs under the args of {which} in profiles[].pluginConfig: indent it there"
+            plugins = [(one.name, _home(name, one.args_model)) for one in descriptors() if one.args_model]
+            found = [(plugin, home) for plugin, home in plugins if home is not None]
+            if found:
+                which = found[0][0] if len(found) == 1 else "a plugin"
+                inside = f"{path_text(found[0][1])} of " if found[0][1] else ""
+                return f"{_BELONGS} {inside}the args of {which} in profiles[].pluginConfig: indent it there"
     return nearest(name, known)
+
+
+def _home(name: str, model: type[BaseModel]) -> Loc | None:
+    """Return below which field of a model a field of this name stands; where several are as near, what holds them."""
+    if name in field_names(model, ()):
+        return ()
+    homes = list(_homes(name, model, ()))
+    if not homes:
+        return None
+    nearest_homes = [home for home in homes if len(home) == len(homes[0])]
+    return homes[0] if len(nearest_homes) == 1 else (*homes[0][:-1], "…")
 
 
 def _homes(name: str, model: type[BaseModel], path: Loc) -> Iterator[Loc]:

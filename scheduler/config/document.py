@@ -27,6 +27,10 @@ _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[0-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?")
+PLACEHOLDER_MESSAGE = "unresolved placeholder"
+_FOREIGN_BLANKS = re.compile("^[ \\t]*[\u00a0\u2000-\u200a\u202f\u3000]", re.MULTILINE)
+"""Blanks of web pages and word processors at the beginning of a line, where YAML takes them for text."""
+_ANY_FOREIGN_BLANK = re.compile("[\u00a0\u2000-\u200a\u202f\u3000]")
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}?")
 
 
@@ -131,7 +135,10 @@ class Document:
         text = str(node.value)
         placeholder = _PLACEHOLDER.search(text)
         if placeholder is not None:
-            self._add(loc, f"unresolved placeholder {placeholder[0]}", node, "put the value itself here")
+            hint = "put the value itself here"
+            if loc and str(loc[-1]).lower() == "token":
+                hint = "nobody fills it in; better than a token here is one in a Secret (metricCredentials)"
+            self._add(loc, f"{PLACEHOLDER_MESSAGE} {placeholder[0]}", node, hint)
         if node.style is not None:
             return text
         value = plain_scalar(text)
@@ -192,6 +199,18 @@ def read_document(text: str, source: str) -> Document:
     if len(text) > MAX_SIZE:
         message = f"the file has {len(text)} characters; a configuration has at most {MAX_SIZE}, what a ConfigMap holds"
         raise ConfigurationError([Problem("", message, source=source)])
+    foreign = _FOREIGN_BLANKS.search(text)
+    if foreign is not None:
+        line = text.count("\n", 0, foreign.start()) + 1
+        count = len(_FOREIGN_BLANKS.findall(text))
+        message = (
+            f"{count} {'line is' if count == 1 else 'lines are'} indented with blanks of a web page "
+            f"(U+{ord(foreign[0][-1]):04X}), which YAML takes for text"
+        )
+        column = foreign.end() - foreign.start()
+        document.problems.append(Problem("", message, line, column, "error", "replace them by plain blanks", source))
+        # Read on as it was meant, so that the other mistakes are told as well. Every place stays the same.
+        text = _ANY_FOREIGN_BLANK.sub(" ", text)
     try:
         root = YAML(pure=True).compose(text)
     except MarkedYAMLError as error:

@@ -4,6 +4,7 @@ Follows pkg/scheduler/apis/config/v1/default_plugins.go (merge) and pkg/schedule
 (expansion, weights) of kube-scheduler 1.34, including their error texts.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,7 @@ class EffectiveProfile:
         options: our own options.
         left_out: default plugins that this scheduler does not have yet and that were left out with a warning.
         percentage_of_nodes_to_score: the profile's or the file's value; None means all nodes.
+        given_args: the args that the file gives, also of plugins that do not run.
     """
 
     scheduler_name: str
@@ -56,6 +58,7 @@ class EffectiveProfile:
     options: SecondarySchedulerOptionsArgs
     left_out: tuple[str, ...] = ()
     percentage_of_nodes_to_score: int | None = None
+    given_args: Mapping[str, ArgsModel] = dataclasses.field(default_factory=dict)
 
     def plugins(self, point: ExtensionPoint) -> tuple[EnabledPlugin, ...]:
         """Return the plugins of one extension point in running order."""

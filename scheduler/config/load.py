@@ -8,7 +8,7 @@ from scheduler.catalog import ExtensionPoint, Loc
 from scheduler.config.args import ArgsReader, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.decode import decode
-from scheduler.config.document import Document, read_document
+from scheduler.config.document import PLACEHOLDER_MESSAGE, Document, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named
 from scheduler.config.legacy import CONVERTED_VERSIONS
@@ -67,6 +67,7 @@ def load_configuration(
     allow_token_in_config_map: bool = False,
     allow_default_scheduler_name: bool = False,
     load_given: bool = False,
+    converting: bool = False,
 ) -> Configuration:
     """Decode, convert, default, validate and expand a `KubeSchedulerConfiguration`.
 
@@ -77,6 +78,7 @@ def load_configuration(
         allow_token_in_config_map: accept a literal metric token, with a warning.
         allow_default_scheduler_name: accept a profile named `default-scheduler`, with a warning.
         load_given: the nodes' load is not read from the source that the args name, so any source will do.
+        converting: the text will be rewritten as v1, so it matters not whether the image reads its version.
 
     Raises:
         ConfigurationError: with every error found, in the order of the file.
@@ -87,9 +89,9 @@ def load_configuration(
         raise ConfigurationError([Problem("", str(error), source=source)]) from None
     document = read_document(text, source)
     digest, version = hash_of(document.data), version_of(document.data)
-    model, problems = _decode_model(document, chosen)
+    model, problems = _decode_model(document, chosen, converting=converting)
     if model is None:
-        raise ConfigurationError(problem for problem in problems if problem.severity == "error")
+        raise ConfigurationError(_told(problems))
     problems += _check_top_level(document, model)
     profiles = []
     for index, profile in enumerate(_named_profiles(model)):
@@ -106,11 +108,18 @@ def load_configuration(
         problems += [*expander.problems, *reader.problems]
         profiles.append(effective)
     problems += _check_profiles(document, profiles)
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
-        raise ConfigurationError(errors)
+    problems = _told(problems)
+    if any(problem.severity == "error" for problem in problems):
+        raise ConfigurationError(problems)
     problems += _left_out_warnings(document, profiles)
     return Configuration(source, version, chosen, digest, model, tuple(profiles), tuple(problems))
+
+
+def _told(problems: list[Problem]) -> list[Problem]:
+    """Return the problems; of the value in a place where a placeholder stands nothing else is said."""
+    unfilled = {problem.path for problem in problems if problem.message.startswith(PLACEHOLDER_MESSAGE)}
+    stays = (PLACEHOLDER_MESSAGE, "unknown field")
+    return [one for one in problems if one.path not in unfilled or one.message.startswith(stays)]
 
 
 def default_configuration(*, allow_default_scheduler_name: bool = False) -> Configuration:
@@ -138,10 +147,13 @@ def _effective(
         bare.options,
         left_out,
         model.percentage_of_nodes_to_score if percentage is None else percentage,
+        given,
     )
 
 
-def _decode_model(document: Document, flavour: Flavour) -> tuple[KubeSchedulerConfiguration | None, list[Problem]]:
+def _decode_model(
+    document: Document, flavour: Flavour, *, converting: bool
+) -> tuple[KubeSchedulerConfiguration | None, list[Problem]]:
     data, problems = document.data, list(document.problems)
     if not isinstance(data, dict):
         kind = "is empty" if data is None else "is not a map"
@@ -150,11 +162,12 @@ def _decode_model(document: Document, flavour: Flavour) -> tuple[KubeSchedulerCo
     fatal = list(_check_type_meta(document, data))
     if fatal:
         return None, [*problems, *fatal]
-    problems += _check_version(document, version_of(data), flavour)
+    if not converting:
+        problems += _check_version(document, version_of(data), flavour)
     if is_converted(version_of(data)):
         notes = _convert(document, data)
         # An image that reads the old version gets the file as it is: only what no version can express matters to it.
-        problems += notes if flavour.is_ours else [note for note in notes if note.severity == "error"]
+        problems += notes if flavour.is_ours or converting else [note for note in notes if note.severity == "error"]
     model = decode(document, data, KubeSchedulerConfiguration, (), problems)
     if model is None:
         problems += _problems_in_parts(document, data, flavour)

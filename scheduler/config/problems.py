@@ -32,10 +32,17 @@ class Problem:
 
 
 class ConfigurationError(Exception):
-    """A configuration that cannot be used; `problems` holds every error found, in the order of the file."""
+    """A configuration that cannot be used.
+
+    Attributes:
+        problems: every error found, in the order of the file.
+        warnings: what else was found; there may be more once the errors are gone.
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
+        ordered = sorted(problems, key=lambda problem: (problem.line, problem.column))
+        self.problems = tuple(problem for problem in ordered if problem.severity == "error")
+        self.warnings = tuple(problem for problem in ordered if problem.severity == "warning")
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

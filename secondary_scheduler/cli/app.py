@@ -20,6 +20,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COMMANDS = {
     "cluster": "secondary_scheduler.cli.cluster",
     "simulate": "secondary_scheduler.cli.simulate",
+    "validate": "secondary_scheduler.cli.validate",
+    "convert": "secondary_scheduler.cli.convert",
 }
 
 

@@ -7,6 +7,7 @@ import math
 import random
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
@@ -71,48 +72,54 @@ def simulate(
     """
     shown = _detail(detail)
     moment = _moment(now) if now is not None else None
-    if preempt:
-        raise CommandError("--preempt: this scheduler cannot preempt yet; leave it out", ExitCode.USAGE)
     # Here, not above: reading them takes longer than all the rest of the command line.
     from secondary_scheduler.cli.simulation.report import Report
 
     report = Report(lambda text: typer.echo(text, err=True))
     configuration = _configuration(config, report)
-    _run(configuration, report, [*snapshot, *(more or ())], load, pod, seed, moment, shown, output)
+    files = [*snapshot, *(more or ())]
+    request = _Request(configuration, files, load, pod, random.Random(seed), moment, shown, preempt, output)
+    _run(request, report)
     report.close()
     if report.invalid:
         raise typer.Exit(ExitCode.INVALID_INPUT)
 
 
-def _run(
-    configuration: Configuration,
-    report: Report,
-    files: list[str],
-    load: str | None,
-    pod: str | None,
-    seed: int,
-    moment: float | None,
-    detail: Detail,
-    output: Output,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked for, read and checked."""
+
+    configuration: Configuration
+    files: list[str]
+    load: str | None
+    pod: str | None
+    rng: random.Random
+    now: float | None
+    detail: Detail
+    preempt: bool
+    output: Output
+
+
+def _run(request: _Request, report: Report) -> None:
     from secondary_scheduler.cli.simulation.cluster import read_cluster
     from secondary_scheduler.cli.simulation.deciding import Simulation
     from secondary_scheduler.cli.simulation.documents import read_bytes
     from secondary_scheduler.cli.simulation.watcherload import read_load
 
+    configuration, output, detail = request.configuration, request.output, request.detail
     runners = _runners(configuration)
-    measured = read_load(read_bytes(load), load) if load is not None else None
-    cluster = read_cluster(files, report, scheduler_names=configuration.scheduler_names, pod_file=pod)
+    measured = read_load(read_bytes(request.load), request.load) if request.load is not None else None
+    cluster = read_cluster(request.files, report, scheduler_names=configuration.scheduler_names, pod_file=request.pod)
     measured = measured or cluster.load
     if measured is not None:
         _set_load(cluster, configuration, measured)
-    explained = detail != "none" if output in (Output.JSON, Output.YAML) else output is Output.WIDE
     simulation = Simulation(
         cluster.state,
         runners,
-        rng=random.Random(seed),
-        now=moment if moment is not None else _now(measured, cluster.newest),
-        explained=explained,
+        rng=request.rng,
+        now=request.now if request.now is not None else _now(measured, cluster.newest),
+        explained=detail != "none" if output in (Output.JSON, Output.YAML) else output is Output.WIDE,
+        preempt=request.preempt,
     )
     _write(_outcomes(simulation, cluster), output, detail, sys.stdout.buffer)
 
@@ -148,7 +155,11 @@ def _configuration(path: Path, report: Report) -> Configuration:
         raise CommandError(message, ExitCode.INVALID_INPUT) from error
     try:
         configuration = load_configuration(
-            text, source=str(path), allow_token_in_config_map=True, allow_default_scheduler_name=True
+            text,
+            source=str(path),
+            allow_token_in_config_map=True,
+            allow_default_scheduler_name=True,
+            load_given=True,
         )
     except ConfigurationError as error:
         for problem in error.problems:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stacks.loading import SettingsProblems, check
+from stacks.checking import SettingsProblems, check
 
 TOKEN = "canary-token-31415926"
 GOOD: dict[str, Any] = {

@@ -1,0 +1,74 @@
+"""The completed configuration that `kube-scheduler --write-config-to` writes, as upstream writes it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.catalog import OPTIONS, ArgsModel, ExtensionPoint
+from scheduler.config.args import with_defaults
+from scheduler.config.expand import EnabledPlugin, merged_multi_point
+from scheduler.config.load import Configuration
+from scheduler.config.model import API_VERSION, KIND, PluginEntry, Profile
+from scheduler.config.render import render
+
+
+def completed(configuration: Configuration, leader_election: Mapping[str, Any] | None = None) -> str:
+    """Return the configuration as YAML: every field with its default, multiPoint merged with the default plugins, the
+    args of every plugin that is instantiated.
+
+    Args:
+        configuration: what was loaded.
+        leader_election: fields of `leaderElection` that flags override.
+    """
+    data = configuration.model.to_dict()
+    data["leaderElection"] = {**data["leaderElection"], **(leader_election or {})}
+    data["percentageOfNodesToScore"] = data.get("percentageOfNodesToScore", 0)
+    names = configuration.scheduler_names
+    profiles = configuration.model.profiles or [Profile()]
+    data["profiles"] = [_profile(configuration, profile, name) for profile, name in zip(profiles, names, strict=True)]
+    connection = data["clientConnection"]
+    connection["qps"] = int(connection["qps"]) if float(connection["qps"]).is_integer() else connection["qps"]
+    for field in ("extenders", "delayCacheUntilActive"):
+        if not data.get(field):
+            data.pop(field, None)
+    return render({"apiVersion": API_VERSION, "kind": KIND, **data})
+
+
+def _profile(configuration: Configuration, profile: Profile, name: str) -> dict[str, Any]:
+    multi_point = merged_multi_point(profile, configuration.flavour)
+    needed = dict.fromkeys(plugin.name for plugin in multi_point)
+    plugins: dict[str, Any] = {}
+    for point in ExtensionPoint:
+        own = profile.plugins.at(point)
+        needed.update(dict.fromkeys(entry.name for entry in own.enabled))
+        plugins[point.value] = _set([_entry(one) for one in own.enabled], [_entry(one) for one in own.disabled])
+    disabled = [_entry(entry) for entry in profile.plugins.multi_point.disabled]
+    chosen = {entry.name for entry in profile.plugins.multi_point.enabled}
+    # Upstream's list gives VolumeBinding no weight, which counts as 1.
+    merged = [
+        EnabledPlugin(one.name) if one.name == "VolumeBinding" and one.name not in chosen else one
+        for one in multi_point
+    ]
+    plugins["multiPoint"] = _set([_entry(plugin) for plugin in merged], disabled)
+    data: dict[str, Any] = {"schedulerName": name, "plugins": plugins}
+    if profile.percentage_of_nodes_to_score is not None:
+        data["percentageOfNodesToScore"] = profile.percentage_of_nodes_to_score
+    effective = configuration.profile(name)
+    args = with_defaults(effective.given_args, tuple(needed), configuration.flavour)
+    if OPTIONS in effective.given_args:
+        args[OPTIONS] = effective.options
+    if args:
+        data["pluginConfig"] = [{"name": plugin, "args": _args(plugin, args[plugin])} for plugin in sorted(args)]
+    return data
+
+
+def _entry(plugin: PluginEntry | EnabledPlugin) -> dict[str, Any]:
+    return {"name": plugin.name, "weight": plugin.weight}
+
+
+def _set(enabled: list[dict[str, Any]], disabled: list[dict[str, Any]]) -> dict[str, Any]:
+    return {key: entries for key, entries in (("enabled", enabled), ("disabled", disabled)) if entries}
+
+
+def _args(plugin: str, args: ArgsModel) -> dict[str, Any]:
+    data = {key: value for key, value in args.to_dict().items() if value not in ([], {})}
+    return {"apiVersion": API_VERSION, "kind": f"{plugin}Args", **data} if plugin != OPTIONS else data

@@ -1,0 +1,151 @@
+"""Writing a configuration of an older version anew as v1, with its comments and its style."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.tokens import CommentToken
+
+from scheduler.config.beta import convert, is_converted
+from scheduler.config.flavours import OURS, Flavour
+from scheduler.config.load import Configuration, load_configuration
+from scheduler.config.problems import ConfigurationError, Problem, Severity
+
+_WIDTH = 4096
+"""Lines stay as they are, however long."""
+
+
+def convert_text(text: str, *, source: str, flavour: Flavour = OURS) -> tuple[str, Configuration]:
+    """Return the text as v1 and what it means; a text that is v1 already comes back unchanged.
+
+    Every comment is kept; one that stood in a line which v1 has no place for stands at the end. A literal token and the
+    name `default-scheduler` are accepted: converting is not installing.
+
+    Raises:
+        ConfigurationError: the text is not valid in its own version, or cannot be expressed in v1.
+    """
+    before = _load(text, source, flavour)
+    if not is_converted(before.version):
+        return text, before
+    yaml = _yaml(text)
+    tree = yaml.load(text)
+    convert(tree, _silent)
+    out = io.StringIO()
+    yaml.dump(tree, out)
+    written = _with_all_comments(text, out.getvalue())
+    after = _load(written, source, flavour)
+    if _meaning(before) != _meaning(after):
+        # Anchors that several profiles share can make one edit do the work of two.
+        message = "cannot be converted without a change of meaning; write anchors and merge keys out and try again"
+        raise ConfigurationError([Problem("", message, source=source)])
+    return written, before
+
+
+def _load(text: str, source: str, flavour: Flavour) -> Configuration:
+    return load_configuration(
+        text,
+        source=source,
+        flavour=flavour,
+        allow_token_in_config_map=True,
+        allow_default_scheduler_name=True,
+        load_given=True,
+        converting=True,
+    )
+
+
+def _meaning(configuration: Configuration) -> list[object]:
+    top = configuration.model.model_dump(exclude={"api_version", "profiles"})
+    return [top, *((one.scheduler_name, one.points, one.plugin_args, one.options) for one in configuration.profiles)]
+
+
+def _silent(_container: object, _key: str | int | None, _message: str, _hint: str, _severity: Severity) -> None:
+    return
+
+
+def _yaml(text: str) -> YAML:
+    """A round-trip reader and writer that indents lists as the text does."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = _WIDTH
+    yaml.explicit_start = text.lstrip().startswith("---")
+    root = YAML(pure=True).compose(text)
+    dash = next(_offsets(root, 0, SequenceNode), 0)
+    mapping = next(_offsets(root, 0, MappingNode), 2)
+    yaml.indent(mapping=mapping, sequence=2 + dash, offset=dash)
+    return yaml
+
+
+def _offsets(node: Node | None, column: int, kind: type[SequenceNode] | type[MappingNode]) -> Iterator[int]:
+    """Yield by how much the values of keys are indented, for lists or for maps written as blocks."""
+    if isinstance(node, SequenceNode):
+        for item in node.value:
+            yield from _offsets(item, item.start_mark.column, kind)
+    elif isinstance(node, MappingNode):
+        for key, value in node.value:
+            if isinstance(value, kind) and not value.flow_style and value.value:
+                yield value.start_mark.column - key.start_mark.column
+            yield from _offsets(value, key.start_mark.column, kind)
+
+
+def _with_all_comments(before: str, after: str) -> str:
+    """Put back the comments that went away with their neighbours: above the line they stood above, else at the end."""
+    kept = [text for _, text in _comments(after)]
+    lost: list[tuple[int, str]] = []
+    for line, comment in _comments(before):
+        if comment in kept:
+            kept.remove(comment)
+        else:
+            lost.append((line, comment))
+    source, lines, homeless = before.splitlines(), after.splitlines(), []
+    for line, comment in lost:
+        place = _place(source, line, lines)
+        if place is None:
+            homeless.append(comment)
+        else:
+            indent = len(lines[place]) - len(lines[place].lstrip())
+            lines.insert(place, " " * indent + comment)
+    if homeless:
+        lines += ["# From lines that v1 has no place for:", *homeless]
+    return "\n".join(lines) + "\n"
+
+
+def _place(source: list[str], line: int, lines: list[str]) -> int | None:
+    """Where the line stands that a comment of its own line stood above."""
+    if not source[line].lstrip().startswith("#"):
+        return None
+    below = next((text.strip() for text in source[line:] if text.strip() and not text.lstrip().startswith("#")), None)
+    nth = sum(1 for text in source[:line] if text.strip() == below)
+    found = [index for index, text in enumerate(lines) if text.strip() == below]
+    return found[min(nth, len(found) - 1)] if found else None
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield line (from 0) and text of every comment, in the order of the lines."""
+    found = []
+    for token in _comment_tokens(YAML().load(text)):
+        for offset, line in enumerate(token.value.split("\n")):
+            if line.lstrip().startswith("#"):
+                found.append((token.start_mark.line + offset, line.strip()))
+    yield from sorted(set(found))
+
+
+def _comment_tokens(value: Any, seen: set[int] | None = None) -> Iterator[CommentToken]:
+    seen = set() if seen is None else seen
+    attributes = getattr(value, "ca", None)
+    if attributes is not None and id(value) not in seen:
+        seen.add(id(value))
+        yield from _flat([attributes.comment, attributes.items, attributes.end])
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _comment_tokens(item, seen)
+
+
+def _flat(value: Any) -> Iterator[CommentToken]:
+    if isinstance(value, CommentToken):
+        yield value
+    elif isinstance(value, dict):
+        yield from _flat(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _flat(item)

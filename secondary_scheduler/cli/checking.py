@@ -1,0 +1,142 @@
+"""What a file is, and what is wrong with it: a configuration, a ConfigMap that holds one, or a stack file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+
+from scheduler.config import KIND, OURS, Configuration, ConfigurationError, Flavour, Problem, load_configuration
+from secondary_scheduler.cli import stackfile
+
+CONFIG_KEY = "config.yaml"
+"""The key that the operator reads."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result for one configuration in a file.
+
+    Attributes:
+        file: as the user named it.
+        kind: `KubeSchedulerConfiguration`, `ConfigMap` or `stack`.
+        configuration: what it means; None if it is not valid.
+        problems: errors and warnings in the order of the file.
+    """
+
+    file: str
+    kind: str
+    configuration: Configuration | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is no error."""
+        return all(problem.severity == "warning" for problem in self.problems)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A configuration inside another document, and how its lines and columns are found there."""
+
+    text: str
+    key: str
+    first_line: int
+    indent: int
+
+    def outside(self, problem: Problem) -> Problem:
+        """Return the problem with its place in the outer file."""
+        path = f"data[{self.key}].{problem.path}".rstrip(".")
+        if not self.first_line or not problem.line:
+            return replace(problem, path=path, line=self.first_line, column=1 if self.first_line else 0)
+        return replace(problem, path=path, line=problem.line + self.first_line - 1, column=problem.column + self.indent)
+
+
+def check_file(path: Path, text: str, flavour: Flavour | None, *, allow_token: bool) -> Iterator[Checked]:
+    """Check what a file holds. `flavour` overrides what a stack's image says; without any of both it is ours."""
+    if stackfile.is_stack_file(path, text):
+        yield _stack(path, text)
+        return
+    roots = _documents(text)
+    config_maps = [root for root in roots if _scalar(root, "kind") == "ConfigMap"]
+    if not config_maps:
+        configuration, problems = _check(text, str(path), flavour, allow_token=True)
+        yield Checked(str(path), KIND, configuration, problems)
+    for root in config_maps:
+        yield _config_map(path, text, root, flavour, allow_token=allow_token)
+
+
+def _check(
+    text: str, source: str, flavour: Flavour | None, *, allow_token: bool
+) -> tuple[Configuration | None, tuple[Problem, ...]]:
+    try:
+        configuration = load_configuration(
+            text,
+            source=source,
+            flavour=flavour or OURS,
+            allow_token_in_config_map=allow_token,
+            allow_default_scheduler_name=True,
+        )
+    except ConfigurationError as error:
+        return None, (*error.problems, *error.warnings)
+    return configuration, configuration.warnings
+
+
+def _config_map(path: Path, text: str, root: MappingNode, flavour: Flavour | None, *, allow_token: bool) -> Checked:
+    data = _child(root, "data")
+    entries = {str(key.value): value for key, value in data.value} if isinstance(data, MappingNode) else {}
+    chosen = (
+        CONFIG_KEY if CONFIG_KEY in entries else next((k for k, v in entries.items() if KIND in str(v.value)), None)
+    )
+    if chosen is None or not isinstance(entries[chosen], ScalarNode):
+        line = root.start_mark.line + 1
+        keys = ", ".join(entries) or "none"
+        message = f"the ConfigMap has no key {CONFIG_KEY} (its keys: {keys})"
+        hint = f"put the {KIND} there as text"
+        return Checked(str(path), "ConfigMap", None, (Problem("data", message, line, 1, "error", hint, str(path)),))
+    inner = _embedded(text, chosen, entries[chosen])
+    configuration, found = _check(inner.text, str(path), flavour, allow_token=allow_token)
+    problems = [inner.outside(problem) for problem in found]
+    if chosen != CONFIG_KEY:
+        message = f"the operator reads the key {CONFIG_KEY}, not {chosen}"
+        problems.append(
+            Problem("data", message, inner.first_line, 1, "warning", "rename it for the operator", str(path))
+        )
+    return Checked(str(path), "ConfigMap", configuration, tuple(problems))
+
+
+def _embedded(text: str, key: str, node: ScalarNode) -> Embedded:
+    value = str(node.value)
+    first = node.start_mark.line + 1
+    if node.style != "|":
+        return Embedded(value, key, first, 0)
+    lines = text.splitlines()[first:]
+    outer = next((line for line in lines if line.strip()), "")
+    inner = next((line for line in value.splitlines() if line.strip()), "")
+    return Embedded(value, key, first + 1, len(outer) - len(outer.lstrip()) - (len(inner) - len(inner.lstrip())))
+
+
+def _stack(path: Path, text: str) -> Checked:
+    configuration, problems = stackfile.check_stack(path, text)
+    return Checked(str(path), "stack", configuration, problems)
+
+
+def _documents(text: str) -> list[MappingNode]:
+    """The maps among a text's documents; none where it is no YAML, which reading it as a configuration then tells."""
+    try:
+        return [root for root in YAML(pure=True).compose_all(text) if isinstance(root, MappingNode)]
+    except (YAMLError, ValueError, RecursionError):
+        return []
+
+
+def _child(root: MappingNode, key: str) -> Node | None:
+    return next((value for name, value in root.value if str(name.value) == key), None)
+
+
+def _scalar(root: MappingNode, key: str) -> str:
+    child = _child(root, key)
+    return str(child.value) if isinstance(child, ScalarNode) else ""

@@ -1,0 +1,123 @@
+"""Checking a stack file without an engine: with the models of the project that the file belongs to."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from scheduler.config import Configuration, Problem
+from secondary_scheduler.cli.errors import CommandError
+
+PROJECT = "secondary-scheduler"
+_PREFIX = f"{PROJECT}:"
+_ASSUMED_URL = "https://assumed.invalid"
+
+
+def is_stack_file(path: Path, text: str) -> bool:
+    """Tell a stack file by its name (`Pulumi.<stack>.yaml`) and by its keys of this project under `config`."""
+    named = path.name.startswith("Pulumi.") and path.name not in ("Pulumi.yaml", "Pulumi.yml")
+    return named or (text.lstrip().startswith("config:") and _PREFIX in text)
+
+
+def check_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Problem, ...]]:
+    """Return the configuration that follows from a stack file, or None, and what is wrong with the file.
+
+    What stands encrypted or in an environment variable that is not set here is assumed to be good, with a warning.
+
+    Raises:
+        CommandError: the file's project, which knows what it may say, is not there or cannot be used.
+    """
+    source = str(path)
+    try:
+        document = YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+        message = "not valid YAML: " + " ".join(str(getattr(error, "problem", error)).split())
+        return None, (Problem("", message, line, column, source=source),)
+    config = document.get("config") if isinstance(document, Mapping) else None
+    if not isinstance(config, Mapping):
+        hint = f"set one with: pulumi config set {_PREFIX}schedulerImage IMAGE"
+        return None, (Problem("config", "the stack file holds no configuration", 1, 1, "error", hint, source),)
+    checking, problems_module = _project(path)
+    values, encrypted = _engine_values(config)
+    names = sorted(set(_references(config)))
+    missing = [name for name in names if not os.environ.get(name[1])]
+    with tempfile.NamedTemporaryFile("w", suffix=".assumed") as file:
+        file.write("assumed")
+        file.flush()
+        assumed = {name: file.name if kind == "fromFileInEnv" else _ASSUMED_URL for kind, name in missing}
+        try:
+            _, profile, _ = checking.check(values, encrypted, {**os.environ, **assumed})
+        except checking.SettingsProblems as error:
+            return None, _told(problems_module.locate(error.problems, path, PROJECT), source)
+    located = problems_module.locate(profile.warnings, path, PROJECT)
+    notes = [
+        Problem(
+            "", f"the environment variable {name} is not set here: it is assumed to hold what is needed", source=source
+        )
+        for _, name in missing
+    ]
+    warnings = (*_told(located, source), *notes)
+    return profile.configuration, tuple(_as_warning(problem) for problem in warnings)
+
+
+def _told(problems: Any, source: str) -> tuple[Problem, ...]:
+    return tuple(Problem(one.path, one.message, one.line, 1 if one.line else 0, source=source) for one in problems)
+
+
+def _as_warning(problem: Problem) -> Problem:
+    return Problem(problem.path, problem.message, problem.line, problem.column, "warning", problem.hint, problem.source)
+
+
+def _project(path: Path) -> tuple[Any, Any]:
+    """Import the models of the project whose Pulumi.yaml stands above the file."""
+    for directory in path.resolve().parents:
+        file = directory / "Pulumi.yaml"
+        if not file.is_file():
+            continue
+        name = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8")).get("name")
+        if name != PROJECT:
+            raise CommandError(f"{path}: belongs to the project {name!r} of {file}, not to {PROJECT}")
+        if str(directory) not in sys.path:
+            sys.path.insert(0, str(directory))
+        return importlib.import_module("stacks.checking"), importlib.import_module("stacks.problems")
+    raise CommandError(f"{path}: a stack file is checked with its project; there is no Pulumi.yaml above it")
+
+
+def _engine_values(config: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
+    """The values as the engine hands them over: text, structured ones as JSON; and which are encrypted."""
+    values: dict[str, str] = {}
+    encrypted: set[str] = set()
+    for key, value in config.items():
+        if not str(key).startswith(_PREFIX):
+            continue
+        name = str(key).removeprefix(_PREFIX)
+        if '"secure"' in json.dumps(value, default=str):
+            encrypted.add(name)
+        if isinstance(value, Mapping) and set(value) == {"secure"}:
+            values[name] = "encrypted"
+        else:
+            values[name] = value if isinstance(value, str) else json.dumps(value, default=str)
+    return values, encrypted
+
+
+def _references(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key in ("fromEnv", "fromFileInEnv") and isinstance(item, str):
+                yield key, item
+            else:
+                yield from _references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _references(item)

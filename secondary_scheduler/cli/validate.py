@@ -1,0 +1,126 @@
+"""`secondary-scheduler validate`: everything that is wrong with configurations, before anything runs them."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from scheduler.config import Flavour
+    from secondary_scheduler.cli.checking import Checked
+
+
+class Output(enum.StrEnum):
+    """How the result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command `validate`."""
+    parent.command("validate")(validate)
+
+
+def validate(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Configurations, ConfigMaps or stack files; - is stdin.")
+    ],
+    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
+    image: Annotated[
+        str, typer.Option(help="Image that shall run it; its tag decides what is valid. Ours if absent.")
+    ] = "",
+    flavour: Annotated[str, typer.Option(help="Instead of an image: ours, scheduler-plugins@0.NN or custom.")] = "",
+    allow_token_in_config_map: Annotated[
+        bool, typer.Option("--allow-token-in-config-map", help="Accept a literal metric token in a ConfigMap.")
+    ] = False,
+) -> None:
+    """Check configurations, ConfigMap manifests and stack files; exit 4 if one is not valid.
+
+    Errors and warnings go to stderr, each with file, line, column, field and what to do.
+    """
+    from secondary_scheduler.cli.checking import check_file
+
+    chosen = choose_flavour(image, flavour)
+    results: list[Checked] = []
+    for name in files:
+        text = read_text(name)
+        results += check_file(Path(name), text, chosen, allow_token=allow_token_in_config_map)
+    for result in results:
+        for problem in result.problems:
+            mark = "warning: " if problem.severity == "warning" else ""
+            typer.echo(f"{mark}{problem}", err=True)
+    if output is Output.JSON:
+        data = {"valid": all(result.valid for result in results), "files": [_data(result) for result in results]}
+        typer.echo(json.dumps(data, indent=2))
+    else:
+        for result in results:
+            typer.echo(_line(result))
+    if not all(result.valid for result in results):
+        raise typer.Exit(ExitCode.INVALID_INPUT)
+
+
+def choose_flavour(image: str, flavour: str) -> Flavour | None:
+    """Return the flavour that the options name; None if they name none."""
+    from scheduler.config import UnknownFlavourError, flavour_named, flavour_of
+
+    if image and flavour:
+        raise CommandError("--image and --flavour say the same thing; give one of them", ExitCode.USAGE)
+    try:
+        return flavour_named(flavour) if flavour else flavour_of(image) if image else None
+    except UnknownFlavourError as error:
+        raise CommandError(f"--flavour: {error}", ExitCode.USAGE) from None
+
+
+def read_text(name: str) -> str:
+    """Return a file's text, or stdin's for `-`."""
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror or error}", ExitCode.INVALID_INPUT) from error
+    except UnicodeDecodeError as error:
+        message = f"{name}: not UTF-8 text ({error.reason} at byte {error.start})"
+        raise CommandError(message, ExitCode.INVALID_INPUT) from error
+
+
+def _line(result: Checked) -> str:
+    errors = sum(1 for problem in result.problems if problem.severity == "error")
+    warnings = len(result.problems) - errors
+    counts = [f"{count} {word}{'s' if count > 1 else ''}" for count, word in ((errors, "error"), (warnings, "warning"))]
+    told = ", ".join(text for text, count in zip(counts, (errors, warnings), strict=True) if count)
+    if result.configuration is None:
+        return f"{result.file}: {result.kind} is not valid: {told}"
+    names = ", ".join(result.configuration.scheduler_names)
+    for_image = "" if result.configuration.flavour.is_ours else f" for {result.configuration.flavour.name}"
+    return f"{result.file}: {result.kind} is valid{for_image}, schedulers: {names}{f' ({told})' if told else ''}"
+
+
+def _data(result: Checked) -> dict[str, Any]:
+    data: dict[str, Any] = {"file": result.file, "kind": result.kind, "valid": result.valid}
+    if result.configuration is not None:
+        data |= {
+            "version": result.configuration.version,
+            "flavour": result.configuration.flavour.name,
+            "hash": result.configuration.hash,
+            "profiles": [profile.summary() for profile in result.configuration.profiles],
+        }
+    data["problems"] = [
+        {
+            "severity": problem.severity,
+            "line": problem.line or None,
+            "column": problem.column or None,
+            "path": problem.path,
+            "message": problem.message,
+            "hint": problem.hint or None,
+        }
+        for problem in result.problems
+    ]
+    return data

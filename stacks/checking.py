@@ -1,0 +1,83 @@
+"""What the engine hands over, checked: settings, the scheduler's configuration and the credentials, or every mistake.
+
+Free of pulumi, so that the command line can check a stack file without an engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
+from stacks.problems import SettingsProblem, from_validation_error
+from stacks.profile import Profile, build_profile
+from stacks.settings import ProfileSettings, StackSettings
+
+OBJECTS = ("cluster", "plugins", "metricProvider")
+BOOLEANS = ("protect",)
+
+
+class SettingsProblems(Exception):
+    """Everything that is wrong with a stack's configuration."""
+
+    def __init__(self, problems: list[SettingsProblem]) -> None:
+        super().__init__("; ".join(f"{problem.path}: {problem.message}" for problem in problems))
+        self.problems = problems
+
+
+def check(
+    values: Mapping[str, str], encrypted: Collection[str], environment: Mapping[str, str]
+) -> tuple[StackSettings, Profile, MetricCredentialValues]:
+    """Check the values of this project's keys as the engine hands them over: text, structured ones as JSON.
+
+    Raises:
+        SettingsProblems: all mistakes found.
+    """
+    problems = misplaced_secrets(encrypted, values)
+    document = _document({key: value for key, value in values.items() if key not in SECRET_KEYS})
+    settings: StackSettings | None = None
+    profile_settings: ProfileSettings | None = None
+    try:
+        profile_settings = settings = StackSettings.model_validate_json(json.dumps(document))
+    except ValidationError as error:
+        found = list(from_validation_error(error, StackSettings))
+        problems += found
+        profile_settings = _profile_settings(document, {problem.location[0] for problem in found})
+    profile, credentials = None, MetricCredentialValues()
+    if profile_settings is not None:
+        provider = profile_settings.metric_provider
+        secrets = {key: values[key] for key in SECRET_KEYS if key in values}
+        credentials, found = find_credentials(provider.credentials if provider else None, secrets, environment)
+        problems += found
+        profile, found = build_profile(profile_settings, credentials.files, environment)
+        problems += found
+    if problems or settings is None or profile is None:
+        raise SettingsProblems(problems)
+    return settings, profile, credentials
+
+
+def _document(values: Mapping[str, str]) -> dict[str, Any]:
+    """The values with their types; what does not parse stays text, which the models then refuse."""
+    document: dict[str, Any] = {}
+    for key, text in values.items():
+        if key in OBJECTS:
+            try:
+                document[key] = json.loads(text)
+            except ValueError:
+                document[key] = text
+        elif key in BOOLEANS and text in ("true", "false"):
+            document[key] = text == "true"
+        elif text:  # Pulumi.yaml's default of a required key is empty
+            document[key] = text
+    return document
+
+
+def _profile_settings(document: Mapping[str, Any], wrong_keys: set[str | int]) -> ProfileSettings | None:
+    """The profile's part of the settings if only others are wrong, so that its mistakes are told in the same go."""
+    keys = [field.alias or name for name, field in ProfileSettings.model_fields.items()]
+    if wrong_keys & set(keys):
+        return None
+    return ProfileSettings.model_validate_json(json.dumps({key: document[key] for key in keys if key in document}))
