@@ -30,8 +30,7 @@ from scheduler.plugins.podtopologyspread.constraints import (
     SOFT,
     Constraint,
     ConstraintLike,
-    default_constraints,
-    own_constraints,
+    Constraints,
 )
 from scheduler.plugins.podtopologyspread.hints import SpreadHints
 from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
@@ -93,22 +92,16 @@ class PodTopologySpread:
 
     def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
         self._system = args.defaulting_type == "System"
-        self._defaults: Sequence[ConstraintLike] = _SYSTEM_DEFAULTS if self._system else args.default_constraints
+        self._constraints = Constraints(_SYSTEM_DEFAULTS if self._system else args.default_constraints)
         self._sets = NodeSets()
         # Hints get no view; the store of other objects is the same one for every view of a daemon.
         self._objects: Objects | None = None
-
-    def constraints_of(self, pod: PodInfo, objects: Objects | None, action: str) -> tuple[Constraint, ...]:
-        """Return the constraints that hold for a pod; ValueError for a selector that cannot be read."""
-        if pod.spec.topology_spread:
-            return own_constraints(pod, action)
-        return default_constraints(self._defaults, pod, objects, action)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Look up the counts per domain; skip without a hard constraint."""
         self._objects = view.objects
         try:
-            constraints = self.constraints_of(pod, view.objects, HARD)
+            constraints = self._constraints.of(pod, view.objects, HARD)
         except ValueError as error:
             return None, failure(str(error))
         if not constraints:
@@ -173,7 +166,7 @@ class PodTopologySpread:
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
         """Weigh the soft constraints by how many domains they have; skip without one."""
         try:
-            constraints = self.constraints_of(pod, view.objects, SOFT)
+            constraints = self._constraints.of(pod, view.objects, SOFT)
         except ValueError as error:
             return failure(str(error))
         if not constraints:
@@ -195,4 +188,4 @@ class PodTopologySpread:
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods that match a constraint, nodes that make or lose a domain."""
-        return SpreadHints(lambda pod: self.constraints_of(pod, self._objects, HARD)).registrations()
+        return SpreadHints(lambda pod: self._constraints.of(pod, self._objects, HARD)).registrations()

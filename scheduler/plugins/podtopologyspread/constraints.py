@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from scheduler.framework import NodeInfo, Objects, PodClause, PodInfo, PodQuery
 from scheduler.helpers import has_untolerated_taint, node_matches
+from secondary_scheduler.kube.model import LabelSelector
 from secondary_scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector, selector_from_set
 
 HOSTNAME = "kubernetes.io/hostname"
 HONOR = "Honor"
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
-OWNER_KINDS = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
+ACTIONS = (HARD, SOFT)
+OwnerSelector = dict[str, str] | LabelSelector | None
+"""A plain map of a ReplicationController, a LabelSelector of the others."""
+_MOST = 4096
 _OWNERS = {
     ("v1", "ReplicationController"): "ReplicationController",
     ("apps/v1", "ReplicaSet"): "ReplicaSet",
@@ -83,6 +87,73 @@ def constraint(source: ConstraintLike, selector: Selector) -> Constraint:
     )
 
 
+class Constraints:
+    """The constraints of pods, remembered per class of pods.
+
+    Args:
+        defaults: for pods without constraints of their own.
+    """
+
+    def __init__(self, defaults: Sequence[ConstraintLike]) -> None:
+        self._defaults = {action: [one for one in defaults if one.when_unsatisfiable == action] for action in ACTIONS}
+        self._own: dict[tuple[object, ...], tuple[Constraint, ...]] = {}
+        self._selectors: dict[tuple[object, ...], _Deduced] = {}
+        self._objects: Objects | None = None
+
+    def of(self, pod: PodInfo, objects: Objects | None, action: str) -> tuple[Constraint, ...]:
+        """Return the constraints of a kind that hold for a pod.
+
+        Raises:
+            ValueError: a selector cannot be read.
+        """
+        if not pod.spec.topology_spread:
+            return self._by_default(pod, objects, action)
+        labels = pod.labels
+        keys = [labels.get(key) for one in pod.spec.topology_spread for key in one.match_label_keys]
+        token = (pod.spec.class_key, action, *keys)
+        found = self._own.get(token)
+        if found is None:
+            if len(self._own) >= _MOST:
+                self._own.clear()
+            found = self._own[token] = own_constraints(pod, action)
+        return found
+
+    def _by_default(self, pod: PodInfo, objects: Objects | None, action: str) -> tuple[Constraint, ...]:
+        """Return the profile's constraints, for a pod that something owns or serves; else none."""
+        wanted = self._defaults[action]
+        if not wanted or objects is None:
+            return ()
+        selector = self._deduced(pod, objects)
+        if selector.everything:
+            return ()
+        return tuple([constraint(one, selector) for one in wanted])
+
+    def _deduced(self, pod: PodInfo, objects: Objects) -> Selector:
+        if objects is not self._objects:
+            # Generations of two stores say nothing about each other.
+            self._selectors.clear()
+            self._objects = objects
+        owner = pod.controller
+        reference = None if owner is None else (owner.api_version, owner.kind, owner.name)
+        token = (pod.namespace, frozenset(pod.labels.items()), reference)
+        # Controllers change with every pod of theirs, their selectors hardly ever: those are compared.
+        services, owners = objects.generation("Service"), owner_selector(pod, objects)
+        found = self._selectors.get(token)
+        if found is None or (found.services, found.owners) != (services, owners):
+            if len(self._selectors) >= _MOST:
+                self._selectors.clear()
+            found = self._selectors[token] = _Deduced(services, owners, default_selector(pod, objects))
+        return found.selector
+
+
+class _Deduced(NamedTuple):
+    """A selector, and what it was deduced from besides the pod."""
+
+    services: int
+    owners: OwnerSelector
+    selector: Selector
+
+
 def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
     """Return the pod's own constraints of a kind.
 
@@ -103,17 +174,13 @@ def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
     return tuple(found)
 
 
-def default_constraints(
-    defaults: Sequence[ConstraintLike], pod: PodInfo, objects: Objects | None, action: str
-) -> tuple[Constraint, ...]:
-    """Return the profile's constraints of a kind, for a pod that something owns or serves; else none."""
-    wanted = [one for one in defaults if one.when_unsatisfiable == action]
-    if not wanted or objects is None:
-        return ()
-    selector = default_selector(pod, objects)
-    if selector.everything:
-        return ()
-    return tuple(constraint(one, selector) for one in wanted)
+def owner_selector(pod: PodInfo, objects: Objects) -> OwnerSelector:
+    """Return the selector of the pod's controller, if that is known and of a kind that has one."""
+    owner = pod.controller
+    kind = None if owner is None else _OWNERS.get((owner.api_version, owner.kind))
+    found = None if owner is None or kind is None else objects.get(kind, pod.namespace, owner.name)
+    selector: OwnerSelector = None if found is None else found.spec.selector
+    return selector
 
 
 def default_selector(pod: PodInfo, objects: Objects) -> Selector:
@@ -123,16 +190,13 @@ def default_selector(pod: PodInfo, objects: Objects) -> Selector:
         wanted: Mapping[str, str] = service.spec.selector
         if wanted and all(pod.labels.get(key) == value for key, value in wanted.items()):
             labels.update(wanted)
-    owner = pod.controller
-    kind = None if owner is None else _OWNERS.get((owner.api_version, owner.kind))
-    found = None if owner is None or kind is None else objects.get(kind, pod.namespace, owner.name)
-    if found is None:
-        return selector_from_set(labels)
-    if kind == "ReplicationController":
-        return selector_from_set({**labels, **found.spec.selector})
+    theirs = owner_selector(pod, objects)
+    if isinstance(theirs, dict):
+        return selector_from_set({**labels, **theirs})
     selector = selector_from_set(labels)
+    if theirs is None:
+        return selector
     try:
-        other = label_selector(found.spec.selector)
+        return Selector(selector.requirements | label_selector(theirs).requirements)
     except SelectorError:
         return selector
-    return Selector(selector.requirements | other.requirements)

@@ -1,0 +1,129 @@
+"""Decisions per second with constraints between pods: `python -m benchmarks.spreading [--nodes N] [--pods N]`.
+
+The cluster holds pods of 100 deployments already; the pods that come belong to one of them, or to all in turn. Each
+decision runs the default profile in full and is assumed, so that the next one sees it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from benchmarks.core import CONFIGURATION, cluster
+from scheduler.config import load_configuration
+from scheduler.core import decide
+from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.helpers import PodReducer
+from scheduler.plugins import build_profile
+from scheduler.state import CODEC_OF_KIND, ClusterState
+from secondary_scheduler.kube.model import decode_pod
+
+DEPLOYMENTS = 100
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+Spec = Mapping[str, Any]
+
+
+def _selector(app: int) -> dict[str, Any]:
+    return {"matchLabels": {"app": f"app-{app}"}}
+
+
+def _spread(app: int) -> Spec:
+    constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+    return {"topologySpreadConstraints": [{**constraint, "labelSelector": _selector(app)}]}
+
+
+def _anti(app: int) -> Spec:
+    term = {"topologyKey": HOST, "labelSelector": _selector(app)}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def _near(app: int) -> Spec:
+    terms = [{"topologyKey": key, "labelSelector": _selector((app + 1) % DEPLOYMENTS)} for key in (ZONE, HOST)]
+    weighted = [{"weight": weight, "podAffinityTerm": term} for weight, term in zip((50, 10), terms, strict=True)]
+    return {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}}
+
+
+CASES: Mapping[str, tuple[Callable[[int], Spec], bool, bool]] = {
+    # name: (constraints, a Service selects the pods, only one deployment of the new pods)
+    "nothing asked": (lambda app: {}, False, True),
+    "hard zone spread": (_spread, False, True),
+    "hostname anti-affinity": (_anti, False, True),
+    "hostname anti-affinity, 100 deployments in turn": (_anti, False, False),
+    "preferred affinity, zone and host name": (_near, False, True),
+    "soft spread by default, zone and host name": (lambda app: {}, True, True),
+    "soft spread by default, 100 deployments in turn": (lambda app: {}, True, False),
+}
+
+
+def pod(reducer: PodReducer, name: str, app: int, spec: Spec, node: str = "") -> PodInfo:
+    """A pod of a deployment."""
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m", "memory": "100Mi"}}}
+    labels = {"app": f"app-{app}", "pod-template-hash": f"{app:08x}"}
+    data = {
+        "metadata": {"name": name, "namespace": "bench", "uid": name, "labels": labels},
+        "spec": {"schedulerName": "secondary-scheduler", "containers": [container], "nodeName": node, **spec},
+    }
+    return reducer.reduce(decode_pod(msgspec.json.encode(data)))
+
+
+def filled(
+    reducer: PodReducer, nodes: int, pods: int, constraints: Callable[[int], Spec], served: bool
+) -> ClusterState:
+    """A cluster with pods, placed as their own constraints want it."""
+    state = cluster(nodes)
+    if served:
+        for app in range(DEPLOYMENTS):
+            service = {
+                "metadata": {"name": f"app-{app}", "namespace": "bench"},
+                "spec": {"selector": {"app": f"app-{app}"}},
+            }
+            state.objects.upsert("Service", CODEC_OF_KIND["Service"].decode(msgspec.json.encode(service)))
+    for number in range(pods):
+        # Each deployment fills a stretch of neighbouring nodes, one pod on each.
+        app, index = number % DEPLOYMENTS, number // DEPLOYMENTS
+        row = (app * nodes // DEPLOYMENTS + index) % nodes
+        state.upsert_pod(pod(reducer, f"old-{number}", app, constraints(app), f"node-{row:05d}"))
+    return state
+
+
+def microseconds(runner: ProfileRunner, nodes: int, pods: int, case: str, number: int) -> float:
+    """Median time of a decision and its assumption, which other processes on the machine disturb least."""
+    constraints, served, same = CASES[case]
+    reducer, rng = PodReducer(), random.Random(1)
+    state = filled(reducer, nodes, pods, constraints, served)
+    apps = [0 if same else index % DEPLOYMENTS for index in range(DEPLOYMENTS + number)]
+    new = [pod(reducer, f"new-{index}", app, constraints(app)) for index, app in enumerate(apps)]
+    times = []
+    for each in new:
+        started = time.perf_counter()
+        placement = decide(state.snapshot(0.0), (each,), runner, rng).only
+        if placement.node is None:
+            raise SystemExit(f"benchmarks: {each.key} did not fit: {placement.message}")
+        state.assume(each, placement.node, 0.0)
+        times.append(time.perf_counter() - started)
+    # Counts are made when first asked for: not part of the figure.
+    return statistics.median(times[DEPLOYMENTS:]) * 1e6
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(prog="benchmarks.spreading", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=30_000)
+    parser.add_argument("--decisions", type=int, default=1000)
+    options = parser.parse_args()
+    runner = build_profile(load_configuration(CONFIGURATION, source="benchmark").profiles[0])
+    print(f"{options.nodes} nodes, {options.pods} pods")
+    for case in CASES:
+        each = microseconds(runner, options.nodes, options.pods, case, options.decisions)
+        print(f"{case:<50} {each:>7.0f} us {1e6 / each:>8,.0f} decisions/s")
+
+
+if __name__ == "__main__":
+    main()
