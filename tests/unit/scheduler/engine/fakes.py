@@ -71,8 +71,8 @@ class FakeApi:
 class Engine:
     """The engine wired to a fake API, driven by hand."""
 
-    def __init__(self, **cycle: Any) -> None:
-        self.api = FakeApi()
+    def __init__(self, api: FakeApi | None = None, **cycle: Any) -> None:
+        self.api = api or FakeApi()
         self.metrics = Metrics()
         self.leading = True
         self.state = ClusterState()

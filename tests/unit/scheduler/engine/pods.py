@@ -15,13 +15,18 @@ def pod(name: str, *, node: str = "", cpu: str = "100m", scheduler: str = "secon
     """A pod as the API server sends it; its UID is `<name>-uid`."""
     metadata = {"name": name, "namespace": "ns", "uid": f"{name}-uid", "resourceVersion": fields.pop("rv", "1")}
     metadata |= fields.pop("metadata", {})
+    status = {
+        "phase": "Pending",
+        "nominatedNodeName": fields.pop("nominated", ""),
+        "conditions": fields.pop("conditions", []),
+    }
     spec = {
         "schedulerName": scheduler,
         "nodeName": node,
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}],
         **fields,
     }
-    return decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}))
+    return decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status}))
 
 
 def node(name: str, *, cpu: str = "4", addresses: tuple[str, ...] = (), **spec: Any) -> Node:

@@ -1,0 +1,225 @@
+"""What the engine does when a pod fits nowhere: nominate, evict, wait, take the room. Against a fake API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from scheduler.framework import PodInfo
+from secondary_scheduler.kube.client.errors import api_error
+from secondary_scheduler.kube.model import EventType
+from tests.unit.scheduler.engine.fakes import Engine, FakeApi
+from tests.unit.scheduler.engine.pods import pod_info
+from tests.unit.scheduler.engine.test_cycle import eventually
+
+
+class Evicting(FakeApi):
+    """Remembers deletions in the order of all writes; a deletion can be held back, or refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[tuple[str, str]] = []
+        self.deleted: list[str] = []
+        self.refused: dict[str, int] = {}
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def patch(self, path: str, body: Any, content_type: str = "") -> bytes:
+        self.writes.append(("patch", path.split("/")[6]))
+        return await super().patch(path, body, content_type)
+
+    async def delete(self, path: str, body: Any = None) -> bytes:
+        name = path.rsplit("/", 1)[1]
+        await self.gate.wait()
+        self.writes.append(("delete", name))
+        if self.refused.get(name, 0):
+            self.refused[name] -= 1
+            raise api_error("DELETE", path, 403, b"")
+        assert body == {"preconditions": {"uid": f"{name}-uid"}}
+        self.deleted.append(name)
+        return b"{}"
+
+    def statuses(self, name: str) -> list[dict[str, Any]]:
+        return [body["status"] for path, body in self.patches if path.endswith(f"/pods/{name}/status")]
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    engine = Engine(api=Evicting())
+    engine.recorder.start()
+    task = asyncio.create_task(engine.cycle.run())
+    yield engine
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await engine.recorder.drain(1)
+
+
+def gone(engine: Engine, pod: PodInfo) -> None:
+    engine.pods.apply([(EventType.DELETED, pod)])
+
+
+def changed(engine: Engine, name: str, **fields: Any) -> PodInfo:
+    pod = pod_info(name, **fields)
+    engine.pods.apply([(EventType.MODIFIED, pod)])
+    return pod
+
+
+async def test_a_victim_is_told_why_deleted_and_replaced(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    victim = engine.add_pod("low", node="n1", cpu="800m", priority=1, metadata={"generation": 3})
+    engine.add_pod("high", cpu="500m", priority=10)
+    await eventually(lambda: engine.api.deleted == ["low"], "the victim is deleted")
+    (condition,) = engine.api.statuses("low")[0]["conditions"]
+    assert condition.pop("lastTransitionTime")
+    assert condition == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "secondary-scheduler: preempting to accommodate a higher priority pod",
+        "observedGeneration": 3,
+    }
+    (status,) = engine.api.statuses("high")
+    assert status["nominatedNodeName"] == "n1"
+    assert status["conditions"][0]["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    await eventually(lambda: len(engine.api.events) == 2, "both events")
+    event = next(one for one in engine.api.events if one["reason"] == "Preempted")
+    assert (event["type"], event["action"]) == ("Normal", "Preempting")
+    assert event["note"] == "Preempted by pod high-uid on node n1"
+    assert (event["regarding"]["uid"], event["related"]["uid"]) == ("low-uid", "high-uid")
+    assert engine.api.bindings == []
+    gone(engine, victim)
+    await eventually(lambda: engine.api.bindings == [("high", "high-uid", "n1")], "the room is taken")
+    assert engine.state.nominator.by_node == {}
+    samples = {one.name: one.value for metric in engine.metrics.registry.collect() for one in metric.samples}
+    assert samples["scheduler_preemption_attempts_total"] == 1
+    assert samples["scheduler_preemption_victims_sum"] == 1
+
+
+async def test_the_room_is_kept_from_lower_pods_before_the_watch_shows_the_nomination(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    victim = engine.add_pod("low", node="n1", cpu="800m", priority=1)
+    high = engine.add_pod("high", cpu="900m", priority=10)
+    await eventually(lambda: engine.api.deleted == ["low"], "the victim is deleted")
+    assert engine.state.nominator.node_of(high.uid) == "n1"
+    engine.add_pod("sneak", cpu="800m", priority=5)
+    gone(engine, victim)
+    await eventually(lambda: bool(engine.api.bindings), "somebody is bound")
+    assert engine.api.bindings == [("high", "high-uid", "n1")]
+
+
+async def test_the_last_victim_goes_after_all_others_and_the_preemptor_is_parked_until_then(engine: Engine) -> None:
+    engine.add_node("n1", cpu="4")
+    for name in ("a", "b", "c"):
+        engine.add_pod(name, node="n1", cpu="1", priority=1)
+    engine.api.gate.clear()
+    high = engine.add_pod("high", cpu="4", priority=10)
+    await eventually(lambda: len(engine.api.writes) >= 3, "two victims are told, and the preemptor's status")
+    engine.queue.activate([high.uid])
+    assert engine.queue.where(high.uid) == "gated"
+    engine.api.gate.set()
+    await eventually(lambda: len(engine.api.deleted) == 3, "all are deleted")
+    first, last = set(engine.api.deleted[:2]), engine.api.deleted[2]
+    assert ("patch", last) in engine.api.writes
+    assert engine.api.writes.index(("patch", last)) > max(engine.api.writes.index(("delete", one)) for one in first)
+    for name in ("a", "b", "c"):
+        gone(engine, pod_info(name, node="n1", cpu="1", priority=1))
+    await eventually(lambda: bool(engine.api.bindings), "the room is taken")
+
+
+async def test_a_refused_deletion_is_tried_again(engine: Engine) -> None:
+    engine.api.refused = {"low": 1}
+    engine.add_node("n1", cpu="1")
+    engine.add_pod("low", node="n1", cpu="800m", priority=1)
+    engine.add_pod("high", cpu="500m", priority=10)
+    await eventually(lambda: engine.api.deleted == ["low"], "deleted at the second try")
+
+
+async def test_nobody_else_is_preempted_while_victims_are_going(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    engine.add_node("n2", cpu="1")
+    engine.add_pod("low", node="n1", cpu="800m", priority=1)
+    engine.add_pod("mid", node="n2", cpu="800m", priority=5)
+    engine.add_pod("high", cpu="500m", priority=10)
+    await eventually(lambda: engine.api.deleted == ["low"], "the victim is deleted")
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    changed(engine, "low", node="n1", cpu="800m", priority=1, rv="2", metadata=metadata, conditions=[condition])
+    changed(engine, "high", cpu="500m", priority=10, rv="2", nominated="n1")
+    engine.cycle.activate(["high-uid"])
+    await eventually(lambda: len(engine.api.statuses("high")) == 2, "a second attempt")
+    message = engine.api.statuses("high")[1]["conditions"][0]["message"]
+    assert message.endswith("preemption: not eligible due to a terminating pod on the nominated node.")
+    assert "nominatedNodeName" not in engine.api.statuses("high")[1]
+    assert engine.api.deleted == ["low"]
+
+
+async def test_a_lower_pod_nominated_there_loses_its_nomination(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    engine.add_pod("low", node="n1", cpu="800m", priority=1)
+    engine.add_pod("mid", cpu="900m", priority=5, nominated="n1", schedulingGates=[{"name": "wait"}])
+    engine.state.nominator.set(pod_info("mid", cpu="900m", priority=5, nominated="n1"), "n1")
+    engine.add_pod("high", cpu="900m", priority=10)
+    await eventually(lambda: engine.api.deleted == ["low"], "the victim is deleted")
+    assert engine.api.statuses("mid") == [{"nominatedNodeName": None}]
+
+
+async def test_a_nomination_that_helps_no_more_is_cleared(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    engine.add_pod("same", node="n1", cpu="800m", priority=10)
+    engine.add_pod("high", cpu="500m", priority=10, nominated="n1")
+    await eventually(lambda: bool(engine.api.statuses("high")), "turned down")
+    assert engine.api.statuses("high")[0]["nominatedNodeName"] is None
+    assert engine.state.nominator.by_node == {}
+
+
+async def test_an_error_clears_the_nomination(engine: Engine) -> None:
+    engine.api.failures = [api_error("POST", "/x", 403, b"")]
+    engine.add_node("n1", cpu="1")
+    engine.add_pod("high", cpu="500m", priority=10, nominated="n1")
+    await eventually(lambda: bool(engine.api.statuses("high")), "the binding is refused")
+    assert engine.api.statuses("high")[0]["nominatedNodeName"] is None
+
+
+async def test_who_gives_a_nomination_up_lets_lower_pods_try(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    engine.add_pod("high", cpu="800m", priority=10, nominated="n1", schedulingGates=[{"name": "wait"}])
+    engine.state.nominator.set(pod_info("high", cpu="800m", priority=10, nominated="n1"), "n1")
+    engine.add_pod("low", cpu="800m", priority=1)
+    await eventually(lambda: bool(engine.api.statuses("low")), "kept out")
+    gone(engine, pod_info("high"))
+    await eventually(lambda: engine.api.bindings == [("low", "low-uid", "n1")], "let in")
+
+
+async def test_a_nomination_of_our_own_outlives_updates_that_do_not_show_it(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    engine.add_pod("low", node="n1", cpu="800m", priority=1)
+    engine.add_pod("high", cpu="500m", priority=10)
+    await eventually(lambda: engine.api.deleted == ["low"], "the victim is deleted")
+    changed(engine, "high", cpu="500m", priority=10, rv="2", metadata={"labels": {"a": "b"}})
+    assert engine.state.nominator.node_of("high-uid") == "n1"
+    changed(engine, "high", cpu="500m", priority=10, rv="3", nominated="n1")
+    assert engine.state.nominator.node_of("high-uid") == "n1"
+    changed(engine, "high", cpu="500m", priority=10, rv="4")
+    assert engine.state.nominator.node_of("high-uid") is None
+
+
+async def test_a_victim_that_waits_for_permission_is_sent_back(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    waiting = pod_info("low", cpu="800m", priority=1)
+    engine.state.assume(waiting, "n1", 0.0)
+    outcome = engine.cycle.waiting.add(waiting, {"Gang": 60.0})
+    engine.add_pod("high", cpu="500m", priority=10)
+    status = await asyncio.wait_for(outcome, 3)
+    assert (status.plugin, status.reasons) == ("DefaultPreemption", ("preempted",))
+    assert engine.api.deleted == []
+
+
+async def test_without_the_lease_nobody_is_evicted(engine: Engine) -> None:
+    victim = pod_info("low", node="n1")
+    engine.leading = False
+    assert not (await engine.handle.delete_pod(victim)).is_success
+    assert not (await engine.handle.patch_pod(victim, {"status": {}}, "status")).is_success
+    assert engine.api.writes == []
