@@ -8,14 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.core import Explanation, Placement, decide, explain
+import msgspec
+
+from scheduler.core import Explanation, Placement, PostFilterOutcome, decide, explain, run_post_filters
 from scheduler.framework import NO_NODES, Code, PodInfo, ProfileRunner, Status
-from scheduler.state import ClusterState
+from scheduler.state import ClusterState, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one pod. `explanation` is None where nothing was evaluated, or where nobody asked."""
+    """What became of one pod.
+
+    Attributes:
+        explanation: the matrix; None where nothing was evaluated, or where nobody asked.
+        victims: pods (`namespace/name`) that were removed to make room.
+    """
 
     pod: str
     scheduler_name: str
@@ -23,6 +30,7 @@ class Outcome:
     message: str | None
     placement: Placement | None = None
     explanation: Explanation | None = None
+    victims: tuple[str, ...] = ()
 
 
 class Simulation:
@@ -32,6 +40,7 @@ class Simulation:
         runners: by scheduler name.
         now: the time of all decisions, seconds since the epoch.
         explained: compute the matrix of every decision.
+        preempt: remove the victims that preemption chooses, and try the pod once more.
     """
 
     def __init__(
@@ -41,13 +50,15 @@ class Simulation:
         *,
         rng: random.Random,
         now: float,
-        explained: bool,
+        explained: bool = False,
+        preempt: bool = False,
     ) -> None:
         self._state = state
         self._runners = runners
         self._rng = rng
         self._now = now
         self._explained = explained
+        self._preempt = preempt
 
     def run(self, pods: Sequence[PodInfo]) -> Iterator[Outcome]:
         """Yield the outcomes in queue order. The matrix of one is good until the next is asked for."""
@@ -72,23 +83,42 @@ class Simulation:
         if not self._state.node_count:
             return Outcome(pod.key, pod.scheduler_name, None, NO_NODES)
         snapshot = self._state.snapshot(self._now)
-        explanation = explain(snapshot, pod, runner) if self._explained else None
-        placement = decide(snapshot, (pod,), runner, self._rng).only
+        placement, explanation = self._decide(snapshot, pod, runner)
         message = placement.message
-        if placement.node is not None:
-            refused = self._take(pod, placement, runner)
-            if refused is not None:
-                return Outcome(pod.key, pod.scheduler_name, None, refused, placement, explanation)
-        elif placement.code is Code.UNSCHEDULABLE and placement.diagnosis is not None and runner.post_filters:
-            codes = placement.node_codes(snapshot)
-            _, status = runner.run_post_filter(placement.state, pod, snapshot, codes)
-            message = placement.diagnosis.message(status.message)
-        return Outcome(pod.key, pod.scheduler_name, placement.node, message, placement, explanation)
+        victims: tuple[str, ...] = ()
+        if placement.code is Code.UNSCHEDULABLE and placement.diagnosis is not None:
+            outcome = run_post_filters(snapshot, placement, runner)
+            message = outcome.message
+            if outcome.nominated_node == "":
+                self._state.nominator.remove(pod.uid)
+            if self._preempt and outcome.victims:
+                victims = tuple(victim.key for victim in outcome.victims)
+                pod = self._evict(pod, outcome)
+                placement, explanation = self._decide(self._state.snapshot(self._now), pod, runner)
+                message = placement.message
+        node = placement.node
+        if node is not None:
+            message = self._take(pod, node, placement, runner)
+            if message is not None:
+                node = None
+        return Outcome(pod.key, pod.scheduler_name, node, message, placement, explanation, victims)
 
-    def _take(self, pod: PodInfo, placement: Placement, runner: ProfileRunner) -> str | None:
+    def _decide(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[Placement, Explanation | None]:
+        explanation = explain(snapshot, pod, runner) if self._explained else None
+        return decide(snapshot, (pod,), runner, self._rng).only, explanation
+
+    def _evict(self, pod: PodInfo, outcome: PostFilterOutcome) -> PodInfo:
+        """Remove the victims; the node is the pod's to look at first, as after a real preemption."""
+        node = outcome.nominated_node or ""
+        for victim in outcome.victims:
+            self._state.remove_pod(victim.uid)
+        pod = msgspec.structs.replace(pod, nominated_node=node)
+        self._state.nominator.set(pod, node)
+        return pod
+
+    def _take(self, pod: PodInfo, node: str, placement: Placement, runner: ProfileRunner) -> str | None:
         """Put the pod on its node unless Reserve or Permit refuses; returns the refusal as upstream words it."""
-        node, state = placement.node, placement.state
-        assert node is not None
+        state = placement.state
         assumed = self._state.assume(pod, node, self._now)
         status: Status = runner.run_reserve(state, pod, node)
         if status.is_success:

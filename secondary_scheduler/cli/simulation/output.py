@@ -69,7 +69,8 @@ def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> N
             one = outcome.explanation.node(node)
             total = str(one.total)
             scores = ",".join(f"{plugin}={score.weighted}" for plugin, score in one.scores.items()) or "-"
-        row = [outcome.pod, node or "-", total, feasible, *([scores] if wide else []), outcome.message or ""]
+        message = outcome.message or (f"after removing {', '.join(outcome.victims)}" if outcome.victims else "")
+        row = [outcome.pod, node or "-", total, feasible, *([scores] if wide else []), message]
         rows.append([printable(cell) for cell in row])
     out.write("".join(f"{line}\n" for line in _aligned(rows)).encode())
     out.flush()
@@ -83,12 +84,15 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
 
 
 def _head(outcome: Outcome) -> dict[str, Any]:
-    return {
+    head: dict[str, Any] = {
         "pod": outcome.pod,
         "schedulerName": outcome.scheduler_name,
         "node": outcome.node,
         "message": outcome.message,
     }
+    if outcome.victims:
+        head["victims"] = list(outcome.victims)
+    return head
 
 
 def _nodes(outcome: Outcome, detail: Detail) -> Iterable[tuple[str, Mapping[str, Any]]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,15 +83,25 @@ def read_load(data: Any, file: str) -> MeasuredLoad:
 
 
 def _node_load(metrics: list[_Metric]) -> NodeLoad:
-    """Return a node's load; of several averages the last one counts, as in TargetLoadPacking."""
-    found: dict[tuple[str, str], float] = {}
-    for metric in metrics:
-        operator = "AVG" if metric.operator == "Latest" else metric.operator or ""
-        found[metric.type or "", operator] = metric.value or 0.0
-    nan = float("nan")
+    """Return a node's load. A list may hold several CPU averages: plugins differ in which of them they read."""
+    cpu = [metric for metric in metrics if metric.type == "CPU"]
+    averages = [metric.value or 0.0 for metric in cpu if metric.operator in ("AVG", "Latest")] or [math.nan]
     return NodeLoad(
-        cpu_average=found.get(("CPU", "AVG"), nan),
-        cpu_stddev=found.get(("CPU", "STD"), nan),
-        memory_average=found.get(("Memory", "AVG"), nan),
-        memory_stddev=found.get(("Memory", "STD"), nan),
+        cpu_average=_average(cpu),
+        cpu_stddev=_last(cpu, "STD"),
+        memory_average=_average([metric for metric in metrics if metric.type == "Memory"]),
+        memory_stddev=_last([metric for metric in metrics if metric.type == "Memory"], "STD"),
+        cpu_first=averages[0],
+        cpu_last=averages[-1],
     )
+
+
+def _average(metrics: Sequence[_Metric]) -> float:
+    """Return the last AVG, else the last that is Latest or says nothing."""
+    found = _last(metrics, "AVG")
+    return _last(metrics, "Latest", "", None) if math.isnan(found) else found
+
+
+def _last(metrics: Sequence[_Metric], *operators: str | None) -> float:
+    found = [metric.value or 0.0 for metric in metrics if metric.operator in operators]
+    return found[-1] if found else math.nan
