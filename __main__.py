@@ -45,6 +45,7 @@ scheduler_args = components.SecondarySchedulerArgs(
     credentials.reference,
     needs=[crd, operator, configuration, credentials],
     protect=settings.protect,
+    allow_default_scheduler_name=settings.allow_default_scheduler_name,
 )
 scheduler = components.SecondaryScheduler("scheduler", scheduler_args, here)
 

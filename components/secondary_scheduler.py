@@ -29,6 +29,7 @@ class SecondarySchedulerArgs:
     needs: what must be there before this resource and outlive it; above all the operator, which takes the scheduler
         away when the resource is deleted.
     protect: refuse to delete the resource.
+    allow_default_scheduler_name: let a profile be named default-scheduler.
     """
 
     namespace: pulumi.Input[str]
@@ -39,6 +40,7 @@ class SecondarySchedulerArgs:
     metric_credentials: SecretKeyReference | None = None
     needs: Sequence[pulumi.Resource] = ()
     protect: bool = False
+    allow_default_scheduler_name: bool = False
 
 
 class SecondaryScheduler(pulumi.ComponentResource):
@@ -90,6 +92,8 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         "schedulerImage": args.image,
         "logLevel": args.log_level,
     }
+    if args.allow_default_scheduler_name:
+        spec["allowDefaultSchedulerName"] = True
     if args.metric_credentials is not None:
         spec["metricCredentials"] = {
             "secretName": args.metric_credentials.secret_name,

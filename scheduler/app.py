@@ -16,8 +16,8 @@ from typing import Any
 import structlog
 import uvloop
 
-from scheduler.catalog import TrimaranArgs
-from scheduler.config import Configuration, ConfigurationError, default_configuration, load_configuration
+from scheduler.catalog import TrimaranArgs, format_duration
+from scheduler.config import Configuration, ConfigurationError, completed, default_configuration, load_configuration
 from scheduler.engine.cycle import Profile, SchedulingCycle
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
@@ -55,6 +55,8 @@ def run(arguments: Sequence[str]) -> int:
     configure_logging(options.logging_format, options.verbosity)
     try:
         configuration = _configuration(options)
+        if options.write_config_to is not None:
+            return _write_configuration(options, configuration, options.write_config_to)
         client_config = _client_config(options, configuration)
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
@@ -92,6 +94,27 @@ def _configuration(options: Options) -> Configuration:
         allow_token_in_config_map=True,
         allow_default_scheduler_name=options.allow_default_scheduler_name,
     )
+
+
+def _write_configuration(options: Options, configuration: Configuration, file: Path) -> int:
+    """Write what would run, as upstream does with this flag; needs no API server."""
+    election = options.leader_election(configuration.model)
+    flags = {
+        "leaderElect": election.enabled,
+        "leaseDuration": format_duration(election.lease_duration),
+        "renewDeadline": format_duration(election.renew_deadline),
+        "retryPeriod": format_duration(election.retry_period),
+        "resourceName": election.name,
+        "resourceNamespace": election.namespace,
+    }
+    for warning in configuration.warnings:
+        log.warning("configuration", problem=str(warning))
+    try:
+        file.write_text(completed(configuration, flags), encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"--write-config-to {file}: {error.strerror}") from error
+    log.info("Wrote configuration", file=str(file))
+    return EXIT_OK
 
 
 def _client_config(options: Options, configuration: Configuration) -> ClientConfig:

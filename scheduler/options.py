@@ -36,6 +36,7 @@ class Options:
     """What the command line says. None where a flag was not given and the file decides."""
 
     config: Path | None
+    write_config_to: Path | None
     kubeconfig: Path | None
     master: str | None
     leader_elect: bool | None
@@ -107,6 +108,9 @@ def _parser(version: str) -> argparse.ArgumentParser:
     about = f"secondary-scheduler {version}, a drop-in for kube-scheduler v1.34"
     parser.add_argument("--version", action="version", version=about)
     parser.add_argument("--config", type=Path, help="KubeSchedulerConfiguration file")
+    parser.add_argument(
+        "--write-config-to", type=Path, metavar="FILE", help="write the completed configuration to this file and exit"
+    )
     parser.add_argument("--kubeconfig", type=Path, help="kubeconfig file, ignored with --config, as upstream")
     parser.add_argument("--master", help="address of the API server, overrides every configuration")
     _leader_election_flags(parser.add_argument_group("leader election"))
@@ -153,6 +157,7 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
         parser.error("--tls-cert-file and --tls-private-key-file go together; give both or neither")
     return Options(
         config=parsed.config,
+        write_config_to=parsed.write_config_to,
         kubeconfig=parsed.kubeconfig,
         master=parsed.master,
         leader_elect=parsed.leader_elect,

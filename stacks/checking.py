@@ -11,13 +11,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from scheduler.config import OURS, flavour_of
 from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
 from stacks.problems import SettingsProblem, from_validation_error
 from stacks.profile import Profile, build_profile
 from stacks.settings import ProfileSettings, StackSettings
 
 OBJECTS = ("cluster", "plugins", "metricProvider")
-BOOLEANS = ("protect",)
+BOOLEANS = ("protect", "allowDefaultSchedulerName")
 
 
 class SettingsProblems(Exception):
@@ -52,7 +53,9 @@ def check(
         secrets = {key: values[key] for key in SECRET_KEYS if key in values}
         credentials, found = find_credentials(provider.credentials if provider else None, secrets, environment)
         problems += found
-        profile, found = build_profile(profile_settings, credentials.files, environment)
+        # Where other keys are wrong, the profile is judged as for our own image.
+        flavour = flavour_of(settings.scheduler_image) if settings is not None else OURS
+        profile, found = build_profile(profile_settings, credentials.files, environment, flavour)
         problems += found
     if problems or settings is None or profile is None:
         raise SettingsProblems(problems)

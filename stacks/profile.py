@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.catalog import ExtensionPoint, TrimaranArgs, lookup
-from scheduler.config import Configuration, ConfigurationError, Problem, load_configuration, render
+from scheduler.config import Configuration, ConfigurationError, Flavour, Problem, load_configuration, render
 from stacks.credentials import CredentialFiles, not_exported
 from stacks.problems import Location, SettingsProblem, parse_location
 from stacks.settings import ProfileSettings, ScorePlugin, source_url
@@ -43,17 +43,23 @@ class Profile:
 
 
 def build_profile(
-    settings: ProfileSettings, files: CredentialFiles, environment: Mapping[str, str]
+    settings: ProfileSettings, files: CredentialFiles, environment: Mapping[str, str], flavour: Flavour
 ) -> tuple[Profile | None, list[SettingsProblem]]:
     """Return the profile, or None and what is wrong with the settings, told by the settings' own keys."""
     address, problems = _address(settings, environment)
     problems += _loads_without_source(settings)
-    data = _configuration(settings, files, address)
+    data = _configuration(settings, files, address, flavour)
     content = render(data)
     places = _Places(data)
     try:
         # Where the source itself is wrong, that is told once, by the settings' own key.
-        configuration = load_configuration(content, source="stack configuration", load_given=bool(problems))
+        configuration = load_configuration(
+            content,
+            source="stack configuration",
+            flavour=flavour,
+            allow_default_scheduler_name=settings.allow_default_scheduler_name,
+            load_given=bool(problems),
+        )
     except ConfigurationError as error:
         found = [places.told_by_settings(problem) for problem in error.problems]
         # A name that does not exist stands twice in the configuration, and once in the settings.
@@ -63,6 +69,9 @@ def build_profile(
     # The scheduler starts with a plugin disabled that does not exist; in a stack it is a slip that does nothing.
     problems += [warning for warning in warnings if warning.location[:3] == ("plugins", "score", "disabled")]
     warnings += _token_in_clear(files, address)
+    if files.token is not None and not flavour.is_ours:
+        message = f"{flavour.name} cannot read a token from a Secret; let it ask a watcherAddress, in the plugin's args"
+        warnings.append(SettingsProblem(("metricProvider", "credentials"), message))
     return (None, problems) if problems else (Profile(content, configuration, tuple(warnings)), [])
 
 
@@ -107,7 +116,9 @@ def _loads_without_source(settings: ProfileSettings) -> list[SettingsProblem]:
     ][:1]
 
 
-def _configuration(settings: ProfileSettings, files: CredentialFiles, address: str | None) -> dict[str, Any]:
+def _configuration(
+    settings: ProfileSettings, files: CredentialFiles, address: str | None, flavour: Flavour
+) -> dict[str, Any]:
     score = settings.plugins.score
     sections: dict[str, dict[str, list[dict[str, Any]]]] = {}
     pre_score = [{"name": plugin.name} for plugin in score.enabled if _has_pre_score(plugin.name)]
@@ -121,7 +132,7 @@ def _configuration(settings: ProfileSettings, files: CredentialFiles, address: s
     profile: dict[str, Any] = {"schedulerName": settings.scheduler_name}
     if plugins := {point: section for point, section in sections.items() if section}:
         profile["plugins"] = plugins
-    if plugin_config := list(_plugin_config(settings, files, address)):
+    if plugin_config := list(_plugin_config(settings, files, address, flavour)):
         profile["pluginConfig"] = plugin_config
     return {"apiVersion": _API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
 
@@ -132,12 +143,14 @@ def _has_pre_score(plugin: str) -> bool:
     return descriptor is not None and not descriptor.default and ExtensionPoint.PRE_SCORE in descriptor.points
 
 
-def _plugin_config(settings: ProfileSettings, files: CredentialFiles, address: str | None) -> Iterator[dict[str, Any]]:
+def _plugin_config(
+    settings: ProfileSettings, files: CredentialFiles, address: str | None, flavour: Flavour
+) -> Iterator[dict[str, Any]]:
     provider = settings.metric_provider
     for plugin in settings.plugins.score.enabled:
         if args := _args(plugin, provider.type if provider else None, address):
             yield {"name": plugin.name, "args": args}
-    if provider is not None:
+    if provider is not None and flavour.is_ours:
         load = {
             "tokenFile": files.token,
             "caFile": files.certificate_authority,

@@ -42,15 +42,6 @@ def _subdomain(value: str) -> str:
     return value
 
 
-def _own_scheduler_name(value: str) -> str:
-    if value == "default-scheduler":
-        raise ValueError(
-            "is the name of the cluster's own scheduler, and two would place the same pods; "
-            "choose another, such as secondary-scheduler"
-        )
-    return _subdomain(value)
-
-
 def _environment_name(value: str) -> str:
     if not _ENVIRONMENT_NAME.fullmatch(value):
         raise ValueError("must be the name of an environment variable")
@@ -256,9 +247,15 @@ class Cluster(_Settings):
 
 
 class ProfileSettings(_Settings):
-    """The part of the settings that becomes the scheduler's configuration."""
+    """The part of the settings that becomes the scheduler's configuration.
 
-    scheduler_name: Annotated[str, AfterValidator(_own_scheduler_name)] = "secondary-scheduler"
+    Attributes:
+        allow_default_scheduler_name: let schedulerName be default-scheduler, at the risk of two schedulers that place
+            the same pods.
+    """
+
+    scheduler_name: Subdomain = "secondary-scheduler"
+    allow_default_scheduler_name: bool = False
     plugins: Plugins = Plugins()
     metric_provider: Annotated[MetricProvider | None, BeforeValidator(_absent_if_empty)] = None
 

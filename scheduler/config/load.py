@@ -246,13 +246,16 @@ def _named_profiles(model: KubeSchedulerConfiguration) -> list[Profile]:
 
 def _check_scheduler_name(document: Document, profile: Profile, loc: Loc, *, allowed: bool) -> Iterator[Problem]:
     at: Loc = (*loc, "schedulerName")
+    hint = "give the profile a name of its own, such as secondary-scheduler"
+    if not allowed:
+        hint += ", or allow it aloud (allowDefaultSchedulerName, --allow-default-scheduler-name)"
     if not profile.scheduler_name:
         yield document.problem(at, "is required when there are several profiles")
     elif profile.scheduler_name == DEFAULT_SCHEDULER_NAME:
         yield document.problem(
             at,
             "a second scheduler named default-scheduler competes with the cluster's own for every pod",
-            hint="give the profile a name of its own, such as secondary-scheduler",
+            hint=hint,
             severity="warning" if allowed else "error",
         )
 

@@ -14,7 +14,7 @@ from tests.components.graph import Graph, register, run_program, stack_values
 STACK_FILE = """\
 config:
   # a comment
-  secondary-scheduler:schedulerImage: registry.example.com/kube-scheduler:1
+  secondary-scheduler:schedulerImage: registry.example.com/secondary-scheduler/kube-scheduler:1
   secondary-scheduler:logLevel: loud
   secondary-scheduler:plugins:
     score:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scheduler.config import ConfigurationError, load_configuration
+from scheduler.config import OURS, ConfigurationError, flavour_of, load_configuration
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.model import Json, Observed
 
@@ -41,10 +41,18 @@ class Selection:
 
 # The same few texts are asked for at every reconcile; parsing one takes tens of milliseconds.
 @lru_cache(maxsize=16)
-def evaluate(text: str, source: str) -> EffectiveConfiguration | Problem:
-    """Validate one config.yaml. `source` is how problems name it."""
+def evaluate(
+    text: str, source: str, image: str = "", *, allow_default_name: bool = False, allow_token: bool = False
+) -> EffectiveConfiguration | Problem:
+    """Validate one config.yaml for an image; one that is not known yet is ours. `source` is how problems name it."""
     try:
-        configuration = load_configuration(text, source=source)
+        configuration = load_configuration(
+            text,
+            source=source,
+            flavour=flavour_of(image) if image else OURS,
+            allow_default_scheduler_name=allow_default_name,
+            allow_token_in_config_map=allow_token,
+        )
     except ConfigurationError as error:
         shown = [str(problem) for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
         if len(error.problems) > len(shown):
@@ -88,7 +96,11 @@ def last_good(observed: Observed) -> EffectiveConfiguration | None:
         return None
     newest = max(copies, key=lambda copy: str(copy["metadata"].get("creationTimestamp", "")))
     text = _text(newest)
-    result = evaluate(text, str(newest["metadata"]["name"])) if text is not None else None
+    if text is None:
+        return None
+    # What was accepted once is not refused for a permission that has been withdrawn since.
+    image = _image(deployment) or _spec(observed, "schedulerImage")
+    result = evaluate(text, str(newest["metadata"]["name"]), image, allow_default_name=True, allow_token=True)
     return result if isinstance(result, EffectiveConfiguration) else None
 
 
@@ -129,7 +141,23 @@ def _from_user(observed: Observed, name: str) -> EffectiveConfiguration | Proble
             "ConfigMapKeyMissing",
             f"{where} has no key {names.CONFIG_KEY} (its keys: {found}): put the KubeSchedulerConfiguration there",
         )
-    return evaluate(text, f"{where} {names.CONFIG_KEY}")
+    return evaluate(
+        text,
+        f"{where} {names.CONFIG_KEY}",
+        _spec(observed, "schedulerImage"),
+        allow_default_name=bool(_spec(observed, "allowDefaultSchedulerName")),
+        allow_token=bool(_spec(observed, "allowTokenInConfigMap")),
+    )
+
+
+def _spec(observed: Observed, field: str) -> str:
+    """A field of the instance's spec as text; empty if it is absent or false."""
+    return str((observed.resource.get("spec") or {}).get(field) or "")
+
+
+def _image(deployment: Json | None) -> str:
+    containers = deployment["spec"]["template"]["spec"]["containers"] if deployment is not None else []
+    return str(containers[0].get("image") or "") if containers else ""
 
 
 def _text(config_map: Json) -> str | None:

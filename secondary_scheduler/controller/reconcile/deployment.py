@@ -7,6 +7,7 @@ when there is a certificate, a numeric user, the rollout keyed by the configurat
 
 from typing import Any
 
+from scheduler.config import flavour_of
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import EffectiveConfiguration
 from secondary_scheduler.controller.reconcile.model import Json, Observed
@@ -16,7 +17,6 @@ from secondary_scheduler.controller.reconcile.spec import Spec
 USER = 65532
 """The user of distroless images, upstream's scheduler images included."""
 COMMAND = ("/bin/kube-scheduler",)
-OUR_REPOSITORY = "secondary-scheduler/kube-scheduler"
 DEFAULT_RESOURCES: Json = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
@@ -28,9 +28,7 @@ _METRICS_VOLUME = "metric-credentials"
 
 def is_our_image(image: str) -> bool:
     """Whether the image is this project's scheduler, from whatever registry: it reports its configuration's hash."""
-    repository = image.partition("@")[0]
-    head, slash, last = repository.rpartition("/")
-    return (head + slash + last.partition(":")[0]).endswith(OUR_REPOSITORY)
+    return flavour_of(image).is_ours
 
 
 def deployment(observed: Observed, spec: Spec, configuration: EffectiveConfiguration) -> Json:
@@ -86,8 +84,14 @@ def arguments(observed: Observed, spec: Spec, *, serving_cert: bool) -> list[str
         f"--leader-elect-resource-namespace={observed.namespace}",
         f"--leader-elect-retry-period={timings.retry_period}",
         f"-v={spec.verbosity}",
+        *(["--allow-default-scheduler-name"] if _must_allow_default_name(spec) else []),
         *spec.extra_args,
     ]
+
+
+def _must_allow_default_name(spec: Spec) -> bool:
+    # Upstream's binary does not know the flag, and needs none.
+    return spec.allow_default_scheduler_name and is_our_image(spec.scheduler_image)
 
 
 def _pod_annotations(observed: Observed, configuration: EffectiveConfiguration) -> dict[str, str]:

@@ -75,6 +75,8 @@ class Spec(_Model):
     affinity: Json | None = None
     leader_election: LeaderElection = LeaderElection()
     metric_credentials: MetricCredentials | None = None
+    allow_default_scheduler_name: bool = False
+    allow_token_in_config_map: bool = False
 
     @property
     def replicas(self) -> int:

@@ -16,7 +16,7 @@ from stacks.checking import SettingsProblems, check
 TOKEN = "canary-token-31415926"
 GOOD: dict[str, Any] = {
     "cluster": {"clusterIdentifier": "test"},
-    "schedulerImage": "registry.example.com/kube-scheduler:1",
+    "schedulerImage": "registry.example.com/secondary-scheduler/kube-scheduler:1",
     "operatorImage": "registry.example.com/operator@sha256:" + "0" * 64,
     "plugins": {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 2, "args": {"targetUtilization": 40}}]}},
     "metricProvider": {
@@ -46,7 +46,7 @@ REFUSALS = {
     "unknown key of the cluster": ("cluster.kubeconfig", "x", "cluster.kubeconfig", ["allowed: clusterIdentifier, con"]),
     "cluster that is text": ("cluster", "prod", "cluster", ["must be a mapping, not a string"]),
     "the cluster's own scheduler": (
-        "schedulerName", "default-scheduler", "schedulerName", ["the cluster's own scheduler", "choose another"],
+        "schedulerName", "default-scheduler", "schedulerName", ["the cluster's own", "allowDefaultSchedulerName"],
     ),
     "scheduler name in capitals": ("schedulerName", "Mine", "schedulerName", ['"Mine" must consist of lower case']),
     "log level that is none": ("logLevel", "debug", "logLevel", ["allowed: Normal, Debug, Trace", 'mean "Debug"?']),
