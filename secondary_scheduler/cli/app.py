@@ -20,6 +20,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 COMMANDS = {
     "cluster": "secondary_scheduler.cli.cluster",
     "simulate": "secondary_scheduler.cli.simulate",
+    "snapshot": "secondary_scheduler.cli.snapshot",
     "validate": "secondary_scheduler.cli.validate",
     "convert": "secondary_scheduler.cli.convert",
 }

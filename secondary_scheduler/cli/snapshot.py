@@ -1,0 +1,76 @@
+"""`secondary-scheduler snapshot`: what a scheduler knows of a running cluster, in one file for `simulate`."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError
+
+
+class Output(enum.StrEnum):
+    """How the file is written."""
+
+    JSON = "json"
+    YAML = "yaml"
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command `snapshot`."""
+    parent.command("snapshot")(snapshot)
+
+
+def snapshot(
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="Connection; a read-only one suffices.")
+    ] = None,
+    context: Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Write to this file, readable by you only, instead of to stdout.")
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option("--prometheus", envvar="SECONDARY_SCHEDULER_PROMETHEUS_URL", help="Read the nodes' load here."),
+    ] = None,
+    watcher: Annotated[str | None, typer.Option("--watcher", help="Read the nodes' load from a load-watcher.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file", envvar="SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE", help="Bearer token for the load."
+        ),
+    ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca-file", envvar="SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE", help="Certificate authority for the load."
+        ),
+    ] = None,
+    window: Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")] = "15m",
+    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the file.")] = Output.JSON,
+) -> None:
+    """Write a cluster's nodes, pods, volumes, policies and load into one file. Reads only.
+
+    Of every object only what a scheduler reads is kept: no Secrets, no environment variables, no commands.
+    """
+    # Here, not above: reading them takes longer than all the rest of the command line.
+    from scheduler.load import LoadError
+    from secondary_scheduler.cli.simulation.report import printable
+    from secondary_scheduler.cli.snapshotting.measuring import LoadOrigin
+    from secondary_scheduler.cli.snapshotting.taking import take_snapshot
+    from secondary_scheduler.kube.client import ClientConfig, KubeError
+
+    def say(text: str) -> None:
+        typer.echo(printable(text), err=True)
+
+    # The environment of a local cluster names its Prometheus; who asks for a load-watcher means that one.
+    origin = LoadOrigin(None if watcher else prometheus, watcher, token_file, ca_file, window)
+    try:
+        config = ClientConfig.load(kubeconfig, context)
+        wanted = origin if prometheus or watcher else None
+        counts = take_snapshot(config, wanted, file, as_yaml=output is Output.YAML, say=say)
+    except (KubeError, LoadError) as error:
+        raise CommandError(printable(str(error))) from error
+    say(f"{config.server}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")

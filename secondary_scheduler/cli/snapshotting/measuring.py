@@ -1,0 +1,106 @@
+"""The nodes' load for a snapshot, in load-watcher's form whatever the source is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scheduler.engine.loads import match_instances, window_seconds
+from scheduler.load import InstanceLoad, LoadError, LoadSettings, PrometheusSource
+from scheduler.load.session import GuardedSession
+from secondary_scheduler.cli.simulation.watcherload import LOAD_API_VERSION, LOAD_KIND
+
+_MAX_AGE = 300.0
+"""Seconds after which a sample is left out, as the scheduler by default does not use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOrigin:
+    """Where to read the load: one of the two addresses is set."""
+
+    prometheus: str | None
+    watcher: str | None
+    token_file: Path | None
+    ca_file: Path | None
+    window: str
+
+
+def read_load_document(
+    origin: LoadOrigin, node_of_address: Callable[[str], str | None], say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Return the load as a document of a snapshot.
+
+    Raises:
+        LoadError: the source does not answer with loads.
+    """
+    settings = LoadSettings(
+        address=origin.prometheus or origin.watcher or "",
+        token_file=origin.token_file,
+        ca_file=origin.ca_file,
+        window=origin.window,
+    )
+    content = _from_watcher(settings) if origin.watcher else _from_prometheus(settings, node_of_address, say)
+    return {"apiVersion": LOAD_API_VERSION, "kind": LOAD_KIND, "metadata": {"name": "nodes"}, **content}
+
+
+def _from_watcher(settings: LoadSettings) -> dict[str, Any]:
+    url = f"{settings.address.rstrip('/')}/watcher"
+    session = GuardedSession(settings)
+    try:
+        response = session.request("GET", url)
+    finally:
+        session.close()
+    if response.status_code != 200:
+        raise LoadError(f"{url}: HTTP {response.status_code}")
+    try:
+        content = msgspec.json.decode(response.content, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise LoadError(f"{url}: not the JSON of a load-watcher: {error}") from error
+    return {key: content[key] for key in ("timestamp", "window", "source", "data") if key in content}
+
+
+def _from_prometheus(
+    settings: LoadSettings, node_of_address: Callable[[str], str | None], say: Callable[[str], None]
+) -> dict[str, Any]:
+    source = PrometheusSource(settings)
+    try:
+        reading = source.read()
+    finally:
+        source.close()
+    matched, unmatched = match_instances(reading, node_of_address)
+    fresh = {name: load for name, load in matched.items() if not reading.window_end - load.measured_at > _MAX_AGE}
+    if unmatched:
+        say(f"load of {len(unmatched)} instances that are no node left out, such as {unmatched[0]}")
+    if len(fresh) < len(matched):
+        old = sorted(matched.keys() - fresh.keys())
+        say(f"load of {len(old)} nodes older than {_MAX_AGE:.0f} s left out, such as {old[0]}")
+    end = math.floor(reading.window_end)
+    return {
+        "timestamp": end,
+        "window": {
+            "duration": settings.window,
+            "start": end - math.floor(window_seconds(settings.window)),
+            "end": end,
+        },
+        "source": "Prometheus",
+        "data": {"NodeMetricsMap": {name: {"metrics": _metrics(load)} for name, load in sorted(fresh.items())}},
+    }
+
+
+def _metrics(load: InstanceLoad) -> list[Mapping[str, Any]]:
+    figures = (
+        ("CPU", "AVG", load.cpu_average),
+        ("CPU", "STD", load.cpu_stddev),
+        ("Memory", "AVG", load.memory_average),
+        ("Memory", "STD", load.memory_stddev),
+    )
+    return [
+        {"type": kind, "operator": operator, "value": value}
+        for kind, operator, value in figures
+        if not math.isnan(value)
+    ]

@@ -1,0 +1,134 @@
+"""Listing a cluster's objects, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from scheduler.state import WATCHED_KINDS
+from secondary_scheduler.cli.snapshotting.trimming import picked, trimmed
+from secondary_scheduler.kube.client import Expired, Forbidden, KubeClient, MalformedResponse, NotFound, api_path
+from secondary_scheduler.kube.model import Node, Pod
+
+_PAGE = 500
+_RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind to read.
+
+    Attributes:
+        model: the type whose fields are kept; None where `fields` names them.
+        required: a snapshot without it is worthless.
+        selector: field selector of the list.
+    """
+
+    api_version: str
+    plural: str
+    kind: str
+    model: type[Struct] | None = None
+    fields: tuple[str, ...] = ()
+    required: bool = False
+    selector: str = ""
+
+    def trim(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return what of an object goes into the snapshot."""
+        kept = trimmed(data, self.model) if self.model is not None else picked(data, self.fields)
+        return {"apiVersion": self.api_version, "kind": self.kind, **kept}
+
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource("v1", "nodes", "Node", Node, required=True),
+    *(
+        Resource(watch.api_version, watch.resource, watched.kind, watched.codec.kind)
+        for watch, watched in WATCHED_KINDS.items()
+    ),
+    Resource(
+        "scheduling.k8s.io/v1",
+        "priorityclasses",
+        "PriorityClass",
+        fields=("value", "globalDefault", "preemptionPolicy"),
+    ),
+    *(
+        Resource(api_version, plural, kind, fields=fields)
+        for api_version, plural, kind, fields in (
+            ("scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup", ("spec", "status")),
+            (
+                "topology.node.k8s.io/v1alpha2",
+                "noderesourcetopologies",
+                "NodeResourceTopology",
+                ("topologyPolicies", "zones", "attributes"),
+            ),
+        )
+        if plural not in {watch.resource for watch in WATCHED_KINDS}
+    ),
+    # Pods that have ended occupy nothing.
+    Resource("v1", "pods", "Pod", Pod, required=True, selector=_RUNNING),
+)
+"""What a snapshot holds, in its order."""
+
+
+class _ListMeta(Struct, rename="camel"):
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Page(Struct):
+    metadata: _ListMeta | None = None
+    items: list[Raw] | None = None
+
+
+_page = msgspec.json.Decoder(_Page)
+
+
+async def read_objects(client: KubeClient, resource: Resource, say: Callable[[str], None]) -> list[bytes]:
+    """Return the trimmed objects of a kind as JSON; none where the cluster does not have the kind.
+
+    A kind that we may not list is left out with a message, unless it is required.
+
+    Raises:
+        KubeError: the list cannot be had.
+    """
+    path = api_path(resource.api_version, resource.plural)
+    params: dict[str, str | int] = {"limit": _PAGE}
+    if resource.selector:
+        params["fieldSelector"] = resource.selector
+    try:
+        try:
+            return await _read(client, path, params, resource)
+        except Expired:
+            # It took so long that the later pages are gone; a list in one piece cannot expire.
+            return await _read(client, path, {**params, "limit": 0}, resource)
+    except NotFound:
+        if resource.required:
+            raise
+    except Forbidden as error:
+        if resource.required:
+            raise
+        say(f"left out {resource.plural}: {error}")
+    return []
+
+
+async def _read(client: KubeClient, path: str, params: dict[str, str | int], resource: Resource) -> list[bytes]:
+    found: list[bytes] = []
+    async for page in _pages(client, path, params):
+        found += [msgspec.json.encode(resource.trim(msgspec.json.decode(raw))) for raw in page]
+    return found
+
+
+async def _pages(client: KubeClient, path: str, params: dict[str, str | int]) -> AsyncIterator[list[Raw]]:
+    token = ""
+    while True:
+        body = await client.get(path, {**params, "continue": token} if token else params)
+        try:
+            page = _page.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise MalformedResponse(f"GET {path}: not a list: {error}") from error
+        yield page.items or []
+        token = (page.metadata.continue_ or "") if page.metadata is not None else ""
+        if not token:
+            return

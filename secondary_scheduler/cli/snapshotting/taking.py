@@ -1,0 +1,109 @@
+"""Taking a snapshot: read everything, then write it in one go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.snapshotting.measuring import LoadOrigin, read_load_document
+from secondary_scheduler.cli.snapshotting.reading import RESOURCES, Resource, read_objects
+from secondary_scheduler.kube.client import ClientConfig, KubeClient
+
+_TIMEOUT = 120.0
+"""Seconds for one page: a large one through a slow link."""
+Say = Callable[[str], None]
+
+
+def take_snapshot(
+    config: ClientConfig, origin: LoadOrigin | None, file: Path | None, *, as_yaml: bool, say: Say
+) -> Counter[str]:
+    """Write a cluster's objects and load to a file or stdout; returns how many there are of each kind.
+
+    Raises:
+        KubeError: the cluster does not answer, or does not let us list nodes or pods.
+        LoadError: the source of the load does not answer with loads.
+        CommandError: the file cannot be written.
+    """
+    documents = list(_documents(asyncio.run(_read(config, say)), origin, say))
+    with _target(file) as out:
+        _write([data for _, data in documents], out, as_yaml=as_yaml)
+    return Counter(kind for kind, _ in documents)
+
+
+async def _read(config: ClientConfig, say: Say) -> list[tuple[Resource, list[bytes]]]:
+    # A few hundred lists at most: no rate limit of ours, the API server has its own.
+    async with KubeClient(config, qps=0, user_agent="secondary-scheduler/snapshot", timeout=_TIMEOUT) as client:
+        return [(resource, await read_objects(client, resource, say)) for resource in RESOURCES]
+
+
+def _documents(
+    items: list[tuple[Resource, list[bytes]]], origin: LoadOrigin | None, say: Say
+) -> Iterator[tuple[str, bytes]]:
+    """Yield (kind, JSON)."""
+    for resource, objects in items:
+        for one in objects:
+            yield resource.kind, one
+    if origin is not None:
+        addresses = _addresses(one for resource, objects in items if resource.kind == "Node" for one in objects)
+        load = read_load_document(origin, addresses.get, say)
+        yield load["kind"], msgspec.json.encode(load)
+
+
+def _addresses(nodes: Iterable[bytes]) -> dict[str, str]:
+    """Return node names by name and address; a node's name wins over another node's address."""
+    known: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for data in nodes:
+        node: dict[str, Any] = msgspec.json.decode(data)
+        name = node["metadata"]["name"]
+        known[name] = name
+        for address in (node.get("status") or {}).get("addresses") or ():
+            others.setdefault(address.get("address", ""), name)
+    return {**others, **known}
+
+
+def _write(documents: Iterable[bytes], out: IO[bytes], *, as_yaml: bool) -> None:
+    """Write YAML documents, or a List in JSON with one object per line."""
+    if as_yaml:
+        for data in documents:
+            out.write(_yaml(data))
+    else:
+        out.write(b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(documents) + b"\n]}\n")
+    out.flush()
+
+
+def _yaml(data: bytes) -> bytes:
+    import yaml
+
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump(msgspec.json.decode(data), Dumper=dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
+    return f"---\n{text}".encode()
+
+
+@contextlib.contextmanager
+def _target(file: Path | None) -> Iterator[IO[bytes]]:
+    """Open the file so that it appears complete or not at all and for its owner only; or stdout."""
+    if file is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    except OSError as error:
+        raise CommandError(f"--file {file}: {error.strerror}", ExitCode.ERROR) from error
+    try:
+        with os.fdopen(handle, "wb") as out:
+            yield out
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

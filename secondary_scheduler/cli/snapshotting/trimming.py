@@ -1,0 +1,86 @@
+"""What of an object goes into a snapshot: the fields that a scheduler reads, as they are, and no others.
+
+The typed model says which these are; so environment variables, commands, probes, tokens' volumes' content and
+whatever a new API version adds stay behind without being listed anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+_ANNOTATION_DOMAINS = ("kubernetes.io", "k8s.io", "secondary-scheduler.io")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_META = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "ownerReferences",
+)
+Trim = Callable[[Any], Any]
+
+
+def trimmed(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the part of an object that its model reads; metadata without what only tools wrote."""
+    found: dict[str, Any] = _projection(kind)(data)
+    found["metadata"] = trimmed_meta(data.get("metadata") or {})
+    return found
+
+
+def picked(data: Mapping[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    """Return some top-level fields of an object of a kind without model, and its metadata."""
+    found = {field: data[field] for field in fields if field in data}
+    return {"metadata": trimmed_meta(data.get("metadata") or {}), **found}
+
+
+def trimmed_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata without managed fields, and with Kubernetes' own annotations only."""
+    found = {field: meta[field] for field in _META if field in meta}
+    annotations = {
+        key: text for key, text in (meta.get("annotations") or {}).items() if _ours(key) and key != _LAST_APPLIED
+    }
+    if annotations:
+        found["annotations"] = annotations
+    return found
+
+
+def _ours(key: str) -> bool:
+    domain = key.partition("/")[0]
+    return any(domain == one or domain.endswith(f".{one}") for one in _ANNOTATION_DOMAINS)
+
+
+@lru_cache
+def _projection(kind: type[msgspec.Struct]) -> Trim:
+    return _trim(msgspec.inspect.type_info(kind))
+
+
+def _trim(info: Any) -> Trim:
+    """Return what keeps of a value the part that a type reads."""
+    if isinstance(info, msgspec.inspect.StructType):
+        fields = {field.encode_name: _trim(field.type) for field in info.fields}
+        return lambda value: _fields(value, fields)
+    if isinstance(info, msgspec.inspect.VarTupleType | msgspec.inspect.ListType):
+        each = _trim(info.item_type)
+        return lambda value: [each(one) for one in value] if isinstance(value, list) else value
+    if isinstance(info, msgspec.inspect.UnionType):
+        inner = [_trim(one) for one in info.types if isinstance(one, msgspec.inspect.StructType)]
+        return inner[0] if inner else _whole
+    return _whole
+
+
+def _fields(value: Any, fields: Mapping[str, Trim]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: trim(value[name]) for name, trim in fields.items() if name in value}
+
+
+def _whole(value: Any) -> Any:
+    return value
