@@ -7,6 +7,7 @@ from typing import Any
 from scheduler.catalog import ExtensionPoint, Loc
 from scheduler.config.args import ArgsReader, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
+from scheduler.config.checks import check_profiles, check_top_level
 from scheduler.config.decode import decode
 from scheduler.config.document import PLACEHOLDER_MESSAGE, Document, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
@@ -15,7 +16,6 @@ from scheduler.config.legacy import CONVERTED_VERSIONS
 from scheduler.config.model import (
     API_VERSION,
     DEFAULT_SCHEDULER_NAME,
-    INT32,
     KIND,
     KubeSchedulerConfiguration,
     Profile,
@@ -92,7 +92,7 @@ def load_configuration(
     model, problems = _decode_model(document, chosen, converting=converting)
     if model is None:
         raise ConfigurationError(_told(problems))
-    problems += _check_top_level(document, model)
+    problems += check_top_level(document, model, chosen)
     profiles = []
     for index, profile in enumerate(_named_profiles(model)):
         loc: Loc = ("profiles", index)
@@ -107,7 +107,7 @@ def load_configuration(
         reader.check_sources(profile, given, effective.plugin_args)
         problems += [*expander.problems, *reader.problems]
         profiles.append(effective)
-    problems += _check_profiles(document, profiles)
+    problems += check_profiles(document, profiles)
     problems = _told(problems)
     if any(problem.severity == "error" for problem in problems):
         raise ConfigurationError(problems)
@@ -258,76 +258,6 @@ def _check_scheduler_name(document: Document, profile: Profile, loc: Loc, *, all
             hint=hint,
             severity="warning" if allowed else "error",
         )
-
-
-def _check_top_level(document: Document, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
-    def problem(message: str, *loc: str | int) -> Problem:
-        return document.problem(loc, message)
-
-    if not 0 < model.parallelism <= INT32:
-        yield problem(
-            f"Invalid value: {model.parallelism}: should be an integer value greater than zero", "parallelism"
-        )
-    percentages: list[tuple[Loc, int | None]] = [(("percentageOfNodesToScore",), model.percentage_of_nodes_to_score)]
-    percentages += [
-        (("profiles", index, "percentageOfNodesToScore"), profile.percentage_of_nodes_to_score)
-        for index, profile in enumerate(model.profiles)
-    ]
-    for loc, percentage in percentages:
-        if percentage is not None and not 0 <= percentage <= 100:
-            yield problem(f"Invalid value: {percentage}: not in valid range [0-100]", *loc)
-    if model.pod_initial_backoff_seconds <= 0:
-        yield problem(
-            f"Invalid value: {model.pod_initial_backoff_seconds}: must be greater than 0", "podInitialBackoffSeconds"
-        )
-    if model.pod_max_backoff_seconds < model.pod_initial_backoff_seconds:
-        message = (
-            f"Invalid value: {model.pod_max_backoff_seconds}: must be greater than or equal to PodInitialBackoffSeconds"
-        )
-        yield problem(message, "podMaxBackoffSeconds")
-    if model.client_connection.burst < 0:
-        yield problem(
-            f"Invalid value: {model.client_connection.burst}: must be non-negative", "clientConnection", "burst"
-        )
-    if model.extenders:
-        yield document.problem(
-            ("extenders",), "extenders are not supported", hint="remove them; write a plugin instead"
-        )
-    yield from _check_leader_election(document, model)
-
-
-def _check_leader_election(document: Document, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
-    election = model.leader_election
-    if not election.leader_elect:
-        return
-    durations = {
-        "leaseDuration": election.lease_duration,
-        "renewDeadline": election.renew_deadline,
-        "retryPeriod": election.retry_period,
-    }
-    for field, seconds in durations.items():
-        if seconds <= 0:
-            yield document.problem(("leaderElection", field), "must be greater than zero")
-    if election.lease_duration <= election.renew_deadline:
-        yield document.problem(("leaderElection", "leaseDuration"), "LeaseDuration must be greater than RenewDeadline")
-    if election.resource_lock != "leases":
-        message = f'Invalid value: "{election.resource_lock}": resourceLock value must be "leases"'
-        yield document.problem(("leaderElection", "resourceLock"), message)
-    for field, text in (("resourceName", election.resource_name), ("resourceNamespace", election.resource_namespace)):
-        if not text:
-            yield document.problem(("leaderElection", field), f"{field} is required")
-
-
-def _check_profiles(document: Document, profiles: list[EffectiveProfile]) -> Iterator[Problem]:
-    seen: set[str] = set()
-    for index, profile in enumerate(profiles):
-        if profile.scheduler_name and profile.scheduler_name in seen:
-            loc: Loc = ("profiles", index, "schedulerName")
-            yield document.problem(loc, f'Duplicate value: "{profile.scheduler_name}"')
-        seen.add(profile.scheduler_name)
-        if profile.plugins(ExtensionPoint.QUEUE_SORT) != profiles[0].plugins(ExtensionPoint.QUEUE_SORT):
-            message = "has to match for all profiles: pods of all profiles wait in one queue"
-            yield document.problem(("profiles", index, "plugins", "queueSort"), message)
 
 
 def _left_out_warnings(document: Document, profiles: list[EffectiveProfile]) -> Iterator[Problem]:

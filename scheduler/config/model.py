@@ -3,7 +3,7 @@ defaults."""
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from scheduler.catalog import Duration, ExtensionPoint, StrictModel
 
@@ -16,7 +16,22 @@ INT32 = (1 << 31) - 1
 INT64 = (1 << 63) - 1
 
 
-class LeaderElection(StrictModel):
+class _ZeroMeansDefault(StrictModel):
+    """Go's zero value of a field that has a default stands for the default; booleans excepted."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_zeros(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        known = {info.alias for info in cls.model_fields.values()}
+        return {key: value for key, value in data.items() if key not in known or value not in _ZEROS or value is False}
+
+
+_ZEROS = ("", 0, "0", "0s")
+
+
+class LeaderElection(_ZeroMeansDefault):
     """Lease by which one of several replicas is active; durations in seconds."""
 
     leader_elect: bool = True
@@ -28,7 +43,7 @@ class LeaderElection(StrictModel):
     resource_namespace: str = "kube-system"
 
 
-class ClientConnection(StrictModel):
+class ClientConnection(_ZeroMeansDefault):
     """The API client: queries per second and burst bound the binding rate; 0 stands for the default."""
 
     kubeconfig: str = ""
@@ -118,7 +133,7 @@ class ExtenderManagedResource(StrictModel):
 
 
 class Extender(StrictModel):
-    """An HTTP extender. Decoded so that it can be refused in words; this scheduler calls none."""
+    """An HTTP extender. This scheduler calls none and refuses it in words; images of scheduler-plugins call them."""
 
     url_prefix: str
     filter_verb: str = ""
@@ -150,3 +165,10 @@ class KubeSchedulerConfiguration(StrictModel):
     delay_cache_until_active: bool = False
     profiles: list[Profile] = Field(default_factory=list)
     extenders: list[Extender] = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_contention_without_profiling(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("enableProfiling") is False:
+            return {"enableContentionProfiling": False, **data}
+        return data

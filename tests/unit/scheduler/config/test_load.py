@@ -115,7 +115,8 @@ def test_null_leaves_a_field_at_its_default() -> None:
         ),
         (
             "extenders: [{urlPrefix: 'http://x'}]\n",
-            "f.yaml:3:12: extenders: extenders are not supported; remove them; write a plugin instead",
+            'f.yaml:3:13: extenders[0]: the extender "http://x" is not called: this scheduler asks nobody else about a pod; '
+            "remove it; what it decides can be written as a plugin",
         ),
     ],
     ids=lambda value: value.split(":")[0] if ":" in value else None,
