@@ -1,0 +1,114 @@
+"""Checks of a decoded configuration that need more than one field, worded as kube-scheduler words them."""
+
+from collections.abc import Iterator
+
+from scheduler.catalog import ExtensionPoint, Loc
+from scheduler.catalog.args_intree import is_qualified_name
+from scheduler.config.document import Document
+from scheduler.config.expand import EffectiveProfile
+from scheduler.config.flavours import Flavour
+from scheduler.config.model import INT32, KubeSchedulerConfiguration
+from scheduler.config.problems import Problem
+
+
+def check_top_level(document: Document, model: KubeSchedulerConfiguration, flavour: Flavour) -> Iterator[Problem]:
+    """Yield what is wrong outside the profiles."""
+
+    def problem(message: str, *loc: str | int) -> Problem:
+        return document.problem(loc, message)
+
+    if not 0 < model.parallelism <= INT32:
+        yield problem(
+            f"Invalid value: {model.parallelism}: should be an integer value greater than zero", "parallelism"
+        )
+    percentages: list[tuple[Loc, int | None]] = [(("percentageOfNodesToScore",), model.percentage_of_nodes_to_score)]
+    percentages += [
+        (("profiles", index, "percentageOfNodesToScore"), profile.percentage_of_nodes_to_score)
+        for index, profile in enumerate(model.profiles)
+    ]
+    for loc, percentage in percentages:
+        if percentage is not None and not 0 <= percentage <= 100:
+            yield problem(f"Invalid value: {percentage}: not in valid range [0-100]", *loc)
+    if model.pod_initial_backoff_seconds <= 0:
+        yield problem(
+            f"Invalid value: {model.pod_initial_backoff_seconds}: must be greater than 0", "podInitialBackoffSeconds"
+        )
+    if model.pod_max_backoff_seconds < model.pod_initial_backoff_seconds:
+        message = (
+            f"Invalid value: {model.pod_max_backoff_seconds}: must be greater than or equal to PodInitialBackoffSeconds"
+        )
+        yield problem(message, "podMaxBackoffSeconds")
+    if model.client_connection.burst < 0:
+        yield problem(
+            f"Invalid value: {model.client_connection.burst}: must be non-negative", "clientConnection", "burst"
+        )
+    yield from _refuse_extenders(document, model) if flavour.is_ours else _check_extenders(document, model)
+    yield from _check_leader_election(document, model)
+
+
+def _check_leader_election(document: Document, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
+    election = model.leader_election
+    if not election.leader_elect:
+        return
+    durations = {
+        "leaseDuration": election.lease_duration,
+        "renewDeadline": election.renew_deadline,
+        "retryPeriod": election.retry_period,
+    }
+    for field, seconds in durations.items():
+        if seconds <= 0:
+            yield document.problem(("leaderElection", field), "must be greater than zero")
+    if election.lease_duration <= election.renew_deadline:
+        yield document.problem(("leaderElection", "leaseDuration"), "LeaseDuration must be greater than RenewDeadline")
+    if election.resource_lock != "leases":
+        message = f'Invalid value: "{election.resource_lock}": resourceLock value must be "leases"'
+        yield document.problem(("leaderElection", "resourceLock"), message)
+    for field, text in (("resourceName", election.resource_name), ("resourceNamespace", election.resource_namespace)):
+        if not text:
+            yield document.problem(("leaderElection", field), f"{field} is required")
+
+
+def _refuse_extenders(document: Document, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
+    for index, extender in enumerate(model.extenders):
+        message = f'the extender "{extender.url_prefix}" is not called: this scheduler asks nobody else about a pod'
+        hint = "remove it; what it decides can be written as a plugin"
+        yield document.problem(("extenders", index), message, hint=hint)
+
+
+def _check_extenders(document: Document, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
+    binders = [index for index, extender in enumerate(model.extenders) if extender.bind_verb]
+    if len(binders) > 1:
+        yield document.problem(("extenders", binders[1]), f"found {len(binders)} extenders implementing bind")
+    seen: set[str] = set()
+    for index, extender in enumerate(model.extenders):
+        at: Loc = ("extenders", index)
+        if extender.prioritize_verb and extender.weight <= 0:
+            message = f"Invalid value: {extender.weight}: must have a positive weight applied to it"
+            yield document.problem((*at, "weight"), message)
+        for number, resource in enumerate(extender.managed_resources):
+            where: Loc = (*at, "managedResources", number, "name")
+            if "/" not in resource.name or not is_qualified_name(resource.name):
+                message = f'Invalid value: "{resource.name}": name is an invalid extended resource name'
+                yield document.problem(where, message)
+            if resource.name in seen:
+                yield document.problem(
+                    where, f'Duplicate value: "{resource.name}": duplicate extender managed resource'
+                )
+            seen.add(resource.name)
+
+
+def check_profiles(document: Document, profiles: list[EffectiveProfile]) -> Iterator[Problem]:
+    """Yield what is wrong between profiles: names, and the queue that all of them share."""
+    seen: set[str] = set()
+    for index, profile in enumerate(profiles):
+        if profile.scheduler_name and profile.scheduler_name in seen:
+            loc: Loc = ("profiles", index, "schedulerName")
+            yield document.problem(loc, f'Duplicate value: "{profile.scheduler_name}"')
+        seen.add(profile.scheduler_name)
+        sorters = profile.plugins(ExtensionPoint.QUEUE_SORT)
+        if sorters != profiles[0].plugins(ExtensionPoint.QUEUE_SORT):
+            message = "has to match for all profiles: pods of all profiles wait in one queue"
+            yield document.problem(("profiles", index, "plugins", "queueSort"), message)
+        elif any(profile.args(one.name) != profiles[0].args(one.name) for one in sorters):
+            message = f"args of {sorters[0].name} have to match for all profiles: their pods wait in one queue"
+            yield document.problem(("profiles", index, "pluginConfig"), message)
