@@ -1,0 +1,124 @@
+"""A snapshot of a real cluster: complete, read with a read-only connection, without what is nobody's business, and
+usable by simulate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client as kubernetes_client
+from kubernetes import config as kubernetes_config
+
+from tests.support.cluster import MakeCluster
+
+pytestmark = pytest.mark.integration
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: secondary-scheduler
+"""
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "secondary_scheduler.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    container = {
+        "name": "c",
+        "image": "registry.example/app:v1",
+        "command": ["/bin/serve", "--password=hunter2"],
+        "env": [{"name": "TOKEN", "value": "hunter2"}],
+        "resources": {"limits": {"cpu": "250m", "memory": "64Mi"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": "hunter2",
+                "example.com/note": "hunter2",
+                "scheduling.k8s.io/kept": "yes",
+            },
+        },
+        "spec": {
+            "schedulerName": "secondary-scheduler",
+            "nodeSelector": {"type": "kwok"},
+            "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+            "containers": [container],
+            **spec,
+        },
+    }
+
+
+def test_a_snapshot_holds_what_the_cluster_has_and_simulate_decides_on_it(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    cluster = make_cluster(nodes=5, real_nodes=0, prometheus=False, default_scheduler=False)
+    api = kubernetes_client.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
+    api.create_namespaced_secret("default", {"metadata": {"name": "secret"}, "stringData": {"token": "hunter2"}})
+    api.create_namespaced_pod("default", pod("pending"))
+    api.create_namespaced_pod("default", pod("placed", nodeName="sim-003"))
+
+    files = {form: tmp_path / f"snapshot.{form}" for form in ("json", "yaml")}
+    for form, file in files.items():
+        taken = run("snapshot", "--kubeconfig", cluster.readonly_kubeconfig, "--file", file, "-o", form)
+        assert taken.returncode == 0, taken.stderr
+        assert "5 Node" in taken.stderr
+        assert "hunter2" not in file.read_text()
+        assert file.stat().st_mode & 0o077 == 0
+
+    items = json.loads(files["json"].read_text())["items"]
+    found = {(item["kind"], item["metadata"]["name"]): item for item in items}
+    assert {name for kind, name in found if kind == "Node"} == {f"sim-00{number}" for number in range(5)}
+    assert ("Namespace", "kube-system") in found
+    assert ("PriorityClass", "system-node-critical") in found
+    assert not [kind for kind, _ in found if kind in ("Secret", "ConfigMap")]
+    placed = found["Pod", "placed"]
+    assert placed["spec"]["nodeName"] == "sim-003"
+    assert placed["metadata"]["annotations"] == {"scheduling.k8s.io/kept": "yes"}
+    assert placed["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "64Mi"}
+
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIGURATION)
+    results = []
+    for file in files.values():
+        decided = run("simulate", "--config", config, "--snapshot", file, "-o", "json")
+        assert decided.returncode == 0, decided.stderr
+        results.append(json.loads(decided.stdout))
+    assert results[0] == results[1]
+    (decision,) = results[0]["decisions"]
+    assert decision["pod"] == "default/pending"
+    assert decision["node"] in decision["nodes"]
+    assert set(decision["nodes"]) == {f"sim-00{number}" for number in range(5)}
+    assert all(node["feasible"] for node in decision["nodes"].values())
+
+
+def test_a_cluster_that_does_not_answer_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+            }
+        )
+    )
+    result = run("snapshot", "--kubeconfig", kubeconfig, "--file", tmp_path / "snapshot.json")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("secondary-scheduler: GET /api/v1/nodes:")
+    assert result.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["kubeconfig"]
