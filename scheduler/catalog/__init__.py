@@ -31,6 +31,7 @@ from scheduler.catalog.args_trimaran import (
     LowRiskOverCommitmentArgs,
     MetricProvider,
     PeaksArgs,
+    PowerModel,
     TargetLoadPackingArgs,
     TrimaranArgs,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "PluginPackageError",
     "PodTopologySpreadArgs",
     "PolicyRule",
+    "PowerModel",
     "PreemptionTolerationArgs",
     "Quantity",
     "ResourceSpec",

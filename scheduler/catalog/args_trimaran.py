@@ -158,6 +158,10 @@ class PeaksArgs(ArgsModel):
     watcher_address: str = Field(default="", alias="WatcherAddress")
     node_power_model: dict[str, PowerModel] = Field(default_factory=dict, alias="NodePowerModel")
 
+    def source_key(self) -> str:
+        """Return `watcher:<address>`: upstream's Peaks reads a load-watcher only."""
+        return f"watcher:{self.watcher_address.rstrip('/')}"
+
     def check(self) -> Iterator[tuple[Loc, str]]:
         """The watcher is a URL."""
         if self.watcher_address and not self.watcher_address.startswith(("http://", "https://")):

@@ -44,6 +44,7 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         points(["score"]),
         LoadVariationRiskBalancingArgs,
         rules=_NODE_METRICS,
+        implemented=True,
         flavours=_FLAVOURS,
     ),
     PluginDescriptor(
@@ -51,9 +52,10 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         points(["preScore", "score"]),
         LowRiskOverCommitmentArgs,
         rules=_NODE_METRICS,
+        implemented=True,
         flavours=_FLAVOURS,
     ),
-    PluginDescriptor("Peaks", points(["score"]), PeaksArgs, flavours=_FLAVOURS),
+    PluginDescriptor("Peaks", points(["score"]), PeaksArgs, implemented=True, flavours=_FLAVOURS),
     PluginDescriptor(
         "Coscheduling",
         points(["queueSort", "preFilter", "postFilter", "permit", "reserve"]),

@@ -61,6 +61,8 @@ def load_table(
             memory_average=load.memory_average,
             memory_stddev=load.memory_stddev,
             timestamp=reading.window_end if math.isnan(load.measured_at) else load.measured_at,
+            cpu_first=load.cpu_first,
+            cpu_last=load.cpu_last,
         )
         for name, load in matched.items()
     }

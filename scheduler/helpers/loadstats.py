@@ -106,3 +106,34 @@ def fresh(view: NodeView, load: LoadColumns, rows: RowArray, max_age: float) -> 
     sampled = np.where(sampled == 0.0, load.timestamp, sampled)
     young: BoolArray = (sampled == 0.0) | (view.now - sampled <= max_age)
     return young
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One resource's load in per cent per row; where it is not `known`, the average is 0 and means nothing."""
+
+    average: FloatArray
+    deviation: FloatArray
+    known: BoolArray
+
+
+def measured_upstream(average: FloatArray, deviation: FloatArray) -> Measured:
+    """Read figures as upstream: one of the two suffices, and the other is 0 then; nothing grows old."""
+    has_average, has_deviation = np.isfinite(average), np.isfinite(deviation)
+    return Measured(
+        np.where(has_average, average, 0.0), np.where(has_deviation, deviation, 0.0), has_average | has_deviation
+    )
+
+
+def measured_safe(average: FloatArray, deviation: FloatArray, young: BoolArray) -> Measured:
+    """Read figures so that a missing one is never 0: a node without an average is not known.
+
+    Where other nodes have a deviation and this one has none (or nothing at all), it gets their mean; a source without
+    any (the metrics server has none) gives 0 for all.
+    """
+    known: BoolArray = np.isfinite(average) & (average >= 0.0) & young
+    spread = known & np.isfinite(deviation) & (deviation >= 0.0)
+    if not spread.all():
+        others = deviation[spread]
+        deviation = np.where(spread, deviation, others.mean() if len(others) else 0.0)
+    return Measured(np.where(known, average, 0.0), deviation, known)

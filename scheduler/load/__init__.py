@@ -5,11 +5,14 @@ loop. What it hands over is a `LoadReading`: values with an age, where missing i
 """
 
 from scheduler.load.collector import Collector, LoadStatus
+from scheduler.load.figures import MOST_PERCENT, Metric, instance_load, usable
 from scheduler.load.prometheus import PrometheusSource
 from scheduler.load.reading import InstanceLoad, LoadError, LoadReading, LoadSource
 from scheduler.load.settings import LoadSettings, QueryTemplates
+from scheduler.load.watcher import WatcherSource, parse_watcher
 
 __all__ = [
+    "MOST_PERCENT",
     "Collector",
     "InstanceLoad",
     "LoadError",
@@ -17,6 +20,11 @@ __all__ = [
     "LoadSettings",
     "LoadSource",
     "LoadStatus",
+    "Metric",
     "PrometheusSource",
     "QueryTemplates",
+    "WatcherSource",
+    "instance_load",
+    "parse_watcher",
+    "usable",
 ]

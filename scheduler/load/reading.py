@@ -16,7 +16,8 @@ class LoadError(Exception):
 class InstanceLoad:
     """The load of one instance, in per cent of its capacity; NaN where the source has no value.
 
-    `measured_at` is the time of the newest sample behind the values, in seconds since the epoch.
+    `measured_at` is the time of the newest sample behind the values, in seconds since the epoch. `cpu_first` and
+    `cpu_last` are set where the source lists several averages of CPU (see `scheduler.framework.NodeLoad`).
     """
 
     cpu_average: float = math.nan
@@ -24,19 +25,24 @@ class InstanceLoad:
     memory_average: float = math.nan
     memory_stddev: float = math.nan
     measured_at: float = math.nan
+    cpu_first: float | None = None
+    cpu_last: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadReading:
     """One answer of a source: loads by the source's own instance label, which need not be a node's name.
 
-    `window_end` is the time for which the source answered, in seconds since the epoch. `rejected` counts values
-    that were no usable number (NaN, infinite, negative), by query.
+    `window_end` is the time for which the source answered, in seconds since the epoch, `window_start` where its window
+    begins if it says so. `rejected` counts values that were no usable number (NaN, infinite, negative, beyond
+    `MOST_PERCENT`), by query. `problems` are sentences about figures that could not be had although others could.
     """
 
     instances: Mapping[str, InstanceLoad]
     window_end: float
     rejected: Mapping[str, int] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    window_start: float | None = None
 
 
 class LoadSource(Protocol):

@@ -15,12 +15,15 @@ from scheduler.plugins.defaultpreemption import DefaultPreemption
 from scheduler.plugins.dynamicresources import DynamicResources
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.interpodaffinity import InterPodAffinity
+from scheduler.plugins.loadvariationriskbalancing import LoadVariationRiskBalancing
+from scheduler.plugins.lowriskovercommitment import LowRiskOverCommitment
 from scheduler.plugins.nodeaffinity import NodeAffinity
 from scheduler.plugins.nodename import NodeName
 from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from scheduler.plugins.nodeunschedulable import NodeUnschedulable
 from scheduler.plugins.nodevolumelimits import NodeVolumeLimits
+from scheduler.plugins.peaks import Peaks
 from scheduler.plugins.podtopologyspread import PodTopologySpread
 from scheduler.plugins.queuesort import PrioritySort
 from scheduler.plugins.schedulinggates import SchedulingGates
@@ -36,6 +39,8 @@ FACTORIES: Mapping[str, PluginFactory] = {
     "DynamicResources": DynamicResources,
     "ImageLocality": ImageLocality,
     "InterPodAffinity": InterPodAffinity,
+    "LoadVariationRiskBalancing": LoadVariationRiskBalancing,
+    "LowRiskOverCommitment": LowRiskOverCommitment,
     "NodeAffinity": NodeAffinity,
     "NodeName": NodeName,
     "NodePorts": NodePorts,
@@ -43,6 +48,7 @@ FACTORIES: Mapping[str, PluginFactory] = {
     "NodeResourcesFit": NodeResourcesFit,
     "NodeUnschedulable": NodeUnschedulable,
     "NodeVolumeLimits": NodeVolumeLimits,
+    "Peaks": Peaks,
     "PodTopologySpread": PodTopologySpread,
     "PrioritySort": PrioritySort,
     "SchedulingGates": SchedulingGates,

@@ -25,8 +25,8 @@ from scheduler.framework import (
     RowArray,
     gather,
 )
+from scheduler.helpers.unmeasured import Unmeasured
 from scheduler.plugins.targetloadpacking.formula import packing_score, predicted_cpu, utilization_after
-from scheduler.plugins.targetloadpacking.unmeasured import Unmeasured
 from secondary_scheduler.kube.primitives.quantity import milli_value
 
 NAME = "TargetLoadPacking"

@@ -1,0 +1,155 @@
+"""The beta distribution over columns (scheduler-plugins v0.34.7, pkg/trimaran/lowriskovercommitment/beta.go)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.framework import BoolArray, FloatArray
+
+_EPSILON = 2.0**-53
+_SMALLEST = 5e-324
+_MOST_TERMS = 301
+"""Terms of the continued fraction. Upstream's library stops there too, also where a very narrow distribution would
+need more, so its figures are met in that case as well."""
+_MOST_POWERS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class BetaFit:
+    """Beta distributions by row; `valid` is false where the moments belong to none, and alpha and beta are NaN."""
+
+    alpha: FloatArray
+    beta: FloatArray
+    valid: BoolArray
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        """Return the probability of x or less; 0 where it cannot be computed."""
+        found = regularized_incomplete_beta(self.alpha, self.beta, x)
+        with np.errstate(invalid="ignore"):
+            return np.where((found >= 0.0) & (found <= 1.0), found, 0.0)
+
+
+def max_variance(mean: FloatArray) -> FloatArray:
+    """Return the variance that a distribution on 0..1 with this mean cannot reach; 0 for means outside (0, 1)."""
+    return np.where((mean > 0.0) & (mean < 1.0), mean * (1.0 - mean), 0.0)
+
+
+def match_moments(first: FloatArray, second: FloatArray) -> BetaFit:
+    """Fit beta distributions to the first two moments."""
+    with np.errstate(all="ignore"):
+        # As upstream writes it: for a tiny deviation the difference may cancel to 0, and the fit degenerates.
+        variance = second - first * first
+        limit = first * (1.0 - first)
+        valid = (first >= 0.0) & (first <= 1.0) & (variance >= 0.0) & (variance < limit)
+        size = np.maximum(limit / variance - 1.0, _SMALLEST)
+        alpha = np.where(valid, first * size, np.nan)
+        beta = np.where(valid, (1.0 - first) * size, np.nan)
+    return BetaFit(alpha, beta, valid)
+
+
+def density(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
+    """Return the density at x; 0 where it cannot be computed."""
+    with np.errstate(all="ignore"):
+        found = np.power(x, alpha - 1.0) * np.power(1.0 - x, beta - 1.0) / np.exp(_log_beta(alpha, beta))
+        return np.where(found >= 0.0, found, 0.0)
+
+
+def regularized_incomplete_beta(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
+    """Return I_x(alpha, beta); NaN where a parameter is not positive and finite or x is outside 0..1.
+
+    By the power series for small beta * x, else by one of two continued fractions, on the side of the mean where they
+    converge fast (S. L. Moshier's choice, which upstream's library makes too).
+    """
+    with np.errstate(all="ignore"):
+        result = np.full(np.shape(x), np.nan)
+        good = (alpha > 0.0) & (beta > 0.0) & np.isfinite(alpha) & np.isfinite(beta)
+        result[good & (x == 0.0)] = 0.0
+        result[good & (x == 1.0)] = 1.0
+        rows = np.flatnonzero(good & (x > 0.0) & (x < 1.0))
+        if len(rows):
+            result[rows] = _inside(alpha[rows], beta[rows], x[rows])
+    return result
+
+
+def _inside(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
+    early = (beta * x <= 1.0) & (x <= 0.95)
+    # Beyond the mean the complement is computed: I_x(a, b) = 1 - I_1-x(b, a).
+    turned = ~early & (x > alpha / (alpha + beta))
+    a, b = np.where(turned, beta, alpha), np.where(turned, alpha, beta)
+    y = np.where(turned, 1.0 - x, x)
+    rest = np.where(turned, x, 1.0 - x)
+    series = early | (turned & (b * y <= 1.0) & (y <= 0.95))
+    found = np.empty_like(x)
+    rows = np.flatnonzero(series)
+    if len(rows):
+        found[rows] = _power_series(a[rows], b[rows], y[rows])
+    rows = np.flatnonzero(~series)
+    if len(rows):
+        found[rows] = _fractions(a[rows], b[rows], y[rows], rest[rows])
+    return np.where(turned, 1.0 - np.maximum(found, _EPSILON), found)
+
+
+def _power_series(a: FloatArray, b: FloatArray, x: FloatArray) -> FloatArray:
+    """x^a / (a B(a, b)) * (1 + a * sum over n of (1-b)(2-b)...(n-b) x^n / (n! (a+n)))."""
+    term = np.ones_like(x)
+    total = 1.0 / a
+    smallest = _EPSILON / a
+    for n in range(1, _MOST_POWERS):
+        term = term * ((n - b) * x / n)
+        part = term / (a + n)
+        total = total + part
+        if not (np.abs(part) > smallest).any():
+            break
+    return np.exp(a * np.log(x) - _log_beta(a, b) + np.log(total))
+
+
+def _fractions(a: FloatArray, b: FloatArray, x: FloatArray, rest: FloatArray) -> FloatArray:
+    low = x * (a + b - 2.0) - (a - 1.0) < 0.0
+    fraction = np.empty_like(x)
+    rows = np.flatnonzero(low)
+    if len(rows):
+        fraction[rows] = _fraction(a[rows], (a + b)[rows], (b - 1.0)[rows], x[rows], 1.0)
+    rows = np.flatnonzero(~low)
+    if len(rows):
+        ratio = x[rows] / (1.0 - x[rows])
+        fraction[rows] = _fraction(a[rows], (b - 1.0)[rows], (a + b)[rows], ratio, -1.0) / rest[rows]
+    return np.exp(a * np.log(x) + b * np.log(rest) - _log_beta(a, b) + np.log(fraction / a))
+
+
+def _fraction(a: FloatArray, even: FloatArray, odd: FloatArray, z: FloatArray, step: float) -> FloatArray:
+    """Evaluate 1 / (1 - d1 / (1 + d2 / (1 - ...))) by its convergents, until they stand still.
+
+    Numerators are z (a+n)(even + step n) and z (1+n)(odd - step n), each over the next two of a, a+1, a+2, ...
+    """
+    answer = np.ones_like(z)
+    live = np.arange(len(z))
+    older_p, older_q = np.zeros_like(z), np.ones_like(z)
+    p, q = np.ones_like(z), np.ones_like(z)
+    for n in range(_MOST_TERMS):
+        base = a + 2.0 * n
+        for numerator in (
+            -(z * (a + n) * (even + step * n)) / (base * (base + 1.0)),
+            (z * (1.0 + n) * (odd - step * n)) / ((base + 1.0) * (base + 2.0)),
+        ):
+            older_p, p = p, p + older_p * numerator
+            older_q, q = q, q + older_q * numerator
+        ratio = np.where(q != 0.0, p / q, answer[live])
+        still = np.abs((answer[live] - ratio) / ratio) < 3.0 * _EPSILON
+        answer[live] = np.where(ratio != 0.0, ratio, answer[live])
+        if still.all():
+            break
+        keep = ~still
+        # Powers of two change no digit.
+        scale = np.exp2(-np.frexp(np.maximum(np.abs(p), np.abs(q)))[1].astype(np.float64))[keep]
+        live, a, even, odd, z = live[keep], a[keep], even[keep], odd[keep], z[keep]
+        older_p, p, older_q, q = (one[keep] * scale for one in (older_p, p, older_q, q))
+    return answer
+
+
+def _log_beta(a: FloatArray, b: FloatArray) -> FloatArray:
+    return _log_gamma(a) + _log_gamma(b) - _log_gamma(a + b)
+
+
+def _log_gamma(values: FloatArray) -> FloatArray:
+    return np.fromiter((math.lgamma(one) if one > 0.0 else math.nan for one in values), np.float64, len(values))

@@ -1,0 +1,122 @@
+"""Loads from a load-watcher: the JSON it serves at `/watcher` (paypal/load-watcher v0.2.4)."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from scheduler.load.figures import Metric, instance_load, usable
+from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
+from scheduler.load.session import GuardedSession
+from scheduler.load.settings import LoadSettings
+
+
+class WatcherSource:
+    """One GET a read. The time of its answer is the age of every value: a load-watcher that has stopped fetching goes
+    on serving what it has, and says so only there."""
+
+    def __init__(self, settings: LoadSettings) -> None:
+        self._settings = settings
+        self._session = GuardedSession(settings)
+
+    def describe(self) -> str:
+        """`load-watcher ADDRESS`."""
+        return f"load-watcher {self._settings.address}"
+
+    def close(self) -> None:
+        """Close the session."""
+        self._session.close()
+
+    def read(self) -> LoadReading:
+        """Read the answer; see `LoadSource.read`."""
+        address = self._settings.address.rstrip("/")
+        response = self._session.request("GET", f"{address}/watcher", headers={"Content-Type": "application/json"})
+        if response.status_code != 200:
+            raise LoadError(
+                f"{address}/watcher: HTTP {response.status_code}; a load-watcher answers so while it has no metrics"
+            )
+        return parse_watcher(response.content, f"{address}/watcher", now=time.time())
+
+
+def parse_watcher(body: bytes, where: str, *, now: float = 0.0) -> LoadReading:
+    """Read an answer as leniently as upstream's client, and more: a bare NaN is one missing value, not a broken answer.
+
+    Unknown fields are ignored; absent ones and nulls are 0 or empty. `now` stands in for a `window.end` of 0.
+
+    Raises:
+        LoadError: it is no JSON object, or a field has the wrong type; begins with `where`.
+    """
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise LoadError(f"{where}: not JSON ({str(error)[:100]}); is this a load-watcher?") from error
+    try:
+        root = _object(answer, "answer")
+        window = _object(root.get("window"), "window")
+        nodes = _object(_object(root.get("data"), "data").get("NodeMetricsMap"), "data.NodeMetricsMap")
+        end = _number(window.get("end"), "window.end") or now
+        timestamp = _number(root.get("timestamp"), "timestamp")
+        rejected = 0
+        instances: dict[str, InstanceLoad] = {}
+        for name, node in nodes.items():
+            listed = list(_metrics(node, f"data.NodeMetricsMap.{name}"))
+            good = [metric for metric in listed if usable(metric.value)]
+            rejected += len(listed) - len(good)
+            if good:
+                instances[name] = replace(instance_load(good), measured_at=timestamp or math.nan)
+    except _WrongTypeError as error:
+        raise LoadError(f"{where}: {error}; is this a load-watcher?") from error
+    start = _number(window.get("start"), "window.start")
+    return LoadReading(instances, end, {"watcher": rejected} if rejected else {}, window_start=start or None)
+
+
+class _WrongTypeError(Exception):
+    pass
+
+
+def _object(data: Any, field: str) -> Mapping[str, Any]:
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise _WrongTypeError(f"{field} is no object")
+    return data
+
+
+def _number(data: Any, field: str) -> float:
+    if data is None:
+        return 0.0
+    if isinstance(data, bool) or not isinstance(data, int | float):
+        raise _WrongTypeError(f"{field} is no number")
+    try:
+        number = float(data)
+    except OverflowError:
+        return math.inf
+    return number
+
+
+def _text(data: Any, field: str) -> str:
+    if data is None:
+        return ""
+    if not isinstance(data, str):
+        raise _WrongTypeError(f"{field} is no text")
+    return data
+
+
+def _metrics(node: Any, field: str) -> Iterator[Metric]:
+    entries = _object(node, field).get("metrics")
+    if entries is None:
+        return
+    if not isinstance(entries, list):
+        raise _WrongTypeError(f"{field}.metrics is no list")
+    for index, entry in enumerate(entries):
+        at = f"{field}.metrics[{index}]"
+        metric = _object(entry, at)
+        yield Metric(
+            _text(metric.get("type"), f"{at}.type"),
+            _text(metric.get("operator"), f"{at}.operator"),
+            _number(metric.get("value"), f"{at}.value"),
+        )

@@ -1,0 +1,149 @@
+"""LowRiskOverCommitment: prefer nodes where limits beyond requests, and load beyond requests, are least likely to hurt.
+
+Pods without any request or limit score 0 everywhere. What happens on a node without (fresh) load depends on
+`compatibility`:
+
+- `upstream`: it scores 0; one resource without load counts as without load risk.
+- `safe`: a resource that is not measured on a node is judged by limits and requests alone; where nothing is measured on
+  any feasible node the plugin is left out of the attempt. Pods assigned too recently to show in the averages are added
+  to them, as they are to the requests that the load is compared with. Counters: `load_missing/LowRiskOverCommitment`
+  (nodes), `load_left_out/LowRiskOverCommitment` (attempts).
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.catalog import LowRiskOverCommitmentArgs
+from scheduler.framework import (
+    SUCCESS,
+    BoolArray,
+    CycleState,
+    FloatArray,
+    IntArray,
+    LoadColumns,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    Status,
+    gather,
+)
+from scheduler.helpers import round_half_away
+from scheduler.helpers.loadstats import MEGA, Measured, fresh, measured_safe, measured_upstream, resource_stats
+from scheduler.helpers.unmeasured import Unmeasured
+from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
+
+NAME = "LowRiskOverCommitment"
+
+
+@dataclass(slots=True)
+class _LoadRisk:
+    """Load risk per row of the table, worked out again only where what it follows from has changed.
+
+    It does not depend on the pod to be placed, and beta distributions are dear.
+    """
+
+    window: int
+    inputs: FloatArray = field(default_factory=lambda: np.zeros((5, 0)))
+    risk: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def by_row(self, *inputs: FloatArray) -> FloatArray:
+        """Return the risks; the inputs are those of `load_risk` in order."""
+        now = np.array(inputs)
+        if now.shape != self.inputs.shape:
+            self.risk = load_risk(*now, window=self.window)
+        else:
+            changed = np.flatnonzero((now != self.inputs).any(axis=0))
+            if len(changed):
+                self.risk[changed] = load_risk(*now[:, changed], window=self.window)
+        self.inputs = now
+        return self.risk
+
+
+class LowRiskOverCommitment:
+    """Score by the risk of over-commitment."""
+
+    name = NAME
+
+    def __init__(self, args: LowRiskOverCommitmentArgs, context: PluginContext) -> None:
+        self._weights = {"cpu": args.risk_limit_weights["cpu"], "memory": args.risk_limit_weights["memory"]}
+        self._source = args.source_key()
+        self._upstream = context.upstream
+        self._max_age = float(context.options.load.max_age_seconds)
+        self._risks = {name: _LoadRisk(args.smoothing_window_size) for name in self._weights}
+        self._unmeasured = {
+            "cpu": Unmeasured(lambda pod: pod.spec.declared.cpu, upstream=False),
+            "memory": Unmeasured(lambda pod: pod.spec.declared.memory, upstream=False),
+        }
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Nothing to prepare: requests and limits are added up when a pod arrives, not per attempt as upstream."""
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Return 0..100 per row; None in `safe` mode where no row has fresh load."""
+        declared = pod.spec.declared
+        if not (declared.cpu or declared.memory or declared.cpu_limit or declared.memory_limit):
+            return np.zeros(len(rows), dtype=np.int64)
+        load = view.load(self._source)
+        seen = {} if load is None else {name: self._measured(name, view, load) for name in self._weights}
+        known = {name: gather_mask(view, one.known, rows) for name, one in seen.items()}
+        if load is None or not (known["cpu"].any() or known["memory"].any()):
+            return self._without_load(state, rows)
+        risks = [self._risk(name, pod, view, load, seen[name], known[name], rows) for name in self._weights]
+        scores = round_half_away((1.0 - np.maximum(*risks)) * 100.0).astype(np.int64)
+        if self._upstream:
+            blind = ~(known["cpu"] | known["memory"])
+            scores = np.where(blind, 0, scores)
+        else:
+            blind = ~(known["cpu"] & known["memory"])
+        state.count(f"load_missing/{NAME}", int(np.count_nonzero(blind)))
+        return scores
+
+    def _without_load(self, state: CycleState, rows: RowArray) -> IntArray | None:
+        state.count(f"load_missing/{NAME}", len(rows))
+        if self._upstream:
+            return np.zeros(len(rows), dtype=np.int64)
+        state.count(f"load_left_out/{NAME}")
+        return None
+
+    def _measured(self, resource: str, view: NodeView, load: LoadColumns) -> Measured:
+        average = (load.cpu_average if resource == "cpu" else load.memory_average)[: view.size]
+        deviation = (load.cpu_stddev if resource == "cpu" else load.memory_stddev)[: view.size]
+        if self._upstream:
+            return measured_upstream(average, deviation)
+        everywhere = np.arange(view.size, dtype=np.intp)
+        return measured_safe(average, deviation, fresh(view, load, everywhere, self._max_age))
+
+    def _risk(
+        self,
+        resource: str,
+        pod: PodInfo,
+        view: NodeView,
+        load: LoadColumns,
+        seen: Measured,
+        known: BoolArray,
+        rows: RowArray,
+    ) -> FloatArray:
+        capacity = view.allocatable(resource)
+        requests, limits = view.declared(resource), view.declared(f"{resource}_limit")
+        own_request: int = getattr(pod.spec.declared, resource)
+        own_limit: int = getattr(pod.spec.declared, f"{resource}_limit")
+        by_limits = gather(
+            view, limit_risk(np.minimum(requests + own_request, capacity), limits + own_limit, capacity), rows
+        )
+        unit = 1.0 if resource == "cpu" else MEGA
+        # Not in upstream mode: pods placed since the measurement.
+        recent = 0.0 if self._upstream else self._unmeasured[resource].by_row(view, load) * unit
+        mu, sigma = resource_stats(seen.average, seen.deviation, capacity * unit, recent).mu_sigma()
+        by_load = gather(
+            view, self._risks[resource].by_row(mu, sigma, np.minimum(requests, capacity), limits, capacity), rows
+        )
+        by_load = np.where(known, by_load, 0.0 if self._upstream else by_limits)
+        return total_risk(self._weights[resource], by_limits, by_load)
+
+
+def gather_mask(view: NodeView, mask: BoolArray, rows: RowArray) -> BoolArray:
+    """Return a mask at rows."""
+    return mask if rows is view.rows and view.dense else mask.take(rows, mode="clip")

@@ -1,0 +1,52 @@
+"""The formulas of LowRiskOverCommitment (scheduler-plugins v0.34.7, pkg/trimaran/lowriskovercommitment)."""
+
+import math
+
+import numpy as np
+
+from scheduler.framework import FloatArray
+from scheduler.helpers.beta import match_moments, max_variance
+
+MAX_VARIANCE_ALLOWANCE = 0.99
+
+
+def limit_risk(request: FloatArray, limit: FloatArray, capacity: FloatArray) -> FloatArray:
+    """Return how much of what limits allow beyond requests does not fit the node; `request` is at most `capacity`."""
+    beyond = limit > capacity
+    return np.where(beyond, (limit - capacity) / np.where(beyond, limit - request, 1.0), 0.0)
+
+
+def load_risk(
+    mu: FloatArray, sigma: FloatArray, request: FloatArray, limit: FloatArray, capacity: FloatArray, *, window: int
+) -> FloatArray:
+    """Return the probability that the measured load exceeds what is requested on the node.
+
+    Args:
+        mu: mean load, a share of the capacity.
+        sigma: its deviation, before it is widened for the smoothing of the measurements.
+        request: requests of the node's pods, at most the capacity.
+        limit: limits of the node's pods.
+        capacity: allocatable amount, in the same unit.
+        window: by how many samples each measurement was smoothed.
+    """
+    sigma = np.minimum(sigma * math.sqrt(window), np.sqrt(max_variance(mu) * MAX_VARIANCE_ALLOWANCE))
+    some = np.where(capacity == 0.0, 1.0, capacity)
+    allocated = np.clip(request / some, 0.0, 1.0)
+    fit = match_moments(mu, sigma * sigma + mu * mu)
+    sure = (mu == 0.0) | (sigma == 0.0)
+    fitted = fit.valid & ~sure
+    below = np.where(fitted, fit.cdf(allocated), 0.0)
+    below = np.where(sure, np.where((mu == 0.0) | (mu <= allocated), 1.0, 0.0), below)
+    # Pods cannot use more than their limits: where these leave room, the probability is conditioned on that.
+    bounded = (limit < capacity) & (request <= limit)
+    share = limit / some
+    possible = np.where(bounded & fitted, fit.cdf(np.clip(share, 0.0, 1.0)), 0.0)
+    given = np.clip(below / np.where(possible > 0.0, possible, 1.0), 0.0, 1.0)
+    below = np.where(possible > 0.0, given, below)
+    below = np.where(bounded & (share == 0.0), 1.0, below)
+    return 1.0 - below
+
+
+def total_risk(weight: float, limits: FloatArray, load: FloatArray) -> FloatArray:
+    """Combine the two risks."""
+    return np.clip(weight * limits + (1.0 - weight) * load, 0.0, 1.0)

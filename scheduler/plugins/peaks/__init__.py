@@ -1,0 +1,133 @@
+"""Peaks: prefer nodes whose power draw grows least, by a model of power over CPU utilisation per node.
+
+What `compatibility` decides:
+
+- `upstream`: a node without load, without a model, or that the pod would fill beyond 100 %, has the raw score 0, which
+  after normalisation is the best one; models from the file count only where the args hold an empty `NodePowerModel`.
+- `safe`: a node without (fresh) load is estimated by its requests; one without a model gets the mean of those with one;
+  one that would exceed 100 % gets 0. Pods assigned too recently to show in the averages are added to them. Where no
+  feasible node has load, or none a model, the plugin is left out of the attempt. Counters: `load_missing/Peaks`
+  (nodes), `load_left_out/Peaks` (attempts).
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from scheduler.catalog import PeaksArgs, PowerModel
+from scheduler.framework import (
+    BoolArray,
+    CycleState,
+    FloatArray,
+    IntArray,
+    LoadColumns,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    gather,
+)
+from scheduler.helpers.loadstats import fresh
+from scheduler.helpers.unmeasured import Unmeasured
+from scheduler.plugins.peaks.model import go_int64, model_columns, models_of_file, normalized, power_jump
+
+NAME = "Peaks"
+_LARGEST = 2.0**61
+"""Bound of raw scores in `safe` mode, so that differences do not wrap around."""
+
+
+class Peaks:
+    """Score by the growth of power."""
+
+    name = NAME
+
+    def __init__(self, args: PeaksArgs, context: PluginContext) -> None:
+        self._source = args.source_key()
+        self._upstream = context.upstream
+        self._max_age = float(context.options.load.max_age_seconds)
+        self._models: Mapping[str, PowerModel] = args.node_power_model
+        if not self._models:
+            models = models_of_file()
+            # Upstream reads the file into a map it then loses, unless the args gave one.
+            given = "node_power_model" in args.model_fields_set
+            self._models = models if given or not self._upstream else {}
+        self._unmeasured = Unmeasured(lambda pod: pod.spec.declared.peak_cpu, upstream=False)
+        self._membership = -1
+        self._columns = model_columns({}, [])
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Return the growth of power per row, times 10^15; None in `safe` mode where nothing is known."""
+        load = view.load(self._source)
+        if load is None:
+            return self._unknown(state, rows)
+        models = self._power(view)
+        k1, k2, has_model = models[0].take(rows), models[1].take(rows), models[2].take(rows)
+        measured = gather(view, load.cpu_first[: view.size], rows)
+        capacity = gather(view, view.capacity_cpu, rows)
+        demand = float(pod.spec.declared.peak_cpu)
+        if self._upstream:
+            known: BoolArray = np.isfinite(measured)
+            before = np.where(known, measured, 0.0)
+            after = _share(before / 100.0 * capacity + demand, capacity)
+            counted = known & ~(after > 100.0)
+            state.count(f"load_missing/{NAME}", int(np.count_nonzero(~known)))
+            return np.where(counted, go_int64(power_jump(k1, k2, before, after)), 0)
+        known = np.isfinite(measured) & (measured >= 0.0) & fresh(view, load, rows, self._max_age)
+        if not (known.any() and has_model.any()):
+            return self._unknown(state, rows)
+        state.count(f"load_missing/{NAME}", int(np.count_nonzero(~known)))
+        used = self._used(view, load, measured, known, capacity, rows)
+        before, after = _share(used, capacity), _share(used + demand, capacity)
+        jump = np.clip(np.nan_to_num(power_jump(k1, k2, before, after)), -_LARGEST, _LARGEST)
+        if not has_model.all():
+            jump = np.where(has_model, jump, jump[has_model].mean())
+        state.write(NAME, np.flatnonzero(after > 100.0))
+        return jump.astype(np.int64)
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Turn the least growth into 100 and the largest into 0."""
+        overfull = state.read(NAME, np.ndarray)
+        if self._upstream or overfull is None or not len(overfull):
+            return normalized(scores)
+        fits = np.ones(len(scores), dtype=np.bool_)
+        fits[overfull] = False
+        result = np.zeros_like(scores)
+        if fits.any():
+            result[fits] = normalized(scores[fits])
+        return result
+
+    def _power(self, view: NodeView) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Models by row of the view, gathered anew when nodes come or go."""
+        if self._membership != view.membership:
+            names = [""] * view.size
+            for row in view.rows.tolist():
+                names[row] = view.name(row)
+            self._columns = model_columns(self._models, names)
+            self._membership = view.membership
+        return self._columns
+
+    def _used(
+        self,
+        view: NodeView,
+        load: LoadColumns,
+        measured: FloatArray,
+        known: BoolArray,
+        capacity: FloatArray,
+        rows: RowArray,
+    ) -> FloatArray:
+        recent = gather(view, self._unmeasured.by_row(view, load), rows)
+        used = np.where(known, measured, 0.0) / 100.0 * capacity + recent
+        return used if known.all() else np.where(known, used, gather(view, view.nonzero_requested("cpu"), rows))
+
+    def _unknown(self, state: CycleState, rows: RowArray) -> IntArray | None:
+        state.count(f"load_missing/{NAME}", len(rows))
+        if self._upstream:
+            return np.zeros(len(rows), dtype=np.int64)
+        state.count(f"load_left_out/{NAME}")
+        return None
+
+
+def _share(used: FloatArray, capacity: FloatArray) -> FloatArray:
+    """Per cent of the capacity; 0 where there is none."""
+    has = capacity > 0.0
+    return np.where(has, 100.0 * used / np.where(has, capacity, 1.0), 0.0)

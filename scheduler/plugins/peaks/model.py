@@ -1,0 +1,95 @@
+"""Where Peaks' power models come from, and its formulas (scheduler-plugins v0.34.7, pkg/trimaran/peaks)."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scheduler.catalog import PowerModel
+from scheduler.framework import BoolArray, FloatArray, IntArray
+
+VARIABLE = "NODE_POWER_MODEL"
+"""Environment variable with the path of the power models, `{node: {k0, k1, k2}}`."""
+_SCALE = 10.0**15
+_NEVER = -(2**63)
+_JSON_TYPES: dict[type, str] = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
+
+
+def models_of_file() -> dict[str, PowerModel]:
+    """Return the models of the file that the environment names.
+
+    Raises:
+        ValueError: it cannot be read or has another shape; worded as by upstream, which fails to start then.
+    """
+    path = os.environ.get(VARIABLE, "")
+    try:
+        # Path("") would be the current directory.
+        text = Path(path).read_text(encoding="utf-8") if path else None
+    except OSError as error:
+        raise ValueError(f"open {path}: {(error.strerror or '').lower()}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{VARIABLE} {path}: not UTF-8 text") from error
+    if text is None:
+        raise ValueError("open : no such file or directory")
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{VARIABLE} {path}: not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise ValueError(f"json: cannot unmarshal {_kind(data)} into Go value of type map[string]config.PowerModel")
+    return {name: _model(one) for name, one in data.items()}
+
+
+def _model(data: Any) -> PowerModel:
+    if data is None:
+        return PowerModel()
+    if not isinstance(data, dict):
+        raise ValueError(f"json: cannot unmarshal {_kind(data)} into Go value of type config.PowerModel")
+    for key, number in data.items():
+        if key not in ("k0", "k1", "k2"):
+            raise ValueError(f'json: unknown field "{key}"')
+        if isinstance(number, bool) or not isinstance(number, int | float | None):
+            kind = _kind(number)
+            raise ValueError(f"json: cannot unmarshal {kind} into Go struct field PowerModel.{key} of type float64")
+    return PowerModel(**{key: float(number) for key, number in data.items() if number is not None})
+
+
+def _kind(data: Any) -> str:
+    return "object" if isinstance(data, dict) else _JSON_TYPES.get(type(data), "null")
+
+
+def model_columns(models: Mapping[str, PowerModel], names: list[str]) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Return k1 and k2 per name, 0 where there is no model, and which names have one."""
+    found = [models.get(name) for name in names]
+    k1 = np.array([0.0 if one is None else one.k1 for one in found])
+    k2 = np.array([0.0 if one is None else one.k2 for one in found])
+    return k1, k2, np.array([one is not None for one in found], dtype=np.bool_)
+
+
+def power_jump(k1: FloatArray, k2: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
+    """Return by how much a node's power grows from one CPU utilisation (per cent) to another, times 10^15."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        jump: FloatArray = k1 * (np.exp(k2 * after) - np.exp(k2 * before)) * _SCALE
+    return jump
+
+
+def go_int64(values: FloatArray) -> IntArray:
+    """Truncate as Go does on amd64: what does not fit becomes the smallest integer."""
+    fits = (values >= -(2.0**63)) & (values < 2.0**63)
+    return np.where(fits, np.where(fits, values, 0.0).astype(np.int64), _NEVER)
+
+
+def normalized(scores: IntArray) -> IntArray:
+    """Turn the smallest into 100 and the largest into 0; all 0 stay so, otherwise all equal become 100."""
+    lowest, highest = scores.min(), scores.max()
+    if lowest == 0 and highest == 0:
+        return scores
+    if lowest == highest:
+        return np.full_like(scores, 100)
+    with np.errstate(over="ignore"):
+        # int64 wraps around here as in Go.
+        share = 100.0 * (scores - lowest).astype(np.float64) / np.float64(highest - lowest)
+    return 100 - go_int64(share)

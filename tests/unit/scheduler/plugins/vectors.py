@@ -1,0 +1,54 @@
+"""Upstream's own test tables: cases as data, and the state and profile a case describes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.engine.loads import load_table
+from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.helpers import reduce_node, reduce_pod
+from scheduler.load import parse_watcher
+from scheduler.state import ClusterState
+from secondary_scheduler.kube.model import Node, Pod
+from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, only_scores, runner
+
+_FOLDER = Path(__file__).parents[3] / "conformance/vectors"
+
+
+def cases(file: str, kind: str) -> list[Any]:
+    """The cases of a kind, as pytest parameters."""
+    found = [case for case in json.loads((_FOLDER / file).read_text()) if case["kind"] == kind]
+    return [pytest.param(case, id=case["name"]) for case in found]
+
+
+def profile_of(case: dict[str, Any], *, compatibility: str = "upstream") -> ProfileRunner:
+    """The case's plugin as the only one that scores."""
+    args = json.loads(json.dumps(case["args"]).replace("<watcher-server>", WATCHER))
+    return runner(only_scores(case["plugin"]), {case["plugin"]: args}, compatibility=compatibility)
+
+
+def state_of(case: dict[str, Any]) -> ClusterState:
+    """The case's nodes and pods, and the load its watcher serves, read as the watcher source reads it."""
+    cluster = ClusterState()
+    for raw in case["nodes"]:
+        cluster.upsert_node(reduce_node(msgspec.convert(raw, Node)))
+    for raw in case["existing_pods"]:
+        cluster.upsert_pod(pod_of(raw, f"uid-{raw['metadata']['name']}"), NOW - 3600)
+    if case.get("watcher_http_status", 200) == 200:
+        reading = parse_watcher(json.dumps(case["watcher_response"]).encode(), "watcher", now=NOW)
+        cluster.set_load(load_table(SOURCE, reading, reading.instances, 900.0))
+    return cluster
+
+
+def pod_of(raw: dict[str, Any], uid: str = "uid") -> PodInfo:
+    """A reduced pod."""
+    raw = {**raw, "metadata": {"namespace": "default", **raw["metadata"], "uid": uid}}
+    return reduce_pod(msgspec.convert(raw, Pod))
+
+
+def api_pod_of(raw: dict[str, Any]) -> Pod:
+    """A pod as the API has it."""
+    return msgspec.convert(raw, Pod)
