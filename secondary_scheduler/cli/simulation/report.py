@@ -11,7 +11,7 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode
 _MOST_LINES = 50
 """Lines that are shown one by one; a file that is wrong throughout needs no more to be recognised."""
 _LONGEST = 400
-_FIELD = re.compile(r"^(?:not an? [\w ]+: )?(.*?)(?: - at (`(?:key in )?\$[^`]*`))?$", re.DOTALL)
+_FIELD = re.compile(r"(?:not an? \w+: )?(.*?)(?: - at (`(?:key in )?\$[^`]*`))?", re.DOTALL)
 
 
 class InputError(CommandError):
@@ -76,11 +76,9 @@ def printable(text: str) -> str:
 
 def with_field(error: object) -> str:
     """Return a decoder's message with the field first, as Kubernetes writes it: `spec.nodeName: expected …`."""
-    text = str(error)
-    match = _FIELD.match(text)
-    if match is None or match[2] is None:
-        return text
-    path = match[2].strip("`").replace("key in ", "").removeprefix("$").removeprefix(".")
+    match = _FIELD.fullmatch(str(error))
+    assert match is not None  # it matches any text
     message = match[1].replace("`", "")
     message = message[:1].lower() + message[1:]
+    path = (match[2] or "").strip("`").replace("key in ", "").removeprefix("$").removeprefix(".")
     return f"{path}: {message}" if path else message

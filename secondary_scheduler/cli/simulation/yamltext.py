@@ -138,7 +138,7 @@ class _Builder:
     def _close(self, event: Any) -> None:
         frame = self._stack.pop()
         value = frame.target
-        for source in reversed(frame.merged):
+        for source in frame.merged:
             value = {**source, **value}
         self._count += 1
         if frame.anchor is not None:
