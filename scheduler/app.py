@@ -16,18 +16,18 @@ from typing import Any
 import structlog
 import uvloop
 
-from scheduler.catalog import TrimaranArgs, format_duration
+from scheduler.catalog import format_duration
 from scheduler.config import Configuration, ConfigurationError, completed, default_configuration, load_configuration
 from scheduler.engine.cycle import Profile, SchedulingCycle
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
-from scheduler.engine.loads import LoadFeed, load_settings
+from scheduler.engine.loads import LoadFeed, load_settings, load_source
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.framework import LoadTable, PodInfo
 from scheduler.helpers import PodReducer
-from scheduler.load import LoadStatus
+from scheduler.load import LoadSettings, LoadStatus
 from scheduler.logs import configure_logging
 from scheduler.observe.certificate import serving_context
 from scheduler.observe.health import Check, HealthChecks, LoopWatch
@@ -317,21 +317,43 @@ class Daemon:
         return self._leading and self._synced and not self._stopping and self._may_write()
 
     def _start_feeds(self) -> None:
+        """Start one collector per source, however many plugins and profiles read from it."""
+        started: dict[str, LoadSettings] = {}
         for profile in self.configuration.profiles:
             for plugin in profile.enabled:
                 args = profile.args(plugin)
-                if not isinstance(args, TrimaranArgs) or args.source_key() in self._feeds:
+                key = args.source_key() if args is not None else None
+                if args is None or key is None:
                     continue
-                feed = LoadFeed(
-                    args.source_key(),
-                    load_settings(args, profile.options.load),
-                    node_of_address=self.nodes.node_of_address,
-                    on_table=self._take_load,
-                    on_status=self._show_load,
-                    metrics=self.metrics,
-                )
-                self._feeds[args.source_key()] = feed
-                feed.collector.start()
+                settings = load_settings(args, profile.options.load)
+                if key not in started:
+                    started[key] = settings
+                    self._start_feed(key, settings)
+                elif started[key] != settings:
+                    log.warning(
+                        "a load source is read with the options of the first profile that names it",
+                        source=key,
+                        ignored=f"{profile.scheduler_name}/{plugin}",
+                    )
+
+    def _start_feed(self, key: str, settings: LoadSettings) -> None:
+        feed = LoadFeed(
+            key,
+            settings,
+            node_of_address=self.nodes.node_of_address,
+            on_table=self._take_load,
+            on_status=self._show_load,
+            metrics=self.metrics,
+            source=load_source(key, settings, self.client_config, self._capacity_of),
+        )
+        self._feeds[key] = feed
+        feed.collector.start()
+
+    def _capacity_of(self, node: str) -> tuple[int, int] | None:
+        """Called on a collector's thread; a dictionary may be read there while it changes."""
+        info = self.state.node(node)
+        # The row may have gone to another node between the two look-ups.
+        return (info.capacity_cpu, info.capacity_memory) if info is not None and info.name == node else None
 
     def _take_load(self, table: LoadTable) -> None:
         self.state.set_load(table)

@@ -11,34 +11,46 @@ from pydantic import Field
 
 from scheduler.catalog.types import ArgsModel, Loc, StrictModel
 
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WINDOW = re.compile(r"([0-9]+(ms|[smhdwy]))+")
 
 
 class LoadQueries(StrictModel):
-    """PromQL templates; `$window` is replaced by the window. Results are ratios of 0..1 per node."""
+    """PromQL templates; `$window` is replaced by the window. Results are ratios of 0..1 per node.
+
+    `sampleTime` yields the time of each node's newest sample instead (seconds since the epoch), which its age follows
+    from; without a result a value is as old as the answer.
+    """
 
     cpu_average: str = "avg_over_time(instance:node_cpu:ratio[$window])"
     cpu_stddev: str = "stddev_over_time(instance:node_cpu:ratio[$window])"
     memory_average: str = "avg_over_time(instance:node_memory_utilisation:ratio[$window])"
     memory_stddev: str = "stddev_over_time(instance:node_memory_utilisation:ratio[$window])"
+    sample_time: str = "max_over_time(timestamp(instance:node_cpu:ratio)[$window:15s])"
 
 
 class LoadOptions(StrictModel):
-    """How load is read: credential files, how often, how old it may be (seconds), over which window."""
+    """How load is read: credential files, how often, how old it may be (seconds), over which window.
+
+    `nodeLabel` is the label of Prometheus' series that says which node they are of, by name or by address.
+    """
 
     token_file: str | None = None
     ca_file: str | None = None
     refresh_seconds: int = 30
     max_age_seconds: int = 300
     window: str = "15m"
+    node_label: str = "instance"
     queries: LoadQueries = Field(default_factory=LoadQueries)
 
     def check(self) -> Iterator[tuple[Loc, str]]:
-        """Positive times, a PromQL window."""
+        """Positive times, a PromQL window and label."""
         if self.refresh_seconds < 1:
             yield ("refreshSeconds",), "must be at least 1"
         if self.max_age_seconds < self.refresh_seconds:
             yield ("maxAgeSeconds",), f"must be at least refreshSeconds ({self.refresh_seconds})"
+        if not _LABEL.fullmatch(self.node_label):
+            yield ("nodeLabel",), f'"{self.node_label}" is no name of a label'
         if not _WINDOW.fullmatch(self.window):
             yield ("window",), f'"{self.window}" is not a PromQL duration such as 15m'
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
-from scheduler.catalog import LoadOptions, TrimaranArgs
+from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
 from scheduler.framework import LoadTable, NodeLoad
 from scheduler.load import (
     Collector,
@@ -20,13 +22,19 @@ from scheduler.load import (
     LoadSettings,
     LoadSource,
     LoadStatus,
+    MetricsServerSource,
     PrometheusSource,
     QueryTemplates,
+    SignalFxSource,
+    WatcherSource,
 )
 from scheduler.observe.metrics import Metrics
+from secondary_scheduler.kube.client import ClientConfig
+from secondary_scheduler.kube.client.sync import SyncConnection
 
-DEFAULT_ADDRESS = "http://prometheus-k8s:9090"
+DEFAULT_ADDRESSES = {"Prometheus": "http://prometheus-k8s:9090", "SignalFx": "https://api.signalfx.com"}
 """Where load-watcher looks when the configuration names no address."""
+_WATCHER = "watcher:"
 _PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
 log = structlog.get_logger(component="loads")
@@ -69,7 +77,7 @@ def load_table(
     return LoadTable(
         source=source_key,
         timestamp=reading.window_end,
-        window_start=reading.window_end - window_seconds,
+        window_start=reading.window_end - window_seconds if reading.window_start is None else reading.window_start,
         window_end=reading.window_end,
         nodes=nodes,
     )
@@ -98,7 +106,7 @@ class LoadFeed:
         on_table: Callable[[LoadTable], None],
         on_status: Callable[[LoadStatus], None],
         metrics: Metrics,
-        source: LoadSource | None = None,
+        source: LoadSource,
     ) -> None:
         self._source_key = source_key
         self._window = window_seconds(settings.window)
@@ -108,8 +116,9 @@ class LoadFeed:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._warned: tuple[str, ...] = ()
+        self._warned_of: tuple[object, ...] = ()
         self.collector = Collector(
-            source or PrometheusSource(settings),
+            source,
             refresh_seconds=settings.refresh_seconds,
             max_age_seconds=settings.max_age_seconds,
             on_reading=lambda reading: self._call(self._take, reading),
@@ -133,6 +142,19 @@ class LoadFeed:
                 count=len(unmatched),
                 examples=self._warned[:3],
             )
+        for query, count in reading.rejected.items():
+            self._metrics.load_rejected.labels(self._source_key, query).inc(count)
+        flaws = (tuple(sorted(reading.rejected)), reading.problems)
+        if flaws != self._warned_of:
+            # Said when it changes, not at each refresh; the metrics count on.
+            self._warned_of = flaws
+            if reading.rejected or reading.problems:
+                log.warning(
+                    "a part of the load could not be used",
+                    source=self._source_key,
+                    rejected=dict(reading.rejected),
+                    problems=reading.problems[:4],
+                )
         self._on_table(load_table(self._source_key, reading, matched, self._window))
 
     def _show(self, status: LoadStatus) -> None:
@@ -152,16 +174,14 @@ def window_seconds(window: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(window))
 
 
-def load_settings(args: TrimaranArgs, options: LoadOptions) -> LoadSettings:
+def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
     """Combine a plugin's upstream args with our options into the settings of its source."""
-    provider = args.metric_provider
+    key = args.source_key() or ""
     queries = options.queries
-    return LoadSettings(
-        address=provider.address or DEFAULT_ADDRESS,
-        token=provider.token or None,
+    settings = LoadSettings(
+        address=key.removeprefix(_WATCHER),
         token_file=Path(options.token_file) if options.token_file else None,
         ca_file=Path(options.ca_file) if options.ca_file else None,
-        verify_tls=not provider.insecure_skip_verify,
         window=options.window,
         refresh_seconds=options.refresh_seconds,
         max_age_seconds=options.max_age_seconds,
@@ -170,5 +190,46 @@ def load_settings(args: TrimaranArgs, options: LoadOptions) -> LoadSettings:
             cpu_stddev=queries.cpu_stddev,
             memory_average=queries.memory_average,
             memory_stddev=queries.memory_stddev,
+            sample_time=queries.sample_time,
         ),
+        node_label=options.node_label,
     )
+    if key.startswith(_WATCHER) or not isinstance(args, TrimaranArgs):
+        # Upstream's load-watcher asks for no token, so over plain HTTP it would only be shown to the network.
+        return settings if settings.address.startswith("https://") else replace(settings, token_file=None)
+    provider = args.metric_provider
+    settings = replace(
+        settings,
+        address=provider.address or DEFAULT_ADDRESSES.get(provider.type, ""),
+        token=provider.token or None,
+        verify_tls=not provider.insecure_skip_verify,
+    )
+    if provider.type == "SignalFx":
+        environment = os.environ
+        return replace(
+            settings,
+            credential_header="X-SF-Token",
+            host_suffix=environment.get("SIGNALFX_HOST_NAME_SUFFIX", ""),
+            cluster=environment.get("SIGNALFX_CLUSTER_NAME", ""),
+        )
+    return settings
+
+
+def load_source(
+    key: str,
+    settings: LoadSettings,
+    api: ClientConfig,
+    capacity_of: Callable[[str], tuple[int, int] | None] | None = None,
+) -> LoadSource:
+    """Return the source that a key names (`ArgsModel.source_key`).
+
+    `api` and `capacity_of` are for the metrics server: where it is reached, and what is known of nodes already.
+    """
+    if key.startswith(_WATCHER):
+        return WatcherSource(settings)
+    provider = key.partition(":")[0]
+    if provider == "Prometheus":
+        return PrometheusSource(settings)
+    if provider == "SignalFx":
+        return SignalFxSource(settings, window_seconds(settings.window))
+    return MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)

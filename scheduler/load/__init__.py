@@ -6,9 +6,11 @@ loop. What it hands over is a `LoadReading`: values with an age, where missing i
 
 from scheduler.load.collector import Collector, LoadStatus
 from scheduler.load.figures import MOST_PERCENT, Metric, instance_load, usable
+from scheduler.load.metrics_server import MetricsServerSource
 from scheduler.load.prometheus import PrometheusSource
 from scheduler.load.reading import InstanceLoad, LoadError, LoadReading, LoadSource
 from scheduler.load.settings import LoadSettings, QueryTemplates
+from scheduler.load.signalfx import SignalFxSource
 from scheduler.load.watcher import WatcherSource, parse_watcher
 
 __all__ = [
@@ -21,8 +23,10 @@ __all__ = [
     "LoadSource",
     "LoadStatus",
     "Metric",
+    "MetricsServerSource",
     "PrometheusSource",
     "QueryTemplates",
+    "SignalFxSource",
     "WatcherSource",
     "instance_load",
     "parse_watcher",

@@ -100,9 +100,8 @@ class Collector:
         elif reading.instances:
             self._newest_sample = reading.window_end
         else:
-            self._reason = (
-                f"{self._source.describe()}: answers, but has no series for the queries; do the recording rules exist?"
-            )
+            why = reading.problems[0] if reading.problems else "has no load of any node"
+            self._reason = f"{self._source.describe()}: answers, but {why}"
         self._on_reading(reading)
 
     def _run(self) -> None:

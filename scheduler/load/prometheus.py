@@ -12,11 +12,11 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
 
+from scheduler.load.figures import usable
 from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import LoadSettings
 
-_INSTANCE = "instance"
 _STAT = "secondary_scheduler_stat"
 _SAMPLE_TIME = "sample_time"
 _FIGURES = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev")
@@ -57,10 +57,14 @@ class PrometheusSource:
                     # The source itself is down or refuses us: three more deadlines would tell nothing new.
                     raise
                 continue
-            rejected[figure] = _merge(instances, figure, series)
+            rejected[figure] = _merge(instances, figure, series, self._settings.node_label)
         if len(failures) == len(_FIGURES):
             raise failures[0]
-        return LoadReading(instances, window_end, {name: count for name, count in rejected.items() if count})
+        counted = {name: count for name, count in rejected.items() if count}
+        problems = tuple(str(error) for error in failures)
+        if not instances and not problems:
+            problems = ("has no series for the queries; do the recording rules exist?",)
+        return LoadReading(instances, window_end, counted, problems)
 
     def _expression(self, figure: str) -> str:
         queries, window = self._settings.queries, self._settings.window
@@ -87,20 +91,22 @@ class PrometheusSource:
         return result
 
 
-def _merge(instances: dict[str, InstanceLoad], figure: str, series: list[Mapping[str, Any]]) -> int:
+def _merge(instances: dict[str, InstanceLoad], figure: str, series: list[Mapping[str, Any]], node_label: str) -> int:
     """Put one figure's series into the instances; return how many values were unusable."""
     rejected = 0
     for sample in series:
         labels, value = sample.get("metric") or {}, _number(sample.get("value"))
-        instance = labels.get(_INSTANCE)
+        instance = labels.get(node_label)
         if not instance or value is None:
             rejected += 1
             continue
         known = instances.get(instance, InstanceLoad())
         if labels.get(_STAT) == _SAMPLE_TIME:
             instances[instance] = replace(known, measured_at=value)
-        else:
+        elif usable(value * 100):
             instances[instance] = replace(known, **{figure: value * 100})
+        else:
+            rejected += 1
     return rejected
 
 

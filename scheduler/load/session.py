@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from scheduler.load.reading import LoadError
 from scheduler.load.settings import LoadSettings
@@ -41,7 +42,9 @@ class GuardedSession(requests.Session):
         deadline = time.monotonic() + limit.timeout_seconds
         headers = dict(kwargs.pop("headers", None) or {})
         token = self._token()
-        if token:
+        if token and limit.credential_header:
+            headers[limit.credential_header] = token
+        elif token:
             headers["Authorization"] = f"Bearer {token}"
         kwargs.update(stream=True, allow_redirects=False, timeout=limit.timeout_seconds, verify=self.verify)
         try:
@@ -66,12 +69,19 @@ class GuardedSession(requests.Session):
     def _body(self, response: requests.Response, deadline: float) -> bytes:
         limit = self._settings
         body = bytearray()
-        for chunk in response.iter_content(_CHUNK):
-            body += chunk
-            if len(body) > limit.max_bytes:
-                raise LoadError(f"{limit.address}: answer larger than {limit.max_bytes} bytes; narrow the query")
-            if time.monotonic() > deadline:
-                raise LoadError(f"{limit.address}: answer not complete within {limit.timeout_seconds:g} s")
+        try:
+            # What has arrived, not a full chunk: else a slow drip would hold us until one is full. Decoding is bounded
+            # too, should a server compress although it was asked not to.
+            while chunk := response.raw.read1(_CHUNK, decode_content=True):
+                body += chunk
+                if len(body) > limit.max_bytes:
+                    raise LoadError(f"{limit.address}: answer larger than {limit.max_bytes} bytes; narrow the query")
+                if time.monotonic() > deadline:
+                    raise LoadError(f"{limit.address}: answer not complete within {limit.timeout_seconds:g} s")
+        except ReadTimeoutError as error:
+            raise LoadError(f"{limit.address}: answer not complete within {limit.timeout_seconds:g} s") from error
+        except (HTTPError, OSError) as error:
+            raise LoadError(f"{limit.address}: answer broke off ({type(error).__name__})") from error
         return bytes(body)
 
     def _check_status(self, response: requests.Response) -> None:

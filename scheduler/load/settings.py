@@ -14,8 +14,8 @@ class QueryTemplates:
     """PromQL for each figure; `$window` stands for the averaging window. Results are ratios, 1 is all of the node.
 
     The series are the ones that load-watcher 0.2.4 asks for (recording rules of kube-prometheus), with the node in
-    the label `instance`. `sample_time` yields the time of the newest sample, from which the value's age follows: an
-    average over a window says nothing of how old its newest sample is.
+    the label `LoadSettings.node_label`. `sample_time` yields the time of the newest sample, from which the value's age
+    follows: an average over a window says nothing of how old its newest sample is.
     """
 
     cpu_average: str = "avg_over_time(instance:node_cpu:ratio[$window])"
@@ -44,6 +44,9 @@ class LoadSettings:
         max_age_seconds: a sample older than this is stale and not used for scores.
         timeout_seconds: deadline of one query, connecting and reading included.
         max_bytes: cap on one answer; 16 MiB hold the loads of some 80,000 nodes.
+        node_label: label of the series that says which node they are of: its name, or an address with or without port.
+        credential_header: header that carries the token; empty for `Authorization: Bearer`.
+        host_suffix, cluster: filters of SignalFx.
     """
 
     address: str
@@ -57,6 +60,10 @@ class LoadSettings:
     timeout_seconds: float = 10.0
     max_bytes: int = 16 * 1024 * 1024
     queries: QueryTemplates = QueryTemplates()
+    node_label: str = "instance"
+    credential_header: str = ""
+    host_suffix: str = ""
+    cluster: str = ""
 
     def __repr__(self) -> str:
         """Leave the token out: settings end up in logs."""

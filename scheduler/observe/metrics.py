@@ -84,6 +84,12 @@ class Metrics:
         self.load_failures = counter(
             "secondary_scheduler_load_refresh_failures_total", "Failed reads of a load source", "source"
         )
+        self.load_rejected = counter(
+            "secondary_scheduler_load_rejected_values_total",
+            "Values of a load source that can be no load: NaN, infinite, negative, absurdly large",
+            "source",
+            "query",
+        )
         self.load_unmatched = gauge(
             "secondary_scheduler_load_unmatched_instances", "Series whose instance is no node of the cluster", "source"
         )

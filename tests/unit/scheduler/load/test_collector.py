@@ -86,10 +86,10 @@ def test_a_clock_ahead_does_not_make_samples_young_for_ever() -> None:
 
 
 def test_an_empty_answer_says_that_the_series_are_missing() -> None:
-    watched, taken = collector(Clock(1000), LoadReading({}, window_end=1000))
+    watched, taken = collector(Clock(1000), LoadReading({}, 1000, problems=("has no series",)))
     watched.read_once()
     assert not watched.status().fresh
-    assert "recording rules" in watched.status().message
+    assert watched.status().message == "Fake source: answers, but has no series"
     assert taken[0].instances == {}
 
 

@@ -185,3 +185,23 @@ def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
     settings = LoadSettings(address="http://127.0.0.1:9", token_file=tmp_path / "absent")
     with pytest.raises(LoadError, match=r"token file .*absent: No such file"):
         PrometheusSource(settings).read()
+
+
+def test_the_label_that_names_the_node_is_configurable(prometheus: FakePrometheus) -> None:
+    result = [{"metric": {"node": "n1", "instance": "10.0.0.1:9100"}, "value": [1000, "0.5"]}]
+    body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+    prometheus.answer = lambda handler, query: send(handler, body)
+    assert set(source(prometheus, node_label="node").read().instances) == {"n1"}
+    assert set(source(prometheus).read().instances) == {"10.0.0.1:9100"}
+
+
+def test_a_ratio_beyond_a_thousand_nodes_is_no_load(prometheus: FakePrometheus) -> None:
+    prometheus.answer = lambda handler, query: send(handler, vector({"n1": "10001", "n2": "1.2"}))
+    reading = source(prometheus).read()
+    assert set(reading.instances) == {"n2"} or math.isnan(reading.instances["n1"].cpu_average)
+    assert reading.instances["n2"].cpu_average == 120
+    assert reading.rejected["cpu_stddev"] == 1
+
+
+def test_an_answer_without_series_says_what_may_be_missing(prometheus: FakePrometheus) -> None:
+    assert "recording rules" in source(prometheus).read().problems[0]

@@ -1,0 +1,144 @@
+"""Loads from the metrics server: metrics.k8s.io through the API server, usage over the capacity of the nodes."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from scheduler.load.figures import usable
+from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
+from secondary_scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
+from secondary_scheduler.kube.primitives.quantity import QuantityError, milli_value, value
+from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+
+Capacity = tuple[int, int]
+"""CPU in milli-units and memory in bytes."""
+METRICS_PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
+_NODES_PATH = "/api/v1/nodes"
+_PAGE = 250
+
+
+class Connection(Protocol):
+    """What is needed of `secondary_scheduler.kube.client.sync.SyncConnection`."""
+
+    def get(self, path: str, params: Mapping[str, str | int] | None = None) -> bytes:
+        """Read an object."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class MetricsServerSource:
+    """One list a read. The metrics server knows the latest use only, no deviation.
+
+    `capacity_of` gives a node's capacity where the caller knows the nodes already; without it they are listed as well.
+    """
+
+    def __init__(self, connection: Connection, capacity_of: Callable[[str], Capacity | None] | None = None) -> None:
+        self._connection = connection
+        self._capacity_of = capacity_of
+
+    def describe(self) -> str:
+        """`metrics server`."""
+        return "metrics server (metrics.k8s.io)"
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def read(self) -> LoadReading:
+        """Read the usage of all nodes; see `LoadSource.read`."""
+        items = _items(self._get(METRICS_PATH), METRICS_PATH)
+        capacity_of = self._capacity_of or self._list_capacities().get
+        instances: dict[str, InstanceLoad] = {}
+        rejected = 0
+        for item in items:
+            name = str(_part(item, "metadata").get("name") or "")
+            capacity = capacity_of(name)
+            if capacity is None:
+                # As upstream: usage of a node that is gone. It stays out of the count of broken values.
+                continue
+            load, broken = _load(item, capacity)
+            rejected += broken
+            if load is not None:
+                instances[name] = load
+        return LoadReading(instances, time.time(), {"usage": rejected} if rejected else {})
+
+    def _get(self, path: str, params: Mapping[str, str | int] | None = None) -> bytes:
+        try:
+            return self._connection.get(path, params)
+        except NotFound as error:
+            raise LoadError(f"{path}: the API server does not know it; is the metrics server installed?") from error
+        except Forbidden as error:
+            raise LoadError(
+                f"{path}: not allowed; the scheduler needs get and list of nodes in metrics.k8s.io, which the"
+                " ClusterRole of its load-aware plugin grants"
+            ) from error
+        except ApiError as error:
+            raise LoadError(f"metrics server: {error}") from error
+        except KubeError as error:
+            raise LoadError(f"API server: {error}") from error
+
+    def _list_capacities(self) -> dict[str, Capacity]:
+        found: dict[str, Capacity] = {}
+        parameters: dict[str, str | int] = {"limit": _PAGE}
+        while True:
+            body = self._get(_NODES_PATH, parameters)
+            for item in _items(body, _NODES_PATH):
+                amounts = _part(_part(item, "status"), "capacity")
+                try:
+                    capacity = milli_value(amounts.get("cpu", "0")), value(amounts.get("memory", "0"))
+                except (QuantityError, TypeError):
+                    continue
+                found[str(_part(item, "metadata").get("name") or "")] = capacity
+            following = _part(_decoded(body, _NODES_PATH), "metadata").get("continue")
+            if not following:
+                return found
+            parameters["continue"] = str(following)
+
+
+def _load(item: Mapping[str, Any], capacity: Capacity) -> tuple[InstanceLoad | None, int]:
+    usage = _part(item, "usage")
+    figures: list[float] = []
+    for name, amount, total in (("cpu", milli_value, capacity[0]), ("memory", value, capacity[1])):
+        try:
+            used = amount(usage[name])
+            percent = float(100 * used) / float(total) if total > 0 else math.nan
+        except (KeyError, QuantityError, TypeError):
+            percent = math.nan
+        figures.append(percent if usable(percent) else math.nan)
+    broken = sum(math.isnan(figure) for figure in figures)
+    if broken == len(figures):
+        return None, broken
+    try:
+        at = epoch_seconds(str(item.get("timestamp", "")))
+    except TimestampError:
+        at = math.nan
+    return InstanceLoad(cpu_average=figures[0], memory_average=figures[1], measured_at=at), broken
+
+
+def _decoded(body: bytes, path: str) -> Mapping[str, Any]:
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise LoadError(f"{path}: answer is not JSON") from error
+    if not isinstance(data, dict):
+        raise LoadError(f"{path}: answer is no list of objects")
+    return data
+
+
+def _items(body: bytes, path: str) -> Iterator[Mapping[str, Any]]:
+    items = _decoded(body, path).get("items")
+    if items is not None and not isinstance(items, list):
+        raise LoadError(f"{path}: answer is no list of objects")
+    return (item for item in items or () if isinstance(item, dict))
+
+
+def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = data.get(name)
+    return part if isinstance(part, dict) else {}
