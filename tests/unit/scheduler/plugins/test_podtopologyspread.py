@@ -186,6 +186,32 @@ def test_upstreams_trials_count_what_its_first_look_leaves_out() -> None:
     assert 0 not in filtered(PROFILES["System"], state.snapshot(NOW), mine, [])
 
 
+def test_pods_that_ask_different_things_of_nodes_spread_over_different_nodes() -> None:
+    zones = [
+        node(f"n{index}", labels={ZONE: "abc"[index], "tier": "gold" if index < 2 else "tin"}) for index in range(3)
+    ]
+    tainted = node("n3", labels={ZONE: "d", "tier": "gold"}, taints=[("k", "", "NoSchedule")])
+    state = cluster(*zones, tainted, pods={"n0": [web("p0")], "n1": [web("p1")], "n2": [web("p2"), web("p3")]})
+    world = seen(state, reference.World([]))
+    for words in ({}, {"nodeSelector": {"tier": "gold"}}, {"nodeSelector": {"tier": "tin"}}):
+        for taints in ("Honor", "Ignore"):
+            for more in ({}, {"tolerations": [{"operator": "Exists"}]}):
+                constraint = hard(nodeTaintsPolicy=taints)
+                check(state, world, web("mine", topologySpreadConstraints=[constraint], **words, **more), "System")
+
+
+def test_by_default_nodes_without_a_zone_share_one_with_those_whose_zone_is_empty() -> None:
+    nodes = [node("n0", labels={ZONE: ""}), node("n1"), node("n2", labels={ZONE: "a"}), node("n3", labels={ZONE: "b"})]
+    state = cluster(*nodes, pods={"n1": [web("p1"), web("p2"), web("p3")], "n2": [web("p4")]})
+    put(state, "Service", "s", {"selector": {"app": "web"}}, namespace="default")
+    world = seen(state, reference.World([], services={"default": [{"app": "web"}]}))
+    check(state, world, web("mine"), "System")
+    found = explain(state.snapshot(NOW), web("mine"), PROFILES["System"])
+    assert found.node("n0").scores[NAME].raw > found.node("n2").scores[NAME].raw > found.node("n3").scores[NAME].raw
+    state.upsert_node(msgspec.structs.replace(nodes[0], labels={HOST: "n0", ZONE: "c"}))
+    check(state, seen(state, world), web("mine"), "System")
+
+
 def test_a_selector_that_cannot_be_read_fails_the_attempt_with_its_reason() -> None:
     wrong = hard(labelSelector={"matchExpressions": [{"key": "app", "operator": "Near"}]})
     found = explain(
