@@ -8,20 +8,18 @@ from scheduler.catalog import (
     REMOVED_IN_V1,
     ArgsModel,
     Loc,
+    PeaksArgs,
     PluginDescriptor,
     SecondarySchedulerOptionsArgs,
     TrimaranArgs,
     lookup,
 )
-from scheduler.catalog.args_trimaran import PROVIDER_TYPES
 from scheduler.config.decode import decode, nearest
 from scheduler.config.document import Document
 from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.legacy import replacement
 from scheduler.config.model import API_VERSION, Profile
 from scheduler.config.problems import Problem
-
-_PROMETHEUS = "metricProvider: {type: Prometheus, address: …}"
 
 
 class ArgsReader:
@@ -57,7 +55,7 @@ class ArgsReader:
     def check_sources(
         self, profile: Profile, given: Mapping[str, ArgsModel], effective: Mapping[str, ArgsModel]
     ) -> None:
-        """Refuse, for plugins that run, the load sources that this scheduler cannot read.
+        """Refuse, for plugins that run, args that name no load source.
 
         Args:
             profile: as written.
@@ -68,20 +66,11 @@ class ArgsReader:
             return
         places = {entry.name: index for index, entry in enumerate(profile.plugin_config)}
         for name, model in effective.items():
-            if not isinstance(model, TrimaranArgs) or (name in places and name not in given):
+            if not isinstance(model, PeaksArgs) or model.watcher_address or (name in places and name not in given):
                 continue
             at: Loc = (*self._loc, places[name], "args") if name in places else self._loc
-            if model.watcher_address:
-                message = "this scheduler cannot read a load-watcher yet"
-                self._error(
-                    (*at, "watcherAddress"), message, "write metricProvider with type Prometheus and an address"
-                )
-            elif model.metric_provider.type in PROVIDER_TYPES and model.metric_provider.type != "Prometheus":
-                message = f'this scheduler cannot read the load from "{model.metric_provider.type}" yet'
-                written = profile.plugin_config[places[name]].args if name in places else None
-                if not ((written or {}).get("metricProvider") or {}).get("type"):
-                    message += f", which is what {name} uses unless told otherwise"
-                self._error((*at, "metricProvider", "type"), message, f"write {_PROMETHEUS} in the args of {name}")
+            message = f"missing, and {name} reads the load of the nodes from a load-watcher only"
+            self._error((*at, "WatcherAddress"), message, "give its URL")
 
     def _error(self, loc: Loc, message: str, hint: str = "") -> None:
         self.problems.append(self._document.problem(loc, message, hint=hint))
