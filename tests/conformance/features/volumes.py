@@ -164,17 +164,10 @@ def _limits(rng: random.Random, draft: Draft) -> None:
     start = _start(draft)
     for node in draft.nodes:
         if rng.random() < 0.8:
-            driver: Json = {"name": _DRIVER, "nodeID": node["metadata"]["name"]}
+            driver: Json = {"name": _DRIVER}
             if rng.random() < 0.9:
                 driver["allocatable"] = {"count": rng.choice([0, 1, 2])}
-            draft.others.append(
-                {
-                    "apiVersion": "storage.k8s.io/v1",
-                    "kind": "CSINode",
-                    "metadata": {"name": node["metadata"]["name"]},
-                    "spec": {"drivers": [driver]},
-                }
-            )
+            _speak(draft, node, driver, {})
     shared: dict[str, str] = {}
     for number, pod in enumerate(_some(rng, draft, 0.6), start):
         namespace = pod["metadata"]["namespace"]
@@ -218,6 +211,224 @@ def _disks(rng: random.Random, draft: Draft) -> None:
             volumes.append({"name": f"disk-{len(volumes)}", **_disk(rng)})
 
 
+def _choice(rng: random.Random, draft: Draft) -> None:
+    """Volumes that suit a claim, or miss it by one property; all sizes differ, as ties are broken at random."""
+    start = _start(draft)
+    sizes = rng.sample(range(900, 4000), 12)
+    for number, pod in enumerate(draft.incoming, start):
+        namespace = pod["metadata"]["namespace"]
+        for part in range(rng.choice([1, 2, 2])):
+            claim = _claim(f"chooses-{number}-{part}", namespace, f"{1000 + 37 * part}Mi", storage_class="local")
+            if rng.random() < 0.3:
+                claim["spec"]["selector"] = {"matchLabels": {"tier": "gold"}}
+            if rng.random() < 0.2:
+                claim["spec"]["volumeMode"] = "Block"
+            if rng.random() < 0.2:
+                claim["spec"]["accessModes"] = ["ReadWriteOnce", "ReadOnlyMany"]
+            if rng.random() < 0.15:
+                claim["spec"]["volumeAttributesClassName"] = "silver"
+            if rng.random() < 0.15:
+                claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = _any_node(rng, draft)
+            draft.others.append(claim)
+            _mount(pod, claim["metadata"]["name"])
+    claims = [one for one in draft.others if one["metadata"]["name"].startswith("chooses-")]
+    for number, size in enumerate(sizes[: rng.randint(2, 12)]):
+        draft.others.append(_offered(rng, f"offer-{start}-{number}", f"{size}Mi", claims))
+
+
+def _offered(rng: random.Random, name: str, size: str, claims: list[Json]) -> Json:
+    claim = rng.choice(claims) if claims and rng.random() < 0.2 else None
+    volume = _volume(rng, name, "", "", storageClassName=rng.choice(["local", "local", "local", "waiting"]))
+    spec = volume["spec"]
+    spec["capacity"] = {"storage": size}
+    if claim is not None:
+        spec["claimRef"] = _reference(claim["metadata"]["name"], claim["metadata"]["namespace"])
+    if rng.random() < 0.5:
+        volume["metadata"]["labels"]["tier"] = rng.choice(["gold", "silver"])
+    if rng.random() < 0.2:
+        spec["volumeMode"] = "Block"
+    if rng.random() < 0.4:
+        spec["accessModes"] = ["ReadOnlyMany", "ReadWriteOnce"]
+    if rng.random() < 0.15:
+        spec["volumeAttributesClassName"] = "silver"
+    if rng.random() < 0.15:
+        volume["status"]["phase"] = rng.choice(["Released", "Pending", "Failed"])
+    if rng.random() < 0.6:
+        zones = rng.sample(["zone-a", "zone-b", "zone-c"], rng.randint(1, 2))
+        expressions: list[Json] = [{"key": _ZONE, "operator": rng.choice(["In", "NotIn"]), "values": zones}]
+        if rng.random() < 0.2:
+            expressions.append({"key": "tier", "operator": "Exists"})
+        terms: list[Json] = [{"matchExpressions": expressions}]
+        if rng.random() < 0.2:
+            terms.append({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["nowhere"]}]})
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    return volume
+
+
+def _any_node(rng: random.Random, draft: Draft) -> str:
+    return str(rng.choice(draft.nodes)["metadata"]["name"]) if draft.nodes else "nowhere"
+
+
+def _capacity(rng: random.Random, draft: Draft) -> None:
+    """A driver that may tell how much room it has where, and classes that make volumes in some places only."""
+    start = _start(draft)
+    driver = "tracked.example.com"
+    if rng.random() < 0.85:
+        spec = {"attachRequired": False, "storageCapacity": rng.random() < 0.85}
+        draft.others.append(
+            {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": driver}, "spec": spec}
+        )
+    places = [{"key": _ZONE, "values": rng.sample(["zone-a", "zone-b", "zone-c"], rng.randint(1, 3))}]
+    if rng.random() < 0.3:
+        places.append({"key": "tier", "values": ["gold", "silver"]})
+    topologies: Json = {"allowedTopologies": [{"matchLabelExpressions": places}]} if rng.random() < 0.5 else {}
+    draft.others.append(
+        _class("tracked", volumeBindingMode="WaitForFirstConsumer", **topologies) | {"provisioner": driver}
+    )
+    for number in range(rng.randint(0, 4)):
+        draft.others.append(_room(rng, f"room-{start}-{number}"))
+    for number, pod in enumerate(draft.incoming, start):
+        size = rng.choice(["1Gi", "3Gi", "7Gi"])
+        claim = _claim(f"grows-{number}", pod["metadata"]["namespace"], size, storage_class="tracked")
+        draft.others.append(claim)
+        _mount(pod, claim["metadata"]["name"])
+
+
+def _room(rng: random.Random, name: str) -> Json:
+    room: Json = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": name, "namespace": "default"},
+        "storageClassName": rng.choice(["tracked", "tracked", "tracked", "waiting"]),
+    }
+    if rng.random() < 0.9:
+        zones = rng.sample(["zone-a", "zone-b", "zone-c"], rng.randint(1, 2))
+        room["nodeTopology"] = rng.choice(
+            [
+                {"matchLabels": {_ZONE: zones[0]}},
+                {"matchExpressions": [{"key": _ZONE, "operator": rng.choice(["In", "NotIn"]), "values": zones}]},
+                {},
+            ]
+        )
+    if rng.random() < 0.9:
+        room["capacity"] = rng.choice(["0", "2Gi", "5Gi", "100Gi"])
+    if rng.random() < 0.4:
+        room["maximumVolumeSize"] = rng.choice(["1Gi", "4Gi", "3221225472"])
+    return room
+
+
+_IN_TREE = (
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "topology.gke.io/zone"),
+    ("kubernetes.io/cinder", "cinder.csi.openstack.org", "topology.cinder.csi.openstack.org/zone"),
+    ("kubernetes.io/portworx-volume", "pxd.portworx.com", ""),
+)
+
+
+def _in_tree_source(plugin: str, disk: str) -> Json:
+    match plugin:
+        case "kubernetes.io/aws-ebs":
+            return {"awsElasticBlockStore": {"volumeID": disk}}
+        case "kubernetes.io/gce-pd":
+            return {"gcePersistentDisk": {"pdName": disk}}
+        case "kubernetes.io/cinder":
+            return {"cinder": {"volumeID": disk}}
+        case _:
+            return {"portworxVolume": {"volumeID": disk}}
+
+
+def _migrated(rng: random.Random, draft: Draft) -> None:
+    """Disks of in-tree plugins, in the pod or behind a claim, on nodes that did or did not hand them to a driver."""
+    start = _start(draft)
+    plugin, driver, topology = rng.choice(_IN_TREE)
+    for node in draft.nodes:
+        zone = labels_of(node).get(_ZONE)
+        if topology and zone and rng.random() < 0.7:
+            labels_of(node)[topology] = zone if rng.random() < 0.7 else rng.choice(["zone-a", "zone-b"])
+        if rng.random() < 0.85:
+            _csi_node(rng, draft, node, driver, plugin)
+    for number, pod in enumerate(_some(rng, draft, 0.6), start):
+        disk = f"vol-{rng.choice('abc')}"
+        if rng.random() < 0.4:
+            volumes = pod["spec"].setdefault("volumes", [])
+            volumes.append({"name": f"disk-{len(volumes)}", **_in_tree_source(plugin, disk)})
+            continue
+        volume, _ = _bound_pair(rng, draft, pod, number)
+        del volume["spec"]["csi"]
+        volume["spec"] |= _in_tree_source(plugin, f"aws://zone-a/{disk}" if "aws" in plugin else disk)
+        key = rng.choice([_ZONE, "failure-domain.beta.kubernetes.io/zone"])
+        zones = rng.sample(["zone-a", "zone-b", "zone-c"], rng.randint(1, 2))
+        if rng.random() < 0.5:
+            expression = {"key": key, "operator": "In", "values": zones}
+            terms = [{"matchExpressions": [expression]}]
+            volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+        elif rng.random() < 0.5:
+            volume["metadata"]["labels"][key] = zones[0]
+
+
+def _speak(draft: Draft, node: Json, driver: Json, annotations: Json) -> None:
+    """Let a driver speak of a node: what all drivers say stands in one object."""
+    name = node["metadata"]["name"]
+    known = [one for one in draft.others if one["kind"] == "CSINode" and one["metadata"]["name"] == name]
+    if not known:
+        known = [
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "CSINode",
+                "metadata": {"name": name, "annotations": {}},
+                "spec": {"drivers": []},
+            }
+        ]
+        draft.others += known
+    drivers = known[0]["spec"]["drivers"]
+    if all(one["name"] != driver["name"] for one in drivers):
+        drivers.append({**driver, "nodeID": name})
+    known[0]["metadata"]["annotations"] |= annotations
+
+
+def _csi_node(rng: random.Random, draft: Draft, node: Json, driver: str, plugin: str) -> None:
+    spoken: Json = {"name": driver}
+    if rng.random() < 0.8:
+        spoken["allocatable"] = {"count": rng.choice([0, 1, 2, 3])}
+    annotations: Json = {}
+    if rng.random() < 0.7:
+        plugins = rng.choice([plugin, f"kubernetes.io/other,{plugin}"])
+        annotations["storage.alpha.kubernetes.io/migrated-plugins"] = plugins
+    _speak(draft, node, spoken, annotations)
+
+
+def _attached(rng: random.Random, draft: Draft) -> None:
+    """Volumes that are attached although no pod on the node uses them, or one does."""
+    _limits(rng, draft)
+    volumes = [one for one in draft.others if one["kind"] == "PersistentVolume"]
+    for number, volume in enumerate(volumes):
+        if rng.random() < 0.5:
+            continue
+        attacher = _DRIVER if rng.random() < 0.9 else "other.example.com"
+        source = {"persistentVolumeName": volume["metadata"]["name"]}
+        draft.others.append(
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "VolumeAttachment",
+                "metadata": {"name": f"attached-{number}"},
+                "spec": {"attacher": attacher, "nodeName": _any_node(rng, draft), "source": source},
+            }
+        )
+
+
+def _ephemeral(rng: random.Random, draft: Draft) -> None:
+    """Ephemeral volumes: nobody makes their claims here, and a claim of that name may be somebody else's."""
+    _start(draft)
+    for pod in draft.incoming:
+        template = {"spec": _claim("x", "x", storage_class="waiting")["spec"]}
+        volumes = pod["spec"].setdefault("volumes", [])
+        name = f"scratch-{len(volumes)}"
+        volumes.append({"name": name, "ephemeral": {"volumeClaimTemplate": template}})
+        if rng.random() < 0.4:
+            claim = _claim(f"{pod['metadata']['name']}-{name}", pod["metadata"]["namespace"], storage_class="waiting")
+            draft.others.append(claim)
+
+
 FEATURES = (
     Feature("volumes-bound", _VOLUMES, cluster=_bound),
     Feature("volumes-zones", _VOLUMES, cluster=_zones),
@@ -225,5 +436,10 @@ FEATURES = (
     Feature("volumes-broken", _VOLUMES, cluster=_broken),
     Feature("volumes-limits", _VOLUMES, cluster=_limits),
     Feature("volumes-exclusive", _VOLUMES, cluster=_exclusive),
+    Feature("volumes-choice", _VOLUMES, cluster=_choice),
+    Feature("volumes-capacity", _VOLUMES, cluster=_capacity),
+    Feature("volumes-migrated", _VOLUMES, cluster=_migrated),
+    Feature("volumes-attached", _VOLUMES, cluster=_attached),
+    Feature("volumes-ephemeral", _VOLUMES, cluster=_ephemeral),
     Feature("volumes-disks", needs("VolumeRestrictions"), cluster=_disks),
 )
