@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from scheduler.catalog.types import ArgsModel, Duration, Loc, StrictModel
 
@@ -145,10 +145,28 @@ class ResourceSpec(StrictModel):
     name: str
     weight: int = 1
 
+    @model_validator(mode="before")
+    @classmethod
+    def _zero_means_one(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("weight") == 0 and data["weight"] is not False:
+            return {**data, "weight": 1}
+        return data
+
     @property
     def effective_weight(self) -> int:
         """Return the weight with upstream's 0 -> 1."""
         return self.weight or 1
+
+
+class _DefaultResources(StrictModel):
+    """Base of what scores resources: an empty list stands for cpu and memory."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_means_default(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("resources") == []:
+            return {key: value for key, value in data.items() if key != "resources"}
+        return data
 
 
 def _cpu_and_memory() -> list[ResourceSpec]:
@@ -168,17 +186,17 @@ class RequestedToCapacityRatioParam(StrictModel):
     shape: list[UtilizationShapePoint] = Field(default_factory=list)
 
 
-class ScoringStrategy(StrictModel):
+class ScoringStrategy(_DefaultResources):
     """How NodeResourcesFit scores."""
 
     type: str = ""
-    resources: list[ResourceSpec] = Field(default_factory=list)
+    resources: list[ResourceSpec] = Field(default_factory=_cpu_and_memory)
     requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
     @property
     def effective_resources(self) -> list[ResourceSpec]:
-        """Return the resources that count: cpu and memory when none is named."""
-        return self.resources or _cpu_and_memory()
+        """Return the resources that count."""
+        return self.resources
 
     def check(self) -> Iterator[tuple[Loc, str]]:
         """Type known, weights 1..100, shape strictly increasing."""
@@ -241,7 +259,7 @@ class NodeResourcesFitArgs(ArgsModel):
             yield ("scoringStrategy", *loc), message
 
 
-class NodeResourcesBalancedAllocationArgs(ArgsModel):
+class NodeResourcesBalancedAllocationArgs(ArgsModel, _DefaultResources):
     """NodeResourcesBalancedAllocation."""
 
     resources: list[ResourceSpec] = Field(default_factory=_cpu_and_memory)

@@ -95,6 +95,20 @@ def _weight(entry: Tree) -> int:
     return weight if isinstance(weight, int) and weight else 1
 
 
+def _well_formed(profile: Tree) -> bool:
+    """Whether maps and lists are where they belong. Other profiles stay as they are, and decoding says why."""
+    plugins = profile.get("plugins")
+    if not isinstance(plugins, MutableMapping | None):
+        return False
+    sets = [one for one in (plugins or {}).values() if one is not None]
+    if not all(isinstance(one, MutableMapping) for one in sets):
+        return False
+    lists = [one.get(key) for one in sets for key in ("enabled", "disabled")]
+    if not all(isinstance(one, MutableSequence | None) for one in [*lists, profile.get("pluginConfig")]):
+        return False
+    return all(isinstance(entry.get("args"), MutableMapping | None) for entry in _maps(profile.get("pluginConfig")))
+
+
 class _ProfileConversion:
     def __init__(self, profile: Tree, version: str, report: Report) -> None:
         self._profile = profile
@@ -103,8 +117,7 @@ class _ProfileConversion:
         self.avoided_pods = False
 
     def run(self) -> None:
-        plugins = self._profile.get("plugins")
-        if plugins is not None and not isinstance(plugins, MutableMapping):
+        if not _well_formed(self._profile):
             return
         if self._version == "v1beta3":
             for plugin_set in self._sets():

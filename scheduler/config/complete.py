@@ -61,6 +61,14 @@ def _profile(configuration: Configuration, profile: Profile, name: str) -> dict[
     return data
 
 
+def _without_empty(value: Any) -> Any:
+    """Go leaves empty lists and maps out."""
+    if isinstance(value, dict):
+        kept = {key: _without_empty(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in ([], {})}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
 def _entry(plugin: PluginEntry | EnabledPlugin) -> dict[str, Any]:
     return {"name": plugin.name, "weight": plugin.weight}
 
@@ -70,5 +78,5 @@ def _set(enabled: list[dict[str, Any]], disabled: list[dict[str, Any]]) -> dict[
 
 
 def _args(plugin: str, args: ArgsModel) -> dict[str, Any]:
-    data = {key: value for key, value in args.to_dict().items() if value not in ([], {})}
+    data: dict[str, Any] = _without_empty(args.to_dict())
     return {"apiVersion": API_VERSION, "kind": f"{plugin}Args", **data} if plugin != OPTIONS else data
