@@ -108,7 +108,7 @@ def _run(request: _Request, report: Report) -> None:
 
     configuration, output, detail = request.configuration, request.output, request.detail
     runners = _runners(configuration)
-    measured = read_load(read_bytes(request.load), request.load) if request.load is not None else None
+    measured = read_load(read_bytes(request.load), request.load, report) if request.load is not None else None
     cluster = read_cluster(request.files, report, scheduler_names=configuration.scheduler_names, pod_file=request.pod)
     measured = measured or cluster.load
     if measured is not None:

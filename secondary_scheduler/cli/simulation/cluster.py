@@ -256,7 +256,7 @@ class _Reader:
 
     def _read_load(self) -> None:
         for found in self._of(LOAD_KIND):
-            self._cluster.load = read_load(found.entry.data, str(found.entry.place))
+            self._cluster.load = read_load(bytes(found.entry.data), str(found.entry.place), self._report)
 
     def _node(self, found: _Found) -> None:
         node = self._decode(found, NODES)

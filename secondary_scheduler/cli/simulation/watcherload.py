@@ -1,58 +1,26 @@
-"""The JSON that load-watcher serves at `/watcher`: measured load of nodes."""
+"""The JSON that load-watcher serves at `/watcher`, from a file or from a snapshot, as the scheduler would read it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
-from msgspec import Struct
 
 from scheduler.framework import LoadTable, NodeLoad
-from secondary_scheduler.cli.simulation.report import InputError, with_field
+from secondary_scheduler.cli.simulation.report import InputError, Report
 
 LOAD_API_VERSION = "secondary-scheduler.io/v1"
 LOAD_KIND = "NodeLoad"
 """Kind under which a snapshot file carries such an answer as one more document."""
 
 
-class _Metric(Struct):
-    type: str | None = None
-    operator: str | None = None
-    value: float | None = None
-
-
-class _NodeMetrics(Struct):
-    metrics: list[_Metric] | None = None
-
-
-class _Data(Struct):
-    nodes: dict[str, _NodeMetrics | None] | None = msgspec.field(default=None, name="NodeMetricsMap")
-
-
-class _Window(Struct):
-    start: float | None = None
-    end: float | None = None
-
-
-class _Answer(Struct):
-    timestamp: float | None = None
-    window: _Window | None = None
-    data: _Data | None = None
-
-
-_decoder = msgspec.json.Decoder(_Answer)
-
-
 @dataclass(frozen=True, slots=True)
 class MeasuredLoad:
     """One answer; times are seconds since the epoch, 0 where it says none, which counts as fresh."""
 
-    timestamp: float
     window_start: float
     window_end: float
+    timestamp: float = 0.0
     nodes: Mapping[str, NodeLoad] = field(default_factory=dict)
 
     def table(self, source: str) -> LoadTable:
@@ -60,48 +28,33 @@ class MeasuredLoad:
         return LoadTable(source, self.timestamp, self.window_end, self.nodes, self.window_start)
 
 
-def read_load(data: Any, file: str) -> MeasuredLoad:
-    """Read an answer as leniently as load-watcher's client: unknown fields, absent ones and nulls are no mistakes.
+def read_load(data: bytes, where: str, report: Report) -> MeasuredLoad:
+    """Read an answer.
 
     Raises:
-        InputError: it is not JSON (a bare NaN is not), or a field has the wrong type.
+        InputError: it is not JSON, or a field has the wrong type.
     """
+    # Here, since the package brings every source and its HTTP libraries.
+    from scheduler.load import LoadError, parse_watcher
+
     try:
-        answer = _decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{file}: not the JSON of load-watcher's /watcher: {with_field(error)}") from error
-    window = answer.window or _Window()
-    nodes = answer.data.nodes if answer.data is not None else None
-    return MeasuredLoad(
-        timestamp=answer.timestamp or 0.0,
-        window_start=window.start or 0.0,
-        window_end=window.end or 0.0,
-        nodes={
-            name: _node_load(node.metrics) for name, node in (nodes or {}).items() if node is not None and node.metrics
-        },
-    )
-
-
-def _node_load(metrics: list[_Metric]) -> NodeLoad:
-    """Return a node's load. A list may hold several CPU averages: plugins differ in which of them they read."""
-    cpu = [metric for metric in metrics if metric.type == "CPU"]
-    averages = [metric.value or 0.0 for metric in cpu if metric.operator in ("AVG", "Latest")] or [math.nan]
-    return NodeLoad(
-        cpu_average=_average(cpu),
-        cpu_stddev=_last(cpu, "STD"),
-        memory_average=_average([metric for metric in metrics if metric.type == "Memory"]),
-        memory_stddev=_last([metric for metric in metrics if metric.type == "Memory"], "STD"),
-        cpu_first=averages[0],
-        cpu_last=averages[-1],
-    )
-
-
-def _average(metrics: Sequence[_Metric]) -> float:
-    """Return the last AVG, else the last that is Latest or says nothing."""
-    found = _last(metrics, "AVG")
-    return _last(metrics, "Latest", "", None) if math.isnan(found) else found
-
-
-def _last(metrics: Sequence[_Metric], *operators: str | None) -> float:
-    found = [metric.value or 0.0 for metric in metrics if metric.operator in operators]
-    return found[-1] if found else math.nan
+        reading = parse_watcher(data, where)
+    except LoadError as error:
+        raise InputError(str(error)) from error
+    rejected = sum(reading.rejected.values())
+    if rejected:
+        report.warn(f"{where}: values that cannot be a load left out: {rejected}")
+    nodes = {
+        name: NodeLoad(
+            cpu_average=load.cpu_average,
+            cpu_stddev=load.cpu_stddev,
+            memory_average=load.memory_average,
+            memory_stddev=load.memory_stddev,
+            timestamp=0.0 if math.isnan(load.measured_at) else load.measured_at,
+            cpu_first=load.cpu_first,
+            cpu_last=load.cpu_last,
+        )
+        for name, load in reading.instances.items()
+    }
+    newest = max((load.timestamp for load in nodes.values()), default=0.0)
+    return MeasuredLoad(reading.window_start or 0.0, reading.window_end, newest, nodes)

@@ -1,0 +1,211 @@
+"""`validate` and `convert`: what they print, where, and how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from secondary_scheduler.cli import app
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+
+ROOT = Path(__file__).parents[3]
+DATA = ROOT / "tests/data/configurations"
+GOOD = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: mine
+  plugins: {multiPoint: {disabled: [{name: DefaultPreemption}, {name: DynamicResources}]}}
+"""
+BAD = GOOD.replace("schedulerName: mine", "schedulerName: mine\n  colour: blue")
+MANIFEST = """\
+# A manifest as people apply it.
+apiVersion: v1
+kind: Secret
+metadata: {name: other}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: config}
+data:
+  config.yaml: |
+"""
+
+
+def call(*arguments: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(app.build(arguments), list(arguments), input=stdin)
+
+
+def config_map(text: str, key: str = "config.yaml") -> str:
+    return MANIFEST.replace("config.yaml", key) + "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def written(directory: Path, text: str, name: str = "f.yaml") -> str:
+    file = directory / name
+    file.write_text(text)
+    return str(file)
+
+
+def test_a_good_file_is_one_line_and_exit_0(tmp_path: Path) -> None:
+    name = written(tmp_path, GOOD)
+    result = call("validate", name)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"{name}: KubeSchedulerConfiguration is valid, schedulers: mine\n"
+
+
+def test_errors_stand_on_stderr_with_their_place_and_the_exit_code_is_4(tmp_path: Path) -> None:
+    bad, good = written(tmp_path, BAD), written(tmp_path, GOOD, "good.yaml")
+    result = call("validate", bad, good)
+    assert result.exit_code == 4
+    assert result.stderr.startswith(f'{bad}:5:3: profiles[0].colour: unknown field "colour"; ')
+    assert result.stdout.splitlines()[0] == f"{bad}: KubeSchedulerConfiguration is not valid: 1 error"
+    assert result.stdout.splitlines()[1].endswith("good.yaml: KubeSchedulerConfiguration is valid, schedulers: mine")
+
+
+def test_a_manifest_is_told_by_its_own_lines_and_columns(tmp_path: Path) -> None:
+    name = written(tmp_path, config_map(BAD))
+    result = call("validate", name)
+    assert result.exit_code == 4
+    assert result.stderr.startswith(f'{name}:15:7: data[config.yaml].profiles[0].colour: unknown field "colour"')
+    line = Path(name).read_text().splitlines()[15 - 1]
+    assert line[7 - 1 :].startswith("colour")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        (config_map(GOOD), 0, ""),
+        (config_map(GOOD, "scheduler-config.yaml"), 0, "reads the key config.yaml, not scheduler-config.yaml"),
+        (config_map("nothing", "notes"), 4, "the ConfigMap has no key config.yaml (its keys: notes)"),
+        ("apiVersion: v1\nkind: ConfigMap\n", 4, "the ConfigMap has no key config.yaml (its keys: none)"),
+        ("a: [", 4, "not valid YAML"),
+        ("", 4, "the file is empty"),
+        ("apiVersion: v1\nkind: Pod\n", 4, 'no kind "Pod" is known'),
+        (GOOD.replace("mine", "default-scheduler"), 0, "competes with the cluster's own"),
+    ],
+    ids=["manifest", "other key", "no such key", "no data", "no YAML", "empty", "other kind", "default-scheduler"],
+)  # fmt: skip
+def test_whatever_the_file_is_it_is_judged(tmp_path: Path, text: str, code: int, told: str) -> None:
+    result = call("validate", written(tmp_path, text))
+    assert result.exit_code == code
+    assert told in result.stderr
+    assert bool(result.stderr) == bool(told)
+
+
+def test_a_token_is_a_warning_in_a_file_and_an_error_in_a_config_map(tmp_path: Path) -> None:
+    provider = '{type: Prometheus, address: "https://p", token: very-secret}'
+    text = GOOD + f"  pluginConfig:\n  - name: TargetLoadPacking\n    args: {{metricProvider: {provider}}}\n"
+    file, manifest = written(tmp_path, text), written(tmp_path, config_map(text), "cm.yaml")
+    for arguments, code, mark in (
+        ((file,), 0, "warning: "),
+        ((manifest,), 4, ""),
+        ((manifest, "--allow-token-in-config-map"), 0, "warning: "),
+    ):
+        result = call("validate", *arguments)
+        assert result.exit_code == code
+        assert result.stderr.startswith(f"{mark}{arguments[0]}:")
+        assert "a token in a ConfigMap can be read by everyone" in result.stderr
+        assert "very-secret" not in result.output
+
+
+def test_json_holds_every_problem_as_data(tmp_path: Path) -> None:
+    result = call("validate", written(tmp_path, BAD), written(tmp_path, GOOD, "good.yaml"), "-o", "json")
+    assert result.exit_code == 4
+    data = json.loads(result.stdout)
+    bad, good = data["files"]
+    assert data["valid"] is bad["valid"] is False
+    assert good["valid"] is True
+    (problem,) = bad["problems"]
+    assert (problem["severity"], problem["line"], problem["column"]) == ("error", 5, 3)
+    assert problem["path"] == "profiles[0].colour"
+    assert (good["version"], good["flavour"]) == ("v1", "ours")
+    assert good["profiles"][0]["schedulerName"] == "mine"
+
+
+def test_the_image_decides_what_is_valid(tmp_path: Path) -> None:
+    name = written(tmp_path, GOOD.replace("/v1\n", "/v1beta3\n"))
+    assert call("validate", name).exit_code == 0
+    refused = call("validate", name, "--image", "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.29.8")
+    assert refused.exit_code == 4
+    assert "scheduler-plugins@0.29 does not read v1beta3 and would not start" in refused.stderr
+    assert call("validate", name, "--flavour", "scheduler-plugins@0.28").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("validate", "absent.yaml"), ExitCode.INVALID_INPUT, "absent.yaml: No such file or directory"),
+        (("validate", "-", "--flavour", "go"), ExitCode.USAGE, '--flavour: flavour "go" is not known'),
+        (("validate", "-", "--flavour", "ours", "--image", "x"), ExitCode.USAGE, "--image and --flavour say the same"),
+        (("convert", "absent.yaml"), ExitCode.INVALID_INPUT, "absent.yaml: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_read_or_asked_is_one_line(arguments: tuple[str, ...], code: ExitCode, message: str) -> None:
+    error = call(*arguments).exception
+    assert isinstance(error, CommandError)
+    assert error.code == code
+    assert message in str(error)
+
+
+def test_the_stacks_of_this_project_are_valid_and_a_slip_in_one_is_named(tmp_path: Path) -> None:
+    for stack in ("local", "openshift-prod"):
+        result = call("validate", str(ROOT / f"stacks/Pulumi.{stack}.yaml"))
+        assert result.exit_code == 0, result.stderr
+        assert "stack is valid, schedulers: secondary-scheduler" in result.stdout
+    project = tmp_path / "project"
+    (project / "stacks").mkdir(parents=True)
+    (project / "Pulumi.yaml").write_text("name: secondary-scheduler\n")
+    text = (
+        (ROOT / "stacks/Pulumi.openshift-prod.yaml")
+        .read_text()
+        .replace("targetUtilization: 40", "targetUtilisation: 40")
+    )
+    result = call("validate", written(project / "stacks", text, "Pulumi.mine.yaml"))
+    line = text.splitlines().index("            targetUtilisation: 40") + 1
+    assert result.exit_code == 4
+    assert f"Pulumi.mine.yaml:{line}:" in result.stderr
+    assert 'did you mean "targetUtilization"?' in result.stderr
+
+
+def test_a_stack_file_without_its_project_says_so(tmp_path: Path) -> None:
+    error = call("validate", written(tmp_path, "config: {}\n", "Pulumi.x.yaml")).exception
+    assert error is None or "there is no Pulumi.yaml above it" in str(error)
+    text = "config:\n  secondary-scheduler:schedulerImage: x\n"
+    error = call("validate", written(tmp_path, text, "Pulumi.x.yaml")).exception
+    assert isinstance(error, CommandError)
+    assert "there is no Pulumi.yaml above it" in str(error)
+
+
+def test_convert_writes_v1_to_stdout_or_a_file_and_tells_the_changes(tmp_path: Path) -> None:
+    text = (DATA / "operator-readme-v1beta1.yaml").read_text()
+    text = text.replace("${PROM_URL}", "https://p").replace("${PROM_TOKEN}", "very-secret") + "# the end\n"
+    result = call("convert", "-", stdin=text)
+    assert result.exit_code == 0
+    data = yaml.safe_load(result.stdout)
+    assert data["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert {"name": "NodeResourcesFit"} in data["profiles"][0]["plugins"]["score"]["disabled"]
+    assert "# the end" in result.stdout
+    assert all(line.startswith("warning: -:") for line in result.stderr.splitlines())
+    assert "v1beta1 was last served by Kubernetes 1.22" in result.stderr
+    target = tmp_path / "v1.yaml"
+    assert call("convert", "-", "-o", str(target), stdin=text).stdout == ""
+    assert target.read_text() == result.stdout
+    assert call("validate", str(target)).exit_code == 0
+
+
+def test_convert_refuses_what_it_cannot_express_and_writes_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "v1.yaml"
+    result = call("convert", str(DATA / "operator-readme-v1beta1.yaml"), "-o", str(target))
+    assert result.exit_code == 4
+    assert "unresolved placeholder ${PROM_URL}" in result.stderr
+    assert not target.exists()
+
+
+def test_convert_leaves_v1_and_the_name_default_scheduler_alone() -> None:
+    text = "# mine\n" + GOOD.replace("mine", "default-scheduler")
+    result = call("convert", "-", stdin=text)
+    assert (result.exit_code, result.stdout) == (0, text)
