@@ -95,6 +95,12 @@ class Api:
         path = f"{self._collection(item['kind'], meta.get('namespace', ''))}/{meta['name']}"
         await self.call("DELETE", path, {"gracePeriodSeconds": 0})
 
+    async def set_status(self, item: Json, status: Json) -> None:
+        """Change fields of an object's status."""
+        meta = item["metadata"]
+        path = f"{self._collection(item['kind'], meta.get('namespace', ''))}/{meta['name']}"
+        await self.call("PATCH", f"{path}/status", {"status": status})
+
     async def release(self, item: Json) -> None:
         """Remove an object's finalizers."""
         meta = item["metadata"]

@@ -63,7 +63,9 @@ class Answer:
         node: the chosen node, "" without one.
         message: the FailedScheduling text, or the gate's or error's.
         nominated: the node whose pods are preempted for this pod, "" without one.
-        victims: names of the preempted pods.
+        victims: the preempted pods (namespace/name), sorted.
+        evictions: every pair of (nominated, victims) that would be as good; ours gives several where upstream leaves
+            the choice to chance.
     """
 
     outcome: str
@@ -75,6 +77,7 @@ class Answer:
     message: str = ""
     nominated: str = ""
     victims: tuple[str, ...] = ()
+    evictions: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def to_json(self) -> Json:
         """As a plain object, sets sorted."""

@@ -34,8 +34,27 @@ def generate(seed: int, features: Sequence[str], profile: str = "default") -> Ca
     draft.incoming = [_pod(rng, f"incoming-{number}") for number in range(rng.randint(2, 5))]
     for name in features:
         FEATURES[name].apply(random.Random(f"{name}:{seed}"), draft)
+    _drop_port_clashes(draft.existing)
     objects = (*draft.nodes, *draft.others, *draft.existing)
     return Case(seed, tuple(features), profile, objects, tuple(draft.incoming))
+
+
+def _drop_port_clashes(pods: list[Json]) -> None:
+    """Take away host ports that another pod of the node has: no scheduler puts such pods on a node, and kube-scheduler,
+    which keeps used ports as a set, takes the port for free once one of them is gone.
+    """
+    taken: set[tuple[str, str, str, int]] = set()
+    for pod in pods:
+        for container in pod["spec"]["containers"] + pod["spec"].get("initContainers", []):
+            kept = []
+            for port in container.get("ports", []):
+                address = port.get("hostIP") or "0.0.0.0"
+                key = (pod["spec"]["nodeName"], port.get("protocol", "TCP"), address, port.get("hostPort", 0))
+                if not key[3] or key not in taken:
+                    kept.append(port)
+                taken.add(key)
+            if "ports" in container:
+                container["ports"] = kept
 
 
 def _node(rng: random.Random, name: str) -> Json:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -154,35 +155,34 @@ class Oracle:
         answer = _answer(attempt)
         further = True
         if answer.outcome == BOUND and attempt.feasible is not None:
-            world.append(await self._api.get(created) | {"kind": "Pod"})
             await self._wait_seen("pod added", [key])
+            world.append(await self._started(created, len(world)))
         else:
             if "DefaultPreemption" in profiles.implemented() and answer.outcome == UNSCHEDULABLE:
-                answer = await self._with_preemption(created, attempt, answer)
+                answer = await self._with_preemption(created, attempt, answer, settle)
             # The scheduler has begun to bind volumes, or to remove pods: this cluster is no longer the case's.
             further = answer.outcome != BOUND and not answer.nominated
             await self._api.delete(created)
             await self._wait_seen("pod dequeued", [key])
         return Asked(created, before, answer), further
 
-    async def _with_preemption(self, pod: Json, attempt: Attempt, answer: Answer) -> Answer:
-        deadline = time.monotonic() + _PREEMPTION_SECONDS
-        nominated = ""
-        while not nominated and time.monotonic() < deadline:
-            status = (await self._api.get(pod)).get("status", {})
-            nominated = status.get("nominatedNodeName", "")
-            if any(one["type"] == "PodScheduled" for one in status.get("conditions", [])):
-                break
+    async def _started(self, pod: Json, number: int) -> Json:
+        """A bound pod as it stands; with priorities it gets a start time, which upstream compares victims by."""
+        if pod["spec"].get("priority"):
+            await self._api.set_status(pod, {"startTime": f"2026-02-01T00:00:{number % 60:02d}Z"})
+            await self._wait_seen("pod updated", [key_of(pod)])
+        return await self._api.get(pod) | {"kind": "Pod"}
+
+    async def _with_preemption(self, pod: Json, attempt: Attempt, answer: Answer, settle: float) -> Answer:
+        await self._condition(pod)
+        nominated = (await self._api.get(pod)).get("status", {}).get("nominatedNodeName", "")
         if not nominated:
             return answer
-        await asyncio.sleep(_PREEMPTION_SECONDS)
+        # Victims are deleted one after the other, beside the scheduling loop.
+        await self._until(lambda: bool(attempt.victims), f"victims of {key_of(pod)}", _VERDICT_SECONDS)
+        await asyncio.sleep(max(_PREEMPTION_SECONDS, settle))
         self._read()
-        return Answer(
-            outcome=answer.outcome,
-            message=answer.message,
-            nominated=nominated,
-            victims=tuple(sorted(attempt.victims)),
-        )
+        return dataclasses.replace(answer, nominated=nominated, victims=tuple(sorted(attempt.victims)))
 
     async def _reset(self, world: list[Json]) -> None:
         self._read()

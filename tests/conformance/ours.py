@@ -8,16 +8,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from scheduler.config import load_configuration
-from scheduler.core import decide, explain
-from scheduler.framework import ProfileRunner
+from scheduler.core import Placement, decide, explain, run_post_filters
+from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.plugins import build_profile
-from scheduler.state import CODEC_OF_KIND, ClusterState
+from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
 from secondary_scheduler.kube.model import decode_node, decode_pod
 from tests.conformance import profiles
 from tests.conformance.case import BOUND, ERROR, GATED, UNSCHEDULABLE, Answer, Json
 
 _NOT_AVAILABLE = " nodes are available:"
+_CHANCES = 40
 
 
 class Ours:
@@ -45,10 +46,10 @@ class Ours:
         decision = decide(snapshot, [incoming], runner, random.Random(0))
         nodes = {name: node for name, node in explanation.nodes() if node.feasible}
         if decision.node is None:
-            message = decision.message or ""
-            if message != explanation.message:
+            if decision.message != explanation.message:
                 message = f"decide and explain disagree: {decision.message!r} and {explanation.message!r}"
-            return Answer(UNSCHEDULABLE if _NOT_AVAILABLE in message else ERROR, message=message)
+                return Answer(ERROR, message=message)
+            return _turned_down(snapshot, incoming, runner, decision.only)
         if not nodes:
             # `explain` scores a single feasible node too, `decide` does not: an error in scoring is then not fatal.
             return Answer(BOUND, frozenset({decision.node}), best=frozenset({decision.node}), node=decision.node)
@@ -62,6 +63,29 @@ class Ours:
             totals={name: node.total for name, node in nodes.items()},
             best=frozenset(explanation.best),
         )
+
+
+def _turned_down(snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, placement: Placement) -> Answer:
+    message = placement.message or ""
+    if placement.diagnosis is None or _NOT_AVAILABLE not in message:
+        return Answer(ERROR, message=message)
+    # Nodes where preemption hurts equally are chosen between by chance: what can come out is seen by trying often.
+    evictions: dict[tuple[str, tuple[str, ...]], None] = {}
+    for seed in range(_CHANCES):
+        again = decide(snapshot, [pod], runner, random.Random(seed)).only
+        outcome = run_post_filters(snapshot, again, runner)
+        victims = tuple(sorted(victim.key for victim in outcome.victims))
+        evictions[outcome.nominated_node or "", victims] = None
+        if not outcome.nominated_node:
+            break
+    (nominated, victims), *_ = evictions
+    return Answer(
+        UNSCHEDULABLE,
+        message=outcome.message,
+        nominated=nominated,
+        victims=victims,
+        evictions=tuple(evictions),
+    )
 
 
 def load(state: ClusterState, reducer: PodReducer, item: Json) -> None:

@@ -116,6 +116,8 @@ class Runner:
     def _count(self, answer: Answer) -> None:
         self.summary.pods += 1
         self.summary.outcomes[answer.outcome] += 1
+        if answer.nominated:
+            self.summary.outcomes["of these preempting"] += 1
         if answer.outcome == BOUND:
             for plugin in {name for row in answer.scores.values() for name in row}:
                 if len({row.get(plugin) for row in answer.scores.values()}) > 1:
