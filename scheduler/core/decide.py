@@ -9,9 +9,11 @@ import numpy as np
 from scheduler.core.feasible import Search, find_feasible
 from scheduler.framework import (
     Code,
+    CodeArray,
     CycleState,
     Diagnosis,
     IntArray,
+    NodeCodes,
     PluginError,
     PluginScores,
     PodInfo,
@@ -64,18 +66,21 @@ class Placement:
         """Return what plugins counted, for metrics."""
         return self.state.counters
 
-    def node_codes(self, snapshot: Snapshot) -> dict[str, int]:
-        """Return every rejected node's status code: what PostFilter chooses candidates from."""
+    def node_codes(self, snapshot: Snapshot) -> NodeCodes:
+        """Return every node's status code: what PostFilter chooses candidates from.
+
+        Raises:
+            ValueError: the pod was not turned down.
+        """
         if self.diagnosis is None:
-            return {}
+            raise ValueError(f"pod {self.pod.key} was not turned down")
         everyone = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         if self.diagnosis.pre_filter is not None:
             everyone = self.diagnosis.pre_filter.code
-        codes = dict.fromkeys((snapshot.name(row) for row in snapshot.rows.tolist()), int(everyone))
+        codes: CodeArray = np.full(snapshot.size, everyone, dtype=np.int8)
         for rejection in self.diagnosis.rejections:
-            for row, code in zip(rejection.rows.tolist(), rejection.codes.tolist(), strict=True):
-                codes[snapshot.name(row)] = code
-        return codes
+            codes[rejection.rows] = rejection.codes
+        return NodeCodes(snapshot, codes)
 
 
 @dataclass(slots=True)

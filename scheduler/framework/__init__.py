@@ -55,6 +55,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
 )
 from scheduler.framework.load import LoadColumns, LoadCoverage, LoadTable, NodeLoad
+from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import ContainerCPU, HostPort, NodeInfo, PodInfo, Resources, SpecInfo
 from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, TermCounts, TermKind
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
@@ -134,6 +135,7 @@ __all__ = [
     "LoadColumns",
     "LoadCoverage",
     "LoadTable",
+    "NodeCodes",
     "NodeFilter",
     "NodeInfo",
     "NodeLoad",

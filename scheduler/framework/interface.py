@@ -14,6 +14,7 @@ from scheduler.catalog import SecondarySchedulerOptionsArgs
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.events import HintRegistration
+from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import NodeInfo, PodInfo
 from scheduler.framework.status import IntArray, RowArray, Status, Verdicts
 from scheduler.framework.view import NodeView
@@ -185,7 +186,7 @@ class PostFilterPlugin(Plugin, Protocol):
     """Called when no node fits; the first Success ends the round. Effects go through the Handle."""
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """`codes` holds the status code of every node. Unschedulable adds its reasons to the pod's message."""
 

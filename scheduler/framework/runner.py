@@ -34,6 +34,7 @@ from scheduler.framework.interface import (
     ScoreNormalizer,
     ScorePlugin,
 )
+from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.status import SUCCESS, Code, IntArray, RowArray, Status, failure, unresolvable, unschedulable
 from scheduler.framework.view import NodeView
@@ -316,7 +317,7 @@ class ProfileRunner:
                 watcher.remove_pod(state, pod, removed, view, row)
 
     def run_post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Return what PostFilter plugins did: the first Success, error or unresolvable answer, else all reasons
         together and the last word on the nomination."""

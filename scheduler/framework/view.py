@@ -190,6 +190,10 @@ class NodeView(Protocol):
     def pods_on(self, row: int) -> Collection[PodInfo]:
         """Return the pods on a node, assumed ones included."""
 
+    @property
+    def lowest_priority(self) -> IntArray:
+        """The lowest priority of the pods on each node: a column. Pods that an overlay adds are not in it."""
+
     def pods_by_node(self, query: PodQuery) -> IntArray:
         """Return how many of the pods asked for are on each node: a column. Like those, read it and do not keep it."""
 

@@ -105,7 +105,7 @@ def dry_run(
     pod: PodInfo,
     view: NodeView,
     filters: FilterRunner,
-    rows: Sequence[int],
+    rows: RowArray,
     wanted: int,
     may_preempt: MayPreempt = lower_priority,
 ) -> DryRun:
@@ -113,21 +113,27 @@ def dry_run(
     result = DryRun()
     budgets = _Budgets(view.objects.every(BUDGET))
     trial = _Trial(state, pod, view, filters, budgets, result)
-    with_victims: list[tuple[int, list[PodInfo]]] = []
-    for row in rows:
-        victims = [one for one in view.pods_on(row) if may_preempt(one, pod)]
-        if victims:
-            with_victims.append((row, victims))
-    none = len(rows) - len(with_victims)
-    if none:
-        result.refused += none
-        result.reasons[NO_VICTIMS] += none
     alone = filters.looks_beyond_node(state)
-    start = 0
-    while start < len(with_victims) and not result.enough(wanted):
-        size = 1 if alone else max(_LEAST_BATCH, wanted - len(result.candidates))
-        trial.run(with_victims[start : start + size])
-        start += size
+    batch: list[tuple[int, list[PodInfo]]] = []
+    without = len(rows)
+    if may_preempt is lower_priority:
+        rows = rows[view.lowest_priority[rows] < pod.priority]
+    for row in rows.tolist():
+        victims = [one for one in view.pods_on(row) if may_preempt(one, pod)]
+        if not victims:
+            continue
+        without -= 1
+        batch.append((row, victims))
+        if alone or len(batch) >= max(_LEAST_BATCH, wanted - len(result.candidates)):
+            trial.run(batch)
+            batch = []
+            if result.enough(wanted):
+                return result
+    if batch:
+        trial.run(batch)
+    if without:
+        result.refused += without
+        result.reasons[NO_VICTIMS] += without
     return result
 
 

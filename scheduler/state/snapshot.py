@@ -163,6 +163,11 @@ class Snapshot:
         """Return the pods on a node."""
         return self._pods.get(self.name(row), {}).values()
 
+    @property
+    def lowest_priority(self) -> IntArray:
+        """The lowest priority of the pods on each node, below any overlay."""
+        return self.table.lowest_priorities.column(self.table, lambda name: self._pods.get(name, {}).values())
+
     def pods_by_node(self, query: PodQuery) -> IntArray:
         """Return how many of the pods asked for are on each node."""
         return self.aggregates.by_row(query)

@@ -31,6 +31,7 @@ from scheduler.state.columns import (
     label_column,
     set_label,
 )
+from scheduler.state.priorities import LowestPriorities
 
 _FIRST_CAPACITY = 64
 _MAX_LOG = 100_000
@@ -60,6 +61,7 @@ class NodeTable:
         self._images: dict[str, ImageColumn | None] = {}
         self._load: dict[str, LoadColumns] = {}
         self._load_tables: dict[str, LoadTable] = {}
+        self.lowest_priorities = LowestPriorities()
         self._rows: RowArray | None = None
         self._zeros: FloatArray = np.zeros(capacity)
         self.membership = next(_MEMBERSHIPS)

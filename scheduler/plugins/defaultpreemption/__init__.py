@@ -4,7 +4,9 @@ plugins/defaultpreemption and framework/preemption of kube-scheduler 1.34. Exten
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+
+import numpy as np
 
 from scheduler.catalog import ActionType, DefaultPreemptionArgs
 from scheduler.framework import (
@@ -15,6 +17,7 @@ from scheduler.framework import (
     CycleState,
     Hint,
     HintRegistration,
+    NodeCodes,
     NodeView,
     PluginContext,
     PodInfo,
@@ -52,7 +55,7 @@ class DefaultPreemption:
         return (HintRegistration(POD, ActionType.DELETE, lambda pod, old, new: Hint.SKIP),)
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
         state.count(PREEMPTION_ATTEMPTS)
@@ -62,9 +65,9 @@ class DefaultPreemption:
         if self._filters is None:
             return None, failure(f"{_PREFIX}there are no filters to ask")
         rng = state.rng or random.Random(0)
-        rows = [view.row(name) for name, code in codes.items() if code == Code.UNSCHEDULABLE]
-        start = int(rng.random() * len(rows))
-        trial = dry_run(state, pod, view, self._filters, rows[start:] + rows[:start], self._wanted(len(rows)))
+        rows = codes.rows(Code.UNSCHEDULABLE)
+        rows = np.roll(rows, -int(rng.random() * len(rows)))
+        trial = dry_run(state, pod, view, self._filters, rows, self._wanted(len(rows)))
         if not trial.candidates:
             if trial.errors:
                 return None, failure(_PREFIX + ", ".join(trial.errors))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
-from scheduler.framework import CycleState, PodInfo, ProfileRunner
+from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner
 from scheduler.helpers.preemption import Candidate, choose, dry_run
 from scheduler.state import ClusterState
 from secondary_scheduler.kube.model import PodDisruptionBudget
@@ -400,7 +400,7 @@ def test_the_search_ends_with_enough_candidates(args: dict[str, int], expected: 
     incoming = pod("p", container("2"), priority=HIGH)
     placement = decide(snapshot, [incoming], profile, random.Random(1)).only
     wanted = plugin._wanted(60)  # type: ignore[attr-defined]
-    found = dry_run(placement.state, incoming, snapshot, profile, snapshot.rows.tolist(), wanted)
+    found = dry_run(placement.state, incoming, snapshot, profile, snapshot.rows, wanted)
     assert len(found.candidates) == expected
 
 
@@ -460,7 +460,7 @@ def test_victims_are_necessary_and_enough(profile: ProfileRunner, example: tuple
     placement = decide(snapshot, [incoming], profile, random.Random(0)).only
     if placement.node is not None:
         return
-    rows = [snapshot.row(name) for name, code in placement.node_codes(snapshot).items() if code == 2]
+    rows = placement.node_codes(snapshot).rows(Code.UNSCHEDULABLE)
     result = dry_run(placement.state, incoming, snapshot, profile, rows, len(rows))
     for found in result.candidates:
         assert all(one.priority < incoming.priority for one in found.victims)
@@ -469,7 +469,7 @@ def test_victims_are_necessary_and_enough(profile: ProfileRunner, example: tuple
             others = [other for other in found.victims if other is not one]
             assert not fits(state, incoming, found.node, others, profile), f"{one.name} need not go"
     tried = {found.node for found in result.candidates}
-    for row in rows:
+    for row in rows.tolist():
         if (name := snapshot.name(row)) not in tried:
             lower = [one for one in state.pods_on(name) if one.priority < incoming.priority]
             assert not lower or not fits(state, incoming, name, lower, profile), f"{name} would do"
@@ -485,7 +485,7 @@ def test_trying_nodes_together_gives_what_trying_them_alone_gives(
     placement = decide(snapshot, [incoming], profile, random.Random(0)).only
     if placement.node is not None:
         return
-    rows = [snapshot.row(name) for name, code in placement.node_codes(snapshot).items() if code == 2]
+    rows = placement.node_codes(snapshot).rows(Code.UNSCHEDULABLE)
     together = dry_run(placement.state, incoming, snapshot, profile, rows, len(rows))
     alone = dry_run(placement.state, incoming, snapshot, OneByOne(profile), rows, len(rows))
     assert together.candidates == alone.candidates

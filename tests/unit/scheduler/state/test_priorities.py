@@ -1,0 +1,60 @@
+"""The column of lowest priorities, after any history."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.state import ClusterState
+from scheduler.state.priorities import NOBODY
+from tests.unit.scheduler.core.builders import NOW, cluster, node, pod
+
+Step = tuple[str, int, int]
+
+
+def check(state: ClusterState) -> None:
+    snapshot = state.snapshot(NOW)
+    column = snapshot.lowest_priority
+    for row in snapshot.rows.tolist():
+        priorities = [one.priority for one in snapshot.pods_on(row)]
+        assert column[row] == min(priorities, default=NOBODY)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["bind", "remove", "assume", "forget", "add node", "remove node", "look"]),
+            st.integers(0, 5),
+            st.integers(0, 3),
+        ),
+        max_size=40,
+    )
+)
+def test_it_holds_after_every_history(steps: list[Step]) -> None:
+    state = ClusterState()
+    for what, number, where in steps:
+        uid = f"uid-p{number}"
+        match what:
+            case "bind":
+                state.upsert_pod(pod(f"p{number}", priority=number - 2, nodeName=f"n{where}"))
+            case "remove":
+                state.remove_pod(uid)
+            case "assume" if state.pod(uid) is None:
+                state.assume(pod(f"p{number}", priority=number - 2), f"n{where}", NOW)
+            case "forget":
+                state.forget(uid)
+            case "add node":
+                state.upsert_node(node(f"n{where}"))
+            case "remove node":
+                state.remove_node(f"n{where}")
+            case "look":
+                check(state)
+    check(state)
+
+
+def test_a_frozen_copy_keeps_its_own() -> None:
+    state = cluster(node("n1"), pods={"n1": [pod("a", priority=5)]})
+    frozen = state.snapshot(NOW, frozen=True)
+    state.upsert_pod(pod("b", priority=1, nodeName="n1"))
+    assert frozen.lowest_priority.tolist() == [5]
+    assert state.snapshot(NOW).lowest_priority.tolist() == [1]
