@@ -79,6 +79,7 @@ from scheduler.framework.status import (
 from scheduler.framework.view import (
     Assignment,
     AssignmentLog,
+    Holder,
     ImageColumn,
     LabelColumn,
     NodeView,
@@ -128,6 +129,7 @@ __all__ = [
     "Handle",
     "Hint",
     "HintRegistration",
+    "Holder",
     "HostPort",
     "ImageColumn",
     "IntArray",

@@ -56,6 +56,8 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         overhead_cpu: milli-units.
         images: normalised images of init and main containers.
         terms: compiled terms of affinity and anti-affinity between pods.
+        holds: keys of what others may want too, see `scheduler.helpers.holding`.
+        attachable: number of volumes that may have to be attached to the node.
         declared: requests and limits as the load-aware plugins count them.
     """
 
@@ -80,6 +82,8 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     claims: tuple[PodResourceClaim, ...]
     preemption_policy: str
     terms: PodTerms = NO_TERMS
+    holds: frozenset[str] = frozenset()
+    attachable: int = 0
     declared: Declared = NOTHING_DECLARED
 
 

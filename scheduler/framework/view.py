@@ -1,6 +1,6 @@
 """What plugins read: columns over nodes, seen through the pods that are placed or taken away in this attempt."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -67,6 +67,13 @@ class AssignmentLog(Protocol):
         """Return the entries from an index (not before `start`) on."""
 
 
+class Holder(NamedTuple):
+    """A pod on a node that holds something asked for."""
+
+    row: int
+    pod: PodInfo
+
+
 class Objects(Protocol):
     """Objects of the kinds that enabled plugins watch; "" is the namespace of those of the cluster."""
 
@@ -85,8 +92,11 @@ class Objects(Protocol):
     def latest(self, kind: str, namespace: str, name: str) -> Any | None:
         """Return an object as assumed, else as the API server has it, or None."""
 
-    def every_latest(self, kind: str) -> Iterator[Any]:
-        """Yield all objects of a kind as `latest` shows them."""
+    def latest_by(self, kind: str, key: Callable[[Any], str], value: str) -> Collection[Any]:
+        """Return the objects of a kind, as `latest` shows them, for which a function gives a value.
+
+        Kept as an index from the first call on, so the function must be the same object each time.
+        """
 
     def assume(self, kind: str, item: Any) -> None:
         """Show an object through `latest` as it is about to be written; ValueError when it is out of date or gone."""
@@ -189,6 +199,13 @@ class NodeView(Protocol):
 
     def pods_on(self, row: int) -> Collection[PodInfo]:
         """Return the pods on a node, assumed ones included."""
+
+    def holders(self, key: str) -> Collection[Holder]:
+        """Return the pods on nodes that have a key among `SpecInfo.holds`."""
+
+    @property
+    def attachable(self) -> IntArray:
+        """Sums of `SpecInfo.attachable` of the pods on each node: a column."""
 
     @property
     def lowest_priority(self) -> IntArray:

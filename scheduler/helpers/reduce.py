@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from scheduler.framework import HostPort, NodeInfo, PodInfo, SpecInfo, pod_terms
+from scheduler.helpers.holding import holds, is_attachable
 from scheduler.helpers.loadstats import declared
 from scheduler.helpers.resources import container_cpu, is_scalar_resource, pod_requests
 from secondary_scheduler.kube.model import Node, Pod
@@ -85,6 +86,12 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
             preferred_error = str(error)
     # Ports of ordinary init containers are free again before the pod runs.
     lasting = (*spec.containers, *(one for one in spec.init_containers if one.restart_policy == "Always"))
+    host_ports = tuple(
+        HostPort(port.protocol or "TCP", port.host_ip, port.host_port)
+        for container in lasting
+        for port in container.ports
+        if port.host_port > 0
+    )
     return SpecInfo(
         class_key=key,
         requests=requests.requests,
@@ -98,12 +105,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         preferred_error=preferred_error,
         affinity=spec.affinity,
         topology_spread=spec.topology_spread_constraints,
-        host_ports=tuple(
-            HostPort(port.protocol or "TCP", port.host_ip, port.host_port)
-            for container in lasting
-            for port in container.ports
-            if port.host_port > 0
-        ),
+        host_ports=host_ports,
         container_cpu=container_cpu(pod),
         overhead_cpu=milli_value(spec.overhead["cpu"]) if "cpu" in spec.overhead else 0,
         images=tuple(normalized_image(one.image) for one in (*spec.init_containers, *spec.containers)),
@@ -112,6 +114,8 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         claims=spec.resource_claims,
         preemption_policy=spec.preemption_policy or "PreemptLowerPriority",
         terms=pod_terms(spec.affinity, pod.metadata.namespace),
+        holds=holds(pod.metadata.namespace, host_ports, spec.volumes),
+        attachable=sum(map(is_attachable, spec.volumes)),
         declared=declared(pod),
     )
 

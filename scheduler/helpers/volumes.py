@@ -115,6 +115,24 @@ def size_of(resources: "dict[str, str | int | float]") -> Size | None:
         return None
 
 
+def offered_to(volume: PersistentVolume) -> str:
+    """Return whom a volume is there for: the claim it is bound or pre-bound to, else its class."""
+    reference = volume.spec.claim_ref
+    if reference is None:
+        return offer_to_class(volume_class(volume))
+    return offer_to_claim(reference.namespace, reference.name)
+
+
+def offer_to_class(name: str) -> str:
+    """Return `offered_to` of a class's free volumes."""
+    return f"class/{name}"
+
+
+def offer_to_claim(namespace: str, name: str) -> str:
+    """Return `offered_to` of the volumes meant for a claim of that name."""
+    return f"claim/{namespace}/{name}"
+
+
 def same_mode(claim: PersistentVolumeClaimSpec, volume: PersistentVolume) -> bool:
     """Tell whether claim and volume agree on the volume mode."""
     return (claim.volume_mode or "Filesystem") == (volume.spec.volume_mode or "Filesystem")

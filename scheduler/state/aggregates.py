@@ -19,6 +19,7 @@ from scheduler.framework import (
     TermCounts,
     TermKind,
 )
+from scheduler.state.holdings import Holdings
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 from scheduler.state.tallies import SumPool, Tally
@@ -81,11 +82,14 @@ class PodAggregates:
         self._terms_version = 0
         self._answers: dict[tuple[str, frozenset[tuple[str, str]]], dict[TermKind, tuple[_TermTally, ...]]] = {}
         self._answers_for = (-1, -1)
+        self.holdings = Holdings()
 
     # Feeding --------------------------------------------------------------------------------------------------------
 
     def add(self, row: int, pod: PodInfo, sign: int) -> None:
         """Count a pod on a row (+1), or no longer (-1)."""
+        if pod.spec.holds:
+            self.holdings.add(row, pod, sign)
         topology = self._table.topology
         key = self._class_key(pod)
         found = self._classes.get(key)

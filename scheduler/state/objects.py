@@ -1,7 +1,7 @@
 """Objects of other kinds that plugins look up: Namespaces, Services, controllers of pods, and whatever else a plugin's
 descriptor says must be watched."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from scheduler.catalog import Watch
@@ -57,6 +57,39 @@ _Key = tuple[str, str, str]
 """Kind, namespace, name."""
 
 
+class _Index:
+    """Objects by what a function says of them."""
+
+    __slots__ = ("_by_value", "_function", "_values")
+
+    def __init__(self, function: Callable[[Any], str]) -> None:
+        self._function = function
+        self._values: dict[tuple[str, str], str] = {}
+        self._by_value: dict[str, dict[tuple[str, str], Any]] = {}
+
+    def put(self, item: Any) -> None:
+        """Take an object in, in place of its former state."""
+        key = (item.metadata.namespace, item.metadata.name)
+        value = self._function(item)
+        if self._values.get(key, value) != value:
+            self.drop(*key)
+        self._values[key] = value
+        self._by_value.setdefault(value, {})[key] = item
+
+    def drop(self, namespace: str, name: str) -> None:
+        """Forget an object."""
+        value = self._values.pop((namespace, name), None)
+        if value is not None:
+            items = self._by_value[value]
+            del items[namespace, name]
+            if not items:
+                del self._by_value[value]
+
+    def of(self, value: str) -> Collection[Any]:
+        """Return the objects of a value."""
+        return self._by_value.get(value, {}).values()
+
+
 class ObjectStore:
     """Objects by kind, namespace ("" for those of the cluster) and name. `generation` tells a reader that a kind
     changed.
@@ -68,6 +101,7 @@ class ObjectStore:
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, dict[str, Object]]] = {}
         self._assumed: dict[_Key, Object] = {}
+        self._indexes: dict[str, dict[Callable[[Any], str], _Index]] = {}
         self._generations: dict[str, int] = {}
 
     def generation(self, *kinds: str) -> int:
@@ -98,6 +132,7 @@ class ObjectStore:
         # A list taken again brings the version that the assumption rests on: that says nothing against it.
         if assumed is not None and newer_version(meta.resource_version, assumed.metadata.resource_version) is not False:
             del self._assumed[key]
+        self._reindex(*key)
         self._changed(kind)
         return old
 
@@ -105,10 +140,15 @@ class ObjectStore:
         """Return an object as assumed, else as the API server has it, or None."""
         return self._assumed.get((kind, namespace, name)) or self.get(kind, namespace, name)
 
-    def every_latest(self, kind: str) -> Iterator[Any]:
-        """Yield all objects of a kind as `latest` shows them."""
-        for item in self.every(kind):
-            yield self._assumed.get((kind, item.metadata.namespace, item.metadata.name), item)
+    def latest_by(self, kind: str, key: Callable[[Any], str], value: str) -> Collection[Any]:
+        """Return the objects of a kind, as `latest` shows them, for which a function gives a value."""
+        indexes = self._indexes.setdefault(kind, {})
+        index = indexes.get(key)
+        if index is None:
+            index = indexes[key] = _Index(key)
+            for item in self.every(kind):
+                index.put(self.latest(kind, item.metadata.namespace, item.metadata.name))
+        return index.of(value)
 
     def assume(self, kind: str, item: Object) -> None:
         """Show an object through `latest` as it is about to be written.
@@ -126,11 +166,13 @@ class ObjectStore:
                 f'v1.{kind} "{meta.key}" is out of sync (stored: {stored}, assume: {meta.resource_version})'
             )
         self._assumed[kind, meta.namespace, meta.name] = item
+        self._reindex(kind, meta.namespace, meta.name)
         self._changed(kind)
 
     def restore(self, kind: str, namespace: str, name: str) -> None:
         """Take an assumption back, if there is one."""
         if self._assumed.pop((kind, namespace, name), None) is not None:
+            self._reindex(kind, namespace, name)
             self._changed(kind)
 
     def remove(self, kind: str, namespace: str, name: str) -> Any | None:
@@ -143,6 +185,7 @@ class ObjectStore:
         if not objects:
             del namespaces[namespace]
         self._assumed.pop((kind, namespace, name), None)
+        self._reindex(kind, namespace, name)
         self._changed(kind)
         return old
 
@@ -150,6 +193,14 @@ class ObjectStore:
         """Return the objects of a kind that a fresh list does not hold."""
         seen = {(item.metadata.namespace, item.metadata.name) for item in fresh}
         return [item for item in self.every(kind) if (item.metadata.namespace, item.metadata.name) not in seen]
+
+    def _reindex(self, kind: str, namespace: str, name: str) -> None:
+        for index in self._indexes.get(kind, {}).values():
+            item = self.latest(kind, namespace, name)
+            if item is None:
+                index.drop(namespace, name)
+            else:
+                index.put(item)
 
     def _changed(self, kind: str) -> None:
         self._generations[kind] = self._generations.get(kind, 0) + 1

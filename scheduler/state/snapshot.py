@@ -6,6 +6,7 @@ from scheduler.framework import (
     Assignment,
     BoolArray,
     FloatArray,
+    Holder,
     ImageColumn,
     IntArray,
     LabelColumn,
@@ -22,6 +23,7 @@ from scheduler.framework import (
 )
 from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
+from scheduler.state.holdings import moved_holders
 from scheduler.state.moves import Move, moved_by_domain, moved_by_node, moved_terms
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
@@ -163,6 +165,15 @@ class Snapshot:
         """Return the pods on a node."""
         return self._pods.get(self.name(row), {}).values()
 
+    def holders(self, key: str) -> Collection[Holder]:
+        """Return the pods on nodes that hold something."""
+        return self.aggregates.holdings.of(key)
+
+    @property
+    def attachable(self) -> IntArray:
+        """Volumes on each node that may have to be attached."""
+        return self.aggregates.holdings.attachable(self.table.size)
+
     @property
     def lowest_priority(self) -> IntArray:
         """The lowest priority of the pods on each node, below any overlay."""
@@ -241,6 +252,20 @@ class Overlay(Snapshot):
         """Return the pods on a node."""
         pods = self._changed.get(row)
         return self._base.pods_on(row) if pods is None else pods.values()
+
+    def holders(self, key: str) -> Collection[Holder]:
+        """Return the pods on nodes that hold something."""
+        return moved_holders(self._base.holders(key), key, self._moves)
+
+    @property
+    def attachable(self) -> IntArray:
+        """Volumes on each node that may have to be attached."""
+        column = self._base.attachable
+        if any(move.pod.spec.attachable for move in self._moves):
+            column = column.copy()
+            for row, pod, sign in self._moves:
+                column[row] += sign * pod.spec.attachable
+        return column
 
     def pods_by_node(self, query: PodQuery) -> IntArray:
         """Return how many of the pods asked for are on each node."""

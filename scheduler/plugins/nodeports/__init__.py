@@ -24,6 +24,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
+from scheduler.helpers.holding import port_key
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 -- compared with, never listened on
@@ -43,9 +44,13 @@ class NodePorts:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes where one of the ports is taken."""
-        wanted = pod.spec.host_ports
-        taken = [any(_conflict(wanted, other.spec.host_ports) for other in view.pods_on(row)) for row in rows.tolist()]
-        return reject(np.array(taken, dtype=np.bool_), Code.UNSCHEDULABLE, REASON)
+        taken = {
+            holder.row
+            for port in pod.spec.host_ports
+            for holder in view.holders(port_key(port))
+            if _conflict((port,), holder.pod.spec.host_ports)
+        }
+        return reject(np.isin(rows, list(taken)), Code.UNSCHEDULABLE, REASON) if taken else None
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A pod that gives a port back, or a new node."""

@@ -2,7 +2,7 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from scheduler.framework import (
     POD,
     SKIP,
     SUCCESS,
+    BoolArray,
     Code,
     CycleState,
     Hint,
@@ -31,8 +32,8 @@ from scheduler.plugins.nodevolumelimits.attachable import (
     MissingClaim,
     Volumes,
     attachable_volumes,
-    has_attachable,
 )
+from scheduler.plugins.nodevolumelimits.limits import Columns, CsiNodes, limits_of
 from secondary_scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment
 
 REASON = "node(s) exceed max volume count"
@@ -47,38 +48,56 @@ class NodeVolumeLimits:
         # Unbound claims are counted under a made-up handle, which must not meet a real one.
         self._prefix = secrets.token_hex(16)
         self._attached_by_api = AttachedByApi()
+        self._nodes = CsiNodes()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Skip pods without a volume that a driver could have to attach."""
-        return None, SUCCESS if has_attachable(pod) else SKIP
+        return None, SUCCESS if pod.spec.attachable else SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes where a driver of the pod's volumes has no slot left."""
+        columns = self._nodes.columns(view)
         full = np.zeros(len(rows), dtype=np.bool_)
+        kinds = columns.kinds[rows]
         try:
-            for index, row in enumerate(rows.tolist()):
-                node: CSINode | None = view.objects.get(CSI_NODE, "", view.name(row))
-                # Looked up on every node: which volumes are a driver's depends on what the node migrated.
-                new = attachable_volumes(pod, view.objects, node, self._prefix, required=True)
-                limits = _limits(node)
-                if any(driver in limits for driver in new.values()):
-                    full[index] = self._exceeds(new, limits, node, view, row)
+            # Which volumes are a driver's depends on what a node migrated; few nodes differ in that.
+            for kind, example in enumerate(columns.examples):
+                here = kinds == kind
+                if here.any():
+                    new = attachable_volumes(pod, view.objects, example, self._prefix, required=True)
+                    full |= here & self._near_full(new, columns, view, rows)
         except MissingClaim as missing:
             everywhere = np.ones(len(rows), dtype=np.bool_)
             reason = f"looking up PVC {pod.namespace}/{missing.name}: {claim_not_found(missing.name)}"
             return reject(everywhere, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason)
+        for index in np.flatnonzero(full).tolist():
+            full[index] = self._exceeds(pod, columns, view, int(rows[index]))
         return reject(full, Code.UNSCHEDULABLE, REASON)
 
-    def _exceeds(self, new: Volumes, limits: Mapping[str, int], node: CSINode | None, view: NodeView, row: int) -> bool:
+    def _near_full(self, new: Volumes, columns: Columns, view: NodeView, rows: RowArray) -> BoolArray:
+        """Return where a limit would be exceeded if no volume were shared and all were the driver's: the rest fits."""
+        near = np.zeros(len(rows), dtype=np.bool_)
+        most = view.attachable[rows] + self._attached_by_api.counts(view)[rows]
+        for driver, count in Counter(new.values()).items():
+            if driver in columns.limits:
+                near |= most > columns.limits[driver][rows] - count
+        return near
+
+    def _exceeds(self, pod: PodInfo, columns: Columns, view: NodeView, row: int) -> bool:
+        node = columns.examples[int(columns.kinds[row])]
+        new = attachable_volumes(pod, view.objects, node, self._prefix, required=True)
         attached: Volumes = {}
         for other in view.pods_on(row):
-            if other.spec.volumes:
+            if other.spec.attachable:
                 attached |= attachable_volumes(other, view.objects, node, self._prefix, required=False)
         by_api = self._attached_by_api.on(view.objects, view.name(row))
         current = Counter(attached.values())
         current.update(driver for volume, driver in by_api.items() if volume not in attached)
         wanted = Counter(driver for volume, driver in new.items() if volume not in attached)
-        return any(driver in limits and current[driver] + count > limits[driver] for driver, count in wanted.items())
+        return any(
+            driver in columns.limits and current[driver] + count > columns.limits[driver][row]
+            for driver, count in wanted.items()
+        )
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Limits that appear or grow, pods and attachments that go, the pod's claim."""
@@ -91,28 +110,18 @@ class NodeVolumeLimits:
         )
 
 
-def _limits(node: CSINode | None) -> dict[str, int]:
-    if node is None:
-        return {}
-    return {
-        driver.name: driver.allocatable.count
-        for driver in node.spec.drivers
-        if driver.allocatable is not None and driver.allocatable.count is not None
-    }
-
-
 def _limits_changed(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, CSINode) or not isinstance(new, CSINode):
         return Hint.QUEUE
-    before = _limits(old)
-    return Hint.QUEUE if any(limit > before.get(driver, 0) for driver, limit in _limits(new).items()) else Hint.SKIP
+    before = limits_of(old)
+    return Hint.QUEUE if any(limit > before.get(driver, 0) for driver, limit in limits_of(new).items()) else Hint.SKIP
 
 
 def _pod_left(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, PodInfo):
         return Hint.QUEUE
     assigned = old.node_name or old.nominated_node
-    return Hint.QUEUE if assigned and has_attachable(old) else Hint.SKIP
+    return Hint.QUEUE if assigned and old.spec.attachable else Hint.SKIP
 
 
 def _claim_added(pod: PodInfo, old: object, new: object) -> Hint:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from scheduler.framework import Objects, PodInfo
+import numpy as np
+
+from scheduler.framework import IntArray, NodeView, Objects, PodInfo
 from scheduler.helpers.csimigration import (
     TranslationError,
     counted,
@@ -31,14 +33,6 @@ class MissingClaim(LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
-
-
-def has_attachable(pod: PodInfo) -> bool:
-    """Tell whether a pod has a volume that may have to be attached."""
-    return any(
-        volume.persistent_volume_claim is not None or volume.ephemeral is not None or source_of(volume) is not None
-        for volume in pod.spec.volumes
-    )
 
 
 def attachable_volumes(pod: PodInfo, objects: Objects, node: CSINode | None, prefix: str, *, required: bool) -> Volumes:
@@ -127,6 +121,8 @@ class AttachedByApi:
         self._of: Objects | None = None
         self._generation = -1
         self._by_node: dict[str, Volumes] = {}
+        self._counts: IntArray = np.zeros(0, dtype=np.int64)
+        self._counts_at = (-1, -1)
 
     def on(self, objects: Objects, node: str) -> Mapping[str, str]:
         """Return driver by unique volume name."""
@@ -134,7 +130,21 @@ class AttachedByApi:
         if self._of is not objects or self._generation != generation:
             self._of, self._generation = objects, generation
             self._by_node = _by_node(objects)
+            self._counts_at = (-1, -1)
         return self._by_node.get(node, {})
+
+    def counts(self, view: NodeView) -> IntArray:
+        """Return how many there are per row."""
+        self.on(view.objects, "")
+        at = (view.membership, self._generation)
+        if self._counts_at != at:
+            self._counts_at = at
+            self._counts = np.zeros(view.size, dtype=np.int64)
+            for node, volumes in self._by_node.items():
+                row = view.row(node)
+                if row >= 0:
+                    self._counts[row] = len(volumes)
+        return self._counts
 
 
 def _by_node(objects: Objects) -> dict[str, Volumes]:

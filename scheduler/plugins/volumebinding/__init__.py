@@ -28,7 +28,6 @@ from scheduler.framework import (
 from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of
 from scheduler.plugins.volumebinding import hints
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
-from scheduler.plugins.volumebinding.candidates import VolumesByClass
 from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, problem_with_claims, sorted_claims
 from scheduler.plugins.volumebinding.matching import REASONS, find
 
@@ -52,7 +51,6 @@ class VolumeBinding:
     def __init__(self, args: VolumeBindingArgs, context: PluginContext) -> None:
         self._timeout = float(args.bind_timeout_seconds)
         self._handle = context.handle
-        self._by_class = VolumesByClass()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Skip pods without claims; turn away those whose claims are not in a state to be used."""
@@ -72,7 +70,7 @@ class VolumeBinding:
         attempt = state.read(self.name, _Attempt)
         if attempt is None:
             return None
-        bits = find(view, rows, attempt.claims, self._by_class).bits
+        bits = find(view, rows, attempt.claims).bits
         if not bits.any():
             return None
         codes = np.where(bits != 0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
@@ -93,7 +91,7 @@ class VolumeBinding:
             return SUCCESS
         view = attempt.view
         row = np.array([view.row(node)], dtype=np.intp)
-        findings = find(view, row, attempt.claims, self._by_class)
+        findings = find(view, row, attempt.claims)
         volumes = PodVolumes(
             [(match.volumes[index], match.claim) for match in findings.matches if (index := int(match.chosen[0])) >= 0],
             [claim for claim, wanted in findings.provisions if wanted[0]],

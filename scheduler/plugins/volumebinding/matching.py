@@ -6,27 +6,30 @@ volume is the same for all nodes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 
-from scheduler.framework import BoolArray, CodeArray, IntArray, NodeView, RowArray
-from scheduler.helpers import selector_mask
+from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
 from scheduler.helpers.csimigration import handle_of, migrated_plugins, migration_of, source_of, translated_affinity
 from scheduler.helpers.volumes import (
     CSI_NODE,
     SELECTED_NODE,
     VOLUME,
+    Size,
     bound_to,
     claim_class,
+    offer_to_claim,
+    offer_to_class,
+    offered_to,
     same_mode,
     size_of,
-    volume_affinity,
     volume_class,
 )
-from scheduler.plugins.volumebinding.candidates import VolumesByClass
 from scheduler.plugins.volumebinding.claims import PodClaims
 from scheduler.plugins.volumebinding.provisioning import provisionable
-from secondary_scheduler.kube.model import NodeSelector, PersistentVolume, PersistentVolumeClaim
+from scheduler.plugins.volumebinding.reach import Reach
+from secondary_scheduler.kube.model import PersistentVolume, PersistentVolumeClaim
 from secondary_scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
 
 REASONS = (
@@ -62,7 +65,7 @@ class Findings:
     provisions: list[tuple[PersistentVolumeClaim, BoolArray]] = field(default_factory=list)
 
 
-def find(view: NodeView, rows: RowArray, claims: PodClaims, by_class: VolumesByClass) -> Findings:
+def find(view: NodeView, rows: RowArray, claims: PodClaims) -> Findings:
     """Look for volumes on every row.
 
     Raises:
@@ -72,7 +75,7 @@ def find(view: NodeView, rows: RowArray, claims: PodClaims, by_class: VolumesByC
     if claims.bound:
         findings.bits |= _check_bound(view, rows, claims.bound)
     if claims.delayed:
-        _serve_delayed(view, rows, claims.delayed, by_class, findings)
+        _serve_delayed(view, rows, claims.delayed, findings)
     return findings
 
 
@@ -92,26 +95,25 @@ def _check_bound(view: NodeView, rows: RowArray, claims: Sequence[PersistentVolu
 
 def _bound_reach(view: NodeView, rows: RowArray, volume: PersistentVolume) -> BoolArray | None:
     """Return where a bound volume can be used; on nodes that migrated its plugin, as the CSI volume it became."""
-    reach = _reach(view, rows, volume)
+    reach = Reach(view, rows)
+    within = reach.of(volume)
     source = source_of(volume)
     if source is None or not migration_of(source).switched_on:
-        return reach
+        return None if within is None else _mask(within, len(rows))
     migration = migration_of(source)
     nodes = (view.objects.get(CSI_NODE, "", view.name(row)) for row in rows.tolist())
     migrated = np.array([migration.plugin in migrated_plugins(node) for node in nodes], dtype=np.bool_)
     if not migrated.any():
-        return reach
+        return None if within is None else _mask(within, len(rows))
     handle_of(volume, source)
-    translated = _selected(view, rows, translated_affinity(volume, migration))
-    everywhere = np.ones(len(rows), dtype=np.bool_)
-    return np.where(migrated, everywhere if translated is None else translated, everywhere if reach is None else reach)
+    translated = reach.selected(translated_affinity(volume, migration))
+    return np.where(migrated, _mask(translated, len(rows)), _mask(within, len(rows)))
 
 
 def _serve_delayed(
     view: NodeView,
     rows: RowArray,
     claims: Sequence[PersistentVolumeClaim],
-    by_class: VolumesByClass,
     findings: Findings,
 ) -> None:
     here = np.ones(len(rows), dtype=np.bool_)
@@ -125,10 +127,11 @@ def _serve_delayed(
         here &= rows == view.row(selected)
         to_provision.append((claim, here))
     findings.bits[~here] |= BIND_CONFLICT
-    taken: dict[str, BoolArray] = {}
+    taken: dict[str, RowArray] = {}
+    reach = Reach(view, rows)
     # Smallest first, so that a small claim does not take the volume a large one needs.
     for claim in sorted(to_match, key=lambda one: size_of(one.spec.resources.requests) or (0, 0)):
-        match = _match(view, rows, claim, by_class.of(view.objects, claim_class(claim)), taken)
+        match = _match(view, len(rows), claim, reach, taken)
         findings.matches.append(match)
         missing = match.chosen < 0
         if missing.any():
@@ -146,53 +149,50 @@ def _serve_delayed(
         findings.provisions.append((claim, wanted & ~failed))
 
 
-def _match(
-    view: NodeView,
-    rows: RowArray,
-    claim: PersistentVolumeClaim,
-    volumes: Sequence[PersistentVolume],
-    taken: dict[str, BoolArray],
-) -> Match:
+def _match(view: NodeView, count: int, claim: PersistentVolumeClaim, reach: Reach, taken: dict[str, RowArray]) -> Match:
     """Choose the smallest volume that suits the claim on each row (FindMatchingVolume); note it as taken."""
-    match = Match(claim, [], np.full(len(rows), -1, dtype=np.int64))
-    suitable = [volume for volume in volumes if _suits(claim, volume)]
-    reserved = next((volume for volume in suitable if bound_to(volume, claim)), None)
-    if reserved is not None:
-        # Pre-bound: this one or none.
-        _choose(view, rows, match, reserved, taken)
+    match = Match(claim, [], np.full(count, -1, dtype=np.int64))
+    meta, storage_class = claim.metadata, claim_class(claim)
+    wanted = size_of(claim.spec.resources.requests)
+    if wanted is None:
         return match
+    volume: PersistentVolume
+    for volume in view.objects.latest_by(VOLUME, offered_to, offer_to_claim(meta.namespace, meta.name)):
+        if bound_to(volume, claim) and volume_class(volume) == storage_class and _suits(claim, wanted, volume):
+            # Pre-bound: this one or none.
+            _choose(match, volume, reach, taken)
+            return match
     selector = _selector(claim)
-    free = [volume for volume in suitable if _is_free(claim, volume, selector)]
-    for volume in sorted(free, key=lambda one: size_of(one.spec.capacity) or (0, 0)):
-        _choose(view, rows, match, volume, taken)
-        if (match.chosen >= 0).all():
+    free = [
+        (size_of(volume.spec.capacity) or wanted, volume)
+        for volume in view.objects.latest_by(VOLUME, offered_to, offer_to_class(storage_class))
+        if _is_free(claim, volume, selector) and _suits(claim, wanted, volume)
+    ]
+    left = count
+    for _, volume in sorted(free, key=itemgetter(0)):
+        left -= _choose(match, volume, reach, taken)
+        if not left:
             break
     return match
 
 
-def _choose(
-    view: NodeView, rows: RowArray, match: Match, volume: PersistentVolume, taken: dict[str, BoolArray]
-) -> None:
-    """Give the volume to the rows that have none yet and can reach it."""
-    mask = match.chosen < 0
-    reach = _reach(view, rows, volume)
-    if reach is not None:
-        mask &= reach
+def _choose(match: Match, volume: PersistentVolume, reach: Reach, taken: dict[str, RowArray]) -> int:
+    """Give the volume to the rows that have none yet and can reach it; returns how many."""
+    within = reach.of(volume)
+    rows = np.flatnonzero(match.chosen < 0) if within is None else within[match.chosen[within] < 0]
     others = taken.get(volume.metadata.name)
     if others is not None:
-        mask &= ~others
-    if not mask.any():
-        return
-    match.chosen[mask] = len(match.volumes)
-    match.volumes.append(volume)
-    taken[volume.metadata.name] = mask if others is None else others | mask
+        rows = rows[~np.isin(rows, others)]
+    if len(rows):
+        match.chosen[rows] = len(match.volumes)
+        match.volumes.append(volume)
+        taken[volume.metadata.name] = rows if others is None else np.concatenate((others, rows))
+    return len(rows)
 
 
-def _suits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    if volume.spec.claim_ref is not None and not bound_to(volume, claim):
-        return False
-    capacity, wanted = size_of(volume.spec.capacity), size_of(claim.spec.resources.requests)
-    if capacity is None or wanted is None or capacity < wanted or not same_mode(claim.spec, volume):
+def _suits(claim: PersistentVolumeClaim, wanted: Size, volume: PersistentVolume) -> bool:
+    capacity = size_of(volume.spec.capacity)
+    if capacity is None or capacity < wanted or not same_mode(claim.spec, volume):
         return False
     attributes = volume.spec.volume_attributes_class_name or ""
     return (claim.spec.volume_attributes_class_name or "") == attributes and volume.metadata.deletion_timestamp is None
@@ -202,7 +202,6 @@ def _is_free(claim: PersistentVolumeClaim, volume: PersistentVolume, selector: S
     return (
         volume.status.phase == "Available"
         and (selector is None or selector.matches(volume.metadata.labels))
-        and volume_class(volume) == claim_class(claim)
         and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
     )
 
@@ -216,15 +215,8 @@ def _selector(claim: PersistentVolumeClaim) -> Selector | None:
         raise ValueError(f"error creating internal label selector for claim: {claim.metadata.key}: {error}") from error
 
 
-def _reach(view: NodeView, rows: RowArray, volume: PersistentVolume) -> BoolArray | None:
-    affinity = volume.spec.node_affinity
-    return _selected(view, rows, affinity.required if affinity is not None else None)
-
-
-def _selected(view: NodeView, rows: RowArray, source: NodeSelector | None) -> BoolArray | None:
-    return None if source is None else selector_mask(view, rows, volume_affinity(source))
-
-
-def codes_of(bits: IntArray, code: int) -> CodeArray:
-    """Return a status code per row: 0 where no reason stands."""
-    return np.where(bits != 0, code, 0).astype(np.int8)
+def _mask(within: RowArray | None, count: int) -> BoolArray:
+    mask = np.full(count, within is None, dtype=np.bool_)
+    if within is not None:
+        mask[within] = True
+    return mask

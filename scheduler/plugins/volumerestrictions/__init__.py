@@ -25,6 +25,7 @@ from scheduler.framework import (
     Verdicts,
     unresolvable,
 )
+from scheduler.helpers.holding import DISKS, claim_key, is_disk
 from scheduler.helpers.volumes import CLAIM, claim_not_found, uses_claim
 from secondary_scheduler.kube.model import PersistentVolumeClaim, Volume
 
@@ -75,8 +76,8 @@ class VolumeRestrictions:
                 return None, unresolvable(claim_not_found(name))
             if _ONE_POD in claim.spec.access_modes:
                 claims.add(name)
-        used = _used_claims(view, pod.namespace) if claims else frozenset()
-        exclusive = _Exclusive(frozenset(claims), len(claims & used))
+        uses = sum(bool(view.holders(claim_key(pod.namespace, name))) for name in claims)
+        exclusive = _Exclusive(frozenset(claims), uses)
         if not exclusive.uses and not _disks(pod):
             return None, SKIP
         state.write(self.name, exclusive)
@@ -99,8 +100,8 @@ class VolumeRestrictions:
         bits = np.zeros(len(rows), dtype=np.int64)
         disks = _disks(pod)
         if disks:
-            for index, row in enumerate(rows.tolist()):
-                bits[index] = any(_conflict(disks, _disks(other)) for other in view.pods_on(row))
+            taken = {one.row for one in view.holders(DISKS) if _conflict(disks, _disks(one.pod))}
+            bits[np.isin(rows, list(taken))] = 1
         exclusive = state.read(self.name, _Exclusive)
         if exclusive is not None and exclusive.uses > 0:
             bits[bits == 0] = 2
@@ -118,27 +119,8 @@ class VolumeRestrictions:
         )
 
 
-def _used_claims(view: NodeView, namespace: str) -> frozenset[str]:
-    """Return the claims of a namespace that pods on nodes use."""
-    return frozenset(
-        volume.persistent_volume_claim.claim_name
-        for row in view.rows.tolist()
-        for other in view.pods_on(row)
-        if other.namespace == namespace
-        for volume in other.spec.volumes
-        if volume.persistent_volume_claim is not None
-    )
-
-
 def _disks(pod: PodInfo) -> tuple[Volume, ...]:
-    return tuple(
-        volume
-        for volume in pod.spec.volumes
-        if volume.gce_persistent_disk is not None
-        or volume.aws_elastic_block_store is not None
-        or volume.iscsi is not None
-        or volume.rbd is not None
-    )
+    return tuple(filter(is_disk, pod.spec.volumes)) if DISKS in pod.spec.holds else ()
 
 
 def _conflict(wanted: Sequence[Volume], used: Sequence[Volume]) -> bool:

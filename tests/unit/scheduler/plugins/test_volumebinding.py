@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from scheduler.framework import CycleState, Hint
-from scheduler.plugins.volumebinding.candidates import VolumesByClass
 from scheduler.plugins.volumebinding.claims import sorted_claims
 from scheduler.plugins.volumebinding.matching import find
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
@@ -43,7 +42,7 @@ def rejected(*reasons):
 def matched(state, new):
     """The volume each claim gets on each node."""
     view = state.snapshot(NOW)
-    findings = find(view, view.rows, sorted_claims(new, view.objects), VolumesByClass())
+    findings = find(view, view.rows, sorted_claims(new, view.objects))
     found = {}
     for match in findings.matches:
         for row, index in zip(view.rows.tolist(), match.chosen.tolist(), strict=True):

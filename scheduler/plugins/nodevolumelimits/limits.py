@@ -1,0 +1,71 @@
+"""What drivers say about nodes, as columns."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.framework import IntArray, NodeView, Objects
+from scheduler.helpers.csimigration import migrated_plugins
+from scheduler.helpers.volumes import CSI_NODE
+from secondary_scheduler.kube.model import CSINode
+
+NO_LIMIT = np.iinfo(np.int64).max
+
+
+def limits_of(node: CSINode | None) -> dict[str, int]:
+    """Return the volumes each driver can attach to a node; a driver without a limit is absent."""
+    if node is None:
+        return {}
+    return {
+        driver.name: driver.allocatable.count
+        for driver in node.spec.drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+@dataclass(slots=True)
+class Columns:
+    """Entries for rows without a node, and where a driver has no limit, are NO_LIMIT.
+
+    Attributes:
+        kinds: per row, which of `examples` the node is like in what decides whether a driver counts in-tree volumes:
+            whether there is a CSINode, and the plugins it migrated.
+        limits: per driver, its limit on each row.
+    """
+
+    kinds: IntArray
+    examples: list[CSINode | None] = field(default_factory=list)
+    limits: dict[str, IntArray] = field(default_factory=dict)
+
+
+class CsiNodes:
+    """The columns; made anew when a CSINode, or which node is where, changed."""
+
+    def __init__(self) -> None:
+        self._of: Objects | None = None
+        self._at = (-1, -1)
+        self._columns = Columns(np.zeros(0, dtype=np.int64))
+
+    def columns(self, view: NodeView) -> Columns:
+        """Return the columns for a view."""
+        at = (view.membership, view.objects.generation(CSI_NODE))
+        if self._of is not view.objects or self._at != at:
+            self._of, self._at, self._columns = view.objects, at, _columns(view)
+        return self._columns
+
+
+def _columns(view: NodeView) -> Columns:
+    columns = Columns(np.zeros(view.size, dtype=np.int64))
+    known: dict[frozenset[str] | None, int] = {}
+    for row in view.rows.tolist():
+        node: CSINode | None = view.objects.get(CSI_NODE, "", view.name(row))
+        kind = None if node is None else migrated_plugins(node)
+        if kind not in known:
+            known[kind] = len(known)
+            columns.examples.append(node)
+        columns.kinds[row] = known[kind]
+        for driver, limit in limits_of(node).items():
+            if driver not in columns.limits:
+                columns.limits[driver] = np.full(view.size, NO_LIMIT, dtype=np.int64)
+            columns.limits[driver][row] = limit
+    return columns
