@@ -18,7 +18,7 @@ from scheduler.config.flavours import (
     flavour_of,
 )
 from scheduler.config.load import Configuration, default_configuration, load_configuration
-from scheduler.config.model import API_VERSION, KIND, KubeSchedulerConfiguration
+from scheduler.config.model import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, KubeSchedulerConfiguration
 from scheduler.config.problems import ConfigurationError, Problem
 from scheduler.config.render import configuration_hash, render
 from scheduler.config.rewrite import convert_text
@@ -26,6 +26,7 @@ from scheduler.config.rewrite import convert_text
 __all__ = [
     "API_VERSION",
     "CUSTOM",
+    "DEFAULT_SCHEDULER_NAME",
     "KIND",
     "OURS",
     "Configuration",

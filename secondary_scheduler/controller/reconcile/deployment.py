@@ -7,7 +7,7 @@ when there is a certificate, a numeric user, the rollout keyed by the configurat
 
 from typing import Any
 
-from scheduler.config import flavour_of
+from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import EffectiveConfiguration
 from secondary_scheduler.controller.reconcile.model import Json, Observed
@@ -65,7 +65,9 @@ def has_serving_cert(observed: Observed) -> bool:
     return any(volume["name"] == _CERTS_VOLUME for volume in volumes)
 
 
-def arguments(observed: Observed, spec: Spec, *, serving_cert: bool) -> list[str]:
+def arguments(
+    observed: Observed, spec: Spec, configuration: EffectiveConfiguration, *, serving_cert: bool
+) -> list[str]:
     """The scheduler's command line. The Lease flags win over leaderElection in the file, as upstream."""
     timings = spec.leader_election
     args = [f"--config={names.CONFIG_DIRECTORY}/{names.CONFIG_KEY}"]
@@ -84,14 +86,14 @@ def arguments(observed: Observed, spec: Spec, *, serving_cert: bool) -> list[str
         f"--leader-elect-resource-namespace={observed.namespace}",
         f"--leader-elect-retry-period={timings.retry_period}",
         f"-v={spec.verbosity}",
-        *(["--allow-default-scheduler-name"] if _must_allow_default_name(spec) else []),
+        *(["--allow-default-scheduler-name"] if _must_allow_default_name(spec, configuration) else []),
         *spec.extra_args,
     ]
 
 
-def _must_allow_default_name(spec: Spec) -> bool:
-    # Upstream's binary does not know the flag, and needs none.
-    return spec.allow_default_scheduler_name and is_our_image(spec.scheduler_image)
+def _must_allow_default_name(spec: Spec, configuration: EffectiveConfiguration) -> bool:
+    # The configuration was accepted with that name. Upstream's binary does not know the flag, and needs none.
+    return DEFAULT_SCHEDULER_NAME in configuration.scheduler_names and is_our_image(spec.scheduler_image)
 
 
 def _pod_annotations(observed: Observed, configuration: EffectiveConfiguration) -> dict[str, str]:
@@ -120,13 +122,13 @@ def _pod_spec(observed: Observed, spec: Spec, configuration: EffectiveConfigurat
         "restartPolicy": "Always",
         "securityContext": security,
         "affinity": spec.affinity if spec.affinity is not None else _spread_over_nodes(),
-        "containers": [_container(observed, spec, serving_cert=serving_cert)],
+        "containers": [_container(observed, spec, configuration, serving_cert=serving_cert)],
         "volumes": _volumes(spec, configuration, serving_cert=serving_cert),
         **{key: value for key, value in optional.items() if value},
     }
 
 
-def _container(observed: Observed, spec: Spec, *, serving_cert: bool) -> Json:
+def _container(observed: Observed, spec: Spec, configuration: EffectiveConfiguration, *, serving_cert: bool) -> Json:
     mounts: list[Json] = [
         {"name": names.CONFIG_VOLUME, "mountPath": names.CONFIG_DIRECTORY, "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 the only place upstream's images may write to
@@ -139,7 +141,7 @@ def _container(observed: Observed, spec: Spec, *, serving_cert: bool) -> Json:
         "name": names.OPERAND,
         "image": spec.scheduler_image,
         "command": list(spec.command or COMMAND),
-        "args": arguments(observed, spec, serving_cert=serving_cert),
+        "args": arguments(observed, spec, configuration, serving_cert=serving_cert),
         "ports": [{"name": "https", "containerPort": names.SECURE_PORT, "protocol": "TCP"}],
         "resources": spec.resources if spec.resources is not None else DEFAULT_RESOURCES,
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -1,0 +1,56 @@
+"""The image and the permissions in the spec decide which configuration the operator rolls out."""
+
+import pytest
+
+from tests.unit.controller.builders import CONFIG, FOREIGN_IMAGE, IMAGE, World, config_map, scheduler
+
+OLD = CONFIG.replace("/v1\n", "/v1beta3\n")
+DEFAULT_NAME = CONFIG.replace("schedulerName: secondary-scheduler", "schedulerName: default-scheduler")
+PEAKS = CONFIG.replace("TargetLoadPacking\n        weight", "Peaks\n        weight")
+TOKEN = CONFIG.replace("type: Prometheus,", "type: Prometheus, token: abc,")
+
+
+def degraded(text: str, **spec: object) -> str:
+    world = World(scheduler(**spec), config_map(text))
+    world.settle()
+    status, reason, message = world.condition("Degraded")
+    assert (reason == "ConfigInvalid") is (status == "True")
+    return message if status == "True" else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "told"),
+    [
+        (OLD, {"schedulerImage": IMAGE}, ""),
+        (OLD, {"schedulerImage": FOREIGN_IMAGE}, "scheduler-plugins@0.34 does not read v1beta3"),
+        (OLD, {"schedulerImage": FOREIGN_IMAGE.replace("34.7", "28.9")}, ""),
+        (PEAKS, {"schedulerImage": FOREIGN_IMAGE}, ""),
+        (PEAKS, {"schedulerImage": FOREIGN_IMAGE.replace("34.7", "29.8")}, 'ScorePlugin "Peaks" does not exist in'),
+        (DEFAULT_NAME, {}, "competes with the cluster's own"),
+        (DEFAULT_NAME, {"allowDefaultSchedulerName": True}, ""),
+        (TOKEN, {}, "a token in a ConfigMap can be read by everyone"),
+        (TOKEN, {"allowTokenInConfigMap": True}, ""),
+    ],
+    ids=["old", "old too old", "old read", "Peaks", "no Peaks", "default", "default aloud", "token", "token aloud"],
+)
+def test_a_configuration_is_judged_for_the_image_it_is_for(text: str, spec: dict[str, object], told: str) -> None:
+    message = degraded(text, **spec)
+    assert told in message
+    assert bool(message) == bool(told)
+
+
+@pytest.mark.parametrize(("image", "passed"), [(IMAGE, True), (FOREIGN_IMAGE, False)])
+def test_only_our_scheduler_is_told_that_the_name_is_allowed(image: str, passed: bool) -> None:
+    world = World(scheduler(schedulerImage=image, allowDefaultSchedulerName=True), config_map(DEFAULT_NAME))
+    world.settle()
+    pod_spec = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]
+    assert ("--allow-default-scheduler-name" in pod_spec["containers"][0]["args"]) is passed
+
+
+def test_a_permission_withdrawn_later_keeps_what_runs() -> None:
+    world = World(scheduler(allowDefaultSchedulerName=True), config_map(DEFAULT_NAME)).start()
+    before = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]
+    world.edit(allowDefaultSchedulerName=False)
+    world.settle()
+    assert world.condition("Degraded")[1] == "ConfigInvalid"
+    assert world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"] == before
