@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance import profiles
 from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.directed import DIRECTED
 from tests.conformance.features import FEATURES, available
 from tests.conformance.generator import choose, generate
 from tests.conformance.oracle import oracle_of
@@ -56,6 +57,14 @@ async def test_random_cases_agree(control_plane: ControlPlane) -> None:
     assert not summary.refused, _verdict(summary)
     # A machine too slow for all of them still has to show something.
     assert summary.cases >= min(CASES, 50), _verdict(summary)
+
+
+async def test_directed_cases_agree(control_plane: ControlPlane) -> None:
+    async with oracle_of(control_plane) as oracle:
+        runner = Runner(oracle, Ours())
+        found = {name: reports for name, case in DIRECTED.items() if (reports := await runner.compare(case))}
+    assert not found, "\n\n".join(f"{name}:\n{report}" for name, reports in found.items() for report in reports)
+    assert not runner.summary.refused, _verdict(runner.summary)
 
 
 async def test_log_says_what_users_read_on_the_pod(control_plane: ControlPlane) -> None:

@@ -1,0 +1,49 @@
+"""A fixed sample of random cases for the load-aware plugins, asked of the real scheduler-plugins 0.34.7 and of ours."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance import trimaran
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.oracle import oracle_of
+from tests.conformance.runner import Runner
+
+CASES = int(os.environ.get("CONFORMANCE_CASES", "200"))
+SEED = 50_000
+_SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "75"))
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    with control_plane_running() as running:
+        yield running
+
+
+# With an end in the future no pod is missing in the measurements; with one in the past every pod is.
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("end", [1_000_000, -1_000], ids=["all pods measured", "no pod measured yet"])
+async def test_load_aware_scores_are_the_real_ones(control_plane: ControlPlane, end: int) -> None:
+    watcher = trimaran.Watcher(trimaran.document(SEED + end, int(time.time()) + end))
+    models = trimaran.power_models(SEED)
+    try:
+        with trimaran.scheduler_plugins_running(control_plane, watcher, models) as real:
+            async with oracle_of(real) as oracle:
+                runner = Runner(oracle, trimaran.OursWithLoad(watcher, models))
+                cases = (trimaran.generate(SEED + end + number) for number in range(CASES))
+                summary = await runner.run(cases, seconds=_SECONDS)
+    finally:
+        watcher.close()
+    told = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
+    print(told)
+    assert not summary.mismatches, told
+    assert not summary.refused, told
+    # A machine too slow for all of them still has to show something.
+    assert summary.cases >= min(CASES, 50), told
+    assert set(summary.scored) == {"TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"}

@@ -1,0 +1,300 @@
+"""Random loads, nodes and pods for the load-aware plugins; the real scheduler-plugins binary and ours on the same
+`/watcher`.
+
+The answer of the watcher is made once for all node names that cases draw from, as upstream's plugins look at it only
+every 30 s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from scheduler.config import load_configuration
+from scheduler.core import explain
+from scheduler.engine.loads import load_table
+from scheduler.framework import ProfileRunner
+from scheduler.helpers import PodReducer, reduce_node
+from scheduler.load import parse_watcher
+from scheduler.plugins import build_profile
+from scheduler.state import ClusterState
+from secondary_scheduler.devcluster import ports, processes
+from secondary_scheduler.devcluster.ports import LOOPBACK
+from secondary_scheduler.devcluster.processes import Service
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain import binaries
+from secondary_scheduler.kube.model import decode_node, decode_pod
+from tests.conformance.case import BOUND, UNSCHEDULABLE, Answer, Case, Json
+from tests.conformance.controlplane import ControlPlane
+from tests.conformance.profiles import scheduler_name
+from tests.conformance.schedulerlog import VMODULE
+from tests.conformance.surroundings import OVERHEADS
+
+NODE_NAMES = tuple(f"t-{number:03d}" for number in range(300))
+_PACKING = {"targetUtilization": 45, "defaultRequests": {"cpu": "300m"}, "defaultRequestsMultiplier": "1.7"}
+"""One set of args only: upstream keeps them in globals that the last profile overwrites."""
+_ALL = {"TargetLoadPacking": 3, "LoadVariationRiskBalancing": 2, "LowRiskOverCommitment": 1, "Peaks": 5}
+PROFILES: dict[str, dict[str, Json]] = {
+    "packing": {"TargetLoadPacking": _PACKING},
+    "variation": {"LoadVariationRiskBalancing": {}},
+    "variation-root": {"LoadVariationRiskBalancing": {"safeVarianceMargin": 1.7, "safeVarianceSensitivity": 2}},
+    "variation-cube": {"LoadVariationRiskBalancing": {"safeVarianceMargin": 0.5, "safeVarianceSensitivity": 3}},
+    "variation-flat": {"LoadVariationRiskBalancing": {"safeVarianceSensitivity": 0}},
+    "variation-square": {"LoadVariationRiskBalancing": {"safeVarianceSensitivity": 0.5, "safeVarianceMargin": 2}},
+    "risk": {"LowRiskOverCommitment": {}},
+    "risk-load": {"LowRiskOverCommitment": {"smoothingWindowSize": 1, "riskLimitWeights": {"cpu": 0, "memory": 0.1}}},
+    "risk-wide": {"LowRiskOverCommitment": {"smoothingWindowSize": 9, "riskLimitWeights": {"cpu": 0.7, "memory": 0}}},
+    "power": {"Peaks": {}},
+    "all": {"TargetLoadPacking": _PACKING, "LoadVariationRiskBalancing": {}, "LowRiskOverCommitment": {}, "Peaks": {}},
+}
+
+
+class Watcher:
+    """A stand-in for a load-watcher: serves one document, and counts how often it was asked."""
+
+    def __init__(self, document: Json) -> None:
+        self.body = json.dumps(document).encode()
+        self.asked = 0
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                fake.asked += 1
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(fake.body)))
+                self.end_headers()
+                self.wfile.write(fake.body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://{LOOPBACK}:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def document(seed: int, window_end: int) -> Json:
+    """Loads of every shape a load-watcher's answer may have, for all node names."""
+    rng = random.Random(seed)
+    nodes = {name: {"metrics": _metrics(rng)} for name in NODE_NAMES if rng.random() < 0.93}
+    window = {"duration": "15m", "start": window_end - 900, "end": window_end}
+    return {"timestamp": window_end, "window": window, "source": "test", "data": {"NodeMetricsMap": nodes}}
+
+
+def _metrics(rng: random.Random) -> list[Json]:
+    found: list[Json] = []
+
+    def add(kind: str, operator: str, value: float) -> None:
+        found.append({"name": "m", "type": kind, "operator": operator, "rollup": "15m", "value": value})
+
+    for kind in ("CPU", "Memory"):
+        shape = rng.random()
+        mean = rng.choice((rng.uniform(0, 100), rng.uniform(0, 30), float(rng.randint(0, 110)), 0.0, 100.0))
+        spread = rng.choice((rng.uniform(0, 50), rng.uniform(0, 5), float(rng.randint(0, 40)), 0.0, 1e-4))
+        if shape < 0.7:
+            add(kind, "AVG", mean)
+            add(kind, "STD", spread)
+        elif shape < 0.8:
+            add(kind, "Latest", mean)
+        elif shape < 0.85:
+            add(kind, "STD", spread)
+        elif shape < 0.9:
+            add(kind, rng.choice(("", "P99")), mean)
+        elif shape < 0.95:
+            add(kind, "AVG", mean)
+            add(kind, "Latest", rng.uniform(0, 100))
+            add(kind, rng.choice(("AVG", "Latest", "")), rng.uniform(0, 100))
+    if rng.random() < 0.3:
+        add("Storage", "AVG", rng.uniform(0, 100))
+    rng.shuffle(found)
+    return found
+
+
+def power_models(seed: int) -> Json:
+    """Power models of most nodes."""
+    rng = random.Random(seed)
+    return {
+        name: {"k0": rng.uniform(100, 500), "k1": -rng.uniform(50, 300), "k2": -rng.uniform(0.01, 0.1)}
+        for name in NODE_NAMES
+        if rng.random() < 0.9
+    }
+
+
+def configuration(watcher: str, models: Json, kubeconfig: str, *, ours: bool) -> str:
+    """The configuration of both; our own options stand in the file of ours only."""
+    profiles = []
+    for name, plugins in PROFILES.items():
+        config = [
+            {
+                "name": plugin,
+                "args": {"WatcherAddress": watcher, "NodePowerModel": models}
+                if plugin == "Peaks"
+                else {"watcherAddress": watcher, **args},
+            }
+            for plugin, args in plugins.items()
+        ]
+        if ours:
+            config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": "upstream"}})
+        enabled = [{"name": plugin, "weight": _ALL[plugin]} for plugin in plugins]
+        # What preemption says is no matter of these plugins.
+        points: Json = {
+            "postFilter": {"disabled": [{"name": "*"}]},
+            "score": {"enabled": enabled, "disabled": [{"name": "*"}]},
+        }
+        if "LowRiskOverCommitment" in plugins:
+            points["preScore"] = {"enabled": [{"name": "LowRiskOverCommitment"}]}
+        profiles.append(
+            {"schedulerName": scheduler_name(f"trimaran-{name}"), "plugins": points, "pluginConfig": config}
+        )
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "percentageOfNodesToScore": 100,
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
+            "profiles": profiles,
+        }
+    )
+
+
+@contextlib.contextmanager
+def scheduler_plugins_running(running: ControlPlane, watcher: Watcher, models: Json) -> Iterator[ControlPlane]:
+    """Run the real scheduler-plugins beside the control plane; its log takes the place of kube-scheduler's."""
+    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    layout = running.layout
+    file: Path = layout.config("trimaran.json")
+    file.write_text(configuration(watcher.url, models, str(layout.kubeconfig), ours=False))
+    port = ports.allocate(["scheduler-plugins"], {})["scheduler-plugins"]
+    service = Service(
+        "scheduler-plugins",
+        [
+            str(binary),
+            f"--config={file}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={port}",
+            f"--authentication-kubeconfig={layout.kubeconfig}",
+            f"--authorization-kubeconfig={layout.kubeconfig}",
+            "-v=2",
+            f"--vmodule={VMODULE}",
+        ],
+        ports=[port],
+    )
+    record = processes.start(service, layout.root)
+    try:
+        instances = sum(len(plugins) for plugins in PROFILES.values())
+        deadline = time.monotonic() + 30
+        while watcher.asked < instances and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert watcher.asked >= instances, record.log.read_text()[-2000:]
+        yield ControlPlane(layout, running.api_server, record.log, lambda: processes.is_alive(record))
+    finally:
+        processes.stop([record])
+
+
+def generate(seed: int) -> Case:
+    """A cluster of a few of the nodes, pods on them, and pods to place."""
+    rng = random.Random(seed)
+    profile = rng.choice(list(PROFILES))
+    names = rng.sample(NODE_NAMES, rng.randint(2, 7))
+    objects: list[Json] = [_node(rng, name) for name in names]
+    objects += [_pod(rng, f"there-{number}", nodeName=rng.choice(names)) for number in range(rng.choice((0, 2, 5, 12)))]
+    pods = tuple(_pod(rng, f"new-{number}") for number in range(2))
+    return Case(seed, ("trimaran",), f"trimaran-{profile}", tuple(objects), pods)
+
+
+def _node(rng: random.Random, name: str) -> Json:
+    cpu, memory = rng.choice((2000, 4000, 7910, 16000)), rng.choice((4 << 30, 8 << 30, 33_123_456_789))
+    kept = rng.choice((1.0, 0.95, 0.8))
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {
+            "capacity": {"cpu": f"{cpu}m", "memory": str(memory), "pods": "110"},
+            "allocatable": {"cpu": f"{int(cpu * kept)}m", "memory": str(int(memory * kept)), "pods": "110"},
+        },
+    }
+
+
+def _pod(rng: random.Random, name: str, **spec: object) -> Json:
+    body: Json = {"containers": [_container(rng, f"c{number}") for number in range(rng.choice((1, 1, 2)))], **spec}
+    if rng.random() < 0.3:
+        body["initContainers"] = [_container(rng, "init", small=False)]
+        if rng.random() < 0.5:
+            body["initContainers"][0]["restartPolicy"] = "Always"
+    if rng.random() < 0.15:
+        body["runtimeClassName"] = rng.choice([one for one in OVERHEADS if "gpu" not in str(OVERHEADS[one])])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+
+def _container(rng: random.Random, name: str, *, small: bool = True) -> Json:
+    resources: Json = {}
+    amounts = {
+        "cpu": (("1m", "50m", "100m", "333m") if small else ("500m", "750m"), ("1", "2", "3500m", "9")),
+        "memory": (("1", "20Mi", "100M", "256Mi") if small else ("300Mi",), ("512Mi", "1Gi", "5G", "20Gi")),
+    }
+    for resource, (requests, limits) in amounts.items():
+        limited = rng.random() < 0.4
+        # A limit alone would become the request.
+        if limited or rng.random() < 0.6:
+            resources.setdefault("requests", {})[resource] = rng.choice(requests)
+        if limited:
+            resources.setdefault("limits", {})[resource] = rng.choice(limits)
+    return {"name": name, "image": "registry.k8s.io/pause", "resources": resources}
+
+
+class OursWithLoad:
+    """Our scheduler with the same configuration and the same answer of the watcher."""
+
+    def __init__(self, watcher: Watcher, models: Json) -> None:
+        text = configuration(watcher.url, models, "", ours=True)
+        self._runners: dict[str, ProfileRunner] = {
+            one.scheduler_name: build_profile(one) for one in load_configuration(text, source="conformance").profiles
+        }
+        reading = parse_watcher(watcher.body, watcher.url)
+        self._load = load_table(f"watcher:{watcher.url}", reading, reading.instances, 900.0)
+
+    def ask(self, pod: Json, world: tuple[Json, ...]) -> Answer:
+        """Answer for a pod in a cluster given by its objects, which the process has just seen."""
+        runner, reducer, state, now = (
+            self._runners[pod["spec"]["schedulerName"]],
+            PodReducer(),
+            ClusterState(),
+            time.time(),
+        )
+        for item in world:
+            if item["kind"] == "Node":
+                state.upsert_node(reduce_node(decode_node(json.dumps(item).encode())))
+        for item in world:
+            if item["kind"] == "Pod":
+                state.upsert_pod(reducer.reduce(decode_pod(json.dumps(item).encode())), observed_at=now)
+        state.set_load(self._load)
+        incoming = reducer.reduce(decode_pod(json.dumps(pod).encode()))
+        explanation = explain(state.snapshot(now), incoming, runner)
+        nodes = {name: node for name, node in explanation.nodes() if node.feasible}
+        if not nodes:
+            return Answer(UNSCHEDULABLE, message=explanation.message or "")
+        return Answer(
+            BOUND,
+            feasible=frozenset(nodes),
+            scores={
+                name: {plugin: score.weighted for plugin, score in node.scores.items()} for name, node in nodes.items()
+            },
+            totals={name: node.total for name, node in nodes.items()},
+            best=frozenset(explanation.best),
+            node=sorted(explanation.best)[0],
+        )
