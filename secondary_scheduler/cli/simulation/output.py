@@ -41,15 +41,14 @@ def write_json(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> N
 
 def write_yaml(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> None:
     """Write the result as YAML."""
-    import yaml
+    # Here, since JSON and tables need no YAML library to be imported.
+    from secondary_scheduler.cli.simulation.yamltext import dumped
 
-    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     out.write(f"apiVersion: {API_VERSION}\nkind: {KIND}\ndecisions:".encode())
     ending = b" []\n"
     for outcome in outcomes:
         decision = {**_head(outcome), "nodes": dict(_nodes(outcome, detail))}
-        text = yaml.dump([decision], Dumper=dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
-        out.write(b"\n" + text.removesuffix("\n").encode())
+        out.write(b"\n" + dumped([decision]).removesuffix(b"\n"))
         ending = b"\n"
     out.write(ending)
     out.flush()

@@ -16,6 +16,7 @@ from scheduler.config.document import plain_scalar
 from secondary_scheduler.cli.simulation.report import InputError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _MOST_ALIASED = 1_000_000
 """Values that aliases may add to a document; a few lines can otherwise stand for gigabytes."""
 _scalar = lru_cache(maxsize=65536)(plain_scalar)
@@ -50,16 +51,39 @@ def documents(data: bytes, file: str) -> Iterator[YamlDocument]:
         raise InputError(f"{file}: document {builder.number}: not valid YAML: {problem}") from error
 
 
+def dumped(value: Any) -> bytes:
+    """Return plain data as a YAML document that reads back the same under Kubernetes' rules: text such as `y` or
+    `12e3`, which PyYAML would leave bare, is quoted."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
+    return text.encode()
+
+
+class _Dumper(_DUMPER):  # type: ignore[misc]
+    """Shares nothing by anchors, which make files hard to read."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text_node(dumper: Any, text: str) -> Any:
+    style = None if isinstance(plain_scalar(text), str) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text_node)
+
+
 class _Frame:
     """A list or map under construction. `key` is the map's key whose value comes next."""
 
-    __slots__ = ("anchor", "count", "key", "merged", "target")
+    __slots__ = ("anchor", "count", "key", "merged", "merging", "target")
 
     def __init__(self, target: Any, anchor: str | None, count: int) -> None:
         self.target = target
         self.anchor = anchor
         self.count = count
         self.key: str | None = None
+        self.merging = False
         self.merged: list[Any] = []
 
 
@@ -123,6 +147,8 @@ class _Builder:
         if event.anchor is not None:
             self._anchors[event.anchor] = (key, 1)
         frame.key = key
+        # In quotes it is a key like any other.
+        frame.merging = key == "<<" and bool(event.implicit[0])
 
     def _open(self, target: Any, event: Any) -> None:
         if self._stack and type(self._stack[-1].target) is dict and self._stack[-1].key is None:
@@ -173,7 +199,8 @@ class _Builder:
             target.append(value)
             return
         key, frame.key = frame.key, None
-        if key == "<<":
+        if frame.merging:
+            frame.merging = False
             sources = value if type(value) is list else [value]
             if not all(type(source) is dict for source in sources):
                 self._fail(event, "<< takes a map or a list of maps")

@@ -15,6 +15,7 @@ from typing import IO, Any
 import msgspec
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.simulation.yamltext import dumped
 from secondary_scheduler.cli.snapshotting.measuring import LoadOrigin, read_load_document
 from secondary_scheduler.cli.snapshotting.reading import RESOURCES, Resource, read_objects
 from secondary_scheduler.kube.client import ClientConfig, KubeClient
@@ -76,18 +77,10 @@ def _write(documents: Iterable[bytes], out: IO[bytes], *, as_yaml: bool) -> None
     """Write YAML documents, or a List in JSON with one object per line."""
     if as_yaml:
         for data in documents:
-            out.write(_yaml(data))
+            out.write(b"---\n" + dumped(msgspec.json.decode(data)))
     else:
         out.write(b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(documents) + b"\n]}\n")
     out.flush()
-
-
-def _yaml(data: bytes) -> bytes:
-    import yaml
-
-    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text = yaml.dump(msgspec.json.decode(data), Dumper=dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
-    return f"---\n{text}".encode()
 
 
 @contextlib.contextmanager

@@ -14,13 +14,18 @@ from hypothesis import strategies as st
 
 from secondary_scheduler.cli.simulation.cluster import read_cluster
 from secondary_scheduler.cli.simulation.report import InputError, Report
-from secondary_scheduler.cli.simulation.yamltext import documents
+from secondary_scheduler.cli.simulation.yamltext import documents, dumped
 from tests.unit.cli.simulating import SCHEDULER, Bench, Result, node, pod
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+words = st.one_of(
+    st.text(max_size=8), st.sampled_from(["In", "Exists", "NoSchedule", "a\x00b", "kubernetes.io/hostname", "y", "<<"])
+)
 
 
 # Forms ----------------------------------------------------------------------------------------------------------------
@@ -100,14 +105,20 @@ def test_yaml_is_read_as_kubernetes_reads_it(bench: Bench) -> None:
 
 @given(
     st.recursive(
-        st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.text()),
-        lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(), inner, max_size=4)),
+        st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), words),
+        lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(words, inner, max_size=4)),
         max_leaves=12,
     )
 )
-def test_yaml_that_was_written_by_a_dumper_reads_back(value: Any) -> None:
-    (found,) = documents(yaml.safe_dump(value, allow_unicode=False).encode(), "x")
+def test_yaml_that_is_written_reads_back(value: Any) -> None:
+    (found,) = documents(dumped(value), "x")
     assert found.content == value
+
+
+@pytest.mark.parametrize("text", ["y", "No", "12e3", "1_0", "0x1f", "1:30", "~", "", "2026-01-01", ".5", "null", "'"])
+def test_text_that_looks_like_something_else_is_written_as_text(text: str) -> None:
+    (found,) = documents(dumped({text: [text, {"a": text}]}), "x")
+    assert found.content == {text: [text, {"a": text}]}
 
 
 def test_anchors_aliases_and_merges_are_expanded() -> None:
@@ -378,9 +389,6 @@ quantities = st.one_of(
     st.integers(-(2**70), 2**70),
     st.floats(allow_nan=False, allow_infinity=False),
     st.none(),
-)
-words = st.one_of(
-    st.text(max_size=8), st.sampled_from(["In", "Exists", "NoSchedule", "a\x00b", "kubernetes.io/hostname"])
 )
 junk = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**65), 2**65), words, quantities),
