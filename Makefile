@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo clean-demo test test-all check format unit integration e2e bench clean
+.PHONY: help setup lock demo clean-demo test test-all check format unit integration e2e conformance bench clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -34,6 +34,9 @@ format: setup  ## Format the code
 
 unit integration e2e: setup  ## One part of the tests
 	@$(BIN)/python tools/run_tests.py $@
+
+conformance: setup  ## N=2000 random cases against the real kube-scheduler
+	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
 
 bench: setup  ## Rates of the scheduling core, without I/O
 	@$(BIN)/python -m benchmarks.core
