@@ -1,0 +1,30 @@
+"""docs/configuration.md names every field and every plugin that has args."""
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.catalog import descriptors
+from scheduler.config import KubeSchedulerConfiguration, flavour_names
+from scheduler.config.model import ClientConnection, LeaderElection, Profile
+
+TEXT = (Path(__file__).parents[4] / "docs/configuration.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("model", [KubeSchedulerConfiguration, LeaderElection, ClientConnection, Profile])
+def test_every_field_is_described(model: type) -> None:
+    missing = {info.alias for info in model.model_fields.values() if f"{info.alias}" not in TEXT}
+    assert missing <= {"apiVersion", "kind"}
+
+
+@pytest.mark.parametrize("name", [one.name for one in descriptors() if one.args_model])
+def test_every_arg_is_described(name: str) -> None:
+    model = next(one.args_model for one in descriptors() if one.name == name)
+    assert name in TEXT
+    if name != "PreemptionToleration":
+        assert [info.alias for info in model.model_fields.values() if f"{info.alias}" not in TEXT] == []
+
+
+def test_every_family_of_flavours_is_described() -> None:
+    for name in flavour_names():
+        assert name.partition("@")[0] in TEXT
