@@ -22,12 +22,12 @@ from scheduler.engine.cycle import Profile, SchedulingCycle
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
-from scheduler.engine.loads import LoadFeed, load_settings, load_source
+from scheduler.engine.loads import LoadFeed, load_source, wanted_sources
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.framework import LoadTable, PodInfo
 from scheduler.helpers import PodReducer
-from scheduler.load import LoadSettings, LoadStatus
+from scheduler.load import LoadStatus
 from scheduler.logs import configure_logging
 from scheduler.observe.certificate import serving_context
 from scheduler.observe.health import Check, HealthChecks, LoopWatch
@@ -318,36 +318,21 @@ class Daemon:
 
     def _start_feeds(self) -> None:
         """Start one collector per source, however many plugins and profiles read from it."""
-        started: dict[str, LoadSettings] = {}
-        for profile in self.configuration.profiles:
-            for plugin in profile.enabled:
-                args = profile.args(plugin)
-                key = args.source_key() if args is not None else None
-                if args is None or key is None:
-                    continue
-                settings = load_settings(args, profile.options.load)
-                if key not in started:
-                    started[key] = settings
-                    self._start_feed(key, settings)
-                elif started[key] != settings:
-                    log.warning(
-                        "a load source is read with the options of the first profile that names it",
-                        source=key,
-                        ignored=f"{profile.scheduler_name}/{plugin}",
-                    )
-
-    def _start_feed(self, key: str, settings: LoadSettings) -> None:
-        feed = LoadFeed(
-            key,
-            settings,
-            node_of_address=self.nodes.node_of_address,
-            on_table=self._take_load,
-            on_status=self._show_load,
-            metrics=self.metrics,
-            source=load_source(key, settings, self.client_config, self._capacity_of),
-        )
-        self._feeds[key] = feed
-        feed.collector.start()
+        wanted, ignored = wanted_sources(self.configuration.profiles)
+        for place in ignored:
+            log.warning("a load source is read as the first profile that names it says, not as here", profile=place)
+        for key, settings in wanted.items():
+            feed = LoadFeed(
+                key,
+                settings,
+                node_of_address=self.nodes.node_of_address,
+                on_table=self._take_load,
+                on_status=self._show_load,
+                metrics=self.metrics,
+                source=load_source(key, settings, self.client_config, self._capacity_of),
+            )
+            self._feeds[key] = feed
+            feed.collector.start()
 
     def _capacity_of(self, node: str) -> tuple[int, int] | None:
         """Called on a collector's thread; a dictionary may be read there while it changes."""

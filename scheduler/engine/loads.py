@@ -7,13 +7,14 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
+from scheduler.config import EffectiveProfile
 from scheduler.framework import LoadTable, NodeLoad
 from scheduler.load import (
     Collector,
@@ -213,6 +214,26 @@ def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
             cluster=environment.get("SIGNALFX_CLUSTER_NAME", ""),
         )
     return settings
+
+
+def wanted_sources(profiles: Iterable[EffectiveProfile]) -> tuple[dict[str, LoadSettings], list[str]]:
+    """Return the sources that enabled plugins read, once each however many read it.
+
+    The second value names, as `schedulerName/plugin`, those whose profile has other load options for a source that
+    an earlier one named already: there is one collector, and it can follow only one of them.
+    """
+    wanted: dict[str, LoadSettings] = {}
+    ignored: list[str] = []
+    for profile in profiles:
+        for plugin in profile.enabled:
+            args = profile.args(plugin)
+            key = args.source_key() if args is not None else None
+            if args is None or key is None:
+                continue
+            settings = load_settings(args, profile.options.load)
+            if wanted.setdefault(key, settings) != settings:
+                ignored.append(f"{profile.scheduler_name}/{plugin}")
+    return wanted, ignored
 
 
 def load_source(
