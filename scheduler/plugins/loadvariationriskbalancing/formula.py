@@ -3,7 +3,7 @@
 import numpy as np
 
 from scheduler.framework import FloatArray
-from scheduler.helpers.loadstats import ResourceStats
+from scheduler.helpers.loadstats import ResourceStats, bound
 
 
 def balance_score(stats: ResourceStats, margin: float, sensitivity: float) -> FloatArray:
@@ -11,12 +11,15 @@ def balance_score(stats: ResourceStats, margin: float, sensitivity: float) -> Fl
     bounded = ResourceStats(
         stats.capacity,
         np.maximum(stats.request, 0.0),
-        np.clip(stats.used_average, 0.0, stats.capacity),
-        np.clip(stats.used_deviation, 0.0, stats.capacity),
+        bound(stats.used_average.copy(), 0.0, stats.capacity),
+        bound(stats.used_deviation.copy(), 0.0, stats.capacity),
     )
     mu, sigma = bounded.mu_sigma()
-    sigma = np.clip(_root(sigma, sensitivity) * margin, 0.0, 1.0)
-    return np.where(stats.capacity > 0.0, (1.0 - (mu + sigma) / 2.0) * 100.0, 0.0)
+    sigma = bound(_root(sigma, sensitivity) * margin, 0.0, 1.0)
+    score: FloatArray = (1.0 - (mu + sigma) / 2.0) * 100.0
+    if not stats.capacity.all():
+        score[stats.capacity == 0.0] = 0.0
+    return score
 
 
 def _root(sigma: FloatArray, sensitivity: float) -> FloatArray:

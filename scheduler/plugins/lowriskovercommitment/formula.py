@@ -6,6 +6,7 @@ import numpy as np
 
 from scheduler.framework import FloatArray
 from scheduler.helpers.beta import match_moments, max_variance
+from scheduler.helpers.loadstats import bound
 
 MAX_VARIANCE_ALLOWANCE = 0.99
 
@@ -13,6 +14,8 @@ MAX_VARIANCE_ALLOWANCE = 0.99
 def limit_risk(request: FloatArray, limit: FloatArray, capacity: FloatArray) -> FloatArray:
     """Return how much of what limits allow beyond requests does not fit the node; `request` is at most `capacity`."""
     beyond = limit > capacity
+    if not beyond.any():
+        return np.zeros_like(capacity)
     return np.where(beyond, (limit - capacity) / np.where(beyond, limit - request, 1.0), 0.0)
 
 
@@ -49,4 +52,4 @@ def load_risk(
 
 def total_risk(weight: float, limits: FloatArray, load: FloatArray) -> FloatArray:
     """Combine the two risks."""
-    return np.clip(weight * limits + (1.0 - weight) * load, 0.0, 1.0)
+    return bound(weight * limits + (1.0 - weight) * load, 0.0, 1.0)
