@@ -12,7 +12,7 @@ from secondary_scheduler.kube.model import (
     StorageClass,
     TopologySelectorTerm,
 )
-from secondary_scheduler.kube.primitives.quantity import value
+from secondary_scheduler.kube.primitives.quantity import QuantityError, value
 from secondary_scheduler.kube.primitives.selectors import SelectorError, label_selector, requirement
 
 
@@ -77,9 +77,12 @@ def _has_room(
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
-    """Return how large one more volume can be; None when the driver does not say."""
+    """Return how large one more volume can be; None when the driver does not say, or not in a readable way."""
     limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
-    return None if limit is None else value(limit)
+    try:
+        return None if limit is None else value(limit)
+    except QuantityError:
+        return None
 
 
 def _reaches(view: NodeView, rows: RowArray, capacity: CSIStorageCapacity) -> BoolArray:

@@ -257,6 +257,7 @@ TRACKING = made("CSIDriver", DRIVER, spec={"storageCapacity": True})
         ([TRACKING, capacity("a", size="5Gi", largest="1Gi")], set()),
         ([TRACKING, capacity("a", size="1Gi", largest="5Gi")], {"n-a"}),
         ([TRACKING, capacity("a")], set()),
+        ([TRACKING, capacity("a", size="plenty"), capacity("b", size="5Gi", name="d")], {"n-b"}),
         ([TRACKING, capacity("", size="5Gi")], {"n-a", "n-b"}),
         ([TRACKING, capacity(None, size="5Gi")], set()),
         ([TRACKING, capacity("a", size="5Gi", for_class="other")], set()),
