@@ -27,6 +27,7 @@ from scheduler.framework import (
     RowArray,
     gather,
 )
+from scheduler.helpers.goexp import go_exp
 from scheduler.helpers.loadstats import fresh
 from scheduler.helpers.unmeasured import Unmeasured
 from scheduler.plugins.peaks.model import go_int64, model_columns, models_of_file, normalized, power_jump
@@ -71,14 +72,14 @@ class Peaks:
             after = _share(before / 100.0 * capacity + demand, capacity)
             counted = known & ~(after > 100.0)
             state.count(f"load_missing/{NAME}", int(np.count_nonzero(~known)))
-            return np.where(counted, go_int64(power_jump(k1, k2, before, after)), 0)
+            return np.where(counted, go_int64(power_jump(k1, k2, before, after, go_exp)), 0)
         known = np.isfinite(measured) & (measured >= 0.0) & fresh(view, load, rows, self._max_age)
         if not (known.any() and has_model.any()):
             return self._unknown(state, rows)
         state.count(f"load_missing/{NAME}", int(np.count_nonzero(~known)))
         used = self._used(view, load, measured, known, capacity, rows)
         before, after = _share(used, capacity), _share(used + demand, capacity)
-        jump = np.clip(np.nan_to_num(power_jump(k1, k2, before, after)), -_LARGEST, _LARGEST)
+        jump = np.clip(np.nan_to_num(power_jump(k1, k2, before, after, np.exp)), -_LARGEST, _LARGEST)
         if not has_model.all():
             jump = np.where(has_model, jump, jump[has_model].mean())
         state.write(NAME, np.flatnonzero(after > 100.0))

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +69,15 @@ def model_columns(models: Mapping[str, PowerModel], names: list[str]) -> tuple[F
     return k1, k2, np.array([one is not None for one in found], dtype=np.bool_)
 
 
-def power_jump(k1: FloatArray, k2: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """Return by how much a node's power grows from one CPU utilisation (per cent) to another, times 10^15."""
+def power_jump(
+    k1: FloatArray, k2: FloatArray, before: FloatArray, after: FloatArray, exp: Callable[[FloatArray], FloatArray]
+) -> FloatArray:
+    """Return by how much a node's power grows from one CPU utilisation (per cent) to another, times 10^15.
+
+    Where the two are nearly equal the last digits of `exp` decide, and normalisation makes whole scores of them.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        jump: FloatArray = k1 * (np.exp(k2 * after) - np.exp(k2 * before)) * _SCALE
-    return jump
+        return k1 * (exp(k2 * after) - exp(k2 * before)) * _SCALE
 
 
 def go_int64(values: FloatArray) -> IntArray:

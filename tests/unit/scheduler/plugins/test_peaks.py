@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
 from scheduler.framework import CycleState, LoadTable, NodeLoad, PodInfo, ProfileRunner
+from scheduler.helpers.goexp import go_exp
 from scheduler.plugins.peaks.model import VARIABLE, normalized
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
@@ -88,6 +89,17 @@ def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any],
         chosen = decide(state.snapshot(NOW), [info], scheduler, random.Random(index)).node
         assert chosen == case["expected"]["placements"][info.name]
         state.upsert_pod(state.assume(info, chosen, NOW), NOW)
+
+
+def test_powers_of_e_are_gos_to_the_last_bit() -> None:
+    vectors = json.loads((Path(__file__).parents[3] / "conformance/vectors/go_exp.json").read_text())["cases"]
+    given, expected = (
+        np.array([int(one[index], 16) for one in vectors], dtype=np.uint64).view(np.float64) for index in (0, 1)
+    )
+    assert go_exp(given).tolist() == expected.tolist()
+    assert np.exp(given).tolist() != expected.tolist(), "else there would be no need for it"
+    beyond = go_exp(np.array([math.inf, -math.inf, 1000.0, -1000.0, 0.0]))
+    assert beyond.tolist() == [math.inf, 0.0, math.inf, 0.0, 1.0]
 
 
 @settings(max_examples=60, deadline=None)
