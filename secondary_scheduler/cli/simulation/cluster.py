@@ -50,6 +50,7 @@ _GROUPS: Mapping[str, str] = {
     **{watched.kind: watch.api_version.rpartition("/")[0] for watch, watched in WATCHED_KINDS.items()},
 }
 """API group of every kind that is read."""
+_TOO_LARGE = "holds a number that no Kubernetes object can hold"
 _CODECS: Mapping[str, Codec[Any]] = {watched.kind: watched.codec for watched in WATCHED_KINDS.values()}
 
 
@@ -264,7 +265,7 @@ class _Reader:
             return
         try:
             info = reduce_node(node)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             self._report.warn(f"{found.entry.place}, {found.what}: {_located(found.entry.data, error)}; left out")
             return
         self._cluster.state.upsert_node(info)
@@ -300,7 +301,7 @@ class _Reader:
             if pod is None:
                 return None
             info = reducer.reduce(pod)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             reason = _located(found.entry.data, error)
             self._report.warn(f"{found.entry.place}, {found.what}: {reason}; left out")
             self._park(found, reason, wanted=wanted)
@@ -331,8 +332,8 @@ class _Reader:
             item = codec.decode(entry.data)
             if not found.uid:
                 item = codec.decode(self._with_defaults(found))
-        except DecodeError as error:
-            reason = with_field(error)
+        except (DecodeError, OverflowError) as error:
+            reason = with_field(error) if isinstance(error, DecodeError) else _TOO_LARGE
             self._report.leave_out(entry.place, found.what, reason)
             if entry.kind == "Pod":
                 self._park(found, reason, wanted=wanted)
@@ -378,9 +379,9 @@ class _Reader:
                     self._newest = seconds
 
 
-def _located(data: bytes | Raw, error: ValueError) -> str:
+def _located(data: bytes | Raw, error: ValueError | OverflowError) -> str:
     """Put the field in front of a complaint about a quantity, which does not know where it stood."""
-    text = str(error)
+    text = str(error) if isinstance(error, ValueError) else _TOO_LARGE
     if isinstance(error, DefaultingError) or not isinstance(error, QuantityError):
         return text
     for path, amount in _quantities(msgspec.json.decode(data)):

@@ -369,6 +369,13 @@ def test_a_quantity_that_is_none_parks_the_pod_and_names_the_field(bench: Bench)
     assert "'1 core' is not a Kubernetes quantity" in result.decisions["default/a"]["message"]
 
 
+def test_a_number_beyond_all_integers_costs_its_object_only(bench: Bench) -> None:
+    container = {"name": "c", "resources": {"limits": {"example.com/x": -(2**70)}}}
+    result = bench.simulate(*GOOD, pod("sized", containers=[container]), pod("other", unknown=-(2**70)))
+    assert result.nodes == {"default/good": "n1", "default/other": "n1", "default/sized": None}
+    assert "Pod default/sized: holds a number that no Kubernetes object can hold; left out" in result.err
+
+
 def test_a_flood_of_wrong_objects_is_not_a_flood_of_lines(bench: Bench) -> None:
     result = bench.simulate(*GOOD, *({"kind": "Pod", "apiVersion": "v1"} for _ in range(500)))
     assert result.code == 4
