@@ -260,7 +260,7 @@ def affinity_verdicts(pod: PodInfo, world: World, *, upstream: bool) -> dict[str
         satisfied = has_keys and all((term.topology_key, node.labels[term.topology_key]) in near for term in wanted)
         if not satisfied and not (has_keys and not near and own_kind):
             rejected[node.name] = (UU, "node(s) didn't match pod affinity rules")
-        elif any((term.topology_key, node.labels.get(term.topology_key, "")) in far for term in unwanted):
+        elif pairs & far.keys():
             rejected[node.name] = (U, "node(s) didn't match pod anti-affinity rules")
         elif pairs & theirs.keys():
             rejected[node.name] = (U, "node(s) didn't satisfy existing pods anti-affinity rules")

@@ -61,7 +61,7 @@ def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str)
             assert (score.raw, score.normalized) == (scores[0][name], scores[1][name])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(worlds(caring), pods("new", caring), st.sampled_from(list(PROFILES)))
 def test_verdicts_and_scores_are_the_references(
     made: tuple[ClusterState, reference.World], info: PodInfo, kind: str
@@ -99,7 +99,7 @@ def test_they_stay_so_while_the_cluster_changes(
         check(state, seen(state, world), info, "safe")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     worlds(caring), pods("new", caring), pods("other", caring), st.integers(0, 4), st.sampled_from(["safe", "upstream"])
 )

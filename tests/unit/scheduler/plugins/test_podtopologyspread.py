@@ -57,7 +57,7 @@ def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str)
             assert (score.raw, score.normalized) == (scores[0][name], scores[1][name])
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(worlds(), pods("new", spreading), st.sampled_from(["System", "List"]))
 def test_verdicts_and_scores_are_the_references(
     made: tuple[ClusterState, reference.World], info: PodInfo, kind: str
