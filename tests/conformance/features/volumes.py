@@ -67,7 +67,8 @@ def _mount(pod: Json, claim: str) -> None:
 
 def _bound_pair(rng: random.Random, draft: Draft, pod: Json, number: int) -> tuple[Json, Json]:
     namespace = pod["metadata"]["namespace"]
-    name = f"{draft.seed}-{number}"
+    # Several features may count from the same number.
+    name = f"{draft.seed}-{number}-{len(draft.others)}"
     claim = _claim(f"bound-{name}", namespace, volume=f"volume-{name}")
     volume = _volume(rng, f"volume-{name}", claim["metadata"]["name"], namespace)
     draft.others += [volume, claim]
@@ -237,7 +238,8 @@ def _choice(rng: random.Random, draft: Draft) -> None:
 
 
 def _offered(rng: random.Random, name: str, size: str, claims: list[Json]) -> Json:
-    claim = rng.choice(claims) if claims and rng.random() < 0.2 else None
+    # At most one for a claim: of two, upstream takes the one its map gives first.
+    claim = claims.pop(rng.randrange(len(claims))) if claims and rng.random() < 0.2 else None
     volume = _volume(rng, name, "", "", storageClassName=rng.choice(["local", "local", "local", "waiting"]))
     spec = volume["spec"]
     spec["capacity"] = {"storage": size}
