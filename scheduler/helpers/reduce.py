@@ -50,7 +50,11 @@ def reduce_pod(pod: Pod) -> PodInfo:
 
 
 def class_key(pod: Pod) -> bytes:
-    """Return a digest of what filters and scores see of a pod besides its labels."""
+    """Return a digest of what filters and scores see of a pod besides its labels.
+
+    Raises:
+        ValueError: a number in the pod is beyond 64 bits.
+    """
     spec = pod.spec
     visible = (
         pod.metadata.namespace,
@@ -67,7 +71,11 @@ def class_key(pod: Pod) -> bytes:
         spec.resource_claims,
         spec.preemption_policy,
     )
-    return blake2b(_ENCODER.encode(visible), digest_size=16).digest()
+    try:
+        encoded = _ENCODER.encode(visible)
+    except OverflowError as error:
+        raise ValueError("a number in the pod is beyond 64 bits") from error
+    return blake2b(encoded, digest_size=16).digest()
 
 
 def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
