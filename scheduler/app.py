@@ -46,6 +46,7 @@ HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
 FRESH_ANNOTATION = "secondary-scheduler.io/load-data-fresh"
 MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
 _DRAIN_SECONDS = 10.0
+_SYNC_PATIENCE_SECONDS = 10.0
 log = structlog.get_logger(component="app")
 
 
@@ -257,7 +258,7 @@ class Daemon:
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.cycle.run(), name="cycle"),
         ]
-        tasks = [*lasting, asyncio.create_task(self._after_sync(*reflectors.values()), name="sync")]
+        tasks = [*lasting, asyncio.create_task(self._after_sync(reflectors), name="sync")]
         self._start_feeds()
         if self.elector:
             self.elector.start()
@@ -289,9 +290,14 @@ class Daemon:
         await self.client.close()
         await self.event_client.close()
 
-    async def _after_sync(self, *reflectors: Reflector[Any, Any]) -> None:
-        for reflector in reflectors:
-            await reflector.synced.wait()
+    async def _after_sync(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
+        for resource, reflector in reflectors.items():
+            while not reflector.synced.is_set():
+                try:
+                    await asyncio.wait_for(reflector.synced.wait(), _SYNC_PATIENCE_SECONDS)
+                except TimeoutError:
+                    # Nothing is scheduled before: a missing right must be seen.
+                    log.warning("cache is not filled yet", resource=resource, reason=str(reflector.state.error or ""))
         # What the first lists made lives as long as the process: never look at it again.
         gc.collect()
         gc.freeze()
