@@ -29,18 +29,38 @@ from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CS
 from scheduler.plugins.volumebinding import hints
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
 from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, problem_with_claims, sorted_claims
-from scheduler.plugins.volumebinding.matching import REASONS, find
+from scheduler.plugins.volumebinding.matching import REASONS, Findings, find
 
+_NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """What an attempt knows: the pod's claims, the cluster it looks at, and, once reserved, what is to be bound."""
+    """What an attempt knows: the pod's claims, the cluster it looks at, what it found last, and, once reserved, what
+    is to be bound."""
 
     claims: PodClaims
     view: NodeView
+    rows: RowArray
+    findings: Findings
     volumes: PodVolumes | None = None
+
+    def find(self, rows: RowArray) -> Findings:
+        self.rows, self.findings = rows, find(self.view, rows, self.claims)
+        return self.findings
+
+    def found_for(self, row: int) -> PodVolumes:
+        """Return what serves the claims on one node: as found while filtering, which took longest."""
+        at = np.flatnonzero(self.rows == row)
+        if not len(at):
+            at = np.zeros(1, dtype=np.intp)
+            self.find(np.array([row], dtype=np.intp))
+        index, findings = int(at[0]), self.findings
+        return PodVolumes(
+            [(one.volumes[chosen], one.claim) for one in findings.matches if (chosen := int(one.chosen[index])) >= 0],
+            [claim for claim, wanted in findings.provisions if wanted[index]],
+        )
 
 
 class VolumeBinding:
@@ -62,7 +82,7 @@ class VolumeBinding:
         claims = sorted_claims(pod, view.objects)
         if claims.immediate:
             return None, unresolvable(UNBOUND_IMMEDIATE)
-        state.write(self.name, _Attempt(claims, view))
+        state.write(self.name, _Attempt(claims, view, _NO_ROWS, Findings(np.zeros(0, dtype=np.int64))))
         return None, SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
@@ -70,7 +90,7 @@ class VolumeBinding:
         attempt = state.read(self.name, _Attempt)
         if attempt is None:
             return None
-        bits = find(view, rows, attempt.claims).bits
+        bits = attempt.find(rows).bits
         if not bits.any():
             return None
         codes = np.where(bits != 0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
@@ -89,15 +109,9 @@ class VolumeBinding:
         attempt = state.read(self.name, _Attempt)
         if attempt is None or all_bound(pod, attempt.view.objects):
             return SUCCESS
-        view = attempt.view
-        row = np.array([view.row(node)], dtype=np.intp)
-        findings = find(view, row, attempt.claims)
-        volumes = PodVolumes(
-            [(match.volumes[index], match.claim) for match in findings.matches if (index := int(match.chosen[0])) >= 0],
-            [claim for claim, wanted in findings.provisions if wanted[0]],
-        )
+        volumes = attempt.found_for(attempt.view.row(node))
         try:
-            attempt.volumes = assume(view.objects, volumes, node)
+            attempt.volumes = assume(attempt.view.objects, volumes, node)
         except ValueError as error:
             return failure(str(error))
         return SUCCESS

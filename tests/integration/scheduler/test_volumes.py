@@ -24,11 +24,13 @@ from scheduler.config import load_configuration
 from secondary_scheduler.kube.client import AlreadyExists, NotFound
 from tests.integration.controller.support import Api, as_rules, until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 STORAGE = "/apis/storage.k8s.io/v1"
 SELECTED = "volume.kubernetes.io/selected-node"
+PATIENCE = 60
+"""Seconds; a busy machine is no failure."""
 ME = f"volumes-{os.getpid()}"
 NODES = (f"{ME}-a", f"{ME}-b")
 CONFIGURATION = {
@@ -38,7 +40,7 @@ CONFIGURATION = {
     "profiles": [
         {
             "schedulerName": ME,
-            "pluginConfig": [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 30}}],
+            "pluginConfig": [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 120}}],
         }
     ],
 }
@@ -101,7 +103,7 @@ class Volumes(Api):
         """ "" while it has none."""
         return str(self.get("pods", pod)["spec"].get("nodeName", ""))
 
-    def wait_bound(self, pod: str, seconds: float = 20) -> str:
+    def wait_bound(self, pod: str, seconds: float = PATIENCE) -> str:
         return str(until(lambda: self.node_of(pod), seconds, f"{pod} bound: {self.message(pod)}"))
 
     def message(self, pod: str) -> str:
@@ -122,7 +124,7 @@ def api(control_plane: Any) -> Iterator[Volumes]:
             return True
         return False
 
-    until(has_account, 20, "the default service account")
+    until(has_account, PATIENCE, "the default service account")
     for node in NODES:
         _create_node(api, node)
     yield api
@@ -174,6 +176,7 @@ def daemon(api: Volumes, kubeconfig: Path) -> Iterator[None]:
     command = [sys.executable, "-m", "scheduler", "--config", str(configuration), "--secure-port=0"]
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
+    until(lambda: "caches are filled" in log.read_text() or process.poll() is not None, PATIENCE, "caches filled")
     yield
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0, log.read_text()[-3000:]
@@ -225,7 +228,7 @@ def test_many_pods_at_once_never_share_a_volume(api: Volumes, make_class: Any) -
     volumes = {api.volume(storage_class, node): node for node in NODES * 6}
     claims = [api.claim(storage_class) for _ in volumes]
     pods = {api.pod(claim): claim for claim in claims}
-    nodes = {pod: api.wait_bound(pod, 40) for pod in pods}
+    nodes = {pod: api.wait_bound(pod) for pod in pods}
     taken = {claim: api.get_claim(claim)["spec"]["volumeName"] for claim in claims}
     assert sorted(taken.values()) == sorted(volumes)
     assert all(volumes[taken[claim]] == nodes[pod] for pod, claim in pods.items())
@@ -236,7 +239,7 @@ def test_a_pod_without_a_volume_waits_with_a_reason_until_there_is_one(api: Volu
     claim = api.claim(storage_class)
     pod = api.pod(claim)
     reason = "2 node(s) didn't find available persistent volumes to bind"
-    until(lambda: reason in api.message(pod), 20, reason)
+    until(lambda: reason in api.message(pod), PATIENCE, reason)
     api.volume(storage_class, NODES[1])
     assert api.wait_bound(pod) == NODES[1]
 
@@ -245,7 +248,7 @@ def test_a_provisioner_is_told_the_node_and_the_pod_waits_for_it(api: Volumes, m
     storage_class = make_class("disk.example.com")
     claim = api.claim(storage_class)
     pod = api.pod(claim)
-    node = until(lambda: _selected(api, claim), 20, "a node selected for the claim")
+    node = until(lambda: _selected(api, claim), PATIENCE, "a node selected for the claim")
     assert api.node_of(pod) == "", "the pod waits for its volume"
     api.volume(storage_class, node, claim=claim)
     assert api.wait_bound(pod) == node
@@ -256,10 +259,10 @@ def test_a_provisioner_that_cannot_is_asked_again(api: Volumes, make_class: Any)
     storage_class = make_class("disk.example.com")
     claim = api.claim(storage_class)
     pod = api.pod(claim)
-    until(lambda: _selected(api, claim), 20, "a node selected for the claim")
+    until(lambda: _selected(api, claim), PATIENCE, "a node selected for the claim")
     api.patch_claim(claim, {"metadata": {"annotations": {SELECTED: None, "example.com/failed": "yes"}}})
-    until(lambda: "provisioning failed for PVC" in api.message(pod), 20, "the failure in the pod's condition")
-    node = until(lambda: _selected(api, claim), 20, "a node selected again")
+    until(lambda: "provisioning failed for PVC" in api.message(pod), PATIENCE, "the failure in the pod's condition")
+    node = until(lambda: _selected(api, claim), PATIENCE, "a node selected again")
     api.volume(storage_class, node, claim=claim)
     assert api.wait_bound(pod) == node
 
@@ -269,8 +272,8 @@ def test_waiting_for_volumes_holds_nobody_else_up(api: Volumes, make_class: Any)
     waiting = [api.claim(storage_class) for _ in range(70)]
     for claim in waiting:
         api.pod(claim)
-    until(lambda: all(_selected(api, claim) for claim in waiting), 40, "a node selected for every claim")
-    assert api.wait_bound(api.pod(), 5) in NODES
+    until(lambda: all(_selected(api, claim) for claim in waiting), PATIENCE, "a node selected for every claim")
+    assert api.wait_bound(api.pod()) in NODES
 
 
 def _selected(api: Volumes, claim: str) -> str:

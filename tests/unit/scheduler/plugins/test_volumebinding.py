@@ -318,6 +318,16 @@ def test_the_volume_reserved_is_the_one_of_the_chosen_node():
     assert state.objects.latest("PersistentVolume", "", "near").spec.claim_ref is None
 
 
+def test_a_node_that_was_not_filtered_last_is_looked_at_again():
+    state = zoned(claim("data"), volume("near", zone="a"), volume("far", "2Gi", zone="b"), NO_PROVISIONER)
+    view, cycle, new = state.snapshot(NOW), CycleState(), pod("new", **mount("data"))
+    PLUGIN.pre_filter(cycle, new, view)
+    for name in ("n-b", "n-a"):
+        assert PLUGIN.filter(cycle, new, view, np.array([view.row(name)])) is None
+    assert PLUGIN.reserve(cycle, new, "n-b").is_success
+    assert state.objects.latest("PersistentVolume", "", "far").spec.claim_ref.name == "data"
+
+
 def test_nothing_is_reserved_for_bound_claims():
     state = zoned(claim("data", volume="disk"), volume("disk", for_claim="data"))
     before = state.objects.generation("PersistentVolume", "PersistentVolumeClaim")
