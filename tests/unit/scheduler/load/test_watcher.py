@@ -121,6 +121,22 @@ def test_absent_fields_are_no_mistake_and_no_load(body: dict[str, Any]) -> None:
     assert (reading.instances, reading.window_end) == ({}, 7.0)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("97.66948968016497", 9766948968016497.0 / 1e14),
+        ("97.66948968016497321", 97.66948968016497321),
+        ("0.5", 0.5),
+        ("1e-4", 1e-4),
+        ("12.5e1", 125.0),
+        ("7", 7.0),
+    ],
+)
+def test_decimals_are_read_as_upstreams_reader_reads_them(text: str, value: float) -> None:
+    body = json.dumps(answer(metric("CPU", "AVG", 1))).replace('"value": 1', f'"value": {text}').encode()
+    assert parse_watcher(body, "w").instances["n1"].cpu_average == value
+
+
 def test_null_is_zero_as_for_upstreams_reader() -> None:
     assert parsed(metric("CPU", "AVG", None)).cpu_average == 0
 
