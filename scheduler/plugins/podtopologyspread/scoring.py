@@ -62,7 +62,7 @@ def soft_state(
         counted = sets.counted(view, pod, one, keys)
         sums = np.zeros(len(counted.present), dtype=np.int64)
         if query is not None:
-            sums = _by_domain(view, one.topology_key, query, counted)
+            sums = _by_domain(view, one.topology_key, query, counted, require_all)
         table = _part(one, sums, size)
         table[-1] = 0.0
         parts.append(table.take(codes, mode="wrap"))
@@ -81,12 +81,13 @@ def _domains(view: NodeView, one: Constraint, codes: RowArray, ignored: BoolArra
     return int(np.count_nonzero(seen))
 
 
-def _by_domain(view: NodeView, key: str, query: PodQuery, counted: CountedNodes) -> IntArray:
-    """Return matching pods by domain; those on nodes without the label count for the domain ""."""
+def _by_domain(view: NodeView, key: str, query: PodQuery, counted: CountedNodes, require_all: bool) -> IntArray:
+    """Return matching pods by domain; those on nodes without the label count for the domain "", unless such nodes take
+    no part."""
     counts = view.pods_by_domain(query, key, counted.nodes)
     column = view.labels(key)
     empty = column.index.get("")
-    if empty is None:
+    if empty is None or require_all:
         return counts
     stray = column.codes < 0
     if counted.nodes is not None:

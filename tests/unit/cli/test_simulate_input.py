@@ -373,7 +373,7 @@ def test_a_number_beyond_all_integers_costs_its_object_only(bench: Bench) -> Non
     container = {"name": "c", "resources": {"limits": {"example.com/x": -(2**70)}}}
     result = bench.simulate(*GOOD, pod("sized", containers=[container]), pod("other", unknown=-(2**70)))
     assert result.nodes == {"default/good": "n1", "default/other": "n1", "default/sized": None}
-    assert "Pod default/sized: holds a number that no Kubernetes object can hold; left out" in result.err
+    assert "Pod default/sized: a number in the pod is beyond 64 bits; left out" in result.err
 
 
 def test_a_flood_of_wrong_objects_is_not_a_flood_of_lines(bench: Bench) -> None:

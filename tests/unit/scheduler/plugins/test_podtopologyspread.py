@@ -212,6 +212,15 @@ def test_by_default_nodes_without_a_zone_share_one_with_those_whose_zone_is_empt
     check(state, seen(state, world), web("mine"), "System")
 
 
+def test_a_pods_own_constraint_counts_no_pods_on_nodes_without_the_label() -> None:
+    nodes = [node("n0", labels={ZONE: ""}), node("n1"), node("n2", labels={ZONE: "a"})]
+    state = cluster(*nodes, pods={"n1": [web("p1"), web("p2"), web("p3")]})
+    mine = web("mine", topologySpreadConstraints=[hard(whenUnsatisfiable="ScheduleAnyway")])
+    check(state, seen(state, reference.World([])), mine, "System")
+    found = explain(state.snapshot(NOW), mine, PROFILES["System"])
+    assert found.node("n0").scores[NAME].raw == found.node("n2").scores[NAME].raw == 0
+
+
 def test_a_selector_that_cannot_be_read_fails_the_attempt_with_its_reason() -> None:
     wrong = hard(labelSelector={"matchExpressions": [{"key": "app", "operator": "Near"}]})
     found = explain(

@@ -71,13 +71,13 @@ def test_a_what_if_view_counts_what_it_adds_and_removes(history, moves):
     play(state, history)
     before = {key: looked_at(state.snapshot(NOW), key) for key in KEYS}
     overlay = state.snapshot(NOW).overlay()
-    for remove, kind, place in moves:
+    for number, (remove, kind, place) in enumerate(moves):
         rows = overlay.rows.tolist()
         row = rows[place % len(rows)]
         there = list(overlay.pods_on(row))
         if remove and there:
             overlay.remove_pod(there[0], row)
         else:
-            overlay.add_pod(msgspec.structs.replace(KINDS[kind], uid=f"new-{len(there)}-{row}-{kind}"), row)
+            overlay.add_pod(msgspec.structs.replace(KINDS[kind], uid=f"new-{number}"), row)
     check(overlay)
     assert {key: looked_at(state.snapshot(NOW), key) for key in KEYS} == before
