@@ -24,8 +24,8 @@ class TrimaranArgs(ArgsModel):
     """What every load-aware plugin has: a metric provider, or the address of a load-watcher.
 
     Defaults follow upstream: the provider's type becomes KubernetesMetricsServer only when neither it nor
-    `watcherAddress` is given. `insecureSkipVerify` stays as written; upstream turns it on by itself for Prometheus,
-    which `compatibility: upstream` alone repeats, in the collector.
+    `watcherAddress` is given. `insecureSkipVerify` stays as written: upstream turns it on by itself for Prometheus,
+    ours never does.
     """
 
     metric_provider: MetricProvider = Field(default_factory=MetricProvider)
