@@ -8,13 +8,23 @@ from scheduler.catalog import static_cluster_roles
 from scheduler.config import configuration_hash
 from secondary_scheduler.kube.client import AlreadyExists
 from tests.integration.controller.support import Api, Operator, as_rules, install_crd, until
-from tests.unit.controller.builders import CONFIG, IMAGE
+from tests.unit.controller.builders import IMAGE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 NS = "openshift-secondary-scheduler-operator"
 # Without a metric source nothing has to be reached; TargetLoadPacking would only add a complaint about its absence.
-PLAIN = CONFIG.replace("TargetLoadPacking", "NodeResourcesFit")
+PLAIN = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: secondary-scheduler
+    plugins:
+      score:
+        enabled:
+          - name: NodeResourcesFit
+            weight: 3
+"""
 BROKEN = "--no-such-flag"
 
 

@@ -10,7 +10,8 @@ import urllib.request
 
 import pytest
 
-from scheduler.config import configuration_hash
+from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, plugin_rules
+from scheduler.config import configuration_hash, load_configuration
 from tests.integration.controller.support import until
 from tests.unit.controller.builders import BAD_CONFIG, CONFIG, IMAGE, OTHER_CONFIG
 
@@ -56,9 +57,9 @@ def test_a_new_instance_becomes_a_running_scheduler_within_seconds(api, operator
     assert instance["status"]["readyReplicas"] == 1
     assert instance["status"]["observedGeneration"] == instance["metadata"]["generation"]
     assert instance["metadata"]["finalizers"] == ["secondary-scheduler.io/cleanup"]
-    assert api.cluster_role_bindings() == {
-        "secondary-scheduler:base",
-        "secondary-scheduler:plugin:targetloadpacking",
+    enabled = load_configuration(CONFIG, source="test").profiles[0].enabled
+    assert api.cluster_role_bindings() == {BASE_CLUSTER_ROLE} | {
+        cluster_role_name(plugin) for plugin in enabled if plugin_rules(plugin)
     }
     assert api.condition("Degraded")["status"] == "False"
     events = {(e["reason"], e["involvedObject"]["kind"]) for e in api.items("events")}
