@@ -46,7 +46,13 @@ PARTS: dict[str, list[list[str]]] = {
         )
     ],
     "toolchain": [[str(BIN / "python"), "-m", "secondary_scheduler.devcluster.toolchain"]],
-    "integration": [pytest("-m", f"integration{SELECTION}", "tests/integration", "tests/conformance")],
+    # They mostly wait for others: two at a time, each worker with a control plane of its own.
+    "integration": [
+        pytest(
+            *("-n", "2", "--dist", "loadfile", "--durations", "10"),
+            *("-m", f"integration{SELECTION}", "tests/integration", "tests/conformance"),
+        )
+    ],
     "e2e": [pytest("-m", f"e2e{SELECTION}", "tests/e2e")],
 }
 
