@@ -127,7 +127,7 @@ def test_configuration_is_what_the_settings_say(local: Graph) -> None:
     content = local.only("ConfigMap").manifest["data"]["config.yaml"]
     profile = load_configuration(content, source="test").profile("secondary-scheduler")
     weights = {plugin["name"]: plugin["weight"] for plugin in profile.summary()["score"]}
-    assert weights["TargetLoadPacking"] == 5
+    assert weights["TargetLoadPacking"] == 10
     assert not {"NodeResourcesFit", "NodeResourcesBalancedAllocation"} & set(weights)
     assert profile.options.load.token_file == "/var/run/secrets/secondary-scheduler/metrics/token"
     assert profile.options.load.ca_file == "/var/run/secrets/secondary-scheduler/metrics/ca.crt"
@@ -267,7 +267,7 @@ def test_outputs_report_deployment_and_profile(local: Graph) -> None:
     }
     profile = local.outputs["profile"]
     assert profile["schedulerName"] == "secondary-scheduler"
-    assert profile["scorePlugins"]["TargetLoadPacking"] == 5
+    assert profile["scorePlugins"]["TargetLoadPacking"] == 10
     assert profile["pluginArgs"]["TargetLoadPacking"]["targetUtilization"] == 50
     assert profile["configurationHash"] == configuration_hash(local.only("ConfigMap").manifest["data"]["config.yaml"])
 
