@@ -28,7 +28,13 @@ def control_plane() -> Iterator[ControlPlane]:
 
 # With an end in the future no pod is missing in the measurements; with one in the past every pod is.
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("end", [1_000_000, -1_000], ids=["all pods measured", "no pod measured yet"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(1_000_000, id="all pods measured", marks=pytest.mark.slow),
+        pytest.param(-1_000, id="no pod measured yet"),
+    ],
+)
 async def test_load_aware_scores_are_the_real_ones(control_plane: ControlPlane, end: int) -> None:
     watcher = trimaran.Watcher(trimaran.document(SEED + end, int(time.time()) + end))
     models = trimaran.power_models(SEED)

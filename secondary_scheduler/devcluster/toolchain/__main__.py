@@ -20,6 +20,7 @@ NAMES = (
     "promtool",
     "kubectl",
     "pulumi",
+    "scheduler-plugins",
 )
 
 
