@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import random
 import signal
@@ -46,6 +47,7 @@ HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
 FRESH_ANNOTATION = "secondary-scheduler.io/load-data-fresh"
 MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
 _DRAIN_SECONDS = 10.0
+_FIRST_LOAD_SECONDS = 2.0
 _SYNC_PATIENCE_SECONDS = 10.0
 log = structlog.get_logger(component="app")
 
@@ -259,7 +261,6 @@ class Daemon:
             asyncio.create_task(self.cycle.run(), name="cycle"),
         ]
         tasks = [*lasting, asyncio.create_task(self._after_sync(reflectors), name="sync")]
-        self._start_feeds()
         if self.elector:
             self.elector.start()
         stop = asyncio.create_task(self._stop.wait(), name="stop")
@@ -302,9 +303,19 @@ class Daemon:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+        await self._first_loads()
         self._synced = True
         log.info("caches are filled", nodes=self.state.node_count, pods=self.state.pod_count)
         self.cycle.wake()
+
+    async def _first_loads(self) -> None:
+        """Read the load for the first time: after the nodes are known, to which it must be matched, and before the
+        first decision, but never longer than a moment."""
+        self._start_feeds()
+        firsts = [feed.first_read.wait() for feed in self._feeds.values()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LOAD_SECONDS):
+                await asyncio.gather(*firsts)
 
     def _on_started_leading(self) -> None:
         """Called on the elector's thread."""

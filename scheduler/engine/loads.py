@@ -96,6 +96,7 @@ class LoadFeed:
     """One source: its collector, and what becomes of its readings.
 
     The collector's thread hands readings over to the event loop; only there state and metrics are touched.
+    `first_read` is set after the first read, good or bad.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class LoadFeed:
         self._on_status = on_status
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
+        self.first_read = asyncio.Event()
         self._warned: tuple[str, ...] = ()
         self._warned_of: tuple[object, ...] = ()
         self.collector = Collector(
@@ -159,6 +161,7 @@ class LoadFeed:
         self._on_table(load_table(self._source_key, reading, matched, self._window))
 
     def _show(self, status: LoadStatus) -> None:
+        self.first_read.set()
         self.show_age(status)
         if status.consecutive_failures:
             self._metrics.load_failures.labels(self._source_key).inc()
