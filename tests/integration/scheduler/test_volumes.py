@@ -216,7 +216,7 @@ def test_pods_run_where_their_volumes_are(api: Volumes, make_class: Any) -> None
 
 # Which volumes the watch has brought when the pod is decided is not in the test's hands: it failed once in six runs.
 @pytest.mark.slow
-(api: Volumes, make_class: Any) -> None:
+def test_the_smallest_volume_is_taken(api: Volumes, make_class: Any) -> None:
     storage_class = make_class()
     api.volume(storage_class, NODES[0], "5Gi")
     small = api.volume(storage_class, NODES[0], "2Gi")
