@@ -68,7 +68,7 @@ def _end(cluster: Cluster, console: Console, message: str) -> None:
 def _run(cluster: Cluster, console: Console) -> None:
     started = time.monotonic()
     with reporter(console) as report:
-        _heading(report, f"1. A local cluster with {NODES} simulated nodes and one real one")
+        report.note(f"1. A local cluster with {NODES} simulated nodes and one real one")
         if not cluster.start(report):
             report.note("   it is running already")
         loads = _wait_for_loads(cluster, report)
@@ -101,10 +101,6 @@ def _run(cluster: Cluster, console: Console) -> None:
     console.print(f"{POD_COUNT} pods bound in {seconds:.1f} s. Event: {ours.scheduled_event()}", highlight=False)
     console.print(outputs_table(outputs))
     farewell(console, name=NAME, prometheus=cluster.prometheus_url, seconds=time.monotonic() - started)
-
-
-def _heading(report: Reporter, text: str) -> None:
-    report.note(text)
 
 
 def _wait_for_loads(cluster: Cluster, report: Reporter, seconds: float = 30) -> dict[str, float]:
