@@ -144,6 +144,7 @@ class Daemon:
         self._stopping = False
         self._feeds: dict[str, LoadFeed] = {}
         self._fresh: dict[str, LoadStatus] = {}
+        self._reflectors: dict[str, Reflector[Any, Any]] = {}
         connection = configuration.model.client_connection
         agent = f"kube-scheduler/secondary-scheduler-{__version__}"
         # Two buckets, as upstream: a flood of events never delays a binding.
@@ -255,7 +256,7 @@ class Daemon:
             watch.resource: new_reflector(watch, self.client, self.state, self.queue, self.cycle.wake)
             for watch in declared_watches(name for one in self.configuration.profiles for name in one.enabled)
         }
-        reflectors: dict[str, Reflector[Any, Any]] = {"nodes": node_list, "pods": pod_list, **watched}
+        reflectors = self._reflectors = {"nodes": node_list, "pods": pod_list, **watched}
         lasting = [
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.cycle.run(), name="cycle"),
@@ -391,6 +392,8 @@ class Daemon:
         state = self.state
         cache = {"nodes": state.node_count, "pods": state.pod_count, "assumed_pods": state.assumed_count}
         self.metrics.show_sizes(cache, self.queue.counts())
+        for resource, reflector in self._reflectors.items():
+            self.metrics.watch_served.labels(resource).set(not reflector.state.absent)
         for feed in self._feeds.values():
             feed.show_age(feed.collector.status())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from scheduler.catalog import ActionType, Watch, lookup
+from scheduler.catalog import ActionType, Watch, descriptors, lookup
 from scheduler.framework import ClusterEvent
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue, WatchedKind
 from secondary_scheduler.kube.client import KubeClient, Reflector, api_path, unchanged
@@ -40,12 +40,14 @@ class ObjectInputs:
         self, kind: WatchedKind, state: ClusterState, queue: SchedulingQueue, *, wake: Callable[[], None]
     ) -> None:
         self._kind = kind.kind
+        self._served = True
         self._objects = state.objects
         self._queue = queue
         self._wake = wake
 
     def replace(self, items: Sequence[Object], resource_version: ResourceVersion) -> None:
-        """A fresh list: what is not in it is gone."""
+        """A fresh list: what is not in it is gone. One without a version says that the kind is not served."""
+        self._say_whether_served(bool(resource_version))
         for item in self._objects.missing_from(self._kind, items):
             self._remove(item.metadata)
         for item in items:
@@ -66,6 +68,17 @@ class ObjectInputs:
         self._remove(metadata)
         log.warning("object left out", kind=self._kind, object=metadata.key, error=str(error)[:300])
 
+    def _say_whether_served(self, served: bool) -> None:
+        if served and not self._served:
+            log.info("the API server serves the resource now", kind=self._kind)
+        elif self._served and not served:
+            log.warning(
+                "the API server does not serve the resource: install its CustomResourceDefinition, or disable the "
+                "plugin that reads it",
+                kind=self._kind,
+            )
+        self._served = served
+
     def _upsert(self, item: Object) -> None:
         old = self._objects.upsert(self._kind, item)
         if old is None:
@@ -82,7 +95,10 @@ class ObjectInputs:
 def new_reflector(
     watch: Watch, client: KubeClient, state: ClusterState, queue: SchedulingQueue, wake: Callable[[], None]
 ) -> Reflector[Any, Any]:
-    """Return the list and watch of one kind, in all namespaces."""
+    """Return the list and watch of one kind, in all namespaces. A custom resource may be missing: its
+    CustomResourceDefinition is installed at any time, and pods that do not need it must not wait for it."""
     kind = WATCHED_KINDS[watch]
     sink = ObjectInputs(kind, state, queue, wake=wake)
-    return Reflector(client, api_path(*watch), kind.codec, sink, unchanged)
+    group = watch.api_version.partition("/")[0]
+    custom = any(f"{watch.resource}.{group}" in descriptor.crds for descriptor in descriptors())
+    return Reflector(client, api_path(*watch), kind.codec, sink, unchanged, optional=custom)

@@ -99,6 +99,11 @@ class Metrics:
             "What plugins report about their input, such as nodes without load data",
             "observation",
         )
+        self.watch_served = gauge(
+            "secondary_scheduler_watched_resource_served",
+            "0 while the API server does not serve a custom resource that an enabled plugin reads",
+            "resource",
+        )
         self.configuration = gauge(
             "secondary_scheduler_configuration_info", "1 for the configuration that is loaded", "hash"
         )

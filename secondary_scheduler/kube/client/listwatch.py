@@ -24,6 +24,7 @@ from secondary_scheduler.kube.client.errors import (
     Expired,
     KubeError,
     MalformedResponse,
+    NotFound,
     ResponseTooLarge,
     ServerError,
     TooManyRequests,
@@ -79,6 +80,8 @@ class Timing:
     silence: float = 150.0
     """The API server sends a bookmark about every minute."""
     list_timeout: float = 120.0
+    absent: float = 5.0
+    """How often an optional resource that the API server does not serve is looked for."""
     refuse_older: float = 60.0
     """How long a list older than the last one is refused, before it is believed to be a restored backup."""
 
@@ -89,6 +92,8 @@ class ReflectorState:
 
     synced: bool = False
     watching: bool = False
+    absent: bool = False
+    """The API server does not serve the resource, which is optional: the sink was given an empty list."""
     last_progress: float = float("-inf")
     """When the API server last said anything."""
     resource_version: ResourceVersion = NEVER
@@ -117,14 +122,20 @@ class Reflector(Generic[T, U]):
         *,
         field_selector: str = "",
         label_selector: str = "",
+        optional: bool = False,
         timing: Timing | None = None,
     ) -> None:
-        """Configure for the collection at `path` (see `api_path`), cluster-wide or of one namespace."""
+        """Configure for the collection at `path` (see `api_path`), cluster-wide or of one namespace.
+
+        An `optional` resource may be missing from the API server, as one is whose CustomResourceDefinition is not
+        installed: the sink is then empty and in sync, and the resource is taken up once it is served.
+        """
         self._client = client
         self._path = path
         self._codec = codec
         self._sink = sink
         self._transform = transform
+        self.optional = optional
         self._timing = timing or Timing()
         self._selectors: dict[str, str | int] = {}
         if field_selector:
@@ -151,6 +162,10 @@ class Reflector(Generic[T, U]):
             except Expired as error:
                 self._version = NEVER
                 self.state.error = error
+            except NotFound as error:
+                self.state.error = error
+                if self.optional:
+                    await self._absent()
             except KubeError as error:
                 self.state.error = error
                 if isinstance(error, TooManyRequests) and error.retry_after is not None:
@@ -158,6 +173,18 @@ class Reflector(Generic[T, U]):
             finally:
                 self.state.watching = False
             await self._backoff.wait()
+
+    async def _absent(self) -> None:
+        """The resource is not served (any more): nothing of it exists. Look again after a while."""
+        # Its versions may begin anew when it comes back.
+        self._version = self._newest = NEVER
+        if not self.state.absent:
+            self.state.absent = True
+            self._sink.replace([], NEVER)
+            self.state.synced = True
+            self.synced.set()
+        self._backoff.reset()
+        await asyncio.sleep(self._timing.absent * random.uniform(1.0, 1.2))
 
     async def _list(self) -> None:
         items, invalid, version = await self._list_pages()
@@ -179,6 +206,7 @@ class Reflector(Generic[T, U]):
             self.state.invalid += 1
             self._sink.invalid(metadata, error)
         self.state.synced = True
+        self.state.absent = False
         self.state.error = None
         self.synced.set()
 

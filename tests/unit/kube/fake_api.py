@@ -78,6 +78,10 @@ class FakeApi:
         for queue in self._queues:
             queue.put_nowait(data)
 
+    def close_watches(self) -> None:
+        """End the open watches as the server does when their time is up."""
+        self.send(b"")
+
     @property
     def lists(self) -> list[web.Request]:
         return [one for one in self.requests if "watch" not in one.query and one.method == "GET"]
@@ -118,8 +122,9 @@ class FakeApi:
         self._queues.append(queue)
         self.opened.set()
         try:
-            while True:
-                await response.write(await queue.get())
+            while data := await queue.get():
+                await response.write(data)
+            return response
         finally:
             self._queues.remove(queue)
 

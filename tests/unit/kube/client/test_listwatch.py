@@ -25,7 +25,14 @@ from secondary_scheduler.kube.model import PODS, DecodeError, EventType, ObjectM
 from tests.unit.kube.fake_api import FakeApi, WatchScript, answer, eventually, line, running, status_body
 
 QUICK = Timing(
-    backoff_first=0.01, backoff_most=0.05, silence=2.0, watch_least=20, watch_most=30, list_timeout=5, refuse_older=0.3
+    backoff_first=0.01,
+    backoff_most=0.05,
+    absent=0.05,
+    silence=2.0,
+    watch_least=20,
+    watch_most=30,
+    list_timeout=5,
+    refuse_older=0.3,
 )
 
 
@@ -57,11 +64,13 @@ class Mirror:
 
 @asynccontextmanager
 async def reflecting(
-    api: FakeApi, timing: Timing = QUICK, **selectors: str
+    api: FakeApi, timing: Timing = QUICK, *, optional: bool = False, **selectors: str
 ) -> AsyncIterator[tuple[Mirror, Reflector[Pod, Pod]]]:
     mirror = Mirror()
     async with KubeClient(ClientConfig(server=api.url), qps=0) as client:
-        reflector = Reflector(client, "/api/v1/pods", PODS, mirror, unchanged, timing=timing, **selectors)
+        reflector = Reflector(
+            client, "/api/v1/pods", PODS, mirror, unchanged, optional=optional, timing=timing, **selectors
+        )
         task = asyncio.create_task(reflector.run())
         try:
             yield mirror, reflector
@@ -335,3 +344,50 @@ async def test_a_server_that_always_ends_the_watch_at_once_is_asked_ever_less_of
         await asyncio.sleep(1.0)
         assert 2 <= len(api.watches) <= 6
         api.next_watches = []
+
+
+async def test_an_optional_resource_that_is_not_served_counts_as_empty_until_it_is(api: FakeApi) -> None:
+    api.next_lists = [answer(404, "NotFound")] * 3
+    api.put("a")
+    async with reflecting(api, optional=True) as (mirror, reflector):
+        await asyncio.wait_for(reflector.synced.wait(), 2)
+        assert reflector.state.absent
+        assert mirror.replaced == [ResourceVersion("")]
+        await eventually(lambda: mirror.names == {"a"})
+        assert not reflector.state.absent
+        assert reflector.state.error is None
+
+
+async def test_an_optional_resource_that_is_taken_away_leaves_nothing_behind(api: FakeApi) -> None:
+    api.put("a")
+    gone = answer(404, "NotFound")
+
+    async def no_longer_served(request: web.Request, response: web.StreamResponse) -> None:
+        response.set_status(404)
+        await response.prepare(request)
+        await response.write(status_body(404, "NotFound"))
+
+    async with reflecting(api, optional=True) as (mirror, reflector):
+        await eventually(lambda: mirror.names == {"a"})
+        await api.opened.wait()
+        api.next_watches = [no_longer_served]
+        api.next_lists = [gone] * 100
+        api.close_watches()
+        await eventually(lambda: reflector.state.absent)
+        assert mirror.names == set()
+        # Served anew, with versions that begin anew.
+        api.version = 1
+        api.objects.clear()
+        api.put("b")
+        api.next_lists = []
+        await eventually(lambda: mirror.names == {"b"})
+
+
+async def test_a_resource_that_must_be_there_is_waited_for(api: FakeApi) -> None:
+    api.next_lists = [answer(404, "NotFound")] * 2
+    api.put("a")
+    async with reflecting(api) as (mirror, reflector):
+        await eventually(lambda: reflector.state.error is not None)
+        assert not reflector.synced.is_set()
+        assert mirror.replaced == []
+        await eventually(lambda: mirror.names == {"a"})

@@ -1,0 +1,77 @@
+"""The cache of objects that plugins look up, fed as a watch would."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import structlog
+
+from scheduler.catalog import Watch
+from scheduler.engine.objects import ObjectInputs, new_reflector
+from scheduler.framework import SUCCESS
+from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
+from secondary_scheduler.kube.client import ClientConfig, KubeClient
+from secondary_scheduler.kube.model import EventType, Namespace, ObjectMeta, ResourceVersion
+
+NAMESPACES = WATCHED_KINDS[Watch("v1", "namespaces")]
+
+
+def new_queue() -> SchedulingQueue:
+    return SchedulingQueue(
+        clock=time.time, sort_key=lambda pod, queued_at: queued_at, pre_enqueue=lambda pod: SUCCESS, hints={}
+    )
+
+
+def namespace(name: str, version: str = "1") -> Namespace:
+    return Namespace(metadata=ObjectMeta(name=name, uid=name, resource_version=ResourceVersion(version)))
+
+
+@pytest.fixture
+def state() -> ClusterState:
+    return ClusterState()
+
+
+@pytest.fixture
+def sink(state: ClusterState) -> ObjectInputs:
+    return ObjectInputs(NAMESPACES, state, new_queue(), wake=lambda: None)
+
+
+def names(state: ClusterState) -> set[str]:
+    return {one.metadata.name for one in state.objects.every("Namespace")}
+
+
+def test_the_cache_is_what_the_list_and_the_events_after_it_say(state: ClusterState, sink: ObjectInputs) -> None:
+    sink.replace([namespace("a"), namespace("b")], ResourceVersion("2"))
+    sink.apply([(EventType.DELETED, namespace("a")), (EventType.ADDED, namespace("c"))])
+    assert names(state) == {"b", "c"}
+    sink.replace([namespace("c")], ResourceVersion("9"))
+    assert names(state) == {"c"}
+
+
+def test_a_resource_that_is_not_served_is_named_once_in_the_log(state: ClusterState, sink: ObjectInputs) -> None:
+    with structlog.testing.capture_logs() as logs:
+        sink.replace([], ResourceVersion(""))
+        sink.replace([], ResourceVersion(""))
+        sink.replace([namespace("a")], ResourceVersion("5"))
+    assert [entry["log_level"] for entry in logs] == ["warning", "info"]
+    assert "CustomResourceDefinition" in logs[0]["event"]
+    assert names(state) == {"a"}
+
+
+def test_a_resource_that_is_taken_away_takes_its_objects_along(state: ClusterState, sink: ObjectInputs) -> None:
+    sink.replace([namespace("a")], ResourceVersion("5"))
+    sink.replace([], ResourceVersion(""))
+    assert names(state) == set()
+
+
+async def test_only_custom_resources_may_be_missing_from_the_api_server(state: ClusterState) -> None:
+    async with KubeClient(ClientConfig(server="http://127.0.0.1:1"), qps=0) as client:
+
+        def optional(watch: Watch) -> bool:
+            return new_reflector(watch, client, state, new_queue(), lambda: None).optional
+
+        for watch in WATCHED_KINDS:
+            group = watch.api_version.partition("/")[0]
+            builtin = "." not in group or group in ("storage.k8s.io", "scheduling.k8s.io")
+            assert optional(watch) is not builtin, watch
