@@ -187,6 +187,8 @@ class Daemon:
             for name, handle in handles.items()
         }
         runners = {name: profile.runner for name, profile in profiles.items()}
+        for runner in runners.values():
+            runner.use_objects(self.state.objects)
         first = next(iter(runners.values()))
         self.queue = SchedulingQueue(
             clock=time.time,

@@ -17,7 +17,7 @@ from scheduler.framework.events import HintRegistration
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import NodeInfo, PodInfo
 from scheduler.framework.status import IntArray, RowArray, Status, Verdicts
-from scheduler.framework.view import NodeView
+from scheduler.framework.view import NodeView, Objects
 
 MAX_SCORE = 100
 """Scores lie in 0..MAX_SCORE after normalisation; others are clamped and counted."""
@@ -116,6 +116,15 @@ class Plugin(Protocol):
     @property
     def name(self) -> str:
         """Return the name in the configuration."""
+
+
+@runtime_checkable
+class ObjectReader(Protocol):
+    """Implemented by a plugin that looks objects up where it gets no view, such as in QueueSort."""
+
+    def use_objects(self, objects: Objects) -> None:
+        """Take the store to read from; called before the first pod is queued, and never called in some tests and
+        tools, which then have no objects."""
 
 
 @dataclass(frozen=True, slots=True)

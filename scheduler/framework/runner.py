@@ -17,6 +17,7 @@ from scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
     Handle,
+    ObjectReader,
     PermitPlugin,
     Plugin,
     PluginContext,
@@ -37,7 +38,7 @@ from scheduler.framework.interface import (
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.status import SUCCESS, Code, IntArray, RowArray, Status, failure, unresolvable, unschedulable
-from scheduler.framework.view import NodeView
+from scheduler.framework.view import NodeView, Objects
 
 Q = ParamSpec("Q")
 T = TypeVar("T")
@@ -165,6 +166,12 @@ class ProfileRunner:
             if not status.is_success:
                 return status.by(plugin.name)
         return SUCCESS
+
+    def use_objects(self, objects: Objects) -> None:
+        """Give the plugins that look objects up outside of a view the store to read from."""
+        for plugin in self.plugins.values():
+            if isinstance(plugin, ObjectReader):
+                plugin.use_objects(objects)
 
     def hint_registrations(self) -> dict[str, tuple[HintRegistration, ...]]:
         """Return, per plugin that can reject a pod, the events that may help.

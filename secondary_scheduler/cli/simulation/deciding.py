@@ -59,6 +59,8 @@ class Simulation:
         self._now = now
         self._explained = explained
         self._preempt = preempt
+        for runner in runners.values():
+            runner.use_objects(state.objects)
 
     def run(self, pods: Sequence[PodInfo]) -> Iterator[Outcome]:
         """Yield the outcomes in queue order. The matrix of one is good until the next is asked for."""
