@@ -233,6 +233,8 @@ class Daemon:
             clock=time.time,
             node=self.state.node,
             exists=pending.__contains__,
+            pods_on=self.state.pods_on,
+            watch_pods=self.state.watch_pods,
         )
 
     def _activate(self, uids: Iterable[str]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 import structlog
 
 from scheduler.engine.recorder import EventRecorder, Regarding
-from scheduler.framework import SUCCESS, Code, NodeInfo, PodInfo, Status
+from scheduler.framework import SUCCESS, Code, NodeInfo, PodInfo, PodListener, Status
 from scheduler.observe.metrics import Metrics
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.kube.client import (
@@ -49,6 +49,8 @@ class EngineHandle:
         clock: Callable[[], float],
         node: Callable[[str], NodeInfo | None],
         exists: Callable[[str], bool],
+        pods_on: Callable[[str], Collection[PodInfo]],
+        watch_pods: Callable[[PodListener], None],
     ) -> None:
         self._scheduler_name = scheduler_name
         self._client = client
@@ -60,6 +62,8 @@ class EngineHandle:
         self._clock = clock
         self._node = node
         self._exists = exists
+        self._pods_on = pods_on
+        self._watch_pods = watch_pods
         self._tasks: set[asyncio.Task[None]] = set()
         self.paused = 0
         """Pods whose binding does nothing but wait."""
@@ -173,6 +177,14 @@ class EngineHandle:
     def node(self, name: str) -> NodeInfo | None:
         """A node as it is now."""
         return self._node(name)
+
+    def pods_on(self, node: str) -> Collection[PodInfo]:
+        """The pods on a node as they are now."""
+        return self._pods_on(node)
+
+    def watch_pods(self, listener: PodListener) -> None:
+        """Call a function whenever a pod with a node comes, changes or goes."""
+        self._watch_pods(listener)
 
     async def _after_doubt(self, pod: PodInfo, node: str, outcome: str) -> Status:
         """Read the pod by UID until it is certain where it is; it stays assumed meanwhile."""

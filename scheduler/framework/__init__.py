@@ -41,6 +41,7 @@ from scheduler.framework.interface import (
     Plugin,
     PluginContext,
     PluginFactory,
+    PodListener,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -57,7 +58,15 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.load import LoadColumns, LoadCoverage, LoadTable, NodeLoad
 from scheduler.framework.nodecodes import NodeCodes
-from scheduler.framework.objects import ContainerCPU, HostPort, NodeInfo, PodInfo, Resources, SpecInfo
+from scheduler.framework.objects import (
+    ContainerCPU,
+    ContainerResources,
+    HostPort,
+    NodeInfo,
+    PodInfo,
+    Resources,
+    SpecInfo,
+)
 from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, TermCounts, TermKind
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
 from scheduler.framework.runner import PermitOutcome, PluginError, PluginScores, ProfileRunner, Wrap
@@ -120,6 +129,7 @@ __all__ = [
     "Code",
     "CodeArray",
     "ContainerCPU",
+    "ContainerResources",
     "CycleState",
     "Declared",
     "Diagnosis",
@@ -157,6 +167,7 @@ __all__ = [
     "PluginScores",
     "PodClause",
     "PodInfo",
+    "PodListener",
     "PodQuery",
     "PodTerms",
     "PostBindPlugin",

@@ -6,7 +6,7 @@ Permit is called synchronously on the scheduling loop and does no I/O; PreBind, 
 reach the API through the `Handle`.
 """
 
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,6 +18,9 @@ from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import NodeInfo, PodInfo
 from scheduler.framework.status import IntArray, RowArray, Status, Verdicts
 from scheduler.framework.view import NodeView, Objects
+
+PodListener = Callable[[PodInfo | None, PodInfo | None], None]
+"""Told of a pod with a node as the API server shows it: (before, now), None where it was or is not there."""
 
 MAX_SCORE = 100
 """Scores lie in 0..MAX_SCORE after normalisation; others are clamped and counted."""
@@ -52,6 +55,12 @@ class Handle(Protocol):
 
     def node(self, name: str) -> NodeInfo | None:
         """Return a node as it is now."""
+
+    def pods_on(self, node: str) -> Collection[PodInfo]:
+        """Return the pods on a node as they are now, assumed ones included."""
+
+    def watch_pods(self, listener: PodListener) -> None:
+        """Call a function whenever a pod with a node comes, changes or goes, as the API server shows it."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine beside the scheduling loop; failures are logged under the name."""

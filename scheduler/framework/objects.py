@@ -40,6 +40,13 @@ class ContainerCPU(Struct, frozen=True):
     request: int | None
 
 
+class ContainerResources(Struct, frozen=True):
+    """What one container asks for. `kind` is init, sidecar (an init container that keeps running) or app."""
+
+    kind: str
+    requests: Resources
+
+
 class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     """What a filter or score can see of a pod besides its labels and identity; pods of one class share one.
 
@@ -59,6 +66,9 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         holds: keys of what others may want too, see `scheduler.helpers.holding`.
         attachable: number of volumes that may have to be attached to the node.
         declared: requests and limits as the load-aware plugins count them.
+        containers: what each container asks for, init containers first.
+        overhead: what the pod takes beside its containers.
+        qos: Guaranteed, Burstable or BestEffort.
     """
 
     class_key: bytes
@@ -85,6 +95,9 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     holds: frozenset[str] = frozenset()
     attachable: int = 0
     declared: Declared = NOTHING_DECLARED
+    containers: tuple[ContainerResources, ...] = ()
+    overhead: Resources = {}
+    qos: str = "BestEffort"
 
 
 class PodInfo(Struct, frozen=True, eq=False):
@@ -100,6 +113,7 @@ class PodInfo(Struct, frozen=True, eq=False):
             pod was bound (its PodScheduled condition), else when it was started.
         deleting: a deletion timestamp is set.
         terminal: it has ended and occupies nothing.
+        phase: as its status says.
     """
 
     uid: str
@@ -125,6 +139,7 @@ class PodInfo(Struct, frozen=True, eq=False):
     controller: OwnerReference | None = None
     conditions: tuple[PodCondition, ...] = ()
     claim_names: tuple[str, ...] = ()
+    phase: str = ""
 
 
 class NodeInfo(Struct, frozen=True, eq=False):

@@ -9,7 +9,14 @@ import msgspec
 from scheduler.framework import HostPort, NodeInfo, PodInfo, SpecInfo, pod_terms
 from scheduler.helpers.holding import holds, is_attachable
 from scheduler.helpers.loadstats import declared
-from scheduler.helpers.resources import container_cpu, is_scalar_resource, pod_requests
+from scheduler.helpers.qos import qos_class
+from scheduler.helpers.resources import (
+    container_cpu,
+    container_resources,
+    is_scalar_resource,
+    parse_resources,
+    pod_requests,
+)
 from secondary_scheduler.kube.model import Node, Pod
 from secondary_scheduler.kube.primitives.quantity import milli_value, value
 from secondary_scheduler.kube.primitives.selectors import (
@@ -125,6 +132,9 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         holds=holds(pod.metadata.namespace, host_ports, spec.volumes),
         attachable=sum(map(is_attachable, spec.volumes)),
         declared=declared(pod),
+        containers=container_resources(pod),
+        overhead=parse_resources(spec.overhead),
+        qos=qos_class(pod),
     )
 
 
@@ -171,6 +181,7 @@ def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
         claim_names=tuple(
             sorted(f"{one.name}={one.resource_claim_name or ''}" for one in status.resource_claim_statuses)
         ),
+        phase=status.phase,
     )
 
 

@@ -3,10 +3,11 @@
 CPU in milli-units, everything else in whole units; each quantity is rounded up on its own, per container.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from scheduler.framework import ContainerCPU, Resources
+from scheduler.framework import ContainerCPU, ContainerResources, Resources
 from secondary_scheduler.kube.model import Container, ContainerStatus, Pod, ResourceList
 from secondary_scheduler.kube.primitives.quantity import milli_value, value
 
@@ -154,6 +155,19 @@ def container_cpu(pod: Pod) -> tuple[ContainerCPU, ...]:
     return tuple(
         ContainerCPU(_cpu(container.resources.limits), _cpu(container.resources.requests))
         for container in pod.spec.containers
+    )
+
+
+def container_resources(pod: Pod) -> tuple[ContainerResources, ...]:
+    """Return what each container requests, init containers first.
+
+    Raises:
+        QuantityError: a quantity cannot be read.
+    """
+    init = (("sidecar" if one.restart_policy == "Always" else "init", one) for one in pod.spec.init_containers)
+    app = (("app", one) for one in pod.spec.containers)
+    return tuple(
+        ContainerResources(kind, parse_resources(one.resources.requests)) for kind, one in itertools.chain(init, app)
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.catalog import ActionType
-from scheduler.framework import Assignment, LoadCoverage, LoadTable, NodeInfo, PodInfo, node_changes
+from scheduler.framework import Assignment, LoadCoverage, LoadTable, NodeInfo, PodInfo, PodListener, node_changes
 from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
 from scheduler.state.nominations import Nominator
@@ -43,6 +43,7 @@ class ClusterState:
         self._pods: dict[str, _Placed] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._assumed = 0
+        self._pod_listeners: list[PodListener] = []
         self._aggregates = PodAggregates(self.table, self.objects, self._rows_and_pods)
 
     # Nodes ----------------------------------------------------------------------------------------------------------
@@ -108,6 +109,7 @@ class ClusterState:
             self._place(pod, assumed=False, at=at, observed_at=observed_at)
             self._log(1, pod, at)
             self._log(1, pod, observed_at, observed=True)
+            self._tell(None, pod)
             return None
         old = placed.pod
         moved = old.node_name != pod.node_name
@@ -124,6 +126,7 @@ class ClusterState:
         if first_seen:
             placed.observed_at = observed_at
             self._log(1, pod, observed_at, observed=True)
+        self._tell(old, pod)
         return old
 
     def remove_pod(self, uid: str) -> PodInfo | None:
@@ -132,6 +135,7 @@ class ClusterState:
         if placed is None:
             return None
         self._drop(placed)
+        self._tell(placed.pod, None)
         return placed.pod
 
     def assume(self, pod: PodInfo, node: str, at: float) -> PodInfo:
@@ -162,6 +166,10 @@ class ClusterState:
         """Tell whether a pod is assumed and not yet seen bound."""
         placed = self._pods.get(uid)
         return placed is not None and placed.assumed
+
+    def watch_pods(self, listener: PodListener) -> None:
+        """Call a function whenever a bound pod comes, changes or goes; assuming and forgetting are no such news."""
+        self._pod_listeners.append(listener)
 
     def pod(self, uid: str) -> PodInfo | None:
         """Return a placed pod."""
@@ -283,6 +291,10 @@ class ClusterState:
 
     def _rows_and_pods(self) -> Iterator[tuple[int, PodInfo]]:
         return _rows_and_pods(self.table, self._by_node)
+
+    def _tell(self, old: PodInfo | None, new: PodInfo | None) -> None:
+        for listener in self._pod_listeners:
+            listener(old, new)
 
     def _log(self, sign: int, pod: PodInfo, at: float, *, observed: bool = False) -> None:
         if not math.isnan(at):

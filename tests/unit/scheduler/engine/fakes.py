@@ -90,6 +90,8 @@ class Engine:
             clock=time.time,
             node=self.state.node,
             exists=lambda uid: uid in self.pods.pending,
+            pods_on=self.state.pods_on,
+            watch_pods=self.state.watch_pods,
         )
         runner = build_profile(configuration.profile(name), self.handle)
         self.queue = SchedulingQueue(

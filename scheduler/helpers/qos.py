@@ -1,0 +1,45 @@
+"""A pod's quality-of-service class (pkg/apis/core/v1/helper/qos of Kubernetes 1.34)."""
+
+from collections.abc import Iterable
+
+from secondary_scheduler.kube.model import Pod, ResourceList
+from secondary_scheduler.kube.primitives.quantity import milli_value
+
+GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
+_COUNTED = ("cpu", "memory")
+
+
+def qos_class(pod: Pod) -> str:
+    """Return the class that follows from a pod's spec, which is what the API server writes into its status.
+
+    Resources of the pod as a whole decide where there are any; else every container must have limits of cpu and
+    memory for Guaranteed, and the sums of requests and limits must agree.
+
+    Raises:
+        QuantityError: a quantity cannot be read.
+    """
+    whole = pod.spec.resources
+    if whole is not None:
+        requests, limits = _sums([whole.requests]), _sums([whole.limits])
+        limited = not whole.limits or len(limits) == len(_COUNTED)
+    else:
+        containers = (*pod.spec.containers, *pod.spec.init_containers)
+        requests = _sums(one.resources.requests for one in containers)
+        limits = _sums(one.resources.limits for one in containers)
+        limited = all(len(_sums([one.resources.limits])) == len(_COUNTED) for one in containers)
+    if not requests and not limits:
+        return BEST_EFFORT
+    if limited and requests == limits:
+        return GUARANTEED
+    return BURSTABLE
+
+
+def _sums(lists: Iterable[ResourceList]) -> dict[str, int]:
+    """Return the sums of cpu and memory over lists, in thousandths; amounts of zero do not count."""
+    total: dict[str, int] = {}
+    for resources in lists:
+        for name in _COUNTED:
+            amount = milli_value(resources.get(name, 0))
+            if amount > 0:
+                total[name] = total.get(name, 0) + amount
+    return total
