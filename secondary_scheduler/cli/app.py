@@ -13,6 +13,7 @@ import typer
 
 from secondary_scheduler import __version__
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
+from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.devcluster.errors import DevClusterError, SpecError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,8 +39,9 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_root)
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
-    for name in [named] if named in COMMANDS else COMMANDS:
-        importlib.import_module(COMMANDS[name]).register(app)
+    with importing():
+        for name in [named] if named in COMMANDS else COMMANDS:
+            importlib.import_module(COMMANDS[name]).register(app)
     return app
 
 

@@ -265,7 +265,7 @@ class _Reader:
             return
         try:
             info = reduce_node(node)
-        except (ValueError, OverflowError) as error:
+        except ValueError as error:
             self._report.warn(f"{found.entry.place}, {found.what}: {_located(found.entry.data, error)}; left out")
             return
         self._cluster.state.upsert_node(info)
@@ -301,7 +301,7 @@ class _Reader:
             if pod is None:
                 return None
             info = reducer.reduce(pod)
-        except (ValueError, OverflowError) as error:
+        except ValueError as error:
             reason = _located(found.entry.data, error)
             self._report.warn(f"{found.entry.place}, {found.what}: {reason}; left out")
             self._park(found, reason, wanted=wanted)
@@ -379,9 +379,9 @@ class _Reader:
                     self._newest = seconds
 
 
-def _located(data: bytes | Raw, error: ValueError | OverflowError) -> str:
+def _located(data: bytes | Raw, error: ValueError) -> str:
     """Put the field in front of a complaint about a quantity, which does not know where it stood."""
-    text = str(error) if isinstance(error, ValueError) else _TOO_LARGE
+    text = str(error)
     if isinstance(error, DefaultingError) or not isinstance(error, QuantityError):
         return text
     for path, amount in _quantities(msgspec.json.decode(data)):

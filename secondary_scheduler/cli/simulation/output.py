@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import msgspec
 
 from secondary_scheduler.cli.simulation.deciding import Outcome
+from secondary_scheduler.cli.simulation.options import Detail
 from secondary_scheduler.cli.simulation.report import printable
 
-Detail = Literal["full", "none"] | int
 API_VERSION = "secondary-scheduler.io/v1"
 KIND = "SimulationResult"
 _CHUNK = 1 << 16

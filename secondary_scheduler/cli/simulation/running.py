@@ -1,0 +1,115 @@
+"""The command `simulate` once its options are read: files in, decisions out.
+
+Apart from the command itself, because importing this takes longer than reading the command line.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import typer
+
+from scheduler.catalog import TrimaranArgs
+from scheduler.config import Configuration, ConfigurationError, load_configuration
+from scheduler.framework import ProfileRunner
+from scheduler.plugins import build_profile
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.simulation import output as forms
+from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, read_cluster
+from secondary_scheduler.cli.simulation.deciding import Outcome, Simulation
+from secondary_scheduler.cli.simulation.documents import read_bytes
+from secondary_scheduler.cli.simulation.options import Detail, Output, Request
+from secondary_scheduler.cli.simulation.report import Report
+from secondary_scheduler.cli.simulation.watcherload import MeasuredLoad, read_load
+
+
+def run(request: Request) -> bool:
+    """Decide and write; false when something of the snapshot was no valid object, which is said on stderr."""
+    report = Report(lambda text: typer.echo(text, err=True))
+    configuration = _configuration(request.config, report)
+    _decide(request, configuration, report)
+    report.close()
+    return not report.invalid
+
+
+def _decide(request: Request, configuration: Configuration, report: Report) -> None:
+    output, detail = request.output, request.detail
+    runners = _runners(configuration)
+    measured = read_load(read_bytes(request.load), request.load, report) if request.load is not None else None
+    cluster = read_cluster(request.files, report, scheduler_names=configuration.scheduler_names, pod_file=request.pod)
+    measured = measured or cluster.load
+    if measured is not None:
+        _set_load(cluster, configuration, measured)
+    simulation = Simulation(
+        cluster.state,
+        runners,
+        rng=request.rng,
+        now=request.now if request.now is not None else _now(measured, cluster.newest),
+        explained=detail != "none" if output in (Output.JSON, Output.YAML) else output is Output.WIDE,
+        preempt=request.preempt,
+    )
+    _write(_outcomes(simulation, cluster), output, detail, sys.stdout.buffer)
+
+
+def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[Outcome]:
+    yield from simulation.run(cluster.pending)
+    for parked in cluster.parked:
+        yield Outcome(parked.key, parked.scheduler_name, None, parked.reason)
+
+
+def _write(outcomes: Iterator[Outcome], output: Output, detail: Detail, out: IO[bytes]) -> None:
+    if output is Output.JSON:
+        forms.write_json(outcomes, out, detail)
+    elif output is Output.YAML:
+        forms.write_yaml(outcomes, out, detail)
+    else:
+        forms.write_table(outcomes, out, wide=output is Output.WIDE)
+
+
+def _configuration(path: Path, report: Report) -> Configuration:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--config {path}: {error.strerror or error}", ExitCode.INVALID_INPUT) from error
+    except UnicodeDecodeError as error:
+        message = f"--config {path}: not UTF-8 text ({error.reason} at byte {error.start})"
+        raise CommandError(message, ExitCode.INVALID_INPUT) from error
+    try:
+        configuration = load_configuration(
+            text,
+            source=str(path),
+            allow_token_in_config_map=True,
+            allow_default_scheduler_name=True,
+            load_given=True,
+        )
+    except ConfigurationError as error:
+        for problem in error.problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(ExitCode.INVALID_INPUT) from error
+    for warning in configuration.warnings:
+        report.warn(f"warning: {warning}")
+    return configuration
+
+
+def _runners(configuration: Configuration) -> dict[str, ProfileRunner]:
+    try:
+        return {profile.scheduler_name: build_profile(profile) for profile in configuration.profiles}
+    except ValueError as error:
+        raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
+
+
+def _set_load(cluster: SimulatedCluster, configuration: Configuration, measured: MeasuredLoad) -> None:
+    """Every plugin that reads a load gets this one, wherever it is told to fetch it from."""
+    arguments = (profile.args(name) for profile in configuration.profiles for name in profile.enabled)
+    for source in sorted({args.source_key() for args in arguments if isinstance(args, TrimaranArgs)}):
+        cluster.state.set_load(measured.table(source))
+
+
+def _now(measured: MeasuredLoad | None, newest: float) -> float:
+    if measured is not None and measured.window_end:
+        return measured.window_end
+    return 0.0 if math.isnan(newest) else newest

@@ -1,0 +1,68 @@
+"""How little `simulate` needs to start: a small question has its answer before anybody thinks of waiting."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.unit.cli.simulating import CONFIGURATION, SCHEDULER
+
+_NOT_NEEDED = ("aiohttp", "asyncio", "cryptography", "kubernetes", "prometheus_api_client", "prometheus_client")
+_NOT_NEEDED += ("pulumi", "requests", "rich", "scipy", "stamina", "structlog", "uvloop")
+_CPU_SECONDS = 2.0
+"""Three times what it takes on an idle machine: enough for a busy one, not for another large library."""
+_SHOW_MODULES = """
+import json, sys
+from secondary_scheduler.cli import main
+try:
+    main()
+finally:
+    print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+"""
+
+
+def _snapshot(directory: Path) -> tuple[str, ...]:
+    objects = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "a"},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p"},
+            "spec": {"schedulerName": SCHEDULER, "containers": [{"name": "c", "image": "i"}]},
+        },
+    ]
+    config, snapshot = directory / "config.yaml", directory / "snapshot.json"
+    config.write_text(CONFIGURATION)
+    snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return "simulate", "--config", str(config), "--snapshot", str(snapshot)
+
+
+def _run(program: str, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[1].split()[:2] == ["default/p", "a"]
+    return result
+
+
+def test_libraries_it_has_no_use_for_are_not_imported(tmp_path: Path) -> None:
+    imported = json.loads(_run(_SHOW_MODULES, _snapshot(tmp_path)).stderr.splitlines()[-1])
+    assert "numpy" in imported
+    assert not set(imported) & set(_NOT_NEEDED)
+
+
+def test_a_small_question_takes_little_work(tmp_path: Path) -> None:
+    arguments = _snapshot(tmp_path)
+    _run("from secondary_scheduler.cli import main; main()", arguments)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _run("from secondary_scheduler.cli import main; main()", arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < _CPU_SECONDS
