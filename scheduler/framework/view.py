@@ -136,6 +136,18 @@ class NodeView(Protocol):
         """A number that changes when a node comes or goes, or its labels or taints change."""
 
     @property
+    def generation(self) -> int:
+        """A number that grows with every change to the nodes and the pods on them, below any overlay."""
+
+    def changed_since(self, generation: int) -> Collection[int] | None:
+        """Return the rows whose node or pods changed since a generation of the same `membership`, below any overlay;
+        None where that is no longer known."""
+
+    @property
+    def moved_rows(self) -> Collection[int]:
+        """Rows on which an overlay shows other pods than there are."""
+
+    @property
     def nominations(self) -> "Nominations":
         """Pods that preemption has promised a node."""
 

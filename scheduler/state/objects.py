@@ -6,15 +6,18 @@ from typing import Any, NamedTuple
 
 from scheduler.catalog import Watch
 from secondary_scheduler.kube.model import (
+    APPGROUPS,
     CSIDRIVERS,
     CSINODES,
     CSISTORAGECAPACITIES,
     NAMESPACES,
+    NETWORKTOPOLOGIES,
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,
     PODDISRUPTIONBUDGETS,
     REPLICASETS,
     REPLICATIONCONTROLLERS,
+    SECCOMPPROFILES,
     SERVICES,
     STATEFULSETS,
     STORAGECLASSES,
@@ -46,6 +49,13 @@ WATCHED_KINDS: Mapping[Watch, WatchedKind] = {
     Watch("storage.k8s.io/v1", "csinodes"): WatchedKind("CSINode", CSINODES),
     Watch("storage.k8s.io/v1", "csistoragecapacities"): WatchedKind("CSIStorageCapacity", CSISTORAGECAPACITIES),
     Watch("storage.k8s.io/v1", "volumeattachments"): WatchedKind("VolumeAttachment", VOLUMEATTACHMENTS),
+    Watch("appgroup.diktyo.x-k8s.io/v1alpha1", "appgroups"): WatchedKind("AppGroup", APPGROUPS),
+    Watch("networktopology.diktyo.x-k8s.io/v1alpha1", "networktopologies"): WatchedKind(
+        "NetworkTopology", NETWORKTOPOLOGIES
+    ),
+    Watch("security-profiles-operator.x-k8s.io/v1beta1", "seccompprofiles"): WatchedKind(
+        "SeccompProfile", SECCOMPPROFILES
+    ),
 }
 """Everything a plugin may declare under `watches`."""
 

@@ -78,6 +78,15 @@ class Snapshot:
         """The table's generation."""
         return self.table.generation
 
+    def changed_since(self, generation: int) -> Collection[int] | None:
+        """Return the rows of the table that changed since a generation."""
+        return self.table.changed_since(generation)
+
+    @property
+    def moved_rows(self) -> Collection[int]:
+        """None: this is the table itself."""
+        return ()
+
     @property
     def topology(self) -> int:
         """A number that changes when a node comes or goes, or its labels or taints change."""
@@ -252,6 +261,11 @@ class Overlay(Snapshot):
         """Return the pods on a node."""
         pods = self._changed.get(row)
         return self._base.pods_on(row) if pods is None else pods.values()
+
+    @property
+    def moved_rows(self) -> Collection[int]:
+        """Rows of the pods that were added and removed."""
+        return {*self._base.moved_rows, *self._changed}
 
     def holders(self, key: str) -> Collection[Holder]:
         """Return the pods on nodes that hold something."""

@@ -5,6 +5,7 @@ Objects are frozen, compare by value and are not tracked by the garbage collecto
 A kind that is missing here is a subclass of `Object` with the fields wanted, and a `Codec` for it.
 """
 
+from secondary_scheduler.kube.model.appgroup import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, AppGroupDependency
 from secondary_scheduler.kube.model.codec import (
     Codec,
     DecodeError,
@@ -32,6 +33,7 @@ from secondary_scheduler.kube.model.meta import (
     Status,
     newer_version,
 )
+from secondary_scheduler.kube.model.networktopology import NetworkCost, NetworkOrigin, NetworkTopology
 from secondary_scheduler.kube.model.node import (
     ContainerImage,
     Node,
@@ -69,6 +71,7 @@ from secondary_scheduler.kube.model.pod import (
     WeightedPodAffinityTerm,
 )
 from secondary_scheduler.kube.model.policy import PodDisruptionBudget
+from secondary_scheduler.kube.model.seccompprofile import SeccompProfileObject
 from secondary_scheduler.kube.model.storage import (
     CSIDriver,
     CSINode,
@@ -105,11 +108,13 @@ from secondary_scheduler.kube.model.workload import (
     StatefulSet,
 )
 
+APPGROUPS = Codec(AppGroup)
 CSIDRIVERS = Codec(CSIDriver)
 CSINODES = Codec(CSINode)
 CSISTORAGECAPACITIES = Codec(CSIStorageCapacity)
 LEASES = Codec(Lease)
 NAMESPACES = Codec(Namespace)
+NETWORKTOPOLOGIES = Codec(NetworkTopology)
 NODES = Codec(Node)
 PERSISTENTVOLUMECLAIMS = Codec(PersistentVolumeClaim)
 PERSISTENTVOLUMES = Codec(PersistentVolume)
@@ -117,6 +122,7 @@ PODDISRUPTIONBUDGETS = Codec(PodDisruptionBudget)
 PODS = Codec(Pod)
 REPLICASETS = Codec(ReplicaSet)
 REPLICATIONCONTROLLERS = Codec(ReplicationController)
+SECCOMPPROFILES = Codec(SeccompProfileObject)
 SERVICES = Codec(Service)
 STATEFULSETS = Codec(StatefulSet)
 STORAGECLASSES = Codec(StorageClass)
@@ -127,11 +133,14 @@ decode_node = NODES.decode
 decode_pod = PODS.decode
 
 __all__ = [
+    "APPGROUPS",
+    "APP_GROUP_LABEL",
     "CSIDRIVERS",
     "CSINODES",
     "CSISTORAGECAPACITIES",
     "LEASES",
     "NAMESPACES",
+    "NETWORKTOPOLOGIES",
     "NODES",
     "PERSISTENTVOLUMECLAIMS",
     "PERSISTENTVOLUMES",
@@ -139,11 +148,15 @@ __all__ = [
     "PODS",
     "REPLICASETS",
     "REPLICATIONCONTROLLERS",
+    "SECCOMPPROFILES",
     "SERVICES",
     "STATEFULSETS",
     "STORAGECLASSES",
     "VOLUMEATTACHMENTS",
+    "WORKLOAD_LABEL",
     "Affinity",
+    "AppGroup",
+    "AppGroupDependency",
     "AwsElasticBlockStore",
     "AzureDisk",
     "CSIDriver",
@@ -171,6 +184,9 @@ __all__ = [
     "LeaseSpec",
     "ListMeta",
     "Namespace",
+    "NetworkCost",
+    "NetworkOrigin",
+    "NetworkTopology",
     "Node",
     "NodeAddress",
     "NodeAffinity",
@@ -212,6 +228,7 @@ __all__ = [
     "ResourceVersion",
     "SchedulingGate",
     "SeccompProfile",
+    "SeccompProfileObject",
     "SecurityContext",
     "Service",
     "StatefulSet",
