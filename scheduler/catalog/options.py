@@ -29,8 +29,16 @@ class LoadQueries(StrictModel):
     sample_time: str = "max_over_time(timestamp(instance:node_cpu:ratio)[$window:15s])"
 
 
+Fallback = Literal["requests", "leaveOut"]
+"""What stands in for a node's load: what its pods request, or nothing, which neither favours nor disfavours it."""
+
+
 class LoadOptions(StrictModel):
     """How load is read: credential files, how often, how old it may be (seconds), over which window.
+
+    A value is fresh, stale (older than `maxAgeSeconds`) or absent (never had, or no number). `whenStale` and
+    `whenAbsent` say what happens on such a node beside others with fresh load; `whenNoneFresh` what happens where no
+    node that the pod fits has fresh load: by default the plugin is left out of the attempt and the others decide.
 
     `nodeLabel` is the label of Prometheus' series that says which node they are of, by name or by address.
     """
@@ -39,6 +47,9 @@ class LoadOptions(StrictModel):
     ca_file: str | None = None
     refresh_seconds: int = 30
     max_age_seconds: int = 300
+    when_stale: Fallback = "requests"
+    when_absent: Fallback = "requests"
+    when_none_fresh: Fallback = "leaveOut"
     window: str = "15m"
     node_label: str = "instance"
     queries: LoadQueries = Field(default_factory=LoadQueries)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.framework import BoolArray, Declared, FloatArray, LoadColumns, NodeView, RowArray, gather
+from scheduler.framework import BoolArray, Declared, FloatArray
+from scheduler.helpers.staleness import is_load
 from secondary_scheduler.kube.model import Container, Pod, ResourceList
 from secondary_scheduler.kube.primitives.quantity import milli_value, value
 
@@ -111,29 +112,24 @@ def _of_pod(name: str) -> bool:
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
-def fresh(view: NodeView, load: LoadColumns, rows: RowArray, max_age: float) -> BoolArray:
-    """Tell per row whether its sample is young enough; a source that gives no time at all counts as fresh."""
-    sampled = gather(view, load.sampled_at[: view.size], rows)
-    sampled = np.where(sampled == 0.0, load.timestamp, sampled)
-    young: BoolArray = (sampled == 0.0) | (view.now - sampled <= max_age)
-    return young
-
-
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One resource's load in per cent per row; where it is not `known`, the average is 0 and means nothing."""
+    """One resource's load in per cent per row; where it is not `known`, the average is 0 and means nothing.
+
+    `valid` are the rows that have a measurement of any age.
+    """
 
     average: FloatArray
     deviation: FloatArray
     known: BoolArray
+    valid: BoolArray
 
 
 def measured_upstream(average: FloatArray, deviation: FloatArray) -> Measured:
     """Read figures as upstream: one of the two suffices, and the other is 0 then; nothing grows old."""
     has_average, has_deviation = np.isfinite(average), np.isfinite(deviation)
-    return Measured(
-        np.where(has_average, average, 0.0), np.where(has_deviation, deviation, 0.0), has_average | has_deviation
-    )
+    known = has_average | has_deviation
+    return Measured(np.where(has_average, average, 0.0), np.where(has_deviation, deviation, 0.0), known, known)
 
 
 def measured_safe(average: FloatArray, deviation: FloatArray, young: BoolArray) -> Measured:
@@ -142,9 +138,10 @@ def measured_safe(average: FloatArray, deviation: FloatArray, young: BoolArray) 
     Where other nodes have a deviation and this one has none (or nothing at all), it gets their mean; a source without
     any (the metrics server has none) gives 0 for all.
     """
-    known: BoolArray = np.isfinite(average) & (average >= 0.0) & young
+    valid = is_load(average)
+    known = valid & young
     spread = known & np.isfinite(deviation) & (deviation >= 0.0)
     if not spread.all():
         others = deviation[spread]
         deviation = np.where(spread, deviation, others.mean() if len(others) else 0.0)
-    return Measured(np.where(known, average, 0.0), deviation, known)
+    return Measured(np.where(known, average, 0.0), deviation, known, valid)

@@ -3,11 +3,13 @@
 What happens on a node without (fresh) load depends on `compatibility`:
 
 - `upstream`: it scores 0, a deviation alone makes it look idle, and pods placed since the measurement do not count.
-- `safe`: what is not measured on a node is estimated by what its pods request; a resource that is measured on no
-  feasible node does not count, and where that is so for both the plugin is left out of the attempt. Pods assigned too
-  recently to show in the averages are added to them. Counters: `load_missing/LoadVariationRiskBalancing` (nodes),
-  `load_left_out/LoadVariationRiskBalancing` (attempts).
+- `safe`: as `SecondarySchedulerOptions.load` says. By default what is not measured on a node is estimated by what its
+  pods request; a resource that is measured on no feasible node does not count beside one that is, and where neither is
+  the plugin is left out of the attempt. Pods assigned too recently to show in the averages are added to them. Counters:
+  see `Staleness`; a node counts where one of the two resources is not fresh.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,7 +26,8 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.helpers import round_half_away
-from scheduler.helpers.loadstats import MEGA, fresh, measured_safe, measured_upstream, resource_stats
+from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, measured_upstream, resource_stats
+from scheduler.helpers.staleness import Staleness, Standing, neutral, young
 from scheduler.helpers.unmeasured import Unmeasured
 from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
 
@@ -42,72 +45,94 @@ class LoadVariationRiskBalancing:
         self._sensitivity = args.safe_variance_sensitivity
         self._source = args.source_key()
         self._upstream = context.upstream
-        self._max_age = float(context.options.load.max_age_seconds)
+        self._staleness = Staleness(NAME, context.options.load)
         self._unmeasured = {
             "cpu": Unmeasured(lambda pod: pod.spec.declared.cpu, upstream=False),
             "memory": Unmeasured(lambda pod: pod.spec.declared.memory, upstream=False),
         }
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
-        """Return 0..100 per row; None in `safe` mode where no row has fresh load."""
+        """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
-        found = [] if load is None else self._resources(state, pod, view, load, rows)
-        if found:
-            worst = found[0] if len(found) == 1 else np.minimum(found[0], found[1])
-            return round_half_away(worst).astype(np.int64)
-        state.count(f"load_missing/{NAME}", len(rows))
-        if self._upstream:
-            return np.zeros(len(rows), dtype=np.int64)
-        state.count(f"load_left_out/{NAME}")
-        return None
-
-    def _resources(
-        self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns, rows: RowArray
-    ) -> list[FloatArray]:
-        """Return the scores by resource, of those that are measured somewhere; a NaN-free worst case per row."""
         requests = {"cpu": pod.spec.declared.cpu, "memory": pod.spec.declared.memory}
         if self._upstream:
             return self._as_upstream(state, requests, view, load, rows)
-        young = fresh(view, load, rows, self._max_age)
-        scores, missing = [], np.zeros(len(rows), dtype=np.bool_)
-        for resource, amount in requests.items():
-            average, deviation, capacity = self._columns(resource, view, load, rows)
-            seen = measured_safe(average, deviation, young)
-            if not seen.known.any():
-                continue
-            stats = resource_stats(seen.average, seen.deviation, capacity, amount * _UNITS[resource])
+        seen: dict[str, Measured] = {}
+        if load is not None:
+            fresh = young(view, load, rows, self._staleness.max_age)
+            for resource in requests:
+                average, deviation = self._figures(resource, view, load, rows)
+                seen[resource] = measured_safe(average, deviation, fresh)
+        counted = [name for name, one in seen.items() if one.known.any()] or list(requests)
+        standings = self._standings(state, [seen.get(name) for name in counted], rows)
+        if not any(standing.scored for standing in standings):
+            self._staleness.leave_out(state)
+            return None
+        scores = []
+        for resource, standing in zip(counted, standings, strict=True):
+            amount = requests[resource] * _UNITS[resource]
+            own = self._resource_score(resource, amount, view, load, rows, seen.get(resource), standing)
+            scores.append(np.where(standing.left_out, np.inf, own) if standing.left_out.any() else own)
+        worst = scores[0] if len(scores) == 1 else np.minimum(*scores)
+        nowhere = worst == np.inf
+        if nowhere.any():
+            worst = np.where(nowhere, 0.0, worst)
+        return neutral(round_half_away(worst).astype(np.int64), nowhere)
+
+    def _standings(self, state: CycleState, seen: list[Measured | None], rows: RowArray) -> list[Standing]:
+        """Judge each resource for itself, and count a node once, by its worse resource."""
+        if len(seen) == 1 or seen[0] is None or seen[1] is None:
+            first = seen[0]
+            if first is None:
+                return [self._staleness.without_source(state, rows)] * len(seen)
+            return [self._staleness.judge(state, first.known, first.valid)] * len(seen)
+        unseen = CycleState()
+        self._staleness.judge(state, seen[0].known & seen[1].known, seen[0].valid & seen[1].valid)
+        return [self._staleness.judge(unseen, one.known, one.valid) for one in seen if one is not None]
+
+    def _resource_score(
+        self,
+        resource: str,
+        request: float,
+        view: NodeView,
+        load: LoadColumns | None,
+        rows: RowArray,
+        seen: Measured | None,
+        standing: Standing,
+    ) -> FloatArray:
+        capacity = gather(view, view.allocatable(resource), rows) * _UNITS[resource]
+        if seen is None or load is None:
+            nothing = np.zeros(len(rows))
+            stats = resource_stats(nothing, nothing, capacity, request)
+        else:
+            stats = resource_stats(seen.average, seen.deviation, capacity, request)
             recent = gather(view, self._unmeasured[resource].by_row(view, load), rows)
-            used = stats.used_average + recent * _UNITS[resource]
-            if not seen.known.all():
-                missing |= ~seen.known
-                estimate = gather(view, view.nonzero_requested(resource), rows) * _UNITS[resource]
-                used = np.where(seen.known, used, estimate)
-            stats = type(stats)(capacity, stats.request, used, stats.used_deviation)
-            scores.append(balance_score(stats, self._margin, self._sensitivity))
-        if scores:
-            state.count(f"load_missing/{NAME}", int(np.count_nonzero(missing)))
-        return scores
+            stats = replace(stats, used_average=stats.used_average + recent * _UNITS[resource])
+        if standing.estimated.any():
+            estimate = gather(view, view.nonzero_requested(resource), rows) * _UNITS[resource]
+            stats = replace(stats, used_average=np.where(standing.estimated, estimate, stats.used_average))
+        return balance_score(stats, self._margin, self._sensitivity)
 
     def _as_upstream(
-        self, state: CycleState, requests: dict[str, int], view: NodeView, load: LoadColumns, rows: RowArray
-    ) -> list[FloatArray]:
+        self, state: CycleState, requests: dict[str, int], view: NodeView, load: LoadColumns | None, rows: RowArray
+    ) -> IntArray:
+        if load is None:
+            state.count(f"load_absent/{NAME}", len(rows))
+            return np.zeros(len(rows), dtype=np.int64)
         scores, known = [], []
         for resource, amount in requests.items():
-            average, deviation, capacity = self._columns(resource, view, load, rows)
-            seen = measured_upstream(average, deviation)
+            seen = measured_upstream(*self._figures(resource, view, load, rows))
+            capacity = gather(view, view.allocatable(resource), rows) * _UNITS[resource]
             stats = resource_stats(seen.average, seen.deviation, capacity, amount * _UNITS[resource])
             scores.append(np.where(seen.known, balance_score(stats, self._margin, self._sensitivity), 0.0))
             known.append(seen.known)
-        state.count(f"load_missing/{NAME}", int(np.count_nonzero(~(known[0] | known[1]))))
-        return [np.where(known[0] & known[1], np.minimum(*scores), np.maximum(*scores))]
+        state.count(f"load_absent/{NAME}", int(np.count_nonzero(~(known[0] | known[1]))))
+        exact = np.where(known[0] & known[1], np.minimum(*scores), np.maximum(*scores))
+        return round_half_away(exact).astype(np.int64)
 
-    def _columns(
+    def _figures(
         self, resource: str, view: NodeView, load: LoadColumns, rows: RowArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, FloatArray]:
         average = load.cpu_average if resource == "cpu" else load.memory_average
         deviation = load.cpu_stddev if resource == "cpu" else load.memory_stddev
-        return (
-            gather(view, average[: view.size], rows),
-            gather(view, deviation[: view.size], rows),
-            gather(view, view.allocatable(resource), rows) * _UNITS[resource],
-        )
+        return gather(view, average[: view.size], rows), gather(view, deviation[: view.size], rows)

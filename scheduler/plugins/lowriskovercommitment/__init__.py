@@ -4,10 +4,10 @@ Pods without any request or limit score 0 everywhere. What happens on a node wit
 `compatibility`:
 
 - `upstream`: it scores 0; one resource without load counts as without load risk.
-- `safe`: a resource that is not measured on a node is judged by limits and requests alone; where nothing is measured on
-  any feasible node the plugin is left out of the attempt. Pods assigned too recently to show in the averages are added
-  to them, as they are to the requests that the load is compared with. Counters: `load_missing/LowRiskOverCommitment`
-  (nodes), `load_left_out/LowRiskOverCommitment` (attempts).
+- `safe`: as `SecondarySchedulerOptions.load` says. By default a resource that is not measured on a node is judged by
+  limits and requests alone, and where nothing is measured on any feasible node the plugin is left out of the attempt.
+  Pods assigned too recently to show in the averages are added to them, as they are to the requests that the load is
+  compared with. Counters: see `Staleness`; a node counts where one of the two resources is not fresh.
 """
 
 from dataclasses import dataclass, field
@@ -30,7 +30,8 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.helpers import round_half_away
-from scheduler.helpers.loadstats import MEGA, Measured, fresh, measured_safe, measured_upstream, resource_stats
+from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, measured_upstream, resource_stats
+from scheduler.helpers.staleness import Staleness, neutral, young
 from scheduler.helpers.unmeasured import Unmeasured
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 
@@ -70,7 +71,7 @@ class LowRiskOverCommitment:
         self._weights = {"cpu": args.risk_limit_weights["cpu"], "memory": args.risk_limit_weights["memory"]}
         self._source = args.source_key()
         self._upstream = context.upstream
-        self._max_age = float(context.options.load.max_age_seconds)
+        self._staleness = Staleness(NAME, context.options.load)
         self._risks = {name: _LoadRisk(args.smoothing_window_size) for name in self._weights}
         self._unmeasured = {
             "cpu": Unmeasured(lambda pod: pod.spec.declared.cpu, upstream=False),
@@ -82,46 +83,63 @@ class LowRiskOverCommitment:
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
-        """Return 0..100 per row; None in `safe` mode where no row has fresh load."""
+        """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         declared = pod.spec.declared
         if not (declared.cpu or declared.memory or declared.cpu_limit or declared.memory_limit):
             return np.zeros(len(rows), dtype=np.int64)
         load = view.load(self._source)
-        seen = {} if load is None else {name: self._measured(name, view, load) for name in self._weights}
+        if self._upstream:
+            return self._as_upstream(state, pod, view, load, rows)
+        seen = {name: self._measured(name, view, load) for name in self._weights}
+        known = [gather_mask(view, seen[name].known, rows) for name in self._weights]
+        valid = [gather_mask(view, seen[name].valid, rows) for name in self._weights]
+        some = any(bool(one.any()) for one in known)
+        unseen = CycleState()
+        self._staleness.judge(state, known[0] & known[1], valid[0] & valid[1])
+        standings = [
+            self._staleness.judge(unseen, fresh, there, beside=some) for fresh, there in zip(known, valid, strict=True)
+        ]
+        if not any(one.scored for one in standings):
+            self._staleness.leave_out(state)
+            return None
+        worst = np.full(len(rows), -np.inf)
+        for name, standing in zip(self._weights, standings, strict=True):
+            risk = self._risk(name, pod, view, load, seen[name], standing.fresh, rows)
+            worst = np.maximum(worst, np.where(standing.left_out, -np.inf, risk))
+        nowhere = np.isinf(worst)
+        scores = round_half_away((1.0 - np.where(nowhere, 1.0, worst)) * 100.0).astype(np.int64)
+        return neutral(scores, nowhere)
+
+    def _as_upstream(
+        self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns | None, rows: RowArray
+    ) -> IntArray:
+        seen = {name: self._measured(name, view, load) for name in self._weights}
         known = {name: gather_mask(view, one.known, rows) for name, one in seen.items()}
-        if load is None or not (known["cpu"].any() or known["memory"].any()):
-            return self._without_load(state, rows)
+        blind = ~(known["cpu"] | known["memory"])
+        state.count(f"load_absent/{NAME}", int(np.count_nonzero(blind)))
+        if blind.all():
+            return np.zeros(len(rows), dtype=np.int64)
         risks = [self._risk(name, pod, view, load, seen[name], known[name], rows) for name in self._weights]
         scores = round_half_away((1.0 - np.maximum(*risks)) * 100.0).astype(np.int64)
-        if self._upstream:
-            blind = ~(known["cpu"] | known["memory"])
-            scores = np.where(blind, 0, scores)
-        else:
-            blind = ~(known["cpu"] & known["memory"])
-        state.count(f"load_missing/{NAME}", int(np.count_nonzero(blind)))
-        return scores
+        return np.where(blind, 0, scores)
 
-    def _without_load(self, state: CycleState, rows: RowArray) -> IntArray | None:
-        state.count(f"load_missing/{NAME}", len(rows))
-        if self._upstream:
-            return np.zeros(len(rows), dtype=np.int64)
-        state.count(f"load_left_out/{NAME}")
-        return None
-
-    def _measured(self, resource: str, view: NodeView, load: LoadColumns) -> Measured:
+    def _measured(self, resource: str, view: NodeView, load: LoadColumns | None) -> Measured:
+        if load is None:
+            nothing = np.zeros(view.size, dtype=np.bool_)
+            return Measured(np.zeros(view.size), np.zeros(view.size), nothing, nothing)
         average = (load.cpu_average if resource == "cpu" else load.memory_average)[: view.size]
         deviation = (load.cpu_stddev if resource == "cpu" else load.memory_stddev)[: view.size]
         if self._upstream:
             return measured_upstream(average, deviation)
         everywhere = np.arange(view.size, dtype=np.intp)
-        return measured_safe(average, deviation, fresh(view, load, everywhere, self._max_age))
+        return measured_safe(average, deviation, young(view, load, everywhere, self._staleness.max_age))
 
     def _risk(
         self,
         resource: str,
         pod: PodInfo,
         view: NodeView,
-        load: LoadColumns,
+        load: LoadColumns | None,
         seen: Measured,
         known: BoolArray,
         rows: RowArray,
@@ -135,7 +153,7 @@ class LowRiskOverCommitment:
         )
         unit = 1.0 if resource == "cpu" else MEGA
         # Not in upstream mode: pods placed since the measurement.
-        recent = 0.0 if self._upstream else self._unmeasured[resource].by_row(view, load) * unit
+        recent = 0.0 if self._upstream or load is None else self._unmeasured[resource].by_row(view, load) * unit
         mu, sigma = resource_stats(seen.average, seen.deviation, capacity * unit, recent).mu_sigma()
         by_load = gather(
             view, self._risks[resource].by_row(mu, sigma, np.minimum(requests, capacity), limits, capacity), rows

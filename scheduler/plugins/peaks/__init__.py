@@ -4,10 +4,10 @@ What `compatibility` decides:
 
 - `upstream`: a node without load, without a model, or that the pod would fill beyond 100 %, has the raw score 0, which
   after normalisation is the best one; models from the file count only where the args hold an empty `NodePowerModel`.
-- `safe`: a node without (fresh) load is estimated by its requests; one without a model gets the mean of those with one;
-  one that would exceed 100 % gets 0. Pods assigned too recently to show in the averages are added to them. Where no
-  feasible node has load, or none a model, the plugin is left out of the attempt. Counters: `load_missing/Peaks`
-  (nodes), `load_left_out/Peaks` (attempts).
+- `safe`: a node without (fresh) load is treated as `SecondarySchedulerOptions.load` says, by default estimated by its
+  requests; one without a model gets the mean of those with one; one that would exceed 100 % gets 0. Pods assigned too
+  recently to show in the averages are added to them. Where no feasible node has a model, or by default where none has
+  fresh load, the plugin is left out of the attempt. Counters: see `Staleness`.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.helpers.goexp import go_exp
-from scheduler.helpers.loadstats import fresh
+from scheduler.helpers.staleness import Staleness, Standing, is_load, young
 from scheduler.helpers.unmeasured import Unmeasured
 from scheduler.plugins.peaks.model import go_int64, model_columns, models_of_file, normalized, power_jump
 
@@ -45,7 +45,7 @@ class Peaks:
     def __init__(self, args: PeaksArgs, context: PluginContext) -> None:
         self._source = args.source_key()
         self._upstream = context.upstream
-        self._max_age = float(context.options.load.max_age_seconds)
+        self._staleness = Staleness(NAME, context.options.load)
         self._models: Mapping[str, PowerModel] = args.node_power_model
         if not self._models:
             models = models_of_file()
@@ -59,11 +59,9 @@ class Peaks:
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return the growth of power per row, times 10^15; None in `safe` mode where nothing is known."""
         load = view.load(self._source)
-        if load is None:
-            return self._unknown(state, rows)
         models = self._power(view)
         k1, k2, has_model = models[0].take(rows), models[1].take(rows), models[2].take(rows)
-        measured = gather(view, load.cpu_first[: view.size], rows)
+        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_first[: view.size], rows)
         capacity = gather(view, view.capacity_cpu, rows)
         demand = float(pod.spec.declared.peak_cpu)
         if self._upstream:
@@ -71,18 +69,23 @@ class Peaks:
             before = np.where(known, measured, 0.0)
             after = _share(before / 100.0 * capacity + demand, capacity)
             counted = known & ~(after > 100.0)
-            state.count(f"load_missing/{NAME}", int(np.count_nonzero(~known)))
+            state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
             return np.where(counted, go_int64(power_jump(k1, k2, before, after, go_exp)), 0)
-        known = np.isfinite(measured) & (measured >= 0.0) & fresh(view, load, rows, self._max_age)
-        if not (known.any() and has_model.any()):
-            return self._unknown(state, rows)
-        state.count(f"load_missing/{NAME}", int(np.count_nonzero(~known)))
-        used = self._used(view, load, measured, known, capacity, rows)
+        valid = is_load(measured)
+        fresh = valid if load is None else valid & young(view, load, rows, self._staleness.max_age)
+        standing = self._staleness.judge(state, fresh, valid)
+        if not (standing.scored and has_model.any()):
+            self._staleness.leave_out(state)
+            return None
+        used = self._used(view, load, measured, standing, capacity, rows)
         before, after = _share(used, capacity), _share(used + demand, capacity)
         jump = np.clip(np.nan_to_num(power_jump(k1, k2, before, after, np.exp)), -_LARGEST, _LARGEST)
-        if not has_model.all():
-            jump = np.where(has_model, jump, jump[has_model].mean())
-        state.write(NAME, np.flatnonzero(after > 100.0))
+        known = has_model & ~standing.left_out
+        overfull = (after > 100.0) & ~standing.left_out
+        if not known.all():
+            counted = known & ~overfull
+            jump = np.where(known, jump, jump[counted].mean() if counted.any() else 0.0)
+        state.write(NAME, np.flatnonzero(overfull))
         return jump.astype(np.int64)
 
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
@@ -110,22 +113,18 @@ class Peaks:
     def _used(
         self,
         view: NodeView,
-        load: LoadColumns,
+        load: LoadColumns | None,
         measured: FloatArray,
-        known: BoolArray,
+        standing: Standing,
         capacity: FloatArray,
         rows: RowArray,
     ) -> FloatArray:
-        recent = gather(view, self._unmeasured.by_row(view, load), rows)
-        used = np.where(known, measured, 0.0) / 100.0 * capacity + recent
-        return used if known.all() else np.where(known, used, gather(view, view.nonzero_requested("cpu"), rows))
-
-    def _unknown(self, state: CycleState, rows: RowArray) -> IntArray | None:
-        state.count(f"load_missing/{NAME}", len(rows))
-        if self._upstream:
-            return np.zeros(len(rows), dtype=np.int64)
-        state.count(f"load_left_out/{NAME}")
-        return None
+        used = np.where(standing.fresh, measured, 0.0) / 100.0 * capacity
+        if load is not None:
+            used = used + gather(view, self._unmeasured.by_row(view, load), rows)
+        if standing.estimated.any():
+            used = np.where(standing.estimated, gather(view, view.nonzero_requested("cpu"), rows), used)
+        return used
 
 
 def _share(used: FloatArray, capacity: FloatArray) -> FloatArray:

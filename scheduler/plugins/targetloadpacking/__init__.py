@@ -3,11 +3,10 @@
 What happens on a node without (fresh) load depends on `compatibility`:
 
 - `upstream`: it scores 0, as upstream, and measurements never grow old.
-- `safe`: its utilisation is estimated by what its pods request, times `defaultRequestsMultiplier`, so that neither a
-new node nor a
-  broken exporter makes a node look idle or full. Where no feasible node has fresh load the plugin is left out of the
-  attempt and the other plugins decide. Counters: `load_missing/TargetLoadPacking` (nodes),
-  `load_left_out/TargetLoadPacking` (attempts).
+- `safe`: as `SecondarySchedulerOptions.load` says. By default its utilisation is estimated by what its pods request,
+  times `defaultRequestsMultiplier`, so that neither a new node nor a broken exporter makes a node look idle or full;
+  where no feasible node has fresh load the plugin is left out of the attempt and the other plugins decide. Counters:
+  see `Staleness`.
 """
 
 import numpy as np
@@ -25,6 +24,7 @@ from scheduler.framework import (
     RowArray,
     gather,
 )
+from scheduler.helpers.staleness import Staleness, Standing, is_load, neutral, young
 from scheduler.helpers.unmeasured import Unmeasured
 from scheduler.plugins.targetloadpacking.formula import packing_score, predicted_cpu, utilization_after
 from secondary_scheduler.kube.primitives.quantity import milli_value
@@ -44,7 +44,7 @@ class TargetLoadPacking:
         self._default_request = milli_value(args.default_requests.get("cpu", 0))
         self._source = args.source_key()
         self._upstream = context.upstream
-        self._max_age = float(context.options.load.max_age_seconds)
+        self._staleness = Staleness(NAME, context.options.load)
         self._predictions: dict[bytes, int] = {}
         self._unmeasured = Unmeasured(self.predict, upstream=self._upstream)
 
@@ -59,43 +59,45 @@ class TargetLoadPacking:
         return found
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
-        """Return 0..100 per row; None in `safe` mode where no row has fresh load."""
+        """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
+        if self._upstream:
+            return self._as_upstream(state, pod, view, load, rows)
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod))
         if load is None:
-            return self._without_load(state, rows)
-        measured = gather(view, load.cpu_last[: view.size], rows)
-        usable = self._usable(view, load, measured, rows)
-        if not usable.any():
-            return self._without_load(state, rows)
-        capacity = gather(view, view.capacity_cpu, rows)
-        used = np.where(usable, measured, 0.0) / 100.0 * capacity
-        missing = gather(view, self._unmeasured.by_row(view, load), rows)
-        demand = float(self.predict(pod))
-        if usable.all():
-            return packing_score(utilization_after(used + demand, missing, capacity), self._target)
-        state.count(f"load_missing/{NAME}", int(np.count_nonzero(~usable)))
-        if self._upstream:
-            scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
-            return np.where(usable, scores, 0)
+            standing = self._staleness.without_source(state, rows)
+            used, missing = np.zeros(len(rows)), np.zeros(len(rows))
+        else:
+            measured = gather(view, load.cpu_last[: view.size], rows)
+            valid = is_load(measured)
+            standing = self._staleness.judge(state, valid & young(view, load, rows, self._staleness.max_age), valid)
+            used = np.where(standing.fresh, measured, 0.0) / 100.0 * capacity
+            missing = gather(view, self._unmeasured.by_row(view, load), rows)
+        if not standing.scored:
+            self._staleness.leave_out(state)
+            return None
+        if standing.estimated.any():
+            used, missing = self._estimate(view, rows, standing, used, missing)
+        scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
+        return neutral(scores, standing.left_out)
+
+    def _estimate(
+        self, view: NodeView, rows: RowArray, standing: Standing, used: FloatArray, missing: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         estimate = gather(view, view.nonzero_requested("cpu"), rows) * self._multiplier
-        used = np.where(usable, used, estimate)
-        missing = np.where(usable, missing, 0.0)  # requests are known at once
-        return packing_score(utilization_after(used + demand, missing, capacity), self._target)
+        # Requests are known at once: no pod is missing in them.
+        return np.where(standing.fresh, used, estimate), np.where(standing.fresh, missing, 0.0)
 
-    def _usable(self, view: NodeView, load: LoadColumns, measured: FloatArray, rows: RowArray) -> BoolArray:
-        usable: BoolArray = np.isfinite(measured)
-        if self._upstream:
-            return usable
-        sampled = gather(view, load.sampled_at[: view.size], rows)
-        # A source that gives no time at all counts as fresh.
-        sampled = np.where(sampled == 0.0, load.timestamp, sampled)
-        fresh = (sampled == 0.0) | (view.now - sampled <= self._max_age)
-        usable &= fresh & (measured >= 0.0)
-        return usable
-
-    def _without_load(self, state: CycleState, rows: RowArray) -> IntArray | None:
-        state.count(f"load_missing/{NAME}", len(rows))
-        if self._upstream:
+    def _as_upstream(
+        self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns | None, rows: RowArray
+    ) -> IntArray:
+        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_last[: view.size], rows)
+        known: BoolArray = np.isfinite(measured)
+        state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
+        if load is None or not known.any():
             return np.zeros(len(rows), dtype=np.int64)
-        state.count(f"load_left_out/{NAME}")
-        return None
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod))
+        used = np.where(known, measured, 0.0) / 100.0 * capacity
+        missing = gather(view, self._unmeasured.by_row(view, load), rows)
+        scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
+        return np.where(known, scores, 0)

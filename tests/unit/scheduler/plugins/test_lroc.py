@@ -269,7 +269,7 @@ def test_without_load_limits_decide_in_safe_mode_and_the_node_is_last_upstream()
     info = pod("p", container("1"))
     assert raw(state, info, profile()) == {"measured": 100, "calm": 100, "tight": 25}
     assert raw(state, info, profile("upstream")) == {"measured": 100, "calm": 0, "tight": 0}
-    assert explain(state.snapshot(NOW), info, profile()).counters[f"load_missing/{NAME}"] == 2
+    assert explain(state.snapshot(NOW), info, profile()).counters[f"load_absent/{NAME}"] == 2
 
 
 def test_stale_load_leaves_the_plugin_out_in_safe_mode_and_counts_upstream() -> None:

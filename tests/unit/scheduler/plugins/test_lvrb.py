@@ -132,7 +132,7 @@ def test_a_node_without_load_is_estimated_by_its_requests_in_safe_mode_and_is_0_
     state.set_load(loads({"measured": NodeLoad(cpu_average=50, cpu_stddev=0)}))
     info = pod("p", container("0"))
     assert raw(state, info, profile()) == {"measured": 75, "new": 75}
-    assert explain(state.snapshot(NOW), info, profile()).counters[f"load_missing/{NAME}"] == 1
+    assert explain(state.snapshot(NOW), info, profile()).counters[f"load_absent/{NAME}"] == 1
     assert raw(state, info, profile("upstream")) == {"measured": 75, "new": 0}
 
 

@@ -137,7 +137,7 @@ def test_a_node_without_load_is_estimated_by_its_requests_in_safe_mode() -> None
     info = pod("p", container("0"))
     assert raw(state, info, profile()) == {"measured": 96, "new": 96}
     explanation = explain(state.snapshot(NOW), info, profile())
-    assert explanation.counters[f"load_missing/{NAME}"] == 1
+    assert explanation.counters[f"load_absent/{NAME}"] == 1
     assert raw(state, info, profile("upstream"))["new"] == 0
 
 
@@ -147,7 +147,7 @@ def test_stale_load_is_not_used_in_safe_mode_and_never_ages_upstream() -> None:
     info = pod("p", container("100m"))
     assert raw(state, info, profile()) == {"a": None, "b": None}
     explanation = explain(state.snapshot(NOW), info, profile())
-    assert explanation.counters == {f"load_missing/{NAME}": 2, f"load_left_out/{NAME}": 1}
+    assert explanation.counters == {f"load_stale/{NAME}": 2, f"load_left_out/{NAME}": 1}
     assert raw(state, info, profile("upstream"))["a"] > 0
 
 
