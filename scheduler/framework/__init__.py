@@ -65,6 +65,7 @@ from scheduler.framework.objects import (
     NodeInfo,
     PodInfo,
     Resources,
+    SeccompPaths,
     SpecInfo,
 )
 from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, TermCounts, TermKind
@@ -188,6 +189,7 @@ __all__ = [
     "RowArray",
     "ScoreNormalizer",
     "ScorePlugin",
+    "SeccompPaths",
     "SpecInfo",
     "Status",
     "TaintColumn",

@@ -47,6 +47,16 @@ class ContainerResources(Struct, frozen=True):
     requests: Resources
 
 
+class SeccompPaths(Struct, frozen=True):
+    """Paths of seccomp profiles: those of security contexts, and those that annotations name."""
+
+    contexts: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+
+
+NO_SECCOMP_PATHS = SeccompPaths()
+
+
 class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     """What a filter or score can see of a pod besides its labels and identity; pods of one class share one.
 
@@ -69,6 +79,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         containers: what each container asks for, init containers first.
         overhead: what the pod takes beside its containers.
         qos: Guaranteed, Burstable or BestEffort.
+        seccomp: the seccomp profiles it names.
     """
 
     class_key: bytes
@@ -98,6 +109,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     containers: tuple[ContainerResources, ...] = ()
     overhead: Resources = {}
     qos: str = "BestEffort"
+    seccomp: SeccompPaths = NO_SECCOMP_PATHS
 
 
 class PodInfo(Struct, frozen=True, eq=False):

@@ -17,6 +17,7 @@ from scheduler.helpers.resources import (
     parse_resources,
     pod_requests,
 )
+from scheduler.helpers.seccomp import seccomp_paths
 from secondary_scheduler.kube.model import Node, Pod
 from secondary_scheduler.kube.primitives.quantity import milli_value, value
 from secondary_scheduler.kube.primitives.selectors import (
@@ -77,6 +78,7 @@ def class_key(pod: Pod) -> bytes:
         spec.volumes,
         spec.resource_claims,
         spec.preemption_policy,
+        seccomp_paths(pod),
     )
     try:
         encoded = _ENCODER.encode(visible)
@@ -135,6 +137,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         containers=container_resources(pod),
         overhead=parse_resources(spec.overhead),
         qos=qos_class(pod),
+        seccomp=seccomp_paths(pod),
     )
 
 

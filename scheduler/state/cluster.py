@@ -267,6 +267,10 @@ class ClusterState:
                 self._aggregates.add(row, old, -1)
                 self._aggregates.add(row, pod, 1)
                 self.table.touch(row)
+        elif _seen(old) != _seen(pod):
+            row = self.table.row_of.get(pod.node_name)
+            if row is not None:
+                self.table.touch(row)
 
     def _drop(self, placed: _Placed) -> None:
         pod = placed.pod
@@ -311,6 +315,11 @@ def _rows_and_pods(table: NodeTable, by_node: Mapping[str, Mapping[str, PodInfo]
         if row is not None:
             for pod in pods.values():
                 yield row, pod
+
+
+def _seen(pod: PodInfo) -> tuple[object, ...]:
+    """What no sum holds of a pod, and plugins may derive something from."""
+    return math.isnan(pod.started_at), pod.spec.seccomp
 
 
 def _usage(pod: PodInfo) -> tuple[object, ...]:
