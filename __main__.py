@@ -21,8 +21,12 @@ cluster = components.ClusterProvider(
 here = pulumi.ResourceOptions(providers=[cluster])
 
 crd = components.SecondarySchedulerCrd("crd", components.SecondarySchedulerCrdArgs(settings.protect), here)
+crds: list[pulumi.Resource] = [crd]
+if settings.install_plugin_crds and stack.profile.crds:
+    plugin_crds_args = components.PluginCrdsArgs(stack.profile.crds, settings.protect)
+    crds.append(components.PluginCrds("plugin-crds", plugin_crds_args, here))
 namespace = components.Namespace("namespace", components.NamespaceArgs(protect=settings.protect), here).name
-operator_args = components.OperatorInstallArgs(namespace, settings.operator_image, needs=[crd])
+operator_args = components.OperatorInstallArgs(namespace, settings.operator_image, needs=crds)
 operator = components.OperatorInstall("operator", operator_args, here)
 credentials_args = components.MetricCredentialsArgs(
     namespace,
@@ -43,7 +47,7 @@ scheduler_args = components.SecondarySchedulerArgs(
     configuration.configuration_hash,
     settings.log_level,
     credentials.reference,
-    needs=[crd, operator, configuration, credentials],
+    needs=[*crds, operator, configuration, credentials],
     protect=settings.protect,
     allow_default_scheduler_name=settings.allow_default_scheduler_name,
 )

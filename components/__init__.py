@@ -7,7 +7,7 @@ as parent and names that begin with the component's; every object has an explici
 explicit namespace, because a name or namespace guessed by the provider differs when the cluster cannot be reached.
 """
 
-from components.crd import SecondarySchedulerCrd, SecondarySchedulerCrdArgs
+from components.crd import PluginCrds, PluginCrdsArgs, SecondarySchedulerCrd, SecondarySchedulerCrdArgs
 from components.kube_object import ClusterProvider
 from components.labels import common_labels
 from components.metric_credentials import MetricCredentials, MetricCredentialsArgs, SecretKeyReference
@@ -25,6 +25,8 @@ __all__ = [
     "NamespaceArgs",
     "OperatorInstall",
     "OperatorInstallArgs",
+    "PluginCrds",
+    "PluginCrdsArgs",
     "SchedulerConfiguration",
     "SchedulerConfigurationArgs",
     "SecondaryScheduler",

@@ -1,7 +1,8 @@
-"""The CustomResourceDefinition of SecondaryScheduler."""
+"""CustomResourceDefinitions: of SecondaryScheduler, and of what plugins read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import yaml
 
 from components.kube_object import KubeObject, child
 
-MANIFEST = Path(__file__).parent / "crds" / "operator.openshift.io_secondaryschedulers.yaml"
+DIRECTORY = Path(__file__).parent / "crds"
+SECONDARY_SCHEDULERS = "secondaryschedulers.operator.openshift.io"
 
 
 @dataclass(frozen=True)
@@ -31,19 +33,57 @@ class SecondarySchedulerCrd(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SecondarySchedulerCrdArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SecondarySchedulerCrd", name, None, opts)
-        manifest = load_manifest()
-        metadata = {**manifest["metadata"], "annotations": {"pulumi.com/waitFor": "condition=Established"}}
-        definition = KubeObject(
-            f"{name}-secondaryschedulers",
-            {**manifest, "metadata": metadata},
-            child(self, protect=args.keep or None, retain_on_delete=args.keep or None),
-        )
-        self.name = definition.object_name
+        self.name = _definition(self, name, SECONDARY_SCHEDULERS, args.keep).object_name
         self.register_outputs({"name": self.name})
 
 
-def load_manifest() -> dict[str, Any]:
-    """The CRD as it is written in this package."""
-    with MANIFEST.open("rb") as file:
+@dataclass(frozen=True)
+class PluginCrdsArgs:
+    """Attributes:
+    names: CRDs that the enabled plugins read, as `plural.group`. One that this package does not bring is warned of.
+    keep: refuse to delete them, and leave them in the cluster should the stack go: with a CRD go its objects.
+    """
+
+    names: Iterable[str]
+    keep: bool = False
+
+
+class PluginCrds(pulumi.ComponentResource):
+    """The CRDs that plugins read, such as PodGroup; done when the API server serves the kinds."""
+
+    names: list[pulumi.Output[str]]
+
+    def __init__(self, name: str, args: PluginCrdsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:PluginCrds", name, None, opts)
+        bundled = bundled_crds()
+        self.names = []
+        for wanted in sorted(set(args.names)):
+            if wanted in bundled:
+                self.names.append(_definition(self, name, wanted, args.keep).object_name)
+            else:
+                pulumi.log.warn(f"an enabled plugin reads {wanted}, which its own operator installs", self)
+        self.register_outputs({"names": self.names})
+
+
+def bundled_crds() -> frozenset[str]:
+    """Names of the CRDs in this package, as `plural.group`."""
+    return frozenset("{2}.{0}".format(*file.stem.partition("_")) for file in DIRECTORY.glob("*.yaml"))
+
+
+def load_manifest(name: str = SECONDARY_SCHEDULERS) -> dict[str, Any]:
+    """A CRD as it is written in this package."""
+    plural, _, group = name.partition(".")
+    with (DIRECTORY / f"{group}_{plural}.yaml").open("rb") as file:
         manifest: dict[str, Any] = yaml.load(file, yaml.CSafeLoader)
     return manifest
+
+
+def _definition(component: pulumi.ComponentResource, prefix: str, name: str, keep: bool) -> KubeObject:
+    manifest = load_manifest(name)
+    metadata = manifest["metadata"]
+    annotations = {**metadata.get("annotations", {}), "pulumi.com/waitFor": "condition=Established"}
+    return KubeObject(
+        f"{prefix}-{name.partition('.')[0]}",
+        {**manifest, "metadata": {**metadata, "annotations": annotations}},
+        child(component, protect=keep or None, retain_on_delete=keep or None),
+    )

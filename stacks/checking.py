@@ -18,7 +18,7 @@ from stacks.profile import Profile, build_profile
 from stacks.settings import ProfileSettings, StackSettings
 
 OBJECTS = ("cluster", "plugins", "metricProvider")
-BOOLEANS = ("protect", "allowDefaultSchedulerName")
+BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds")
 
 
 class SettingsProblems(Exception):

@@ -9,8 +9,8 @@ from typing import Any
 from scheduler.catalog import ExtensionPoint, TrimaranArgs, lookup
 from scheduler.config import Configuration, ConfigurationError, Flavour, Problem, load_configuration, render
 from stacks.credentials import CredentialFiles, not_exported
-from stacks.problems import Location, SettingsProblem, parse_location
-from stacks.settings import ProfileSettings, ScorePlugin, source_url
+from stacks.problems import Location, SettingsProblem, format_location, parse_location
+from stacks.settings import MetricProvider, PluginChoice, ProfileSettings, ScorePlugin, source_url
 
 OPTIONS = "SecondarySchedulerOptions"
 _API_VERSION = "kubescheduler.config.k8s.io/v1"
@@ -24,18 +24,22 @@ class Profile:
         content: the KubeSchedulerConfiguration as YAML, the same bytes for the same settings.
         configuration: the same as the scheduler understands it.
         warnings: what is accepted but probably not meant.
+        crds: CustomResourceDefinitions that enabled plugins read, as `plural.group`.
     """
 
     content: str
     configuration: Configuration
     warnings: tuple[SettingsProblem, ...] = ()
+    crds: tuple[str, ...] = ()
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What the stack tells of its profile: schedulerName, scorePlugins with weights, pluginArgs, secrets masked."""
+        """What the stack tells of its profile: schedulerName, plugins beside the default ones, scorePlugins with
+        weights, pluginArgs with secrets masked."""
         summary = self.configuration.profiles[0].summary()
         return {
             "schedulerName": summary["schedulerName"],
+            "plugins": [name for name in self.configuration.profiles[0].enabled if not _is_default(name)],
             "scorePlugins": {plugin["name"]: plugin["weight"] for plugin in summary["score"]},
             "pluginArgs": summary["pluginConfig"],
             "configurationHash": self.configuration.hash,
@@ -47,10 +51,10 @@ def build_profile(
 ) -> tuple[Profile | None, list[SettingsProblem]]:
     """Return the profile, or None and what is wrong with the settings, told by the settings' own keys."""
     address, problems = _address(settings, environment)
-    problems += _loads_without_source(settings)
+    problems += [*_loads_without_source(settings), *_args_given_twice(settings)]
     data = _configuration(settings, files, address, flavour)
     content = render(data)
-    places = _Places(data)
+    places = _Places(data, settings)
     try:
         # Where the source itself is wrong, that is told once, by the settings' own key.
         configuration = load_configuration(
@@ -67,18 +71,29 @@ def build_profile(
         return None, [*problems, *reversed(once.values())]
     warnings = [places.told_by_settings(problem) for problem in configuration.warnings]
     # The scheduler starts with a plugin disabled that does not exist; in a stack it is a slip that does nothing.
-    problems += [warning for warning in warnings if warning.location[:3] == ("plugins", "score", "disabled")]
+    problems += [warning for warning in warnings if warning.location[2:3] == ("disabled",)]
     warnings += _token_in_clear(files, address)
     if files.token is not None and not flavour.is_ours:
         message = f"{flavour.name} cannot read a token from a Secret; let it ask a watcherAddress, in the plugin's args"
         warnings.append(SettingsProblem(("metricProvider", "credentials"), message))
-    return (None, problems) if problems else (Profile(content, configuration, tuple(warnings)), [])
+    return (
+        (None, problems)
+        if problems
+        else (Profile(content, configuration, tuple(warnings), _crds(configuration, flavour)), [])
+    )
+
+
+def _crds(configuration: Configuration, flavour: Flavour) -> tuple[str, ...]:
+    found = (flavour.find(name) for profile in configuration.profiles for name in profile.enabled)
+    return tuple(sorted({crd for descriptor in found if descriptor is not None for crd in descriptor.crds}))
 
 
 def _address(settings: ProfileSettings, environment: Mapping[str, str]) -> tuple[str | None, list[SettingsProblem]]:
     provider = settings.metric_provider
-    if provider is None or provider.address.url is not None:
-        return (provider.address.url if provider else None), []
+    if provider is None or provider.address is None:
+        return None, []
+    if provider.address.url is not None:
+        return provider.address.url, []
     location = ("metricProvider", "address", "fromEnv")
     name = provider.address.from_env or ""
     value = environment.get(name)
@@ -111,30 +126,59 @@ def _loads_without_source(settings: ProfileSettings) -> list[SettingsProblem]:
         SettingsProblem(
             ("metricProvider",), f"missing, and {plugin.name} scores by load; give it a type and an address"
         )
-        for plugin in settings.plugins.score.enabled
+        for _, plugin in settings.plugins.chosen()
         if reads_load(plugin.name) and not plugin.args.get("watcherAddress")
     ][:1]
+
+
+def _args_given_twice(settings: ProfileSettings) -> Iterator[SettingsProblem]:
+    given: dict[str, Location] = {}
+    for place, plugin in settings.plugins.chosen():
+        if plugin.args and (first := given.setdefault(plugin.name, place)) != place:
+            message = f"{plugin.name} has args at {format_location(first)} already; give them once"
+            yield SettingsProblem((*place, "args"), message)
 
 
 def _configuration(
     settings: ProfileSettings, files: CredentialFiles, address: str | None, flavour: Flavour
 ) -> dict[str, Any]:
-    score = settings.plugins.score
     sections: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    pre_score = [{"name": plugin.name} for plugin in score.enabled if _has_pre_score(plugin.name)]
-    if pre_score:
-        sections["preScore"] = {"enabled": pre_score}
-    score_section: dict[str, list[dict[str, Any]]] = {
-        "enabled": [{"name": plugin.name, "weight": plugin.weight} for plugin in score.enabled],
-        "disabled": [{"name": name} for name in score.disabled],
-    }
-    sections["score"] = {key: names for key, names in score_section.items() if names}
+    for point, selection in settings.plugins.by_point():
+        section: dict[str, list[dict[str, Any]]] = {
+            "enabled": [
+                {"name": plugin.name, "weight": plugin.weight}
+                if isinstance(plugin, ScorePlugin)
+                else {"name": plugin.name}
+                for plugin in selection.enabled
+            ],
+            "disabled": [{"name": name} for name in selection.disabled],
+        }
+        sections[point] = {key: names for key, names in section.items() if names}
+    if pre_score := [{"name": name} for name in _implied_pre_scores(settings)]:
+        sections.setdefault("preScore", {}).setdefault("enabled", []).extend(pre_score)
     profile: dict[str, Any] = {"schedulerName": settings.scheduler_name}
-    if plugins := {point: section for point, section in sections.items() if section}:
-        profile["plugins"] = plugins
+    if sections:
+        profile["plugins"] = sections
     if plugin_config := list(_plugin_config(settings, files, address, flavour)):
         profile["pluginConfig"] = plugin_config
     return {"apiVersion": _API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+
+
+def _implied_pre_scores(settings: ProfileSettings) -> list[str]:
+    """Plugins that prepare their scores at a point of its own, which nobody should have to name twice."""
+    plugins = settings.plugins
+    named = {choice.name for choice in (*plugins.pre_score.enabled, *plugins.multi_point.enabled)}
+    disabled = set(plugins.pre_score.disabled)
+    return [
+        plugin.name
+        for plugin in plugins.score.enabled
+        if _has_pre_score(plugin.name) and plugin.name not in named | disabled
+    ]
+
+
+def _is_default(plugin: str) -> bool:
+    descriptor = lookup(plugin)
+    return descriptor is not None and descriptor.default
 
 
 def _has_pre_score(plugin: str) -> bool:
@@ -147,10 +191,23 @@ def _plugin_config(
     settings: ProfileSettings, files: CredentialFiles, address: str | None, flavour: Flavour
 ) -> Iterator[dict[str, Any]]:
     provider = settings.metric_provider
-    for plugin in settings.plugins.score.enabled:
-        if args := _args(plugin, provider.type if provider else None, address):
+    # Whoever gives args at one point need not repeat them at another.
+    chosen: dict[str, PluginChoice] = {}
+    for _, plugin in settings.plugins.chosen():
+        if plugin.name not in chosen or not chosen[plugin.name].args:
+            chosen[plugin.name] = plugin
+    for plugin in chosen.values():
+        if args := _args(plugin, provider, address):
             yield {"name": plugin.name, "args": args}
-    if provider is not None and flavour.is_ours:
+    if options := _options(settings, files) if flavour.is_ours else {}:
+        yield {"name": OPTIONS, "args": options}
+
+
+def _options(settings: ProfileSettings, files: CredentialFiles) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if settings.compatibility != "safe":
+        options["compatibility"] = settings.compatibility
+    if (provider := settings.metric_provider) is not None:
         load = {
             "tokenFile": files.token,
             "caFile": files.certificate_authority,
@@ -158,24 +215,29 @@ def _plugin_config(
             "refreshSeconds": provider.refresh_seconds,
             "maxAgeSeconds": provider.max_age_seconds,
         }
-        yield {"name": OPTIONS, "args": {"load": {key: value for key, value in load.items() if value is not None}}}
+        options["load"] = {key: value for key, value in load.items() if value is not None}
+    return options
 
 
-def _args(plugin: ScorePlugin, provider_type: str | None, address: str | None) -> dict[str, Any]:
-    if address is None or not reads_load(plugin.name) or plugin.args.get("watcherAddress"):
+def _args(plugin: PluginChoice, provider: MetricProvider | None, address: str | None) -> dict[str, Any]:
+    if provider is None or not reads_load(plugin.name) or plugin.args.get("watcherAddress"):
         return plugin.args
-    return {**plugin.args, "metricProvider": {"type": provider_type, "address": address}}
+    source = {"type": provider.type} if address is None else {"type": provider.type, "address": address}
+    return {**plugin.args, "metricProvider": source}
 
 
 class _Places:
     """Where in the settings a field of the generated configuration comes from."""
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: Mapping[str, Any], settings: ProfileSettings) -> None:
         profile = data["profiles"][0]
-        self._enabled = [plugin["name"] for plugin in profile.get("plugins", {}).get("score", {}).get("enabled", [])]
-        self._pre_score = [
-            plugin["name"] for plugin in profile.get("plugins", {}).get("preScore", {}).get("enabled", [])
-        ]
+        self._places: dict[str, Location] = {}
+        for place, choice in settings.plugins.chosen():
+            if choice.name not in self._places or choice.args:
+                self._places[choice.name] = place
+        self._own_pre_scores = len(settings.plugins.pre_score.enabled)
+        pre_score = profile.get("plugins", {}).get("preScore", {}).get("enabled", [])
+        self._pre_score = [plugin["name"] for plugin in pre_score]
         self._plugin_config = [entry["name"] for entry in profile.get("pluginConfig", [])]
 
     def told_by_settings(self, problem: Problem) -> SettingsProblem:
@@ -186,18 +248,15 @@ class _Places:
         match location[2:]:
             case ("schedulerName", *_):
                 return ("schedulerName",)
-            case ("plugins", "score", "disabled", int() as index, *_):
-                return ("plugins", "score", "disabled", index)
-            case ("plugins", "preScore", "enabled", int() as index, *_):
-                return self._plugin(self._pre_score[index])
-            case ("plugins", "score", *rest):
-                return ("plugins", "score", *rest)
+            case ("plugins", str() as point, "disabled", int() as index, *_):
+                return ("plugins", point, "disabled", index)
+            case ("plugins", "preScore", "enabled", int() as index, *_) if index >= self._own_pre_scores:
+                return self._places[self._pre_score[index]]
+            case ("plugins", *rest):
+                return ("plugins", *rest)
             case ("pluginConfig", int() as index, *rest):
                 return self._entry(self._plugin_config[index], tuple(rest))
         return ("plugins",)
-
-    def _plugin(self, name: str) -> Location:
-        return ("plugins", "score", "enabled", self._enabled.index(name))
 
     def _entry(self, name: str, rest: Location) -> Location:
         match rest:
@@ -205,4 +264,4 @@ class _Places:
                 return ("metricProvider", *field)
             case ("args", "metricProvider", *field):
                 return ("metricProvider", *field)
-        return (*self._plugin(name), *rest)
+        return (*self._places[name], *rest)

@@ -8,6 +8,7 @@ the program has read it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -188,36 +189,60 @@ class MetricProvider(_Settings):
     """Where the nodes' load is read, once for all plugins.
 
     Attributes:
+        address: of Prometheus, or of SignalFx where it is not the public one.
         window: averaging window of the queries as a Prometheus duration.
         refresh_seconds: pause between two reads.
         max_age_seconds: an older sample is not used for scores.
     """
 
-    type: Literal["Prometheus"]
-    address: Annotated[Address, BeforeValidator(_address)]
+    type: Literal["Prometheus", "KubernetesMetricsServer", "SignalFx"]
+    address: Annotated[Address | None, BeforeValidator(_address)] = None
     credentials: Credentials | None = None
     window: str = "15m"
     refresh_seconds: int = 30
     max_age_seconds: int = 300
 
+    @model_validator(mode="after")
+    def _what_the_type_needs(self) -> Self:
+        if self.type == "Prometheus" and self.address is None:
+            raise ValueError("must hold address; write http://HOST:PORT or https://HOST:PORT")
+        if self.type == "KubernetesMetricsServer" and (self.address or self.credentials):
+            raise ValueError("of the metrics server needs neither address nor credentials; the cluster's own is asked")
+        if self.type == "SignalFx" and self.credentials is None:
+            raise ValueError("must hold credentials; SignalFx answers nobody without a token")
+        return self
 
-def _score_args(value: dict[str, Any]) -> dict[str, Any]:
+
+def _plugin_args(value: dict[str, Any]) -> dict[str, Any]:
     if "metricProvider" in value:
         raise ValueError("must not hold metricProvider; the metric source stands once, under the key metricProvider")
     for key, nested in value.items():
         if _SECRET_ARGUMENT.search(key) and isinstance(nested, str):
             raise ValueError(f"must not hold {key}: it would stand in a ConfigMap; use metricProvider.credentials")
         if isinstance(nested, dict):
-            _score_args(nested)
+            _plugin_args(nested)
     return value
 
 
-class ScorePlugin(_Settings):
-    """A plugin that scores, its weight in the sum of scores, and its args under upstream's names."""
+class PluginChoice(_Settings):
+    """A plugin at an extension point, and its args under upstream's names. They count wherever the plugin runs, so
+    that they are given once."""
 
     name: str = Field(min_length=1)
+    args: Annotated[dict[str, Any], AfterValidator(_plugin_args)] = Field(default_factory=dict)
+
+
+class ScorePlugin(PluginChoice):
+    """A plugin that may score, and its weight in the sum of scores."""
+
     weight: int = Field(1, ge=1, le=100)
-    args: Annotated[dict[str, Any], AfterValidator(_score_args)] = Field(default_factory=dict)
+
+
+class PluginSelection(_Settings):
+    """What runs at an extension point beside the default plugins, and which of these do not; `*` stands for all."""
+
+    enabled: tuple[PluginChoice, ...] = ()
+    disabled: tuple[str, ...] = ()
 
 
 class ScorePlugins(_Settings):
@@ -228,9 +253,34 @@ class ScorePlugins(_Settings):
 
 
 class Plugins(_Settings):
-    """Plugins by extension point."""
+    """Plugins by extension point; `multiPoint` stands for every point that a plugin implements."""
 
+    multi_point: ScorePlugins = ScorePlugins()
+    pre_enqueue: PluginSelection = PluginSelection()
+    queue_sort: PluginSelection = PluginSelection()
+    pre_filter: PluginSelection = PluginSelection()
+    filter: PluginSelection = PluginSelection()
+    post_filter: PluginSelection = PluginSelection()
+    pre_score: PluginSelection = PluginSelection()
     score: ScorePlugins = ScorePlugins()
+    reserve: PluginSelection = PluginSelection()
+    permit: PluginSelection = PluginSelection()
+    pre_bind: PluginSelection = PluginSelection()
+    bind: PluginSelection = PluginSelection()
+    post_bind: PluginSelection = PluginSelection()
+
+    def by_point(self) -> Iterator[tuple[str, PluginSelection | ScorePlugins]]:
+        """Yield what is chosen, under the names that the file and upstream give the extension points."""
+        for name, field in type(self).model_fields.items():
+            selection: PluginSelection | ScorePlugins = getattr(self, name)
+            if selection.enabled or selection.disabled:
+                yield field.alias or name, selection
+
+    def chosen(self) -> Iterator[tuple[tuple[str, str, str, int], PluginChoice]]:
+        """Yield every enabled plugin with the place where it stands in the file."""
+        for point, selection in self.by_point():
+            for index, choice in enumerate(selection.enabled):
+                yield ("plugins", point, "enabled", index), choice
 
 
 class Cluster(_Settings):
@@ -252,10 +302,12 @@ class ProfileSettings(_Settings):
     Attributes:
         allow_default_scheduler_name: let schedulerName be default-scheduler, at the risk of two schedulers that place
             the same pods.
+        compatibility: `upstream` switches off what our image does better than the Go one on purpose.
     """
 
     scheduler_name: Subdomain = "secondary-scheduler"
     allow_default_scheduler_name: bool = False
+    compatibility: Literal["safe", "upstream"] = "safe"
     plugins: Plugins = Plugins()
     metric_provider: Annotated[MetricProvider | None, BeforeValidator(_absent_if_empty)] = None
 
@@ -264,7 +316,8 @@ class StackSettings(ProfileSettings):
     """All settings of a stack.
 
     Attributes:
-        protect: refuse to delete namespace, CRD and SecondaryScheduler, and leave the CRD in the cluster if the stack
+        install_plugin_crds: install the CRDs that enabled plugins read, such as PodGroup.
+        protect: refuse to delete namespace, CRDs and SecondaryScheduler, and leave the CRDs in the cluster if the stack
             goes.
     """
 
@@ -273,4 +326,5 @@ class StackSettings(ProfileSettings):
     operator_image: Image
     log_level: Literal["Normal", "Debug", "Trace", "TraceAll"] = "Normal"
     install_mode: Annotated[Literal["manifests"], BeforeValidator(_install_mode)] = "manifests"
+    install_plugin_crds: bool = True
     protect: bool = False

@@ -207,7 +207,9 @@ class Expander:
             message = (
                 f'only one queue sort plugin required for profile with scheduler name "{name}", but got {len(sorters)}'
             )
-            self._error(("plugins", "queueSort"), message, "enable PrioritySort")
+            names = ", ".join(plugin.name for plugin in sorters)
+            hint = f"disable all but one of {names} under queueSort" if sorters else "enable PrioritySort"
+            self._error(("plugins", "queueSort"), message, hint)
         if not points[ExtensionPoint.BIND]:
             message = f'at least one bind plugin is needed for profile with scheduler name "{name}"'
             self._error(("plugins", "bind"), message, "enable DefaultBinder")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
-from components.crd import load_manifest
+from components.crd import SECONDARY_SCHEDULERS, bundled_crds, load_manifest
 
 GROUP, VERSION, PLURAL = "operator.openshift.io", "v1", "secondaryschedulers"
 NAMESPACE = "crd-test"
@@ -87,6 +87,28 @@ def api(control_plane: Any) -> Iterator[client.CustomObjectsApi]:
     client.CoreV1Api(api_client).delete_namespace(NAMESPACE)
     if made:
         definitions.delete_custom_resource_definition(name)
+
+
+@pytest.mark.parametrize("name", sorted(bundled_crds()))
+def test_a_bundled_crd_is_found_under_its_own_name(name: str) -> None:
+    manifest = load_manifest(name)
+    assert manifest["kind"] == "CustomResourceDefinition"
+    assert manifest["metadata"]["name"] == name
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", sorted(bundled_crds() - {SECONDARY_SCHEDULERS}))
+def test_the_api_server_serves_what_a_bundled_crd_defines(name: str, control_plane: Any) -> None:
+    definitions = client.ApiextensionsV1Api(config.new_client_from_config(str(control_plane.kubeconfig)))
+    try:
+        definitions.create_custom_resource_definition(load_manifest(name))
+    except client.ApiException as error:
+        if error.status != 409:  # another test's
+            raise
+    wait_until_established(definitions, name)
+    found = {one.type: one for one in definitions.read_custom_resource_definition(name).status.conditions}
+    # Without it the API server would not prune, and the schema is not to be relied on.
+    assert "NonStructuralSchema" not in found or found["NonStructuralSchema"].status == "False"
 
 
 @pytest.mark.integration

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.catalog import ExtensionPoint
 from stacks.checking import SettingsProblems, check
 
 TOKEN = "canary-token-31415926"
@@ -25,6 +26,7 @@ GOOD: dict[str, Any] = {
         "credentials": {"token": {"fromFileInEnv": "TOKEN_FILE"}, "caFile": {"fromFileInEnv": "CA_FILE"}},
     },
 }
+GO_IMAGE = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
 GONE = object()
 PLUGIN = "plugins.score.enabled[0]"
 CREDENTIALS = "metricProvider.credentials"
@@ -54,7 +56,23 @@ REFUSALS = {
     "install mode that is none": ("installMode", "helm", "installMode", ["not allowed; allowed: manifests"]),
     "protect that is neither": ("protect", "yes", "protect", ["must be true or false, not a string"]),
     "plugins that are a list": ("plugins", ["TargetLoadPacking"], "plugins", ["must be a mapping, not a list"]),
-    "extension point of later": ("plugins.filter", {}, "plugins.filter", ["unknown key; allowed: score"]),
+    "extension point that is none": ("plugins.scoring", {}, "plugins.scoring", ["unknown key", 'did you mean "score"?']),
+    "plugin at a point it does not extend": (
+        "plugins.filter", {"enabled": [{"name": "PrioritySort"}]}, "plugins.filter.enabled[0].name", ["it extends queueSort"],
+    ),
+    "weight where nothing is weighed": (
+        "plugins.filter", {"enabled": [{"name": "NodeName", "weight": 2}]}, "plugins.filter.enabled[0].weight",
+        ["unknown key; allowed: args, name"],
+    ),
+    "args given at two points": (
+        "plugins.multiPoint", {"enabled": [{"name": "TargetLoadPacking", "args": {"targetUtilization": 50}}]},
+        f"{PLUGIN}.args", ["args at plugins.multiPoint.enabled[0] already"],
+    ),
+    "no plugin left that sorts": (
+        "plugins.queueSort", {"disabled": ["PrioritySort"]}, "plugins.queueSort", ["only one queue sort plugin", "PrioritySort"],
+    ),
+    "compatibility that is none": ("compatibility", "strict", "compatibility", ["allowed: safe, upstream"]),
+    "CRDs that are neither": ("installPluginCrds", "maybe", "installPluginCrds", ["must be true or false"]),
     "enabled that is a mapping": (
         "plugins.score.enabled", {"name": "x"}, "plugins.score.enabled", ["must be a list, not a mapping"],
     ),
@@ -97,10 +115,16 @@ REFUSALS = {
         "metricProvider", GONE, "metricProvider", ["missing", "TargetLoadPacking scores by load"],
     ),
     "empty metric source": ("metricProvider", {}, "metricProvider", ["missing"]),
-    "metric source of later": (
-        "metricProvider.type", "SignalFx", "metricProvider.type", ['"SignalFx" is not allowed; allowed: Prometheus'],
+    "metric source that is none": (
+        "metricProvider.type", "Datadog", "metricProvider.type", ['"Datadog" is not allowed; allowed: Prometheus'],
     ),
-    "no address": ("metricProvider.address", GONE, "metricProvider.address", ["missing"]),
+    "no address": ("metricProvider.address", GONE, "metricProvider", ["must hold address"]),
+    "metrics server with an address": (
+        "metricProvider.type", "KubernetesMetricsServer", "metricProvider", ["neither address nor credentials"],
+    ),
+    "SignalFx without a token": (
+        "metricProvider", {"type": "SignalFx"}, "metricProvider", ["must hold credentials"],
+    ),
     "address without scheme": ("metricProvider.address", "prometheus:9090", "metricProvider.address.url", ["is not a URL"]),
     "address with a password": (
         "metricProvider.address", f"https://me:{TOKEN}@prometheus", "metricProvider.address.url", ["user or password"],
@@ -209,6 +233,32 @@ def test_token_over_plain_http_is_warned_of_and_plain_http_without_a_token_is_no
 def warned(document: Mapping[str, Any], environment: dict[str, str]) -> set[str]:
     _, profile, _ = check(engine_values(document), set(), environment)
     return {warning.path for warning in profile.warnings}
+
+
+def test_the_metrics_server_is_a_source_without_an_address(environment: dict[str, str]) -> None:
+    document = changed("metricProvider", {"type": "KubernetesMetricsServer"})
+    _, profile, _ = check(engine_values(document), set(), environment)
+    assert profile.summary["pluginArgs"]["TargetLoadPacking"]["metricProvider"]["type"] == "KubernetesMetricsServer"
+
+
+def test_a_plugin_of_multi_point_runs_wherever_it_extends(environment: dict[str, str]) -> None:
+    selection = {"enabled": [{"name": "QOSSort"}], "disabled": ["PrioritySort"]}
+    document = changed("plugins.multiPoint", selection) | {"schedulerImage": GO_IMAGE}
+    _, profile, _ = check(engine_values(document), set(), environment)
+    (sorter,) = profile.configuration.profiles[0].plugins(ExtensionPoint.QUEUE_SORT)
+    assert sorter.name == "QOSSort"
+    assert profile.summary["plugins"] == ["QOSSort", "TargetLoadPacking"]
+
+
+@pytest.mark.parametrize("compatibility", ["safe", "upstream"])
+def test_compatibility_reaches_our_scheduler_and_is_not_told_to_others(
+    compatibility: str, environment: dict[str, str]
+) -> None:
+    document = changed("compatibility", compatibility)
+    _, profile, _ = check(engine_values(document), set(), environment)
+    assert profile.configuration.profiles[0].options.compatibility == compatibility
+    _, profile, _ = check(engine_values(document | {"schedulerImage": GO_IMAGE}), set(), environment)
+    assert "compatibility" not in profile.content
 
 
 def test_the_unchanged_settings_are_accepted_and_keep_the_token_out_of_every_text(environment: dict[str, str]) -> None:
