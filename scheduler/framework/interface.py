@@ -182,6 +182,8 @@ class PreFilterExtensions(Protocol):
     """Implemented by a PreFilter plugin whose state depends on other pods.
 
     Without it, the plugin's verdict on a node must follow from the pods on that node: what-if runs rely on it.
+    A plugin that has it and no Filter keeps apart what is put on or taken from different rows: these are separate
+    what-ifs then, tried together.
     """
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:

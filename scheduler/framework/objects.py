@@ -126,6 +126,7 @@ class PodInfo(Struct, frozen=True, eq=False):
         deleting: a deletion timestamp is set.
         terminal: it has ended and occupies nothing.
         phase: as its status says.
+        priority_class: name of the class its priority was taken from, or "".
     """
 
     uid: str
@@ -152,6 +153,7 @@ class PodInfo(Struct, frozen=True, eq=False):
     conditions: tuple[PodCondition, ...] = ()
     claim_names: tuple[str, ...] = ()
     phase: str = ""
+    priority_class: str = ""
 
 
 class NodeInfo(Struct, frozen=True, eq=False):

@@ -148,6 +148,7 @@ class ProfileRunner:
             if isinstance(instance := self.plugins[one.name], PreFilterExtensions)
         )
 
+        self._filter_names = frozenset(one.name for one in self.filters)
     def _at(self, point: ExtensionPoint, kind: Any) -> tuple[Any, ...]:
         found: list[Any] = []
         for enabled in self.effective.plugins(point):
@@ -292,8 +293,8 @@ class ProfileRunner:
         return self.run_filters(state, pod, view, rows, diagnosis)
 
     def looks_beyond_node(self, state: CycleState) -> bool:
-        """Tell whether a PreFilter plugin that takes part keeps count of pods elsewhere."""
-        return any(name not in state.skip_filter for name, _ in self._pod_watchers)
+        """Tell whether a Filter plugin that takes part keeps count of pods elsewhere."""
+        return any(name in self._filter_names and name not in state.skip_filter for name, _ in self._pod_watchers)
 
     def _fits_with(
         self,

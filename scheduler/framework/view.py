@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from scheduler.framework.load import LoadColumns
-from scheduler.framework.objects import NodeInfo, PodInfo
+from scheduler.framework.objects import NodeInfo, PodInfo, Resources
 from scheduler.framework.podcounts import NodeSet, PodQuery, TermCounts, TermKind
 from scheduler.framework.status import BoolArray, FloatArray, IntArray, RowArray
 from secondary_scheduler.kube.model import Taint
+
+PodAmounts = Callable[[PodInfo], Resources]
+"""Says what a pod counts as using."""
 
 
 @dataclass(slots=True)
@@ -239,6 +242,12 @@ class NodeView(Protocol):
         """Return the latest answer of a load source; None before the first."""
 
     @property
+    def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
+        """Return the sums, per namespace, of what the pods with a node count as using; read it and do not keep it.
+
+        Kept as an index from the first call on, so the function must be the same object each time.
+        """
+
     def assignments(self) -> AssignmentLog:
         """Recent assignments of the table below this view."""
 

@@ -185,6 +185,7 @@ def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
             sorted(f"{one.name}={one.resource_claim_name or ''}" for one in status.resource_claim_statuses)
         ),
         phase=status.phase,
+        priority_class=pod.spec.priority_class_name,
     )
 
 

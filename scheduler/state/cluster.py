@@ -10,6 +10,7 @@ from scheduler.catalog import ActionType
 from scheduler.framework import Assignment, LoadCoverage, LoadTable, NodeInfo, PodInfo, PodListener, node_changes
 from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
+from scheduler.state.namespaces import NamespaceSums
 from scheduler.state.nominations import Nominator
 from scheduler.state.objects import ObjectStore
 from scheduler.state.snapshot import Snapshot
@@ -45,6 +46,7 @@ class ClusterState:
         self._assumed = 0
         self._pod_listeners: list[PodListener] = []
         self._aggregates = PodAggregates(self.table, self.objects, self._rows_and_pods)
+        self._namespaces = NamespaceSums(lambda: (placed.pod for placed in self._pods.values()))
 
     # Nodes ----------------------------------------------------------------------------------------------------------
 
@@ -235,14 +237,22 @@ class ClusterState:
         one is a copy (milliseconds) that may be kept.
         """
         if not frozen:
-            aggregates = self._aggregates
-            return Snapshot(self.table, self._by_node, self.assignments, self.nominator.by_node, now, aggregates)
+            return Snapshot(
+                self.table,
+                self._by_node,
+                self.assignments,
+                self.nominator.by_node,
+                now,
+                self._aggregates,
+                self._namespaces,
+            )
         by_node = {name: dict(pods) for name, pods in self._by_node.items()}
         nominated = {name: tuple(pods) for name, pods in self.nominator.by_node.items()}
         table = self.table.copy()
         aggregates = PodAggregates(table, self.objects, lambda: _rows_and_pods(table, by_node))
         aggregates.add_all()
-        return Snapshot(table, by_node, self.assignments.copy(), nominated, now, aggregates)
+        namespaces = NamespaceSums(lambda: (pod for pods in by_node.values() for pod in pods.values()))
+        return Snapshot(table, by_node, self.assignments.copy(), nominated, now, aggregates, namespaces)
 
     # Internals ------------------------------------------------------------------------------------------------------
 
@@ -251,10 +261,12 @@ class ClusterState:
         self._by_node.setdefault(pod.node_name, {})[pod.uid] = pod
         self._use(pod, 1)
 
+        self._namespaces.add(pod, 1)
     def _replace(self, placed: _Placed, pod: PodInfo) -> None:
         old = placed.pod
         placed.pod = pod
         same_place = old.node_name == pod.node_name
+        self._namespaces.replace(old, pod)
         if not same_place:
             self._unlink(old)
         self._by_node.setdefault(pod.node_name, {})[pod.uid] = pod
@@ -280,6 +292,7 @@ class ClusterState:
             self._assumed -= 1
         self._use(pod, -1)
         self._log_removal(placed)
+        self._namespaces.add(pod, -1)
 
     def _unlink(self, pod: PodInfo) -> None:
         pods = self._by_node[pod.node_name]

@@ -14,8 +14,10 @@ from scheduler.framework import (
     NodeInfo,
     NodeSet,
     Nominations,
+    PodAmounts,
     PodInfo,
     PodQuery,
+    Resources,
     RowArray,
     TaintColumn,
     TermCounts,
@@ -25,6 +27,7 @@ from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
 from scheduler.state.holdings import moved_holders
 from scheduler.state.moves import Move, moved_by_domain, moved_by_node, moved_terms
+from scheduler.state.namespaces import NamespaceSums, moved_sums
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 
@@ -40,6 +43,7 @@ class Snapshot:
         nominations: Nominations,
         now: float,
         aggregates: PodAggregates,
+        namespaces: NamespaceSums,
     ) -> None:
         self.table = table
         self._pods = pods
@@ -47,6 +51,7 @@ class Snapshot:
         self.nominations = nominations
         self.now = now
         self.aggregates = aggregates
+        self._namespaces = namespaces
 
     @property
     def size(self) -> int:
@@ -205,6 +210,10 @@ class Snapshot:
         return self.table.load(source)
 
     @property
+    def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
+        """Return the sums of what pods count as using; a live mapping."""
+        return self._namespaces.by(amounts)
+
     def overlay_assignments(self) -> Sequence[Assignment]:
         """Nothing: this is the table itself."""
         return ()
@@ -219,7 +228,15 @@ class Overlay(Snapshot):
     first written."""
 
     def __init__(self, base: Snapshot) -> None:
-        super().__init__(base.table, base._pods, base.assignments, base.nominations, base.now, base.aggregates)
+        super().__init__(
+            base.table,
+            base._pods,
+            base.assignments,
+            base.nominations,
+            base.now,
+            base.aggregates,
+            base._namespaces,
+        )
         self._base = base
         self._requested: dict[str, FloatArray] = {}
         self._nonzero: dict[str, FloatArray] = {}
@@ -299,6 +316,11 @@ class Overlay(Snapshot):
     def overlay_assignments(self) -> Sequence[Assignment]:
         """Pods this view adds and removes."""
         return self._log
+
+    def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
+        """Return the sums of what pods count as using."""
+        base = self._base.requests_by_namespace(amounts)
+        return moved_sums(base, amounts, ((move.pod, move.sign) for move in self._moves))
 
     def add_pod(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""

@@ -15,6 +15,7 @@ from secondary_scheduler.kube.model.codec import (
     UnstructuredCodec,
     WatchEvent,
 )
+from secondary_scheduler.kube.model.elasticquota import ElasticQuota, ElasticQuotaSpec, ElasticQuotaStatus, in_force
 from secondary_scheduler.kube.model.lease import Lease, LeaseSpec
 from secondary_scheduler.kube.model.meta import (
     EventType,
@@ -78,6 +79,7 @@ from secondary_scheduler.kube.model.storage import (
     CSINodeDriver,
     CSIStorageCapacity,
     ObjectReference,
+from secondary_scheduler.kube.model.priorityclass import PriorityClass
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -119,6 +121,7 @@ NODES = Codec(Node)
 PERSISTENTVOLUMECLAIMS = Codec(PersistentVolumeClaim)
 PERSISTENTVOLUMES = Codec(PersistentVolume)
 PODDISRUPTIONBUDGETS = Codec(PodDisruptionBudget)
+ELASTICQUOTAS = Codec(ElasticQuota)
 PODS = Codec(Pod)
 REPLICASETS = Codec(ReplicaSet)
 REPLICATIONCONTROLLERS = Codec(ReplicationController)
@@ -128,6 +131,7 @@ STATEFULSETS = Codec(StatefulSet)
 STORAGECLASSES = Codec(StorageClass)
 VOLUMEATTACHMENTS = Codec(VolumeAttachment)
 
+PRIORITYCLASSES = Codec(PriorityClass)
 decode_lease = LEASES.decode
 decode_node = NODES.decode
 decode_pod = PODS.decode
@@ -146,6 +150,7 @@ __all__ = [
     "PERSISTENTVOLUMES",
     "PODDISRUPTIONBUDGETS",
     "PODS",
+    "ELASTICQUOTAS",
     "REPLICASETS",
     "REPLICATIONCONTROLLERS",
     "SECCOMPPROFILES",
@@ -155,6 +160,7 @@ __all__ = [
     "VOLUMEATTACHMENTS",
     "WORKLOAD_LABEL",
     "Affinity",
+    "PRIORITYCLASSES",
     "AppGroup",
     "AppGroupDependency",
     "AwsElasticBlockStore",
@@ -180,6 +186,9 @@ __all__ = [
     "Iscsi",
     "LabelSelector",
     "LabelSelectorRequirement",
+    "ElasticQuota",
+    "ElasticQuotaSpec",
+    "ElasticQuotaStatus",
     "Lease",
     "LeaseSpec",
     "ListMeta",
@@ -229,6 +238,7 @@ __all__ = [
     "SchedulingGate",
     "SeccompProfile",
     "SeccompProfileObject",
+    "PriorityClass",
     "SecurityContext",
     "Service",
     "StatefulSet",
@@ -250,3 +260,4 @@ __all__ = [
     "decode_pod",
     "newer_version",
 ]
+    "in_force",
