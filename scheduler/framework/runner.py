@@ -142,13 +142,13 @@ class ProfileRunner:
         self.scores = tuple((scorer, weights[scorer.name]) for scorer in scorers)
         # Looked up once: isinstance against a Protocol costs more than most scores.
         self._normalizers = {one.name: one.normalize for one in scorers if isinstance(one, ScoreNormalizer)}
+        self._filter_names = frozenset(one.name for one in self.filters)
         self._pod_watchers = tuple(
             (one.name, instance)
             for one in self.pre_filters
             if isinstance(instance := self.plugins[one.name], PreFilterExtensions)
         )
 
-        self._filter_names = frozenset(one.name for one in self.filters)
     def _at(self, point: ExtensionPoint, kind: Any) -> tuple[Any, ...]:
         found: list[Any] = []
         for enabled in self.effective.plugins(point):

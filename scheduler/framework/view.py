@@ -238,16 +238,16 @@ class NodeView(Protocol):
     def terms_meaning(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of a kind, of pods on nodes, that mean this pod."""
 
-    def load(self, source: str) -> LoadColumns | None:
-        """Return the latest answer of a load source; None before the first."""
-
-    @property
     def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
         """Return the sums, per namespace, of what the pods with a node count as using; read it and do not keep it.
 
         Kept as an index from the first call on, so the function must be the same object each time.
         """
 
+    def load(self, source: str) -> LoadColumns | None:
+        """Return the latest answer of a load source; None before the first."""
+
+    @property
     def assignments(self) -> AssignmentLog:
         """Recent assignments of the table below this view."""
 

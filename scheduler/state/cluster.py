@@ -260,13 +260,13 @@ class ClusterState:
         self._pods[pod.uid] = _Placed(pod, assumed, at, observed_at)
         self._by_node.setdefault(pod.node_name, {})[pod.uid] = pod
         self._use(pod, 1)
-
         self._namespaces.add(pod, 1)
+
     def _replace(self, placed: _Placed, pod: PodInfo) -> None:
         old = placed.pod
         placed.pod = pod
-        same_place = old.node_name == pod.node_name
         self._namespaces.replace(old, pod)
+        same_place = old.node_name == pod.node_name
         if not same_place:
             self._unlink(old)
         self._by_node.setdefault(pod.node_name, {})[pod.uid] = pod
@@ -291,8 +291,8 @@ class ClusterState:
         if placed.assumed:
             self._assumed -= 1
         self._use(pod, -1)
-        self._log_removal(placed)
         self._namespaces.add(pod, -1)
+        self._log_removal(placed)
 
     def _unlink(self, pod: PodInfo) -> None:
         pods = self._by_node[pod.node_name]

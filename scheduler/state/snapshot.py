@@ -205,15 +205,15 @@ class Snapshot:
         """Return the terms of pods on nodes that mean this pod."""
         return self.aggregates.terms_meaning(pod, kind)
 
+    def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
+        """Return the sums of what pods count as using; a live mapping."""
+        return self._namespaces.by(amounts)
+
     def load(self, source: str) -> LoadColumns | None:
         """Return the latest answer of a load source; its columns may be longer than `size`."""
         return self.table.load(source)
 
     @property
-    def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
-        """Return the sums of what pods count as using; a live mapping."""
-        return self._namespaces.by(amounts)
-
     def overlay_assignments(self) -> Sequence[Assignment]:
         """Nothing: this is the table itself."""
         return ()
@@ -312,15 +312,15 @@ class Overlay(Snapshot):
         base = self._base.terms_meaning(pod, kind)
         return moved_terms(base, pod, kind, self, self._moves)
 
-    @property
-    def overlay_assignments(self) -> Sequence[Assignment]:
-        """Pods this view adds and removes."""
-        return self._log
-
     def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
         """Return the sums of what pods count as using."""
         base = self._base.requests_by_namespace(amounts)
         return moved_sums(base, amounts, ((move.pod, move.sign) for move in self._moves))
+
+    @property
+    def overlay_assignments(self) -> Sequence[Assignment]:
+        """Pods this view adds and removes."""
+        return self._log
 
     def add_pod(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""

@@ -72,6 +72,7 @@ from secondary_scheduler.kube.model.pod import (
     WeightedPodAffinityTerm,
 )
 from secondary_scheduler.kube.model.policy import PodDisruptionBudget
+from secondary_scheduler.kube.model.priorityclass import PriorityClass
 from secondary_scheduler.kube.model.seccompprofile import SeccompProfileObject
 from secondary_scheduler.kube.model.storage import (
     CSIDriver,
@@ -79,7 +80,6 @@ from secondary_scheduler.kube.model.storage import (
     CSINodeDriver,
     CSIStorageCapacity,
     ObjectReference,
-from secondary_scheduler.kube.model.priorityclass import PriorityClass
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -114,6 +114,7 @@ APPGROUPS = Codec(AppGroup)
 CSIDRIVERS = Codec(CSIDriver)
 CSINODES = Codec(CSINode)
 CSISTORAGECAPACITIES = Codec(CSIStorageCapacity)
+ELASTICQUOTAS = Codec(ElasticQuota)
 LEASES = Codec(Lease)
 NAMESPACES = Codec(Namespace)
 NETWORKTOPOLOGIES = Codec(NetworkTopology)
@@ -121,8 +122,8 @@ NODES = Codec(Node)
 PERSISTENTVOLUMECLAIMS = Codec(PersistentVolumeClaim)
 PERSISTENTVOLUMES = Codec(PersistentVolume)
 PODDISRUPTIONBUDGETS = Codec(PodDisruptionBudget)
-ELASTICQUOTAS = Codec(ElasticQuota)
 PODS = Codec(Pod)
+PRIORITYCLASSES = Codec(PriorityClass)
 REPLICASETS = Codec(ReplicaSet)
 REPLICATIONCONTROLLERS = Codec(ReplicationController)
 SECCOMPPROFILES = Codec(SeccompProfileObject)
@@ -131,7 +132,6 @@ STATEFULSETS = Codec(StatefulSet)
 STORAGECLASSES = Codec(StorageClass)
 VOLUMEATTACHMENTS = Codec(VolumeAttachment)
 
-PRIORITYCLASSES = Codec(PriorityClass)
 decode_lease = LEASES.decode
 decode_node = NODES.decode
 decode_pod = PODS.decode
@@ -142,6 +142,7 @@ __all__ = [
     "CSIDRIVERS",
     "CSINODES",
     "CSISTORAGECAPACITIES",
+    "ELASTICQUOTAS",
     "LEASES",
     "NAMESPACES",
     "NETWORKTOPOLOGIES",
@@ -150,7 +151,7 @@ __all__ = [
     "PERSISTENTVOLUMES",
     "PODDISRUPTIONBUDGETS",
     "PODS",
-    "ELASTICQUOTAS",
+    "PRIORITYCLASSES",
     "REPLICASETS",
     "REPLICATIONCONTROLLERS",
     "SECCOMPPROFILES",
@@ -160,7 +161,6 @@ __all__ = [
     "VOLUMEATTACHMENTS",
     "WORKLOAD_LABEL",
     "Affinity",
-    "PRIORITYCLASSES",
     "AppGroup",
     "AppGroupDependency",
     "AwsElasticBlockStore",
@@ -177,6 +177,9 @@ __all__ = [
     "ContainerStatus",
     "Csi",
     "DecodeError",
+    "ElasticQuota",
+    "ElasticQuotaSpec",
+    "ElasticQuotaStatus",
     "Ephemeral",
     "EventType",
     "GcePersistentDisk",
@@ -186,9 +189,6 @@ __all__ = [
     "Iscsi",
     "LabelSelector",
     "LabelSelectorRequirement",
-    "ElasticQuota",
-    "ElasticQuotaSpec",
-    "ElasticQuotaStatus",
     "Lease",
     "LeaseSpec",
     "ListMeta",
@@ -228,6 +228,7 @@ __all__ = [
     "PodUID",
     "Portworx",
     "PreferredSchedulingTerm",
+    "PriorityClass",
     "Rbd",
     "ReplicaSet",
     "ReplicationController",
@@ -238,7 +239,6 @@ __all__ = [
     "SchedulingGate",
     "SeccompProfile",
     "SeccompProfileObject",
-    "PriorityClass",
     "SecurityContext",
     "Service",
     "StatefulSet",
@@ -258,6 +258,6 @@ __all__ = [
     "decode_lease",
     "decode_node",
     "decode_pod",
+    "in_force",
     "newer_version",
 ]
-    "in_force",
