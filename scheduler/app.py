@@ -26,7 +26,7 @@ from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
 from scheduler.engine.loads import LoadFeed, load_source, wanted_sources
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
-from scheduler.framework import LoadTable, PodInfo
+from scheduler.framework import LoadCoverage, LoadTable, PodInfo
 from scheduler.helpers import PodReducer
 from scheduler.load import LoadStatus
 from scheduler.logs import configure_logging
@@ -362,9 +362,10 @@ class Daemon:
         # The row may have gone to another node between the two look-ups.
         return (info.capacity_cpu, info.capacity_memory) if info is not None and info.name == node else None
 
-    def _take_load(self, table: LoadTable) -> None:
-        self.state.set_load(table)
+    def _take_load(self, table: LoadTable) -> LoadCoverage:
+        coverage = self.state.set_load(table)
         self.cycle.wake()
+        return coverage
 
     def _show_load(self, status: LoadStatus) -> None:
         """Say once per change whether the load is fresh: log, event, and the Lease, from which the controller reads."""
@@ -399,7 +400,7 @@ class Daemon:
         for resource, reflector in self._reflectors.items():
             self.metrics.watch_served.labels(resource).set(not reflector.state.absent)
         for feed in self._feeds.values():
-            feed.show_age(feed.collector.status())
+            feed.show_age(feed.status())
 
     def _start_server(self) -> Server | None:
         options = self.options

@@ -7,6 +7,7 @@ import contextlib
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import structlog
 
 from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
 from scheduler.config import EffectiveProfile
-from scheduler.framework import LoadTable, NodeLoad
+from scheduler.framework import LoadCoverage, LoadTable, NodeLoad
 from scheduler.load import (
     Collector,
     InstanceLoad,
@@ -46,17 +47,22 @@ def match_instances(
 ) -> tuple[dict[str, InstanceLoad], list[str]]:
     """Match a source's instance labels to nodes: by name first, then by an address of the node, port cut off.
 
-    Returns the loads by node name, and the instances that are no node of the cluster.
+    A node that has a series under its name keeps that one. Returns the loads by node name, and the instances that are
+    no node of the cluster.
     """
-    matched: dict[str, InstanceLoad] = {}
+    by_name: dict[str, InstanceLoad] = {}
+    by_address: dict[str, InstanceLoad] = {}
     unmatched: list[str] = []
     for instance, load in reading.instances.items():
-        node = node_of_address(instance) or node_of_address(_without_port(instance))
+        host = _without_port(instance)
+        node = node_of_address(instance) or node_of_address(host)
         if node is None:
             unmatched.append(instance)
+        elif node in (instance, host):
+            by_name[node] = load
         else:
-            matched[node] = load
-    return matched, unmatched
+            by_address[node] = load
+    return {**by_address, **by_name}, unmatched
 
 
 def load_table(
@@ -96,7 +102,8 @@ class LoadFeed:
     """One source: its collector, and what becomes of its readings.
 
     The collector's thread hands readings over to the event loop; only there state and metrics are touched.
-    `first_read` is set after the first read, good or bad.
+    `first_read` is set after the first read, good or bad. What is wrong is said once, and again when it is about
+    another node; the metrics count on.
     """
 
     def __init__(
@@ -105,7 +112,7 @@ class LoadFeed:
         settings: LoadSettings,
         *,
         node_of_address: Callable[[str], str | None],
-        on_table: Callable[[LoadTable], None],
+        on_table: Callable[[LoadTable], LoadCoverage],
         on_status: Callable[[LoadStatus], None],
         metrics: Metrics,
         source: LoadSource,
@@ -118,7 +125,11 @@ class LoadFeed:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self.first_read = asyncio.Event()
-        self._warned: tuple[str, ...] = ()
+        self._max_age = settings.max_age_seconds
+        self._sampled: list[float] = []
+        self._absent = 0
+        self._unusable = ""
+        self._warned: dict[str, frozenset[str]] = {}
         self._warned_of: tuple[object, ...] = ()
         self.collector = Collector(
             source,
@@ -134,43 +145,70 @@ class LoadFeed:
             self._loop.call_soon_threadsafe(function, argument)
 
     def _take(self, reading: LoadReading) -> None:
+        source = self._source_key
         matched, unmatched = match_instances(reading, self._node_of_address)
-        self._metrics.load_nodes.labels(self._source_key).set(len(matched))
-        self._metrics.load_unmatched.labels(self._source_key).set(len(unmatched))
-        if unmatched and tuple(sorted(unmatched)) != self._warned:
-            self._warned = tuple(sorted(unmatched))
-            log.warning(
-                "load series whose instance is no node of the cluster",
-                source=self._source_key,
-                count=len(unmatched),
-                examples=self._warned[:3],
-            )
+        self._metrics.load_nodes.labels(source).set(len(matched))
+        self._metrics.load_unmatched.labels(source).set(len(unmatched))
+        self._warn("load series whose instance is no node of the cluster", unmatched)
         for query, count in reading.rejected.items():
-            self._metrics.load_rejected.labels(self._source_key, query).inc(count)
+            self._metrics.load_rejected.labels(source, query).inc(count)
         flaws = (tuple(sorted(reading.rejected)), reading.problems)
         if flaws != self._warned_of:
-            # Said when it changes, not at each refresh; the metrics count on.
             self._warned_of = flaws
             if reading.rejected or reading.problems:
                 log.warning(
                     "a part of the load could not be used",
-                    source=self._source_key,
+                    source=source,
                     rejected=dict(reading.rejected),
                     problems=reading.problems[:4],
                 )
-        self._on_table(load_table(self._source_key, reading, matched, self._window))
+        table = load_table(source, reading, matched, self._window)
+        coverage = self._on_table(table)
+        self._unusable = ""
+        if reading.instances and not matched:
+            self._unusable = (
+                f"{source}: none of its {len(reading.instances)} series is of a node of the cluster, like "
+                f"{next(iter(reading.instances))[:80]}; set nodeLabel to the label with the node's name or address"
+            )
+        self._sampled = [load.timestamp for load in table.nodes.values()]
+        self._absent = len(coverage.missing)
+        # Where nothing matches, the status says so; a list of all nodes would add nothing.
+        self._warn("nodes without load in the source's answer", coverage.missing if matched else ())
+        oldest = time.time() - self._max_age
+        stale = [name for name, load in table.nodes.items() if load.timestamp < oldest]
+        self._warn("nodes whose load is too old to be used", stale if len(stale) < len(table.nodes) else ())
 
-    def _show(self, status: LoadStatus) -> None:
+    def _warn(self, what: str, names: Iterable[str]) -> None:
+        """Say which nodes something holds for, if there are some it has not been said of."""
+        now = frozenset(names)
+        new = now - self._warned.get(what, frozenset())
+        self._warned[what] = now
+        if new:
+            log.warning(what, source=self._source_key, count=len(now), examples=sorted(new)[:3])
+
+    def status(self) -> LoadStatus:
+        """How it stands now with the source, and with what can be made of its answers."""
+        found = self.collector.status()
+        return replace(found, fresh=False, message=self._unusable) if found.fresh and self._unusable else found
+
+    def _show(self, found: LoadStatus) -> None:
         self.first_read.set()
+        status = self.status()
         self.show_age(status)
-        if status.consecutive_failures:
+        if found.consecutive_failures:
             self._metrics.load_failures.labels(self._source_key).inc()
         self._on_status(status)
 
     def show_age(self, status: LoadStatus) -> None:
         """Set the gauges of freshness; called at each scrape too, since age goes on while the source is silent."""
-        self._metrics.load_fresh.labels(self._source_key).set(status.fresh)
-        self._metrics.load_age.labels(self._source_key).set(status.age_seconds)
+        key = self._source_key
+        self._metrics.load_fresh.labels(key).set(status.fresh)
+        self._metrics.load_age.labels(key).set(status.age_seconds)
+        oldest = time.time() - self._max_age
+        stale = sum(sampled < oldest for sampled in self._sampled)
+        self._metrics.load_node_states.labels(key, "fresh").set(len(self._sampled) - stale)
+        self._metrics.load_node_states.labels(key, "stale").set(stale)
+        self._metrics.load_node_states.labels(key, "absent").set(self._absent)
 
 
 def window_seconds(window: str) -> float:

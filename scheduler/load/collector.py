@@ -86,6 +86,10 @@ class Collector:
         except LoadError as error:
             self._failures += 1
             self._reason = str(error)
+        except Exception as error:
+            # A mistake of ours must not end the thread: nobody would read the load any more, and nothing would say so.
+            self._failures += 1
+            self._reason = f"{self._source.describe()}: {type(error).__name__} in the reader: {str(error)[:200]}"
         else:
             self._failures = 0
             self._take(reading)

@@ -48,6 +48,7 @@ class PrometheusSource:
         instances: dict[str, InstanceLoad] = {}
         rejected: dict[str, int] = {}
         failures: list[LoadError] = []
+        doubled: list[str] = []
         for figure in _FIGURES:
             try:
                 series = self._query(self._expression(figure), window_end)
@@ -57,11 +58,19 @@ class PrometheusSource:
                     # The source itself is down or refuses us: three more deadlines would tell nothing new.
                     raise
                 continue
-            rejected[figure] = _merge(instances, figure, series, self._settings.node_label)
+            rejected[figure], several = _merge(instances, figure, series, self._settings.node_label)
+            if several:
+                doubled.append(figure)
         if len(failures) == len(_FIGURES):
             raise failures[0]
         counted = {name: count for name, count in rejected.items() if count}
         problems = tuple(str(error) for error in failures)
+        if doubled:
+            label = self._settings.node_label
+            problems += (
+                f"{', '.join(doubled)}: several series per {label}, of which the largest counts; "
+                f"aggregate the query by ({label})",
+            )
         if not instances and not problems:
             problems = ("has no series for the queries; do the recording rules exist?",)
         return LoadReading(instances, window_end, counted, problems)
@@ -91,9 +100,14 @@ class PrometheusSource:
         return result
 
 
-def _merge(instances: dict[str, InstanceLoad], figure: str, series: list[Mapping[str, Any]], node_label: str) -> int:
-    """Put one figure's series into the instances; return how many values were unusable."""
-    rejected = 0
+def _merge(
+    instances: dict[str, InstanceLoad], figure: str, series: list[Mapping[str, Any]], node_label: str
+) -> tuple[int, bool]:
+    """Put one figure's series into the instances.
+
+    Returns how many values were unusable, and whether an instance had several.
+    """
+    rejected, several = 0, False
     for sample in series:
         labels, value = sample.get("metric") or {}, _number(sample.get("value"))
         instance = labels.get(node_label)
@@ -102,12 +116,17 @@ def _merge(instances: dict[str, InstanceLoad], figure: str, series: list[Mapping
             continue
         known = instances.get(instance, InstanceLoad())
         if labels.get(_STAT) == _SAMPLE_TIME:
-            instances[instance] = replace(known, measured_at=value)
+            newest = value if math.isnan(known.measured_at) else max(value, known.measured_at)
+            instances[instance] = replace(known, measured_at=newest)
         elif usable(value * 100):
-            instances[instance] = replace(known, **{figure: value * 100})
+            before: float = getattr(known, figure)
+            several |= not math.isnan(before)
+            # Doubled series of a replicated Prometheus differ little; of ones that should have been added up, the
+            # largest is the least wrong.
+            instances[instance] = replace(known, **{figure: value * 100 if not before > value * 100 else before})
         else:
             rejected += 1
-    return rejected
+    return rejected, several
 
 
 def _number(value: Any) -> float | None:

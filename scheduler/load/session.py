@@ -53,16 +53,17 @@ class GuardedSession(requests.Session):
                 # requests has no public way to hand it a body that was read elsewhere.
                 response._content = self._body(response, deadline)
         except requests.exceptions.SSLError as error:
-            raise LoadError(
-                f"{limit.address}: TLS verification failed ({_root_cause(error)}); "
-                "give caFile the CA that signed its certificate"
-            ) from error
+            cause = _root_cause(error)
+            raise LoadError(f"{limit.address}: TLS verification failed ({cause}); {_advice(cause)}") from error
         except requests.exceptions.Timeout as error:
             raise LoadError(f"{limit.address}: no answer within {limit.timeout_seconds:g} s") from error
         except requests.exceptions.ConnectionError as error:
             raise LoadError(f"{limit.address}: not reachable ({_root_cause(error)})") from error
         except requests.exceptions.RequestException as error:
             raise LoadError(f"{limit.address}: {type(error).__name__}") from error
+        except OSError as error:
+            # Without a certificate file requests raises a bare OSError.
+            raise LoadError(f"caFile {limit.ca_file}: cannot be read; mount it, or leave caFile out") from error
         self._check_status(response)
         return response
 
@@ -108,9 +109,24 @@ class GuardedSession(requests.Session):
             return self._settings.token
         try:
             # Read for each round of queries: projected tokens rotate, and a stat costs about as much as the read.
-            return path.read_text(encoding="utf-8").strip()
+            token = path.read_text(encoding="utf-8").strip()
         except OSError as error:
             raise LoadError(f"token file {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise LoadError(f"token file {path}: not a token, as it is no text") from error
+        if not token.isascii() or not token.isprintable() or not token:
+            raise LoadError(
+                f"token file {path}: {'empty' if not token else 'not a token: it holds control characters'}"
+            )
+        return token
+
+
+def _advice(cause: str) -> str:
+    if "expired" in cause or "not yet valid" in cause:
+        return "its certificate has to be renewed there, or a clock is wrong"
+    if "match" in cause:
+        return "use a name in the address that its certificate is for"
+    return "give caFile the CA that signed its certificate"
 
 
 def _root_cause(error: BaseException) -> str:

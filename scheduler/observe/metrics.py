@@ -93,6 +93,12 @@ class Metrics:
         self.load_unmatched = gauge(
             "secondary_scheduler_load_unmatched_instances", "Series whose instance is no node of the cluster", "source"
         )
+        self.load_node_states = gauge(
+            "secondary_scheduler_load_node_states",
+            "Nodes by what the source says of them: fresh, stale (too old) or absent",
+            "source",
+            "state",
+        )
         self.load_nodes = gauge("secondary_scheduler_load_nodes", "Nodes with a load from the source", "source")
         self.plugin_observations = counter(
             "secondary_scheduler_plugin_observations_total",

@@ -31,6 +31,14 @@ def test_an_instance_is_matched_by_name_then_by_address_without_port(instance: s
     assert unmatched == ([] if node else [instance])
 
 
+@pytest.mark.parametrize("order", [("n2", "10.0.0.2:9100"), ("10.0.0.2:9100", "n2")])
+def test_the_series_under_a_nodes_name_wins_over_one_under_its_address(order: tuple[str, ...]) -> None:
+    nodes = {**NODES, "n2": "n2"}
+    loads = {"n2": InstanceLoad(cpu_average=10), "10.0.0.2:9100": InstanceLoad(cpu_average=90)}
+    reading = LoadReading({name: loads[name] for name in order}, window_end=1)
+    assert match_instances(reading, nodes.get) == ({"n2": loads["n2"]}, [])
+
+
 def test_a_value_without_sample_time_is_as_old_as_the_window_end() -> None:
     loads = {"a": InstanceLoad(cpu_average=1, measured_at=90), "b": InstanceLoad(cpu_average=2)}
     table = load_table("Prometheus:x", LoadReading(loads, window_end=100), loads, window_seconds("5m"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from structlog.testing import capture_logs
 
 from scheduler.config import load_configuration
 from scheduler.engine.loads import LoadFeed, wanted_sources
-from scheduler.framework import LoadTable
+from scheduler.framework import LoadCoverage, LoadTable
 from scheduler.load import InstanceLoad, LoadError, LoadReading, LoadSettings, LoadStatus
 from scheduler.observe.metrics import Metrics
 
@@ -63,7 +64,7 @@ class ScriptedSource:
 
     def read(self) -> LoadReading:
         step = self.script.pop(0)
-        if isinstance(step, LoadError):
+        if isinstance(step, Exception):
             raise step
         return step
 
@@ -72,18 +73,25 @@ class ScriptedSource:
 
 
 async def feed(
-    *script: LoadReading | LoadError, node_of: Callable[[str], str | None] = lambda name: name
+    *script: LoadReading | LoadError,
+    node_of: Callable[[str], str | None] = lambda name: name,
+    nodes: tuple[str, ...] = (),
 ) -> tuple[list[LoadTable], list[LoadStatus], Metrics, list[Any]]:
     """Read the whole script; returns tables, statuses, metrics and log lines."""
     tables: list[LoadTable] = []
     statuses: list[LoadStatus] = []
     metrics = Metrics()
+
+    def take(table: LoadTable) -> LoadCoverage:
+        tables.append(table)
+        return LoadCoverage(len(table.nodes), (), tuple(name for name in nodes if name not in table.nodes))
+
     with capture_logs() as logs:
         made = LoadFeed(
             "key",
             LoadSettings(address=WATCHER),
             node_of_address=node_of,
-            on_table=tables.append,
+            on_table=take,
             on_status=statuses.append,
             metrics=metrics,
             source=ScriptedSource(*script),
@@ -122,3 +130,50 @@ async def test_loads_of_strangers_are_counted_and_left_out() -> None:
     assert set(tables[0].nodes) == {"n1"}
     assert value(metrics, "secondary_scheduler_load_unmatched_instances", source="key") == 1
     assert value(metrics, "secondary_scheduler_load_nodes", source="key") == 1
+
+
+def named(logs: list[Any], event: str) -> list[Any]:
+    return [one for one in logs if event in one["event"]]
+
+
+async def test_nodes_without_load_are_named_once_and_again_when_others_join_them() -> None:
+    def reading(*names: str) -> LoadReading:
+        return LoadReading({name: InstanceLoad(cpu_average=1) for name in names}, time.time())
+
+    _, _, metrics, logs = await feed(
+        reading("n1"), reading("n1"), reading("n1", "n2"), reading("n1", "n2"), reading("n2"), nodes=("n1", "n2", "n3")
+    )
+    said = [(one["count"], one["examples"]) for one in named(logs, "nodes without load")]
+    assert said == [(2, ["n2", "n3"]), (2, ["n1"])]
+    assert value(metrics, "secondary_scheduler_load_node_states", source="key", state="absent") == 2
+    assert value(metrics, "secondary_scheduler_load_node_states", source="key", state="fresh") == 1
+
+
+async def test_single_nodes_whose_load_is_too_old_are_named_and_counted() -> None:
+    now = time.time()
+    loads = {
+        "n1": InstanceLoad(cpu_average=1, measured_at=now),
+        "n2": InstanceLoad(cpu_average=1, measured_at=now - 3600),
+    }
+    _, statuses, metrics, logs = await feed(LoadReading(loads, now), nodes=("n1", "n2"))
+    assert statuses[0].fresh, "the source as a whole is fresh"
+    assert named(logs, "too old")[0]["examples"] == ["n2"]
+    assert value(metrics, "secondary_scheduler_load_node_states", source="key", state="stale") == 1
+
+
+async def test_a_source_whose_series_match_no_node_is_not_fresh_and_says_what_to_set() -> None:
+    reading = LoadReading({"10.0.0.9:9100": InstanceLoad(cpu_average=1)}, time.time())
+    _, statuses, metrics, _ = await feed(reading, node_of=lambda _: None, nodes=("n1",))
+    assert not statuses[0].fresh
+    assert "10.0.0.9:9100" in statuses[0].message
+    assert "nodeLabel" in statuses[0].message
+    assert value(metrics, "secondary_scheduler_load_data_fresh", source="key") == 0
+
+
+async def test_a_mistake_of_the_reader_is_a_failed_read_and_not_the_end_of_reading() -> None:
+    now = time.time()
+    crash = RuntimeError("boom")
+    _, statuses, metrics, _ = await feed(crash, LoadReading({"n1": InstanceLoad(cpu_average=1)}, now))  # type: ignore[arg-type]
+    assert [one.fresh for one in statuses] == [False, True]
+    assert "RuntimeError" in statuses[0].message
+    assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 1

@@ -205,3 +205,28 @@ def test_a_ratio_beyond_a_thousand_nodes_is_no_load(prometheus: FakePrometheus) 
 
 def test_an_answer_without_series_says_what_may_be_missing(prometheus: FakePrometheus) -> None:
     assert "recording rules" in source(prometheus).read().problems[0]
+
+
+def test_of_several_series_per_node_the_largest_counts_and_it_is_said(prometheus: FakePrometheus) -> None:
+    doubled = [{"metric": {"instance": "n1", "cpu": str(cpu)}, "value": [1000, str(cpu / 10)]} for cpu in (1, 4, 2)]
+    prometheus.answer = lambda handler, query: send(handler, vector({}, doubled))  # type: ignore[arg-type]
+    reading = source(prometheus).read()
+    assert reading.instances["n1"].cpu_average == pytest.approx(40)
+    assert any("aggregate the query by (instance)" in problem for problem in reading.problems)
+
+
+@pytest.mark.parametrize(("content", "reason"), [("", "empty"), ("a\nb", "control characters")])
+def test_a_token_file_without_a_token_is_named_and_nothing_is_sent(
+    prometheus: FakePrometheus, tmp_path: Path, content: str, reason: str
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(content)
+    with pytest.raises(LoadError, match=f"token file .*{reason}"):
+        source(prometheus, token_file=token).read()
+    assert prometheus.queries == []
+
+
+def test_a_missing_ca_file_is_named(tmp_path: Path) -> None:
+    settings = LoadSettings(address="https://127.0.0.1:9", ca_file=tmp_path / "absent.crt")
+    with pytest.raises(LoadError, match=r"caFile .*absent\.crt"):
+        PrometheusSource(settings).read()
