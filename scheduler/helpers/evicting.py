@@ -1,12 +1,39 @@
-"""Carrying a preemption out, beside the scheduling loop (Evaluator.prepareCandidateAsync of kube-scheduler 1.34)."""
+"""PostFilter of plugins that preempt, and carrying a preemption out beside the scheduling loop (Evaluator.Preempt and
+prepareCandidateAsync of kube-scheduler 1.34)."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduler.framework import Handle, PodInfo
-from scheduler.helpers.preemption import PREEMPTED_REASON, Candidate
+import numpy as np
+
+from scheduler.framework import (
+    PREEMPTION_ATTEMPTS,
+    SUCCESS,
+    Code,
+    CycleState,
+    Handle,
+    NodeCodes,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PostFilterResult,
+    Status,
+    failure,
+    unschedulable,
+)
+from scheduler.helpers.preemption import (
+    PREEMPTED_REASON,
+    Candidate,
+    VictimRules,
+    choose,
+    dry_run,
+    ineligible,
+)
 from secondary_scheduler.kube.primitives.timestamps import format_time
+
+WAITING = "waiting for the preemption for this pod to be finished"
 
 
 class Evictions:
@@ -81,3 +108,73 @@ class Evictions:
         if victim.generation:
             condition["observedGeneration"] = victim.generation
         return condition
+
+
+def wanted_candidates(nodes: int, percentage: int, least: int) -> int:
+    """Return after how many candidates among `nodes` the search may end (calculateNumCandidates)."""
+    return min(nodes, max(nodes * percentage // 100, least))
+
+
+class Preemption:
+    """What the PostFilter of a preempting plugin does; the plugin brings its rules."""
+
+    def __init__(
+        self,
+        plugin: str,
+        context: PluginContext,
+        rules: VictimRules,
+        wanted: Callable[[int], int],
+        *,
+        prefix: str = "",
+    ) -> None:
+        """Without a handle (simulation) nobody is evicted.
+
+        Args:
+            plugin: its name.
+            context: what the plugin was built with.
+            rules: who may go.
+            wanted: after how many candidates the search may end, given how many nodes there are to try.
+            prefix: stands before every message.
+        """
+        self._filters = context.filters
+        self._rules = rules
+        self._wanted = wanted
+        self._prefix = prefix
+        self._evictions = None if context.handle is None else Evictions(plugin, context.handle)
+
+    def running(self, pod: PodInfo) -> bool:
+        """Tell whether victims of this pod are still being deleted."""
+        return self._evictions is not None and self._evictions.running(pod)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
+        state.count(PREEMPTION_ATTEMPTS)
+        reason = WAITING if self.running(pod) else ineligible(state, pod, view, codes, self._rules)
+        if reason is not None:
+            return None, unschedulable(self._prefix + reason)
+        if self._filters is None:
+            return None, failure(f"{self._prefix}there are no filters to ask")
+        rng = state.rng or random.Random(0)
+        rows = codes.rows(Code.UNSCHEDULABLE)
+        rows = np.roll(rows, -int(rng.random() * len(rows)))
+        trial = dry_run(state, pod, view, self._filters, rows, self._wanted(len(rows)), self._rules)
+        if not trial.candidates:
+            if trial.errors:
+                return None, failure(self._prefix + trial.error)
+            return PostFilterResult(""), unschedulable(self._prefix + trial.message(len(view.rows)))
+        chosen = choose(trial.candidates, view.now, rng)
+        self._evict(pod, chosen, view)
+        return PostFilterResult(chosen.node, chosen.victims), SUCCESS
+
+    def _evict(self, pod: PodInfo, chosen: Candidate, view: NodeView) -> None:
+        if self._evictions is None:
+            return
+        displaced = [
+            one
+            for one in view.nominations.get(chosen.node, ())
+            # One whose nomination the API server does not show has nothing to be cleared there.
+            if one.priority < pod.priority and one.nominated_node
+        ]
+        self._evictions.start(pod, chosen, displaced)

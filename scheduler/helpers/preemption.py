@@ -4,13 +4,17 @@ Follows pkg/scheduler/framework/preemption and plugins/defaultpreemption of kube
 are tried in one go: what is taken away or given back on one node is so on all of them, and the filters answer for all
 at once. That gives the same answers as long as filters look at nothing but the node's own pods; while one of them
 looks further (`PreFilterExtensions`), nodes are tried one by one.
+
+What tells one preempting plugin from another, namely which pods may go and what their going must achieve, are its
+`VictimRules`.
 """
 
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
 
@@ -37,13 +41,48 @@ _PRIORITY_SHIFT = 1 << 31
 _LEAST_BATCH = 16
 """Upstream tries 16 nodes at a time (`parallelism`), so it overshoots by as many."""
 
-MayPreempt = Callable[[PodInfo, PodInfo], bool]
-"""may_preempt(victim, preemptor)."""
+
+class NodeTrouble(Exception):
+    """A plugin cannot judge a node; the text is what the pod is told."""
 
 
-def lower_priority(victim: PodInfo, preemptor: PodInfo) -> bool:
-    """Tell whether a pod may be taken away for another: only where it has a lower priority."""
-    return victim.priority < preemptor.priority
+class Fate(Enum):
+    """What becomes of a pod that was given another chance."""
+
+    STAYS = 0
+    GOES = 1
+    GOES_UNCOUNTED = 2
+    """It goes, and the PodDisruptionBudget that this breaks does not count."""
+
+
+class VictimRules:
+    """Which pods may be taken away for another, and when that was enough: here any of lower priority, as soon as the
+    filters pass (DefaultPreemption). A plugin with other rules overrides what differs."""
+
+    def in_the_way(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        """Tell whether a pod on the nominated node is leaving it for this one, which then preempts nobody else."""
+        return other.priority < pod.priority and _is_preempted(other)
+
+    def worth_trying(self, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
+        """Return the rows among these where `candidates` may find somebody, in their order: a quick look ahead."""
+        return rows[view.lowest_priority[rows] < pod.priority]
+
+    def candidates(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
+        """Return the pods of a node that may go; NodeTrouble where that cannot be told."""
+        return [other for other in view.pods_on(row) if other.priority < pod.priority]
+
+    def nobody(self, pod: PodInfo, node: str) -> str:
+        """Return what the pod is told of a node where nobody may go."""
+        return NO_VICTIMS
+
+    def shortage(self, state: CycleState, row: int) -> str:
+        """Return why the pod may not run on a node from which all candidates are gone, though it fits; "" if it may."""
+        return ""
+
+    def fate(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> Fate:
+        """Judge a pod that has been put back, given whether the preemptor fits beside it; NodeTrouble gives the node
+        up."""
+        return Fate.STAYS if fits else Fate.GOES
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +104,22 @@ class DryRun:
     reasons: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
 
+    def refuse(self, reason: str) -> None:
+        """Note a node where preemption does not help."""
+        self.refused += 1
+        self.reasons[reason] += 1
+
+    def fail(self, error: str) -> None:
+        """Note a node that could not be judged."""
+        self.refuse(error)
+        if error not in self.errors:
+            self.errors.append(error)
+
+    @property
+    def error(self) -> str:
+        """Return the different errors as Go's aggregate words them; "" without any."""
+        return self.errors[0] if len(self.errors) == 1 else f"[{', '.join(self.errors)}]" if self.errors else ""
+
     def enough(self, wanted: int) -> bool:
         """Tell whether the search may end: so many candidates, and one that breaks no budget."""
         return len(self.candidates) >= wanted and any(not one.violations for one in self.candidates)
@@ -77,7 +132,7 @@ class DryRun:
 
 
 def ineligible(
-    pod: PodInfo, view: NodeView, codes: Mapping[str, int], may_preempt: MayPreempt = lower_priority
+    state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int], rules: VictimRules
 ) -> str | None:
     """Return why a pod may not preempt now, or None: by its policy, or because pods it preempted are still going."""
     if pod.spec.preemption_policy == "Never":
@@ -86,7 +141,7 @@ def ineligible(
     if not node or codes.get(node, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return None
     row = view.row(node)
-    if row >= 0 and any(may_preempt(one, pod) and _is_preempted(one) for one in view.pods_on(row)):
+    if row >= 0 and any(rules.in_the_way(state, pod, one) for one in view.pods_on(row)):
         return "not eligible due to a terminating pod on the nominated node."
     return None
 
@@ -107,22 +162,25 @@ def dry_run(
     filters: FilterRunner,
     rows: RowArray,
     wanted: int,
-    may_preempt: MayPreempt = lower_priority,
+    rules: VictimRules,
 ) -> DryRun:
     """Try rows in their order until there are enough candidates (Evaluator.DryRunPreemption)."""
     result = DryRun()
     budgets = _Budgets(view.objects.every(BUDGET))
-    trial = _Trial(state, pod, view, filters, budgets, result)
+    trial = _Trial(state, pod, view, filters, rules, budgets, result)
     alone = filters.looks_beyond_node(state)
     batch: list[tuple[int, list[PodInfo]]] = []
-    without = len(rows)
-    if may_preempt is lower_priority:
-        rows = rows[view.lowest_priority[rows] < pod.priority]
-    for row in rows.tolist():
-        victims = [one for one in view.pods_on(row) if may_preempt(one, pod)]
-        if not victims:
+    promising = rules.worth_trying(pod, view, rows)
+    hopeless = rows[~np.isin(rows, promising)] if len(promising) < len(rows) else rows[:0]
+    for row in promising.tolist():
+        try:
+            victims = rules.candidates(state, pod, view, row)
+        except NodeTrouble as trouble:
+            result.fail(str(trouble))
             continue
-        without -= 1
+        if not victims:
+            result.refuse(rules.nobody(pod, view.name(row)))
+            continue
         batch.append((row, victims))
         if alone or len(batch) >= max(_LEAST_BATCH, wanted - len(result.candidates)):
             trial.run(batch)
@@ -131,9 +189,8 @@ def dry_run(
                 return result
     if batch:
         trial.run(batch)
-    if without:
-        result.refused += without
-        result.reasons[NO_VICTIMS] += without
+    for row in hopeless.tolist():
+        result.refuse(rules.nobody(pod, view.name(row)))
     return result
 
 
@@ -205,6 +262,7 @@ class _Node:
     others: list[PodInfo]
     victims: list[PodInfo] = field(default_factory=list)
     violations: int = 0
+    trouble: str = ""
 
     def order(self) -> list[PodInfo]:
         """Return the pods in the order in which they are given another chance."""
@@ -219,6 +277,7 @@ class _Trial:
     pod: PodInfo
     view: NodeView
     filters: FilterRunner
+    rules: VictimRules
     budgets: _Budgets
     result: DryRun
 
@@ -232,9 +291,7 @@ class _Trial:
                 for node in nodes:
                     self.run([node])
                 return
-            self.result.refused += 1
-            self.result.reasons[str(error)] += 1
-            self.result.errors.append(str(error))
+            self.result.fail(str(error))
 
     def _try(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> None:
         overlay, state, now = self.view.overlay(), self.state.clone(), self.view.now
@@ -244,10 +301,21 @@ class _Trial:
                 self.filters.run_remove_pod(state, self.pod, one, overlay, row)
         diagnosis = Diagnosis(len(nodes))
         fits = self._fits(state, overlay, [row for row, _ in nodes], diagnosis)
-        tried = [_Node(row, *self.budgets.split(by_importance(victims, now))) for row, victims in nodes if row in fits]
+        tried: list[_Node] = []
+        short: list[str] = []
+        for row, victims in nodes:
+            if row not in fits:
+                continue
+            if shortage := self.rules.shortage(state, row):
+                short.append(shortage)
+            else:
+                tried.append(_Node(row, *self.budgets.split(by_importance(victims, now))))
         self._reprieve(state, overlay, tried)
-        self.result.refused += len(nodes) - len(tried)
+        # Only now, as a plugin that fails above makes all of this be tried again.
+        self.result.refused += len(nodes) - len(fits)
         self.result.reasons.update(diagnosis.histogram())
+        for reason in short:
+            self.result.refuse(reason)
         for node in tried:
             self._conclude(node, now)
 
@@ -255,27 +323,32 @@ class _Trial:
         """Give pods back, one per node at a time, and take away again those with which the pod does not fit."""
         waiting = [(node, node.order()) for node in nodes]
         for turn in range(max((len(order) for _, order in waiting), default=0)):
-            waiting = [(node, order) for node, order in waiting if turn < len(order)]
+            waiting = [(node, order) for node, order in waiting if turn < len(order) and not node.trouble]
             for node, order in waiting:
                 overlay.add_pod(order[turn], node.row)
                 self.filters.run_add_pod(state, self.pod, order[turn], overlay, node.row)
             fits = self._fits(state, overlay, [node.row for node, _ in waiting], Diagnosis(len(waiting)))
             for node, order in waiting:
-                if node.row in fits:
+                try:
+                    fate = self.rules.fate(state, overlay, node.row, order[turn], node.row in fits)
+                except NodeTrouble as trouble:
+                    node.trouble = str(trouble)
+                    continue
+                if fate is Fate.STAYS:
                     continue
                 overlay.remove_pod(order[turn], node.row)
                 self.filters.run_remove_pod(state, self.pod, order[turn], overlay, node.row)
                 node.victims.append(order[turn])
-                node.violations += turn < len(node.violating)
+                node.violations += turn < len(node.violating) and fate is Fate.GOES
 
     def _conclude(self, node: _Node, now: float) -> None:
         name = self.view.name(node.row)
+        if node.trouble:
+            self.result.fail(node.trouble)
+            return
         if not node.victims:
             # The pod fits as things are: whoever turned it down before looks at more than a trial can show.
-            text = f'expected at least one victim pod on node "{name}"'
-            self.result.refused += 1
-            self.result.reasons[text] += 1
-            self.result.errors.append(text)
+            self.result.fail(f'expected at least one victim pod on node "{name}"')
             return
         self.result.candidates.append(Candidate(name, tuple(by_importance(node.victims, now)), node.violations))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner
-from scheduler.helpers.preemption import Candidate, choose, dry_run
+from scheduler.helpers.preemption import Candidate, VictimRules, choose, dry_run
 from scheduler.state import ClusterState
 from secondary_scheduler.kube.model import PodDisruptionBudget
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
@@ -400,7 +400,7 @@ def test_the_search_ends_with_enough_candidates(args: dict[str, int], expected: 
     incoming = pod("p", container("2"), priority=HIGH)
     placement = decide(snapshot, [incoming], profile, random.Random(1)).only
     wanted = plugin._wanted(60)  # type: ignore[attr-defined]
-    found = dry_run(placement.state, incoming, snapshot, profile, snapshot.rows, wanted)
+    found = dry_run(placement.state, incoming, snapshot, profile, snapshot.rows, wanted, VictimRules())
     assert len(found.candidates) == expected
 
 
@@ -461,7 +461,7 @@ def test_victims_are_necessary_and_enough(profile: ProfileRunner, example: tuple
     if placement.node is not None:
         return
     rows = placement.node_codes(snapshot).rows(Code.UNSCHEDULABLE)
-    result = dry_run(placement.state, incoming, snapshot, profile, rows, len(rows))
+    result = dry_run(placement.state, incoming, snapshot, profile, rows, len(rows), VictimRules())
     for found in result.candidates:
         assert all(one.priority < incoming.priority for one in found.victims)
         assert fits(state, incoming, found.node, found.victims, profile)
@@ -486,8 +486,8 @@ def test_trying_nodes_together_gives_what_trying_them_alone_gives(
     if placement.node is not None:
         return
     rows = placement.node_codes(snapshot).rows(Code.UNSCHEDULABLE)
-    together = dry_run(placement.state, incoming, snapshot, profile, rows, len(rows))
-    alone = dry_run(placement.state, incoming, snapshot, OneByOne(profile), rows, len(rows))
+    together = dry_run(placement.state, incoming, snapshot, profile, rows, len(rows), VictimRules())
+    alone = dry_run(placement.state, incoming, snapshot, OneByOne(profile), rows, len(rows), VictimRules())
     assert together.candidates == alone.candidates
     assert together.message(len(snapshot.rows)) == alone.message(len(snapshot.rows))
     assert together.errors == alone.errors == []
