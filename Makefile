@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo clean-demo test test-all check format unit integration e2e conformance bench clean
+.PHONY: help setup lock demo clean-demo test test-all check format unit integration e2e conformance bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -21,10 +21,10 @@ clean-demo: setup  ## End the demo's processes and remove its state
 	@$(BIN)/secondary-scheduler cluster down --name demo
 
 test: setup  ## Everything that must pass before a change lands
-	@$(BIN)/python tools/run_tests.py check unit integration e2e
+	@$(BIN)/python tools/run_tests.py check unit integration e2e bench-smoke
 
 test-all: setup  ## As test, with the long runs
-	@FULL=1 $(BIN)/python tools/run_tests.py check unit integration e2e
+	@FULL=1 $(BIN)/python tools/run_tests.py check unit integration e2e bench-smoke
 
 check: setup  ## Lint, format, types, import contracts
 	@$(BIN)/python tools/run_tests.py check
@@ -38,8 +38,12 @@ unit integration e2e: setup  ## One part of the tests
 conformance: setup  ## N=2000 random cases against the real kube-scheduler
 	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
 
-bench: setup  ## Rates of the scheduling core, without I/O
-	@$(BIN)/python -m benchmarks.core
+bench: setup  ## The race at 5,000 nodes (hours); SCENARIO=S, NODES=N, ROUNDS=N choose
+	@$(BIN)/python -m benchmarks core
+	@$(BIN)/python -m benchmarks race --resume --rounds $(or $(ROUNDS),3) $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(NODES),--nodes $(NODES))
+
+bench-smoke: setup  ## A minute of the race; fails when a ratio to kube-scheduler falls short
+	@$(BIN)/python tools/run_tests.py bench-smoke
 
 lock: setup  ## Resolve the dependencies anew into requirements.txt and requirements-dev.txt
 	@tools/lock.sh

@@ -1,7 +1,8 @@
 """Runs the parts of the test suite in order and prints how long each took.
 
 The parts: `check` (lint, format, types, import contracts), `unit` (no network), `integration` (the real control
-plane, one part at a time), `e2e` (the whole product on a cluster of its own). FULL=1 adds the long runs.
+plane, one part at a time), `e2e` (the whole product on a cluster of its own), `bench-smoke` (a short race against
+kube-scheduler). FULL=1 adds the long runs.
 Exit code: 0 when every part passed, else 1; the parts after a failed one still run, so that one look shows all.
 """
 
@@ -54,6 +55,13 @@ PARTS: dict[str, list[list[str]]] = {
         )
     ],
     "e2e": [pytest("-m", f"e2e{SELECTION}", "tests/e2e")],
+    # Against the real kube-scheduler on this machine: ratios, not times.
+    "bench-smoke": [
+        [
+            *(str(BIN / "python"), "-m", "benchmarks", "race", "--scenario", "SchedulingBasic", "--label", "smoke"),
+            *("--rounds", "1", "--check"),
+        ]
+    ],
 }
 
 
@@ -76,8 +84,8 @@ def main(names: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    if {"integration", "e2e"} & set(names):
-        first = min(names.index(name) for name in ("integration", "e2e") if name in names)
+    if needing := {"integration", "e2e", "bench-smoke"} & set(names):
+        first = min(map(names.index, needing))
         names = [*names[:first], "toolchain", *names[first:]]
     os.environ["PATH"] = f"{BIN}:{os.environ['PATH']}"
     started = time.monotonic()

@@ -1,0 +1,33 @@
+"""`python -m benchmarks race|core|spreading …`."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+COMMANDS = {
+    "race": "this scheduler, its Go peer and a null binder on the same API server",
+    "core": "decisions per second of the pure core, without I/O",
+    "spreading": "microseconds per decision with spreading and affinity, without I/O",
+}
+
+
+def main() -> int:
+    """Run the named benchmark; 2 for a name that is none."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name == "race":
+        from benchmarks.race.command import main as race
+
+        return race(sys.argv[2:])
+    if name in COMMANDS:
+        del sys.argv[1]
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
+        return 0
+    print("python -m benchmarks COMMAND …, one of:", file=sys.stderr)
+    for command, text in COMMANDS.items():
+        print(f"  {command:<10} {text}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""`python -m benchmarks race`: race one or more scenarios and report ratios."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchmarks.race import report
+from benchmarks.race.figures import Round, shortfalls
+from benchmarks.race.rounds import race
+from benchmarks.race.scenario import Scenario, ScenarioError, Workload, choose, load
+from secondary_scheduler.devcluster.errors import DevClusterError
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain import binaries
+from secondary_scheduler.kube.client import KubeError
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+_OK, _ERROR, _DIFFERENCES, _INVALID = 0, 1, 3, 4
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks race", description=__doc__)
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        default=[],
+        metavar="NAME[/WORKLOAD]",
+        help="may be repeated; all scenarios without it",
+    )
+    parser.add_argument("--nodes", type=int, help="only workloads of so many nodes")
+    parser.add_argument(
+        "--label", help="only workloads with this label; `performance` where none of the three choices is made"
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--resume", action="store_true", help="keep the rounds that an interrupted race has finished")
+    parser.add_argument("--check", action="store_true", help="exit code 3 when a threshold of the workload is missed")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--list", action="store_true", help="name the scenarios and their workloads")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where JSON and plots go")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code: 0, 1 error, 3 a threshold was missed, 4 a scenario cannot be run."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1")
+    try:
+        scenarios = load()
+        if options.list:
+            _list(scenarios)
+            return _OK
+        label = options.label
+        if label is None and options.nodes is None and not any("/" in name for name in options.scenario):
+            label = "performance"
+        chosen = list(choose(scenarios, options.scenario, label=label, nodes=options.nodes))
+        if not chosen:
+            raise ScenarioError("no workload has this label and number of nodes; see --list")
+        for scenario, _ in chosen if options.scenario else ():
+            scenario.require_implemented()
+    except ScenarioError as error:
+        print(f"benchmarks race: {error}", file=sys.stderr)
+        return _INVALID
+    try:
+        return _race_all(chosen, options)
+    except (DevClusterError, RuntimeError, KubeError) as error:
+        print(f"benchmarks race: {error}", file=sys.stderr)
+        return _ERROR
+
+
+def _list(scenarios: dict[str, Scenario]) -> None:
+    for scenario in scenarios.values():
+        for workload in scenario.workloads:
+            print(f"{scenario.name}/{workload.name}  {' '.join(workload.labels)}")
+
+
+def _race_all(chosen: list[tuple[Scenario, Workload]], options: argparse.Namespace) -> int:
+    peers = {scenario.peer for scenario, _ in chosen}
+    paths = binaries.ensure(["etcd", "kube-apiserver", *sorted(peers)], SilentReporter())
+    about = report.machine(paths)
+    results, missed = [], []
+    for scenario, workload in chosen:
+        try:
+            scenario.require_implemented()
+        except ScenarioError as error:
+            # Not asked for by name: the others are still worth racing.
+            print(f"skipped: {error}", file=sys.stderr)
+            continue
+        result = _race_one(scenario, workload, paths, about, options)
+        results.append(result)
+        missed += [
+            f"{scenario.name}/{workload.name}: {line}" for line in shortfalls(result["ratios"], workload.thresholds)
+        ]
+        if not options.json:
+            print(report.table(result), end="\n\n", flush=True)
+    if options.json:
+        print(json.dumps(results[0] if len(results) == 1 else results, indent=1))
+    for line in missed:
+        print(f"threshold missed: {line}", file=sys.stderr)
+    return _DIFFERENCES if missed and options.check else _OK
+
+
+def _race_one(
+    scenario: Scenario, workload: Workload, paths: dict[str, Path], about: dict[str, Any], options: argparse.Namespace
+) -> dict[str, Any]:
+    stem = f"{scenario.name}-{workload.name}"
+    kept = options.results / "rounds"
+    kept.mkdir(parents=True, exist_ok=True)
+    key = _key(scenario, workload, about)
+    rounds = []
+    for number in range(1, options.rounds + 1):
+        file = kept / f"{stem}-{number}.json"
+        done = _finished(file, key) if options.resume else None
+        if done is None:
+            print(f"{stem}: round {number} of {options.rounds}", file=sys.stderr, flush=True)
+            done = race(scenario, workload, number, paths, key)
+            file.write_text(done.model_dump_json())
+        rounds.append(done)
+    result = report.document(scenario, workload, rounds, about)
+    report.write(options.results, stem, result, report.plot(scenario, workload, rounds))
+    return result
+
+
+def _key(scenario: Scenario, workload: Workload, about: dict[str, Any]) -> str:
+    text = json.dumps([scenario.model_dump(exclude={"workloads"}), workload.model_dump(), about], default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _finished(file: Path, key: str) -> Round | None:
+    try:
+        done = Round.model_validate_json(file.read_text())
+    except (OSError, ValidationError):
+        return None
+    return done if done.key == key else None

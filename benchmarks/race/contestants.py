@@ -1,0 +1,78 @@
+"""Who races: our scheduler, the Go peer of the scenario, and the null binder. All get the same configuration file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.race.cluster import Cluster
+from benchmarks.race.scenario import SCHEDULER_NAME, Json, Scenario
+from secondary_scheduler.devcluster import ports, processes
+from secondary_scheduler.devcluster.ports import LOOPBACK
+from secondary_scheduler.devcluster.processes import ProcessRecord, Service
+
+OURS, PEER, NULL = "ours", "peer", "null"
+ROOT = Path(__file__).resolve().parent.parent.parent
+QPS, BURST = 5000, 10000
+_VERBOSITY = "2"
+"""What the operator passes at its normal log level."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One process under test."""
+
+    role: str
+    process: ProcessRecord
+    port: int
+    """Where it serves /livez; 0 for the null binder."""
+
+
+def configuration(scenario: Scenario, kubeconfig: Path, watcher: str) -> Json:
+    """The configuration of all contestants of a scenario."""
+    profile: Json = {"schedulerName": SCHEDULER_NAME}
+    if scenario.plugins:
+        profile["plugins"] = scenario.plugins
+    if scenario.plugin_config:
+        profile["pluginConfig"] = json.loads(json.dumps(scenario.plugin_config).replace("$watcher", watcher))
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": QPS, "burst": BURST},
+        **scenario.extra,
+        "profiles": [profile],
+    }
+
+
+def start(role: str, scenario: Scenario, cluster: Cluster, binaries: dict[str, Path], watcher: str) -> Contestant:
+    """Start a contestant; returns at once, it may take its time to begin."""
+    layout = cluster.layout
+    file = layout.config("race.json")
+    file.write_text(json.dumps(configuration(scenario, layout.kubeconfig, watcher)))
+    environment = {"PYTHONPATH": str(ROOT)}
+    if role == NULL:
+        argv = [sys.executable, "-m", "benchmarks.race.nullbinder", str(layout.kubeconfig)]
+        return Contestant(role, processes.start(Service(role, argv, env=environment), layout.root), 0)
+    port = ports.allocate([role], {})[role]
+    argv = [f"--config={file}", f"--bind-address={LOOPBACK}", f"--secure-port={port}", f"-v={_VERBOSITY}"]
+    if role == OURS:
+        argv = [sys.executable, "-m", "scheduler", *argv]
+    else:
+        rights = (f"--{what}-kubeconfig={layout.kubeconfig}" for what in ("authentication", "authorization"))
+        argv = [str(binaries[scenario.peer]), *argv, *rights]
+    service = Service(role, argv, ports=[port], env=environment)
+    return Contestant(role, processes.start(service, layout.root), port)
+
+
+def stop(contestant: Contestant) -> None:
+    """End it."""
+    processes.stop([contestant.process])
+
+
+def require_alive(contestant: Contestant) -> None:
+    """Raise RuntimeError with the end of its log when it has ended."""
+    if not processes.is_alive(contestant.process):
+        raise RuntimeError(f"{contestant.role} has ended: {processes.last_lines(contestant.process.log)}")

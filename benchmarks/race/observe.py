@@ -1,0 +1,141 @@
+"""What the race sees: when each pod was created and bound, and when its event was written, all by watches.
+
+Creation and binding are taken from one watch, so that whatever delays it delays both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from benchmarks.race.scenario import NAMESPACE, ROLE
+from secondary_scheduler.kube.client import KubeClient
+
+_HOURS = 6 * 3600
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+
+
+class _Meta(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    resourceVersion: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct, frozen=True, gc=False):
+    nodeName: str = ""
+
+
+class _Regarding(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+    reason: str = ""
+    regarding: _Regarding = _Regarding()
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    object: _Object
+
+
+_decoder = msgspec.json.Decoder(_Event)
+_only_meta = msgspec.json.Decoder(_Object)
+
+
+class Observer:
+    """Times in seconds of `time.monotonic()`, by the pods' names."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self.present: set[str] = set()
+        """Names of the race's pods that exist now."""
+        self.created: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+        self.node: dict[str, str] = {}
+        self.events: dict[str, float] = {}
+        self.on_bound: Callable[[str], None] = lambda name: None
+        self._changed = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Watch while the block runs; a watch that fails raises RuntimeError at the next `until`."""
+        # Only what the contestants do: the pods that fill the cluster have no such label.
+        pods = asyncio.create_task(self._watch(_PODS, {"labelSelector": ROLE}, self._pod))
+        events = asyncio.create_task(self._watch(EVENTS, {}, self._event))
+        self._tasks = (pods, events)
+        try:
+            yield
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def forget(self) -> None:
+        """Begin anew; what exists is still known."""
+        for each in (self.created, self.bound, self.node, self.events):
+            each.clear()
+
+    async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for a condition on what is seen here; returns whether it came true in time."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            for task in self._tasks:
+                if task.done():
+                    raise RuntimeError(f"the race's own watch has failed: {task.exception()}")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), min(left, 0.5))
+        return True
+
+    async def _watch(self, path: str, selectors: dict[str, str | int], take: Callable[[_Event, float], None]) -> None:
+        head = _only_meta.decode(await self._client.get(path, {"limit": 1}))
+        version = head.metadata.resourceVersion
+        while True:
+            # A fresh API server gives a watch a queue of ten events and ends it when that is full: go on from there.
+            version = await self._follow(path, {**selectors, "resourceVersion": version}, take) or version
+
+    async def _follow(self, path: str, params: dict[str, str | int], take: Callable[[_Event, float], None]) -> str:
+        """Watch until the server ends it; returns the last version seen, "" for none."""
+        version, rest = "", b""
+        options: dict[str, str | int] = {**params, "watch": "true", "timeoutSeconds": _HOURS}
+        async with self._client.stream(path, options, timeout=_HOURS, silence=_HOURS) as chunks:
+            async for chunk in chunks:
+                now = time.monotonic()
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    event = _decoder.decode(line)
+                    if event.type == "ERROR":
+                        raise RuntimeError(f"GET {path}: {line[:300].decode(errors='replace')}")
+                    version = event.object.metadata.resourceVersion
+                    take(event, now)
+                if lines:
+                    self._changed.set()
+        return version
+
+    def _pod(self, event: _Event, now: float) -> None:
+        name = event.object.metadata.name
+        if event.type == "DELETED":
+            self.present.discard(name)
+            return
+        self.present.add(name)
+        self.created.setdefault(name, now)
+        node = event.object.spec.nodeName
+        if node and name not in self.bound:
+            self.bound[name] = now
+            self.node[name] = node
+            self.on_bound(name)
+
+    def _event(self, event: _Event, now: float) -> None:
+        if event.type == "ADDED" and event.object.reason == "Scheduled":
+            self.events.setdefault(event.object.regarding.name, now)

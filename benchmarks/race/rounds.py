@@ -1,0 +1,244 @@
+"""One round: all contestants in turn on one API server and etcd, each with the same backlog and the same arrivals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+
+from benchmarks.race import cluster as servers
+from benchmarks.race import contestants, watcher
+from benchmarks.race.cluster import Cluster
+from benchmarks.race.contestants import NULL, OURS, PEER, Contestant
+from benchmarks.race.figures import Round, Run, curve, drain_rate, percentile, spread
+from benchmarks.race.observe import Observer
+from benchmarks.race.scenario import Arrivals, Churn, CreatePods, Json, Operation, Scenario, Workload, resolved
+from benchmarks.race.usage import cpu_seconds, peak_memory, stolen_seconds
+from benchmarks.race.world import World
+from secondary_scheduler.devcluster.ports import LOOPBACK
+from secondary_scheduler.kube.client import KubeClient
+from secondary_scheduler.kube.primitives.quantity import milli_value
+
+_SETTLE_SECONDS = 1.0
+_QUIET_SECONDS = 4.0
+"""Events have ended when none came for so long."""
+_EVENT_SECONDS = 60.0
+_FIRST_SECONDS = 120.0
+_PROBE_EVERY = 0.02
+
+
+def race(scenario: Scenario, workload: Workload, number: int, binaries: dict[str, Path], key: str) -> Round:
+    """Run one round.
+
+    Raises:
+        RuntimeError: a server or a contestant has ended, with the end of its log.
+    """
+    load_before, stolen = os.getloadavg()[0], stolen_seconds()
+    with servers.running(binaries) as cluster:
+        runs = asyncio.run(_Round(scenario, workload, cluster, binaries).run(number))
+    return Round(
+        number=number,
+        key=key,
+        load_before=round(load_before, 2),
+        stolen_seconds=round(stolen_seconds() - stolen, 2),
+        runs=runs,
+    )
+
+
+class _Round:
+    def __init__(self, scenario: Scenario, workload: Workload, cluster: Cluster, binaries: dict[str, Path]) -> None:
+        self._scenario, self._workload = scenario, workload
+        self._cluster, self._binaries = cluster, binaries
+        self._operations: list[Operation] = resolved(scenario, workload)
+        self._backlog = next(one for one in self._operations if isinstance(one, CreatePods) and one.measured)
+        self._watcher = ""
+
+    async def run(self, number: int) -> dict[str, Run]:
+        # Nobody is always the first on fresh servers; in a single round the ceiling is, which warms them up.
+        order = [NULL, PEER, OURS]
+        order = order[(number - 1) % 3 :] + order[: (number - 1) % 3]
+        config = self._cluster.client_config()
+        async with KubeClient(config, qps=0, user_agent="race", timeout=300) as client:
+            self._world = World(client, self._scenario, self._workload.params, self._operations)
+            self._seen = Observer(client)
+            await self._world.build()
+            self._measured_loads = watcher.loads(self._world.nodes) if self._scenario.watcher else {}
+            async with contextlib.AsyncExitStack() as stack:
+                if self._scenario.watcher:
+                    self._watcher = stack.enter_context(watcher.serving(self._measured_loads))
+                await stack.enter_async_context(self._seen.watching())
+                if warm := self._workload.params.get("warmup", 0):
+                    for role in order:
+                        await self._warm_up(role, warm)
+                return {role: await self._contest(role) for role in order}
+
+    async def _warm_up(self, role: str, pods: int) -> None:
+        """Programs into the page cache, servers to their speed; nothing is measured."""
+        tag = f"warm-{role}"
+        await self._world.refill(tag)
+        names = await self._world.backlog(self._backlog, tag, pods)
+        contestant = self._start(role)
+        try:
+            await self._until_bound(contestant, names, _FIRST_SECONDS)
+        finally:
+            contestants.stop(contestant)
+        await self._clear()
+
+    async def _contest(self, role: str) -> Run:
+        self._cluster.require_alive()
+        await self._world.refill(role)
+        names = await self._world.backlog(self._backlog, role, int(self._backlog.count))
+        await asyncio.sleep(_SETTLE_SECONDS)
+        self._seen.forget()
+        async with contextlib.AsyncExitStack() as stack:
+            started = time.monotonic()
+            contestant = self._start(role)
+            stack.callback(contestants.stop, contestant)
+            probe = await stack.enter_async_context(_liveness(contestant, self._scenario.probe_liveness))
+            for churn in (one for one in self._operations if isinstance(one, Churn)):
+                task = asyncio.create_task(self._world.churn(churn, role))
+                stack.callback(task.cancel)
+            found = await self._drain(contestant, names, started)
+            times = [self._seen.bound[name] for name in names if name in self._seen.bound]
+            found |= self._quality(names)
+            if probe:
+                found |= {"livez_p99": 1000 * percentile(probe, 0.99), "livez_max": 1000 * max(probe)}
+            if role != NULL:
+                found |= await self._steady(contestant)
+            found["rss"] = peak_memory(contestant.process.pid) / 2**20
+        await self._clear()
+        return Run(figures=found, curve=curve(times, started))
+
+    async def _drain(self, contestant: Contestant, names: list[str], started: float) -> dict[str, float]:
+        """The backlog, until the last event is written too."""
+        pids = (contestant.process.pid, self._cluster.api_server.pid, self._cluster.etcd.pid)
+        seen = self._seen
+        if not await seen.until(lambda: len(seen.bound) > 0, _FIRST_SECONDS):
+            contestants.require_alive(contestant)
+            raise RuntimeError(f"{contestant.role} bound no pod in {_FIRST_SECONDS:.0f} s; see its log")
+        # From the first binding on: starting is a figure of its own.
+        bound_before, used_before = len(seen.bound), [cpu_seconds(pid) for pid in pids]
+        await self._until_bound(contestant, names, self._workload.timeout_seconds)
+        await self._until_quiet(names)
+        used = [after - before for after, before in zip(map(cpu_seconds, pids), used_before, strict=True)]
+        times = {name: seen.bound[name] for name in names if name in seen.bound}
+        written = {name: seen.events[name] for name in times if name in seen.events}
+        first, last = min(times.values()), max([*times.values(), *written.values()])
+        counted = max(len(times) - bound_before, 1)
+        per_pod = [1000 * seconds / counted for seconds in used]
+        return {
+            "bound": len(times),
+            "events": len(written),
+            "start_to_first_bind": first - started,
+            "drain_rate": drain_rate(times.values()),
+            "sustained_rate": len(times) / (last - first) if last > first else 0.0,
+            "event_age_max": max((at - times[name] for name, at in written.items()), default=0.0),
+            "cpu_per_pod": per_pod[0],
+            "api_cpu_per_pod": per_pod[1],
+            "etcd_cpu_per_pod": per_pod[2],
+        }
+
+    async def _steady(self, contestant: Contestant) -> dict[str, float]:
+        """The time from creation to binding while pods arrive at a rate that both can carry."""
+        arrivals = next((one for one in self._operations if isinstance(one, Arrivals)), None)
+        if arrivals is None:
+            return {}
+        tag = f"steady-{contestant.role}"
+        names = await self._world.arrive(arrivals.template, tag, float(arrivals.rate), float(arrivals.seconds))
+        await self._until_bound(contestant, names, _FIRST_SECONDS)
+        seen = self._seen
+        # What was never bound took at least until now.
+        now = time.monotonic()
+        waits = [seen.bound.get(name, now) - seen.created[name] for name in names if name in seen.created]
+        return {"latency_p50": 1000 * percentile(waits, 0.5), "latency_p99": 1000 * percentile(waits, 0.99)}
+
+    def _quality(self, names: list[str]) -> dict[str, float]:
+        """How evenly the nodes are loaded: measured load, if any, and the CPU that all pods on a node ask for."""
+        nodes = self._world.nodes
+        asked: Counter[str] = Counter()
+        for operation in self._operations:
+            if isinstance(operation, CreatePods) and operation.placed:
+                millis = _cpu_request(self._scenario.templates[operation.template])
+                for index in range(int(operation.count)):
+                    asked[nodes[index % len(nodes)]] += millis
+        millis = _cpu_request(self._scenario.templates[self._backlog.template])
+        for name in names:
+            if name in self._seen.node:
+                asked[self._seen.node[name]] += millis
+        loads = [
+            self._measured_loads.get(node, 0.0)
+            + 100 * asked[node] / milli_value(self._world.allocatable[node].get("cpu", "1"))
+            for node in nodes
+        ]
+        deviation, most = spread(loads)
+        return {"load_stddev": deviation, "load_max": most}
+
+    def _start(self, role: str) -> Contestant:
+        return contestants.start(role, self._scenario, self._cluster, self._binaries, self._watcher)
+
+    async def _until_bound(self, contestant: Contestant, names: list[str], seconds: float) -> None:
+        """Wait until all are bound, or the time is up, or nothing more happens."""
+        wanted, seen = set(names), self._seen
+        deadline = time.monotonic() + seconds
+        while not await seen.until(lambda: wanted <= seen.bound.keys(), min(5.0, deadline - time.monotonic())):
+            contestants.require_alive(contestant)
+            self._cluster.require_alive()
+            if time.monotonic() >= deadline:
+                return
+
+    async def _until_quiet(self, names: list[str]) -> None:
+        seen, end = self._seen, time.monotonic() + _EVENT_SECONDS
+        wanted = {name for name in names if name in seen.bound}
+        while time.monotonic() < end:
+            before = len(seen.events)
+            if await seen.until(lambda: wanted <= seen.events.keys(), _QUIET_SECONDS) or len(seen.events) == before:
+                return
+
+    async def _clear(self) -> None:
+        await self._world.clear()
+        seen = self._seen
+        if not await seen.until(lambda: not seen.present, 120):
+            raise RuntimeError(f"{len(seen.present)} pods of the race are still there 120 s after their deletion")
+        seen.forget()
+
+
+def _cpu_request(template: Json) -> int:
+    containers = template.get("spec", {}).get("containers", ())
+    return sum(milli_value(one.get("resources", {}).get("requests", {}).get("cpu", "0")) for one in containers)
+
+
+@contextlib.asynccontextmanager
+async def _liveness(contestant: Contestant, wanted: bool) -> AsyncIterator[list[float]]:
+    """Ask /livez all the time, from its first answer on; yields the seconds that each answer took."""
+    found: list[float] = []
+    if not wanted or not contestant.port:
+        yield found
+        return
+
+    async def ask() -> None:
+        url = f"https://{LOOPBACK}:{contestant.port}/livez"
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=servers.unchecked_tls())) as session:
+            while True:
+                began = time.monotonic()
+                try:
+                    async with session.get(url) as answer:
+                        await answer.read()
+                        if answer.status == 200:
+                            found.append(time.monotonic() - began)
+                except aiohttp.ClientConnectionError:
+                    # Not serving yet; a process that has ended is noticed elsewhere.
+                    await asyncio.sleep(_PROBE_EVERY)
+                await asyncio.sleep(_PROBE_EVERY)
+
+    task = asyncio.create_task(ask())
+    try:
+        yield found
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,174 @@
+"""The objects of a scenario, written to the API server: nodes, pods that fill them, the backlog, steady arrivals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from benchmarks.race.scenario import (
+    DIRECTORY,
+    NAMESPACE,
+    ROLE,
+    SCHEDULER_NAME,
+    Churn,
+    CreateNodes,
+    CreateObjects,
+    CreatePods,
+    Json,
+    Operation,
+    Render,
+    Scenario,
+    with_params,
+)
+from secondary_scheduler.kube.client import Conflict, KubeClient, NotFound
+
+_CREATORS = 32
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_SERVED_SECONDS = 30.0
+
+
+def pod_template(template: Json, *, measured: bool) -> Json:
+    """A pod that vanishes at once when deleted, as nobody runs it, and that the contestants are to place."""
+    metadata, spec = template.get("metadata", {}), template.get("spec", {})
+    labels = {**metadata.get("labels", {}), **({ROLE: "measured"} if measured else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**metadata, "name": "$name", "labels": labels},
+        "spec": {"schedulerName": SCHEDULER_NAME, "terminationGracePeriodSeconds": 0, **spec},
+    }
+
+
+class World:
+    """Writes the objects of one workload."""
+
+    def __init__(
+        self, client: KubeClient, scenario: Scenario, params: dict[str, int], operations: list[Operation]
+    ) -> None:
+        self._client = client
+        self._scenario = scenario
+        self._operations = operations
+        self._templates = with_params(scenario.templates, params)
+        self.nodes: list[str] = []
+        self.allocatable: dict[str, Json] = {}
+
+    async def build(self) -> None:
+        """Namespace, definitions, nodes, and the pods that fill them for all contestants."""
+        await self._client.post(
+            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        )
+        for name in self._scenario.definitions:
+            await self._define(DIRECTORY / name)
+        for operation in self._operations:
+            if isinstance(operation, CreateNodes):
+                await self._create_nodes(operation)
+        for operation in self._operations:
+            if isinstance(operation, CreateObjects):
+                await self._create_objects(operation)
+            elif isinstance(operation, CreatePods) and operation.placed and not operation.every_round:
+                await self._create_placed(operation, "init")
+
+    async def refill(self, tag: str) -> None:
+        """The pods that fill the nodes for one contestant only."""
+        for number, operation in enumerate(self._operations):
+            if isinstance(operation, CreatePods) and operation.every_round:
+                await self._create_placed(operation, f"{tag}-{number}")
+
+    async def _create_nodes(self, operation: CreateNodes) -> None:
+        render = Render(self._templates[operation.template], operation)
+        first = len(self.nodes)
+        bodies = [render(first + index) for index in range(int(operation.count))]
+        for body in bodies:
+            node = json.loads(body)
+            self.nodes.append(node["metadata"]["name"])
+            self.allocatable[self.nodes[-1]] = node["status"]["allocatable"]
+        await self._post_all("/api/v1/nodes", bodies)
+
+    async def _create_objects(self, operation: CreateObjects) -> None:
+        render = Render(self._templates[operation.template], operation)
+        await self._post_all(operation.path, (render(index) for index in range(int(operation.count))))
+
+    async def _create_placed(self, operation: CreatePods, tag: str) -> None:
+        template = pod_template(self._templates[operation.template], measured=False)
+        template["spec"]["nodeName"] = "$node"
+        render = Render(template, operation, name=f"{tag}-{operation.template}-$index")
+        bodies = (
+            render(index).replace(b"$node", self.nodes[index % len(self.nodes)].encode())
+            for index in range(int(operation.count))
+        )
+        await self._post_all(_PODS, bodies)
+
+    async def backlog(self, operation: CreatePods, tag: str, count: int) -> list[str]:
+        """Create pods for the contestants to place; returns their names."""
+        render = self._measured(operation.template, tag, operation)
+        await self._post_all(_PODS, (render(index) for index in range(count)))
+        return [f"{tag}-{index:05d}" for index in range(count)]
+
+    async def arrive(self, template: str, tag: str, rate: float, seconds: float) -> list[str]:
+        """Create pods at a steady rate, however long each creation takes; returns their names."""
+        render = self._measured(template, tag)
+        count = int(rate * seconds)
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for index in range(count):
+                await asyncio.sleep(max(0.0, began + index / rate - time.monotonic()))
+                group.create_task(self._post(_PODS, render(index)))
+        return [f"{tag}-{index:05d}" for index in range(count)]
+
+    async def churn(self, operation: Churn, tag: str) -> None:
+        """One more pod every so often, until cancelled."""
+        template = pod_template(self._templates[operation.template], measured=True)
+        render = Render(template, name=f"churn-{tag}-$index")
+        index = 0
+        while True:
+            await self._post(_PODS, render(index))
+            index += 1
+            await asyncio.sleep(operation.interval_milliseconds / 1000)
+
+    async def clear(self) -> None:
+        """Delete what a contestant had to do with; the caller waits until its watch says that it is gone."""
+        await self._client.delete(_PODS, None, {"labelSelector": ROLE}, timeout=300)
+        if any(isinstance(one, CreatePods) and one.every_round for one in self._operations):
+            await self._client.delete(_PODS, None, timeout=300)
+        await self._client.delete(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events", None, timeout=300)
+
+    def _measured(self, template: str, tag: str, operation: CreatePods | None = None) -> Render:
+        return Render(pod_template(self._templates[template], measured=True), operation, name=f"{tag}-$index")
+
+    async def _define(self, file: Path) -> None:
+        definition = yaml.safe_load(await asyncio.to_thread(file.read_text, encoding="utf-8"))
+        await self._client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        spec = definition["spec"]
+        served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        deadline = time.monotonic() + _SERVED_SECONDS
+        while True:
+            try:
+                await self._client.get(served)
+                return
+            except NotFound:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.2)
+
+    async def _post_all(self, path: str, bodies: Iterable[bytes]) -> None:
+        left = iter(bodies)
+
+        async def worker() -> None:
+            for body in left:
+                await self._post(path, body)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CREATORS):
+                group.create_task(worker())
+
+    async def _post(self, path: str, body: bytes) -> None:
+        try:
+            await self._client.post(path, body)
+        except Conflict:
+            # Taken by the server the first time, when its answer was lost.
+            return

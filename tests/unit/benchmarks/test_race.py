@@ -1,0 +1,191 @@
+"""The race without racing: scenarios, figures, ratios, reports."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.race import report
+from benchmarks.race.command import main
+from benchmarks.race.contestants import NULL, OURS, PEER, configuration
+from benchmarks.race.figures import Round, Run, drain_rate, figures, of_the_ceiling, percentile, ratios, shortfalls
+from benchmarks.race.scenario import (
+    ROLE,
+    Bound,
+    CreatePods,
+    Render,
+    Scenario,
+    ScenarioError,
+    choose,
+    load,
+    resolved,
+    with_params,
+)
+from benchmarks.race.world import pod_template
+from scheduler.config import load_configuration
+
+SCENARIOS = load()
+WORKLOADS = [(scenario, workload) for scenario in SCENARIOS.values() for workload in scenario.workloads]
+NAMES = [f"{scenario.name}/{workload.name}" for scenario, workload in WORKLOADS]
+
+
+def run(drain: float, **more: float) -> Run:
+    return Run(figures={"drain_rate": drain, **more}, curve=[(1.0, 1.0), (2.0, 10.0)])
+
+
+def rounds(*pairs: tuple[float, float]) -> list[Round]:
+    return [
+        Round(
+            number=number,
+            key="k",
+            load_before=0.0,
+            stolen_seconds=0.0,
+            runs={OURS: run(ours, latency_p99=10.0), PEER: run(peer, latency_p99=20.0), NULL: run(ours * 2)},
+        )
+        for number, (ours, peer) in enumerate(pairs, 1)
+    ]
+
+
+@pytest.mark.parametrize(("scenario", "workload"), WORKLOADS, ids=NAMES)
+def test_every_workload_has_its_parameters_and_room_for_its_pods(scenario, workload):
+    operations = resolved(scenario, workload)
+    placed = sum(int(one.count) for one in operations if isinstance(one, CreatePods) and one.placed)
+    assert placed == sum(
+        workload.params["init"] for one in scenario.workload_template if getattr(one, "placed", False)
+    ), "a cluster is as full as its name for the parameter says"
+    assert {"nodes", "pods"} <= workload.params.keys()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_our_configuration_reader_takes_the_configuration_of_all_contestants(scenario, tmp_path):
+    text = json.dumps(configuration(scenario, tmp_path / "kubeconfig", "http://127.0.0.1:1"))
+    try:
+        scenario.require_implemented()
+    except ScenarioError:
+        # Refused in the race with the same reason.
+        return
+    loaded = load_configuration(text, source="race")
+    assert list(loaded.scheduler_names) == ["race"]
+
+
+def test_every_scenario_that_is_promised_exists_at_5000_nodes():
+    wanted = [
+        "SchedulingBasic",
+        "NodeAffinity",
+        "PodAntiAffinity",
+        "PodAffinity",
+        "PreferredPodAffinity",
+        "TopologySpreading",
+        "PreferredTopologySpreading",
+        "MixedSchedulingBasePod",
+        "Unschedulable",
+        "Preemption",
+        "TargetLoadPacking",
+        "Gangs",
+        "NodeResourceTopology",
+        "FullCluster",
+    ]
+    assert wanted <= SCENARIOS.keys()
+    for name in wanted:
+        assert {5000, 1000, 500, 100} <= {one.params["nodes"] for one in SCENARIOS[name].workloads}
+
+
+def test_a_scenario_is_chosen_by_name_label_and_size():
+    [(scenario, workload)] = choose(SCENARIOS, ["schedulingbasic"], label="smoke", nodes=None)
+    assert (scenario.name, workload.params["nodes"], workload.params["pods"]) == ("SchedulingBasic", 200, 400)
+    [(_, named)] = choose(SCENARIOS, ["SchedulingBasic/1000Nodes_2000Pods"], label=None, nodes=None)
+    assert named.params["nodes"] == 1000
+    assert {one.params["nodes"] for _, one in choose(SCENARIOS, [], label=None, nodes=500)} == {500}
+    with pytest.raises(ScenarioError, match="no such scenario; one of"):
+        list(choose(SCENARIOS, ["Nonsense"], label=None, nodes=None))
+
+
+def test_a_plugin_that_is_not_implemented_is_refused_by_name():
+    scenario = SCENARIOS["SchedulingBasic"].model_copy(
+        update={"plugins": {"score": {"enabled": [{"name": "CrystalBall"}], "disabled": [{"name": "*"}]}}}
+    )
+    with pytest.raises(ScenarioError, match="plugin CrystalBall is not implemented"):
+        scenario.require_implemented()
+
+
+def test_an_unknown_template_and_a_missing_parameter_are_refused():
+    raw = SCENARIOS["SchedulingBasic"].model_dump(by_alias=True)
+    raw["workloadTemplate"][1]["template"] = "nothing"
+    with pytest.raises(ValueError, match="no template named 'nothing'"):
+        Scenario.model_validate(raw)
+    scenario = SCENARIOS["SchedulingBasic"]
+    workload = scenario.workloads[0].model_copy(update={"params": {"nodes": 1}})
+    with pytest.raises(ScenarioError, match=r"no parameter \$init"):
+        resolved(scenario, workload)
+
+
+def test_templates_are_filled_in():
+    operation = CreatePods(opcode="createPods", count=9, template="t", groupSize=2)
+    template = with_params({"t": {"a": "$gang", "b": "x-$index", "c": "$zone", "d": "$group"}}, {"gang": 7})["t"]
+    assert json.loads(Render(template, operation)(5)) == {"a": 7, "b": "x-00005", "c": "zone-2", "d": "2"}
+
+
+def test_only_pods_to_be_placed_carry_the_label_that_is_watched():
+    assert ROLE in pod_template({}, measured=True)["metadata"]["labels"]
+    assert ROLE not in pod_template({}, measured=False)["metadata"]["labels"]
+
+
+def test_the_drain_rate_leaves_out_the_first_and_last_twentieth():
+    steady = [100.0 + index / 10 for index in range(100)]
+    assert drain_rate(steady) == pytest.approx(10.0)
+    late_ends = [0.0, *steady[1:-1], 1000.0]
+    assert drain_rate(late_ends) == pytest.approx(10.0)
+    assert drain_rate([]) == 0.0
+
+
+def test_a_percentile_is_a_value_that_was_measured():
+    values = [float(value) for value in range(1, 101)]
+    assert percentile(values, 0.99) == 99.0
+    assert percentile([3.0], 0.5) == 3.0
+
+
+def test_ratios_are_taken_within_a_round():
+    found = ratios(rounds((10, 1), (40, 10), (30, 10)))
+    assert found["drain_rate"] == {"median": 4.0, "min": 3.0, "max": 10.0}
+    assert found["latency_p99"]["median"] == 0.5
+    assert "rss" not in found
+    assert of_the_ceiling(rounds((10, 1)))["drain_rate"]["median"] == 0.5
+    assert "latency_p99" not in figures(rounds((10, 1)))[NULL]
+
+
+def test_thresholds_judge_the_median():
+    found = ratios(rounds((20, 10)))
+    assert shortfalls(found, {"drain_rate": Bound(least=2.0), "latency_p99": Bound(most=0.5)}) == []
+    [slow] = shortfalls(found, {"drain_rate": Bound(least=2.5)})
+    assert slow == "drain_rate: 2 times the peer's, at least 2.5 wanted"
+    [late] = shortfalls(found, {"latency_p99": Bound(most=0.4)})
+    assert late == "latency_p99: 0.5 times the peer's, at most 0.4 wanted"
+    assert shortfalls(found, {"rss": Bound(most=1.0)}) == ["rss: no ratio was measured"]
+
+
+def test_the_result_has_the_shape_that_readers_rely_on(tmp_path: Path):
+    scenario = SCENARIOS["SchedulingBasic"]
+    workload = scenario.workloads[0]
+    result = report.document(scenario, workload, rounds((20, 10), (30, 10)), {"cores": 2})
+    assert {key: result[key] for key in ("scenario", "nodes", "pods", "rounds")} == {
+        "scenario": "SchedulingBasic",
+        "nodes": 100,
+        "pods": 500,
+        "rounds": 2,
+    }
+    assert result["ratios"]["drain_rate"] == {"median": 2.5, "min": 2.0, "max": 3.0}
+    assert result["figures"][PEER]["drain_rate"]["median"] == 10
+    svg = report.plot(scenario, workload, rounds((20, 10)))
+    assert len(ElementTree.fromstring(svg).findall("{http://www.w3.org/2000/svg}polyline")) == 3
+    report.write(tmp_path, "x", result, svg)
+    assert json.loads((tmp_path / "x.json").read_text())["machine"]["cores"] == 2
+    assert "drain_rate" in report.table(result)
+
+
+def test_a_wrong_name_ends_with_exit_code_4_and_one_line(capsys):
+    assert main(["--scenario", "Nonsense"]) == 4
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("benchmarks race: --scenario Nonsense: no such scenario")
+    assert captured.err.count("\n") == 1
