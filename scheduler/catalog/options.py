@@ -34,7 +34,8 @@ Fallback = Literal["requests", "leaveOut"]
 
 
 class LoadOptions(StrictModel):
-    """How load is read: credential files, how often, how old it may be (seconds), over which window.
+    """How load is read: credential files, how often, how long one query may take, how old it may be (seconds), over
+    which window.
 
     A value is fresh, stale (older than `maxAgeSeconds`) or absent (never had, or no number). `whenStale` and
     `whenAbsent` say what happens on such a node beside others with fresh load; `whenNoneFresh` what happens where no
@@ -46,6 +47,7 @@ class LoadOptions(StrictModel):
     token_file: str | None = None
     ca_file: str | None = None
     refresh_seconds: int = 30
+    timeout_seconds: int = 10
     max_age_seconds: int = 300
     when_stale: Fallback = "requests"
     when_absent: Fallback = "requests"
@@ -58,6 +60,8 @@ class LoadOptions(StrictModel):
         """Positive times, a PromQL window and label."""
         if self.refresh_seconds < 1:
             yield ("refreshSeconds",), "must be at least 1"
+        if self.timeout_seconds < 1:
+            yield ("timeoutSeconds",), "must be at least 1"
         if self.max_age_seconds < self.refresh_seconds:
             yield ("maxAgeSeconds",), f"must be at least refreshSeconds ({self.refresh_seconds})"
         if not _LABEL.fullmatch(self.node_label):

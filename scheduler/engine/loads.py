@@ -227,6 +227,7 @@ def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
         window=options.window,
         refresh_seconds=options.refresh_seconds,
         max_age_seconds=options.max_age_seconds,
+        timeout_seconds=options.timeout_seconds,
         queries=QueryTemplates(
             cpu_average=queries.cpu_average,
             cpu_stddev=queries.cpu_stddev,
