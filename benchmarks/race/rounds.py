@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiohttp
@@ -21,6 +22,7 @@ from benchmarks.race.observe import Observer
 from benchmarks.race.scenario import Arrivals, Churn, CreatePods, Json, Operation, Scenario, Workload, resolved
 from benchmarks.race.usage import cpu_seconds, peak_memory, stolen_seconds
 from benchmarks.race.world import World
+from secondary_scheduler.devcluster import processes
 from secondary_scheduler.devcluster.ports import LOOPBACK
 from secondary_scheduler.kube.client import KubeClient
 from secondary_scheduler.kube.primitives.quantity import milli_value
@@ -68,6 +70,7 @@ class _Round:
             self._world = World(client, self._scenario, self._workload.params, self._operations)
             self._seen = Observer(client)
             await self._world.build()
+            _say(f"{len(self._world.nodes)} nodes are there, filled")
             self._measured_loads = watcher.loads(self._world.nodes) if self._scenario.watcher else {}
             async with contextlib.AsyncExitStack() as stack:
                 if self._scenario.watcher:
@@ -119,12 +122,13 @@ class _Round:
         """The backlog, until the last event is written too."""
         pids = (contestant.process.pid, self._cluster.api_server.pid, self._cluster.etcd.pid)
         seen = self._seen
-        if not await seen.until(lambda: len(seen.bound) > 0, _FIRST_SECONDS):
-            contestants.require_alive(contestant)
-            raise RuntimeError(f"{contestant.role} bound no pod in {_FIRST_SECONDS:.0f} s; see its log")
+        if not await self._until(contestant, lambda: len(seen.bound) > 0, _FIRST_SECONDS):
+            log = processes.last_lines(contestant.process.log)
+            raise RuntimeError(f"{contestant.role} bound no pod in {_FIRST_SECONDS:.0f} s: {log}")
         # From the first binding on: starting is a figure of its own.
         bound_before, used_before = len(seen.bound), [cpu_seconds(pid) for pid in pids]
         await self._until_bound(contestant, names, self._workload.timeout_seconds)
+        _say(f"{contestant.role}: {len(seen.bound)} pods bound {time.monotonic() - started:.1f} s after its start")
         await self._until_quiet(names)
         used = [after - before for after, before in zip(map(cpu_seconds, pids), used_before, strict=True)]
         times = {name: seen.bound[name] for name in names if name in seen.bound}
@@ -182,15 +186,19 @@ class _Round:
     def _start(self, role: str) -> Contestant:
         return contestants.start(role, self._scenario, self._cluster, self._binaries, self._watcher)
 
-    async def _until_bound(self, contestant: Contestant, names: list[str], seconds: float) -> None:
-        """Wait until all are bound, or the time is up, or nothing more happens."""
-        wanted, seen = set(names), self._seen
+    async def _until_bound(self, contestant: Contestant, names: list[str], seconds: float) -> bool:
+        wanted, bound = set(names), self._seen.bound
+        return await self._until(contestant, lambda: wanted <= bound.keys(), seconds)
+
+    async def _until(self, contestant: Contestant, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for a condition on what is seen while contestant and servers live; returns whether it came true."""
         deadline = time.monotonic() + seconds
-        while not await seen.until(lambda: wanted <= seen.bound.keys(), min(5.0, deadline - time.monotonic())):
+        while not await self._seen.until(condition, min(2.0, deadline - time.monotonic())):
             contestants.require_alive(contestant)
             self._cluster.require_alive()
             if time.monotonic() >= deadline:
-                return
+                return False
+        return True
 
     async def _until_quiet(self, names: list[str]) -> None:
         seen, end = self._seen, time.monotonic() + _EVENT_SECONDS
@@ -206,6 +214,10 @@ class _Round:
         if not await seen.until(lambda: not seen.present, 120):
             raise RuntimeError(f"{len(seen.present)} pods of the race are still there 120 s after their deletion")
         seen.forget()
+
+
+def _say(text: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def _cpu_request(template: Json) -> int:
