@@ -88,8 +88,10 @@ class PodInputs:
             self._unassigned(pod)
 
     def _assigned(self, pod: PodInfo) -> None:
+        # Until the API server shows it, one of ours that is being bound has been no news to pods that wait for it.
+        bound_by_us = self._state.is_assumed(pod.uid)
         old = self._state.upsert_pod(pod, self._clock())
-        if old is None:
+        if old is None or bound_by_us:
             self._queue.on_event(ASSIGNED_POD_ADD, new=pod)
             return
         if old.resource_version != pod.resource_version:

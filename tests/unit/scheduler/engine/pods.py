@@ -37,7 +37,8 @@ def node(name: str, *, cpu: str = "4", addresses: tuple[str, ...] = (), **spec: 
         "allocatable": resources,
         "addresses": [{"type": "InternalIP", "address": address} for address in addresses],
     }
-    metadata = {"name": name, "uid": f"{name}-uid", "resourceVersion": "1"}
+    labels = {"kubernetes.io/hostname": name}
+    metadata = {"name": name, "uid": f"{name}-uid", "resourceVersion": "1", "labels": labels}
     return decode_node(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status}))
 
 
