@@ -19,7 +19,7 @@ from scheduler.catalog.args_trimaran import (
     PeaksArgs,
     TargetLoadPackingArgs,
 )
-from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule, points
+from scheduler.catalog.descriptor import ActionType, EventRegistration, PluginDescriptor, PolicyRule, Watch, points
 from scheduler.catalog.options import SecondarySchedulerOptionsArgs
 
 OPTIONS = "SecondarySchedulerOptions"
@@ -29,6 +29,10 @@ it."""
 _FLAVOURS = frozenset({"ours", "scheduler-plugins"})
 _NODE_METRICS = (PolicyRule(("metrics.k8s.io",), ("nodes",), ("get", "list")),)
 _READ = ("get", "list", "watch")
+_BUDGETS = Watch("policy/v1", "poddisruptionbudgets")
+_ELASTIC_QUOTAS = Watch("scheduling.x-k8s.io/v1alpha1", "elasticquotas")
+_A = ActionType
+_APP_GROUPS = Watch("appgroup.diktyo.x-k8s.io/v1alpha1", "appgroups")
 
 SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
@@ -67,12 +71,15 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
         "CapacityScheduling",
         points(["preFilter", "postFilter", "reserve"]),
+        events=(EventRegistration("Pod", _A.DELETE), EventRegistration("ElasticQuota", _A.ALL)),
         rules=(
             PolicyRule(("scheduling.x-k8s.io",), ("elasticquotas",), _READ),
             PolicyRule(("",), ("pods",), ("delete",)),
             PolicyRule(("policy",), ("poddisruptionbudgets",), _READ),
         ),
         crds=("elasticquotas.scheduling.x-k8s.io",),
+        watches=(_ELASTIC_QUOTAS, _BUDGETS),
+        implemented=True,
         flavours=_FLAVOURS,
     ),
     PluginDescriptor(
@@ -93,6 +100,8 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
             PolicyRule(("policy",), ("poddisruptionbudgets",), _READ),
             PolicyRule(("scheduling.k8s.io",), ("priorityclasses",), _READ),
         ),
+        watches=(_BUDGETS, Watch("scheduling.k8s.io/v1", "priorityclasses")),
+        implemented=True,
         flavours=_FLAVOURS,
     ),
     PluginDescriptor("PodState", points(["score"]), flavours=_FLAVOURS),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from scheduler.catalog import lookup
 from scheduler.config import EffectiveProfile
 from scheduler.framework import Handle, Plugin, PluginFactory, ProfileRunner, Wrap
+from scheduler.plugins.capacityscheduling import CapacityScheduling
 from scheduler.plugins.defaultbinder import DefaultBinder
 from scheduler.plugins.defaultpreemption import DefaultPreemption
 from scheduler.plugins.dynamicresources import DynamicResources
@@ -25,6 +26,7 @@ from scheduler.plugins.nodeunschedulable import NodeUnschedulable
 from scheduler.plugins.nodevolumelimits import NodeVolumeLimits
 from scheduler.plugins.peaks import Peaks
 from scheduler.plugins.podtopologyspread import PodTopologySpread
+from scheduler.plugins.preemptiontoleration import PreemptionToleration
 from scheduler.plugins.queuesort import PrioritySort
 from scheduler.plugins.schedulinggates import SchedulingGates
 from scheduler.plugins.tainttoleration import TaintToleration
@@ -34,6 +36,7 @@ from scheduler.plugins.volumerestrictions import VolumeRestrictions
 from scheduler.plugins.volumezone import VolumeZone
 
 FACTORIES: Mapping[str, PluginFactory] = {
+    "CapacityScheduling": CapacityScheduling,
     "DefaultBinder": DefaultBinder,
     "DefaultPreemption": DefaultPreemption,
     "DynamicResources": DynamicResources,
@@ -50,6 +53,7 @@ FACTORIES: Mapping[str, PluginFactory] = {
     "NodeVolumeLimits": NodeVolumeLimits,
     "Peaks": Peaks,
     "PodTopologySpread": PodTopologySpread,
+    "PreemptionToleration": PreemptionToleration,
     "PrioritySort": PrioritySort,
     "SchedulingGates": SchedulingGates,
     "TaintToleration": TaintToleration,

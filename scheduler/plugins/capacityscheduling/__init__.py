@@ -1,0 +1,140 @@
+"""CapacityScheduling: namespaces share a cluster by ElasticQuotas; what one is guaranteed and does not use, others may
+borrow.
+
+pkg/capacityscheduling of scheduler-plugins 0.34.7. What a namespace uses is the sum over the pods that have a node, on
+the API server or by this scheduler's own choice; it is never counted along.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from scheduler.catalog import ActionType
+from scheduler.framework import (
+    POD,
+    SUCCESS,
+    CycleState,
+    Hint,
+    HintRegistration,
+    NodeCodes,
+    NodeView,
+    Objects,
+    PluginContext,
+    PodInfo,
+    PostFilterResult,
+    PreFilterResult,
+    Resources,
+    SpecInfo,
+    Status,
+    unschedulable,
+)
+from scheduler.helpers.evicting import Preemption
+from scheduler.plugins.capacityscheduling.attempt import Attempt
+from scheduler.plugins.capacityscheduling.quotas import Quotas, add_to
+from scheduler.plugins.capacityscheduling.rules import NAME, QuotaRules
+from secondary_scheduler.kube.model import ElasticQuota
+
+ELASTIC_QUOTA = "ElasticQuota"
+
+
+def occupied(pod: PodInfo) -> Resources:
+    """Return what a pod occupies: sidecars, resources of the pod as a whole and resizing in place count."""
+    return pod.requests
+
+
+def summed(pod: PodInfo) -> Resources:
+    """Return what a pod requests as upstream adds it up: the main containers, or an init container where that asks for
+    more, sidecars being such; and the overhead."""
+    return _summed(pod.spec)
+
+
+@lru_cache(maxsize=4096)
+def _summed(spec: SpecInfo) -> Resources:
+    total: dict[str, int] = {}
+    for container in spec.containers:
+        if container.kind == "app":
+            add_to(total, container.requests)
+    for container in spec.containers:
+        if container.kind != "app":
+            for name, amount in container.requests.items():
+                total[name] = max(total.get(name, 0), amount)
+    add_to(total, spec.overhead)
+    return total
+
+
+class CapacityScheduling:
+    """PreFilter holds pods to the quotas, PostFilter takes back what others borrowed."""
+
+    name = NAME
+
+    def __init__(self, args: object, context: PluginContext) -> None:
+        """There are no args. Without a handle (simulation) nobody is evicted."""
+        self._upstream = context.upstream
+        self._amounts = summed if context.upstream else occupied
+        rules = QuotaRules(self._amounts, upstream=context.upstream)
+        self._preemption = Preemption(self.name, context, rules, lambda nodes: nodes)
+        self._objects: Objects | None = None
+        self._generation = -1
+        self._quotas = Quotas()
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """A pod that goes, or shrinks, leaves room in its quota; quotas change."""
+        if self._upstream:
+            return (HintRegistration(POD, ActionType.DELETE), HintRegistration(ELASTIC_QUOTA, ActionType.ALL))
+        return (
+            HintRegistration(POD, ActionType.DELETE),
+            HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN),
+            HintRegistration(ELASTIC_QUOTA, ActionType.ALL, _spec_changed),
+        )
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Turn a pod down with which its namespace would exceed its limit, or all quotas together what they
+        guarantee."""
+        attempt = Attempt(pod, view, self._quotas_of(view.objects), self._amounts)
+        state.write(self.name, attempt)
+        if attempt.own is None:
+            return None, SUCCESS
+        rejected = f"Pod {pod.key} is rejected in PreFilter because"
+        if attempt.over_max(attempt.in_quota):
+            return None, unschedulable(f"{rejected} ElasticQuota {pod.namespace} is more than Max")
+        if attempt.over_total(attempt.in_total):
+            return None, unschedulable(f"{rejected} total ElasticQuota used is more than min")
+        return None, SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+        """Count a pod put on a node for a what-if run."""
+        attempt = state.read(self.name, Attempt)
+        if attempt is not None:
+            attempt.move(added, row, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+        """Count a pod taken from a node for a what-if run."""
+        attempt = state.read(self.name, Attempt)
+        if attempt is not None:
+            attempt.move(removed, row, -1)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
+        return self._preemption.post_filter(state, pod, view, codes)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Nothing to take: the pod is among those with a node already."""
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Nothing to give back: the pod is forgotten, and with it what it used."""
+
+    def _quotas_of(self, objects: Objects) -> Quotas:
+        generation = objects.generation(ELASTIC_QUOTA)
+        if objects is not self._objects or generation != self._generation:
+            self._objects, self._generation = objects, generation
+            self._quotas = Quotas.of(objects.every(ELASTIC_QUOTA))
+        return self._quotas
+
+
+def _spec_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    """The controller writes what is used into the status at every change: that is no news."""
+    if isinstance(old, ElasticQuota) and isinstance(new, ElasticQuota) and old.spec == new.spec:
+        return Hint.SKIP
+    return Hint.QUEUE

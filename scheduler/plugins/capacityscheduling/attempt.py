@@ -1,0 +1,119 @@
+"""What CapacityScheduling knows in one attempt: who uses how much, and what would be if pods came or went."""
+
+from collections.abc import Mapping, Sequence
+
+from scheduler.framework import NodeView, PodAmounts, PodInfo, Resources
+from scheduler.plugins.capacityscheduling.quotas import Quota, Quotas, add_to
+
+
+class Attempt:
+    """One pod against the quotas.
+
+    Pods that a what-if run puts on a node or takes from it count for that node's row only: nodes are tried together,
+    and what happens on one of them does not happen on the others.
+
+    Attributes:
+        request: what the pod requests.
+        in_quota: that, and what pods of its namespace request that are nominated and no less important.
+        in_total: that, and what nominated pods of other namespaces request that keep within their guarantee.
+    """
+
+    def __init__(self, pod: PodInfo, view: NodeView, quotas: Quotas, amounts: PodAmounts) -> None:
+        self._quotas = quotas
+        self._used = view.requests_by_namespace(amounts)
+        self._amounts = amounts
+        self._moved: dict[int, dict[str, dict[str, int]]] = {}
+        self._total: dict[str, int] | None = None
+        self.own = quotas.by_namespace.get(pod.namespace)
+        self.request = amounts(pod)
+        in_quota, in_total = dict(self.request), dict(self.request)
+        if self.own is not None:
+            for other in _nominated(pod, view):
+                quota = quotas.by_namespace.get(other.namespace)
+                if quota is None:
+                    continue
+                if other.namespace == pod.namespace:
+                    if other.priority >= pod.priority:
+                        add_to(in_quota, amounts(other))
+                        add_to(in_total, amounts(other))
+                elif not self.over_min(quota):
+                    add_to(in_total, amounts(other))
+        self.in_quota: Resources = in_quota
+        self.in_total: Resources = in_total
+
+    def clone(self) -> "Attempt":
+        """Return one on which pods can be moved without moving them here."""
+        twin = object.__new__(Attempt)
+        twin.__dict__.update(self.__dict__)
+        twin._moved = {
+            row: {namespace: dict(amounts) for namespace, amounts in moved.items()}
+            for row, moved in self._moved.items()
+        }
+        return twin
+
+    def quota(self, namespace: str) -> Quota | None:
+        """Return the quota of a namespace."""
+        return self._quotas.by_namespace.get(namespace)
+
+    def move(self, pod: PodInfo, row: int, sign: int) -> None:
+        """Count a pod as put on a row (+1) or taken from it (-1)."""
+        if pod.namespace in self._quotas.by_namespace:
+            moved = self._moved.setdefault(row, {}).setdefault(pod.namespace, {})
+            add_to(moved, self._amounts(pod), sign)
+
+    def used(self, namespace: str, row: int = -1) -> dict[str, int]:
+        """Return what a namespace uses, with what was moved on a row."""
+        used = dict(self._used.get(namespace, {}))
+        add_to(used, self._moved.get(row, {}).get(namespace, {}))
+        return used
+
+    def over_min(self, quota: Quota) -> bool:
+        """Tell whether a namespace uses more than it is guaranteed."""
+        return quota.over_min(self._used.get(quota.namespace, {}), {})
+
+    def over_max(self, request: Resources, row: int = -1) -> bool:
+        """Tell whether the pod's namespace would exceed its limit with a request."""
+        return self.own is not None and self.own.over_max(request, self.used(self.own.namespace, row))
+
+    def over_total(self, request: Resources, row: int = -1) -> bool:
+        """Tell whether all quotas together would be exceeded with a request."""
+        if self._total is None:
+            self._total = {}
+            for namespace in self._quotas.by_namespace:
+                add_to(self._total, self._used.get(namespace, {}))
+        total = self._total
+        moved = self._moved.get(row)
+        if moved:
+            total = dict(total)
+            for amounts in moved.values():
+                add_to(total, amounts)
+        return self._quotas.over_total(request, total)
+
+    def borrowers_pods(self, pod: PodInfo, others: Sequence[PodInfo]) -> list[PodInfo]:
+        """Return the pods of other namespaces that go until each of these uses no more than it is guaranteed, in the
+        order given."""
+        left: dict[str, dict[str, int]] = {}
+        chosen: list[PodInfo] = []
+        for other in others:
+            quota = self._quotas.by_namespace.get(other.namespace)
+            if quota is None or other.namespace == pod.namespace:
+                continue
+            used = left.get(other.namespace)
+            if used is None:
+                used = left[other.namespace] = self.used(other.namespace)
+            if quota.over_min(used, {}):
+                chosen.append(other)
+                add_to(used, self._amounts(other), -1)
+        return chosen
+
+
+def _nominated(pod: PodInfo, view: NodeView) -> Sequence[PodInfo]:
+    """Return the other pods nominated to nodes that are there."""
+    nominations: Mapping[str, Sequence[PodInfo]] = view.nominations
+    return [
+        other
+        for node, others in nominations.items()
+        if others and view.row(node) >= 0
+        for other in others
+        if other.uid != pod.uid
+    ]

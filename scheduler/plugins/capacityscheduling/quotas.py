@@ -1,0 +1,86 @@
+"""ElasticQuotas as numbers, and what exceeds them (pkg/capacityscheduling of scheduler-plugins 0.34.7)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from scheduler.framework import Resources
+from scheduler.helpers import parse_resources
+from secondary_scheduler.kube.model import ElasticQuota, in_force
+
+_ALWAYS = ("cpu", "memory", "ephemeral-storage")
+"""These are compared whoever names them; a list that leaves one out says 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A namespace's quota: what it is guaranteed, and its limit (None: it has none)."""
+
+    namespace: str
+    least: Resources
+    most: Resources | None
+
+    def over_max(self, request: Resources, used: Resources) -> bool:
+        """Tell whether a request on top of what is used exceeds the limit; other resources than cpu, memory and
+        ephemeral-storage count where the request and the limit name them."""
+        return self.most is not None and _exceeds(request, used, self.most, unnamed_are_unlimited=True)
+
+    def over_min(self, request: Resources, used: Resources) -> bool:
+        """Tell whether a request on top of what is used exceeds what is guaranteed, of which there is none unless it
+        is named. Other resources than cpu, memory and ephemeral-storage count where the request names them."""
+        return _exceeds(request, used, self.least)
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """The quotas in force, by namespace."""
+
+    by_namespace: Mapping[str, Quota] = field(default_factory=dict)
+    least: Resources = field(default_factory=dict)
+    """What all of them guarantee together."""
+
+    @classmethod
+    def of(cls, objects: Iterable[ElasticQuota]) -> "Quotas":
+        """Return the quotas that objects stand for: one per namespace."""
+        grouped: dict[str, list[ElasticQuota]] = {}
+        for one in objects:
+            grouped.setdefault(one.metadata.namespace, []).append(one)
+        found: dict[str, Quota] = {}
+        least: dict[str, int] = {}
+        for namespace, ones in grouped.items():
+            chosen = in_force(ones)
+            if chosen is None:
+                continue
+            most = chosen.spec.max
+            quota = Quota(
+                namespace,
+                parse_resources(chosen.spec.min or {}),
+                None if most is None else parse_resources(most),
+            )
+            found[namespace] = quota
+            add_to(least, quota.least)
+        return cls(found, least)
+
+    def over_total(self, request: Resources, used: Resources) -> bool:
+        """Tell whether a request on top of what all namespaces with a quota use exceeds what they are guaranteed
+        together."""
+        total = dict(used)
+        add_to(total, request)
+        return _exceeds(total, {}, self.least)
+
+
+def _exceeds(request: Resources, used: Resources, limits: Resources, *, unnamed_are_unlimited: bool = False) -> bool:
+    for name in _ALWAYS:
+        if request.get(name, 0) + used.get(name, 0) > limits.get(name, 0):
+            return True
+    for name, amount in request.items():
+        if name in _ALWAYS or (unnamed_are_unlimited and name not in limits):
+            continue
+        if amount + used.get(name, 0) > limits.get(name, 0):
+            return True
+    return False
+
+
+def add_to(total: dict[str, int], amounts: Resources, sign: int = 1) -> None:
+    """Add amounts to a total, or take them away (-1)."""
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + sign * amount

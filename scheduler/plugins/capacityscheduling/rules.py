@@ -1,0 +1,97 @@
+"""Who may go for a pod under quotas (SelectVictimsOnNode of pkg/capacityscheduling, scheduler-plugins 0.34.7)."""
+
+from scheduler.framework import CycleState, NodeView, PodAmounts, PodInfo, RowArray
+from scheduler.helpers.preemption import Fate, NodeTrouble, VictimRules, by_importance
+from scheduler.plugins.capacityscheduling.attempt import Attempt
+
+NAME = "CapacityScheduling"
+_NO_ROOM = "global quota max exceeded"
+
+
+class QuotaRules(VictimRules):
+    """A pod whose namespace uses more than its guarantee with it may only take from less important pods of that
+    namespace; one within its guarantee takes back from namespaces beyond theirs, whatever the priority there; one
+    without a quota takes from less important pods without one."""
+
+    def __init__(self, amounts: PodAmounts, *, upstream: bool) -> None:
+        self._amounts = amounts
+        self._upstream = upstream
+
+    def in_the_way(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        """Tell whether a terminating pod on the nominated node makes room for this one."""
+        if not other.deleting:
+            return False
+        attempt = _attempt(state)
+        quota = attempt.quota(other.namespace)
+        less_important = other.priority < pod.priority
+        if attempt.own is None or quota is None:
+            return attempt.own is None and quota is None and less_important
+        if other.namespace == pod.namespace:
+            return less_important
+        return not _borrows(attempt) and attempt.over_min(quota)
+
+    def worth_trying(self, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
+        """Return all rows: elsewhere priorities do not matter."""
+        return rows
+
+    def candidates(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
+        """Return the pods of a node that may go."""
+        attempt, others = _attempt(state), view.pods_on(row)
+        if attempt.own is None:
+            return [one for one in others if attempt.quota(one.namespace) is None and one.priority < pod.priority]
+        if _borrows(attempt):
+            return [one for one in others if one.namespace == pod.namespace and one.priority < pod.priority]
+        return attempt.borrowers_pods(pod, by_importance(others, view.now)[::-1])
+
+    def nobody(self, pod: PodInfo, node: str) -> str:
+        """Return what the pod is told: upstream names every node, which fills the status of a pod on a large
+        cluster."""
+        if self._upstream:
+            return f"No victims found on node {node} for preemptor pod {pod.name}"
+        return super().nobody(pod, node)
+
+    def shortage(self, state: CycleState, row: int) -> str:
+        """Return why the quotas leave no room though all candidates are gone.
+
+        Upstream forgets the nominated pods here: victims go, and the pod is refused all the same in its next attempt.
+        """
+        attempt = _attempt(state)
+        if attempt.own is None:
+            return ""
+        in_quota, in_total = (
+            (attempt.request, attempt.request) if self._upstream else (attempt.in_quota, attempt.in_total)
+        )
+        return _NO_ROOM if attempt.over_max(in_quota, row) or attempt.over_total(in_total, row) else ""
+
+    def fate(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> Fate:
+        """Judge a pod that has been put back by the filters and by the quotas."""
+        attempt = _attempt(state)
+        if fits:
+            if attempt.own is None or not _over(attempt, row):
+                return Fate.STAYS
+            return Fate.GOES_UNCOUNTED if self._upstream else Fate.GOES
+        if self._upstream and attempt.own is not None:
+            without = attempt.clone()
+            without.move(other, row, -1)
+            if _over(without, row):
+                # Upstream takes such a pod away twice, and stumbles.
+                raise NodeTrouble(f"no corresponding pod {other.name} in pods of node {view.name(row)}")
+        return Fate.GOES
+
+
+def _attempt(state: CycleState) -> Attempt:
+    attempt = state.read(NAME, Attempt)
+    if attempt is None:
+        raise LookupError("its PreFilter has not run")
+    return attempt
+
+
+def _borrows(attempt: Attempt) -> bool:
+    """Tell whether the pod's namespace uses more than it is guaranteed, as things are, with the pod and nominated
+    ones."""
+    own = attempt.own
+    return own is not None and own.over_min(attempt.in_quota, attempt.used(own.namespace))
+
+
+def _over(attempt: Attempt, row: int) -> bool:
+    return attempt.over_max(attempt.in_quota, row) or attempt.over_total(attempt.in_total, row)
