@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from scheduler.load.figures import usable
+from scheduler.load.nodes import NODES_PATH, list_nodes
 from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
 from secondary_scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
 from secondary_scheduler.kube.primitives.quantity import QuantityError, milli_value, value
@@ -17,8 +18,6 @@ from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch
 Capacity = tuple[int, int]
 """CPU in milli-units and memory in bytes."""
 METRICS_PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
-_NODES_PATH = "/api/v1/nodes"
-_PAGE = 250
 
 
 class Connection(Protocol):
@@ -85,21 +84,10 @@ class MetricsServerSource:
             raise LoadError(f"API server: {error}") from error
 
     def _list_capacities(self) -> dict[str, Capacity]:
-        found: dict[str, Capacity] = {}
-        parameters: dict[str, str | int] = {"limit": _PAGE}
-        while True:
-            body = self._get(_NODES_PATH, parameters)
-            for item in _items(body, _NODES_PATH):
-                amounts = _part(_part(item, "status"), "capacity")
-                try:
-                    capacity = milli_value(amounts.get("cpu", "0")), value(amounts.get("memory", "0"))
-                except (QuantityError, TypeError):
-                    continue
-                found[str(_part(item, "metadata").get("name") or "")] = capacity
-            following = _part(_decoded(body, _NODES_PATH), "metadata").get("continue")
-            if not following:
-                return found
-            parameters["continue"] = str(following)
+        try:
+            return {node.name: node.capacity for node in list_nodes(self._get)}
+        except ValueError as error:
+            raise LoadError(f"{NODES_PATH}: answer is not JSON or no list of objects") from error
 
 
 def _load(item: Mapping[str, Any], capacity: Capacity) -> tuple[InstanceLoad | None, int]:

@@ -63,6 +63,8 @@ class PrometheusSource:
                 doubled.append(figure)
         if len(failures) == len(_FIGURES):
             raise failures[0]
+        # The time of a sample alone is no load.
+        instances = {name: load for name, load in instances.items() if any(_has(load, one) for one in _FIGURES)}
         counted = {name: count for name, count in rejected.items() if count}
         problems = tuple(str(error) for error in failures)
         if doubled:
@@ -127,6 +129,10 @@ def _merge(
         else:
             rejected += 1
     return rejected, several
+
+
+def _has(load: InstanceLoad, figure: str) -> bool:
+    return not math.isnan(getattr(load, figure))
 
 
 def _number(value: Any) -> float | None:

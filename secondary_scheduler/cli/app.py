@@ -24,6 +24,7 @@ COMMANDS = {
     "snapshot": "secondary_scheduler.cli.snapshot",
     "validate": "secondary_scheduler.cli.validate",
     "convert": "secondary_scheduler.cli.convert",
+    "load-watcher": "secondary_scheduler.cli.loadwatcher",
 }
 
 

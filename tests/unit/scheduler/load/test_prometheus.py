@@ -106,6 +106,12 @@ def test_a_value_that_is_no_load_is_missing_and_counted(prometheus: FakePromethe
     assert reading.instances["good"].cpu_average == pytest.approx(10)
 
 
+def test_a_node_with_the_time_of_a_sample_and_no_value_has_no_load(prometheus: FakePrometheus) -> None:
+    times = [sample_time(node, 990) for node in ("bad", "good")]
+    prometheus.answer = lambda handler, query: send(handler, vector({"bad": "NaN", "good": "0.1"}, times))
+    assert set(source(prometheus).read().instances) == {"good"}
+
+
 def test_one_failing_figure_leaves_the_others(prometheus: FakePrometheus) -> None:
     def answer(handler: BaseHTTPRequestHandler, query: str) -> None:
         if "memory" in query:

@@ -1,0 +1,80 @@
+"""The nodes of a cluster, for those who read loads without a scheduler's cache: names, addresses, capacities."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from secondary_scheduler.kube.primitives.quantity import QuantityError, milli_value, value
+
+NODES_PATH = "/api/v1/nodes"
+_PAGE = 250
+
+
+Get = Callable[[str, Mapping[str, str | int] | None], bytes]
+"""What is needed of a connection: `SyncConnection.get`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """A node's name, its addresses of every type, and its capacity: CPU in milli-units, memory in bytes."""
+
+    name: str
+    addresses: tuple[str, ...]
+    capacity: tuple[int, int]
+    labels: Mapping[str, str]
+
+
+def list_nodes(get: Get) -> list[KnownNode]:
+    """List all nodes, page by page.
+
+    Raises:
+        KubeError: the API server does not answer, or refuses.
+        ValueError: its answer is no list of nodes.
+    """
+    found: list[KnownNode] = []
+    parameters: dict[str, str | int] = {"limit": _PAGE}
+    while True:
+        page = json.loads(get(NODES_PATH, parameters))
+        if not isinstance(page, dict) or not isinstance(page.get("items") or [], list):
+            raise ValueError(f"{NODES_PATH}: answer is no list of objects")
+        found.extend(_node(item) for item in page.get("items") or [] if isinstance(item, dict))
+        following = _part(page, "metadata").get("continue")
+        if not following:
+            return found
+        parameters["continue"] = str(following)
+
+
+def by_address(nodes: Iterable[KnownNode]) -> dict[str, str]:
+    """Return node names by name and by address; a node's name wins over another node's address."""
+    names: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for node in nodes:
+        names[node.name] = node.name
+        for address in node.addresses:
+            others.setdefault(address, node.name)
+    return {**others, **names}
+
+
+def _node(item: Mapping[str, Any]) -> KnownNode:
+    metadata, status = _part(item, "metadata"), _part(item, "status")
+    addresses = status.get("addresses")
+    listed = addresses if isinstance(addresses, list) else []
+    amounts = _part(status, "capacity")
+    try:
+        capacity = milli_value(amounts.get("cpu", "0")), value(amounts.get("memory", "0"))
+    except (QuantityError, TypeError):
+        capacity = (0, 0)
+    return KnownNode(
+        str(metadata.get("name") or ""),
+        tuple(str(one["address"]) for one in listed if isinstance(one, dict) and one.get("address")),
+        capacity,
+        {str(key): str(text) for key, text in _part(metadata, "labels").items()},
+    )
+
+
+def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = data.get(name)
+    return part if isinstance(part, dict) else {}

@@ -1,0 +1,61 @@
+"""Loads as the JSON that a load-watcher serves (paypal/load-watcher v0.2.4), for `/watcher` and for snapshots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.load.figures import usable
+from scheduler.load.reading import InstanceLoad
+
+_FIGURES = (
+    ("CPU", "AVG", "cpu_average"),
+    ("CPU", "STD", "cpu_stddev"),
+    ("Memory", "AVG", "memory_average"),
+    ("Memory", "STD", "memory_stddev"),
+)
+
+
+def watcher_document(
+    loads: Mapping[str, InstanceLoad],
+    *,
+    source: str,
+    window: str,
+    window_seconds: float,
+    end: float,
+    timestamp: float,
+    latest: bool = False,
+) -> dict[str, Any]:
+    """Return the document; times are seconds since the epoch and become whole ones, as upstream's.
+
+    A value that can be no load is left out, so that the document never holds a NaN, which is no JSON. `latest`: the
+    source knows the use at one moment only (metrics server), which upstream marks by another operator and no window.
+    """
+    whole = math.floor(end)
+    rollup = "" if latest else window
+    return {
+        "timestamp": math.floor(timestamp),
+        "window": {"duration": window, "start": whole - math.floor(window_seconds), "end": whole},
+        "source": source,
+        "data": {
+            "NodeMetricsMap": {
+                name: {
+                    "metrics": _metrics(load, rollup, latest=latest),
+                    "tags": {},
+                    "metadata": {"dataCenter": ""},
+                }
+                for name, load in sorted(loads.items())
+            }
+        },
+    }
+
+
+def _metrics(load: InstanceLoad, rollup: str, *, latest: bool) -> list[dict[str, Any]]:
+    found = []
+    for kind, operator, figure in _FIGURES:
+        value: float = getattr(load, figure)
+        if usable(value):
+            shown = "Latest" if latest and operator == "AVG" else operator
+            found.append({"name": "", "type": kind, "operator": shown, "rollup": rollup, "value": value})
+    return found

@@ -1,0 +1,275 @@
+"""The server of `secondary-scheduler load-watcher`: one collector, and `/watcher` from what it read last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import signal
+import ssl
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from scheduler.engine.loads import load_source, match_instances, window_seconds
+from scheduler.load import (
+    Collector,
+    InstanceLoad,
+    LoadError,
+    LoadReading,
+    LoadSettings,
+    LoadSource,
+    LoadStatus,
+    by_address,
+    list_nodes,
+    watcher_document,
+)
+from scheduler.observe.server import Authorizer
+from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.kube.client import ClientConfig, KubeClient, KubeError
+from secondary_scheduler.kube.client.sync import SyncConnection
+
+Say = Callable[[str], None]
+Handler = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
+METRICS_SERVER = "KubernetesMetricsServer"
+WATCHER_PATH = "/watcher"
+_NODES_SECONDS = 60.0
+_JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where to serve; port 0 takes a free one."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may read: everybody where nothing is set."""
+
+    token_file: Path | None = None
+    token_review: bool = False
+    client_ca_file: Path | None = None
+    tls_cert_file: Path | None = None
+    tls_private_key_file: Path | None = None
+
+    def tls(self) -> ssl.SSLContext | None:
+        """The context to serve with; None for plain HTTP.
+
+        Raises:
+            CommandError: a file cannot be used.
+        """
+        if self.tls_cert_file is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.tls_cert_file, self.tls_private_key_file)
+            if self.client_ca_file is not None:
+                context.load_verify_locations(self.client_ca_file)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except OSError as error:
+            files = ", ".join(str(one) for one in (self.tls_cert_file, self.tls_private_key_file, self.client_ca_file))
+            raise CommandError(f"TLS files {files}: {error.strerror or error}") from error
+        return context
+
+
+class NodeNamedSource:
+    """A source whose instances are nodes by name: what it calls by address is renamed, what is no node left out.
+
+    The nodes are listed anew each minute; while the API server does not answer, the last list counts.
+    """
+
+    def __init__(self, source: LoadSource, connection: SyncConnection, say: Say) -> None:
+        self._source, self._connection, self._say = source, connection, say
+        self._nodes: dict[str, str] = {}
+        self._listed_at = -float("inf")
+        self._unmatched: frozenset[str] = frozenset()
+
+    def describe(self) -> str:
+        """The source below."""
+        return self._source.describe()
+
+    def close(self) -> None:
+        """Close both connections."""
+        self._source.close()
+        self._connection.close()
+
+    def read(self) -> LoadReading:
+        """Read; see `LoadSource.read`."""
+        reading = self._source.read()
+        self._list()
+        matched, unmatched = match_instances(reading, self._nodes.get)
+        new = frozenset(unmatched) - self._unmatched
+        self._unmatched = frozenset(unmatched)
+        if new:
+            self._say(f"{len(unmatched)} series are of no node of the cluster and left out, such as {min(new)[:80]}")
+        return replace(reading, instances=matched)
+
+    def _list(self) -> None:
+        if time.monotonic() - self._listed_at < _NODES_SECONDS:
+            return
+        try:
+            self._nodes = by_address(list_nodes(self._connection.get))
+        except (KubeError, ValueError) as error:
+            if not self._nodes:
+                raise LoadError(f"nodes of the cluster: {error}") from error
+            self._say(f"nodes of the cluster: {error}; going on with those known")
+        self._listed_at = time.monotonic()
+
+
+class WatcherService:
+    """What the command serves. `api` names the cluster whose nodes are meant; without it names are the source's."""
+
+    def __init__(self, key: str, settings: LoadSettings, api: ClientConfig | None, access: Access) -> None:
+        self._key, self._settings, self._api, self._access = key, settings, api, access
+        self._provider = key.partition(":")[0]
+        self._reading: LoadReading | None = None
+        self._stop = asyncio.Event()
+        self._collector: Collector | None = None
+        self._told: tuple[bool, str] = (True, "")
+        self.port = 0
+
+    async def run(self, listen: Listen, say: Say) -> None:
+        """Serve until SIGTERM, SIGINT or `stop`.
+
+        Raises:
+            CommandError: the address, the port or a file cannot be used.
+        """
+        tls = self._access.tls()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        collector = self._collector = self._new_collector(say)
+        reviews = KubeClient(self._api, qps=20) if self._access.token_review and self._api is not None else None
+        application = web.Application(middlewares=[self._guard(reviews)], client_max_size=64 * 1024)
+        application.router.add_route("*", WATCHER_PATH, self._watcher)
+        # Go's clients append the path to an address that may end with a slash.
+        application.router.add_route("*", "//watcher", self._watcher)
+        application.router.add_route("*", f"{WATCHER_PATH}/health", self._health)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        try:
+            try:
+                site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls)
+                await site.start()
+            except OSError as error:
+                raise CommandError(f"--listen {listen.host}:{listen.port}: {error.strerror or error}") from error
+            self.port = runner.addresses[0][1]
+            collector.start()
+            scheme = "https" if tls else "http"
+            host = f"[{listen.host}]" if ":" in listen.host else listen.host
+            say(f"serving {collector.status().source} at {scheme}://{host}:{self.port}{WATCHER_PATH}")
+            await self._stop.wait()
+        finally:
+            await runner.cleanup()
+            collector.request_stop()
+            if reviews is not None:
+                await reviews.close()
+
+    def stop(self) -> None:
+        """Serve no more."""
+        self._stop.set()
+
+    def _new_collector(self, say: Say) -> Collector:
+        settings, api = self._settings, self._api
+        if api is None:
+            source = load_source(self._key, settings, ClientConfig(server="https://unused.invalid"))
+        else:
+            source = load_source(self._key, settings, api)
+            if self._provider != METRICS_SERVER:
+                # The metrics server speaks of nodes by name already.
+                connection = SyncConnection(api, timeout=settings.timeout_seconds)
+                source = NodeNamedSource(source, connection, say)
+
+        def show(status: LoadStatus) -> None:
+            now = (status.fresh, status.message)
+            if now != self._told:
+                self._told = now
+                say("load is fresh" if status.fresh else f"load is not fresh: {status.message}")
+
+        def take(reading: LoadReading) -> None:
+            self._reading = reading
+
+        return Collector(
+            source,
+            refresh_seconds=settings.refresh_seconds,
+            max_age_seconds=settings.max_age_seconds,
+            on_reading=take,
+            on_change=show,
+        )
+
+    def _loads(self, reading: LoadReading) -> dict[str, InstanceLoad]:
+        """What is young enough to be served."""
+        oldest = time.time() - self._settings.max_age_seconds
+        found = {}
+        for name, load in reading.instances.items():
+            measured_at = load.measured_at if load.measured_at == load.measured_at else reading.window_end
+            if measured_at >= oldest:
+                found[name] = load
+        return found
+
+    async def _watcher(self, request: web.Request) -> web.Response:
+        reading = self._reading
+        if reading is None:
+            return web.Response(status=500, content_type=_JSON)
+        loads = self._loads(reading)
+        host = request.query.get("host")
+        if host is not None:
+            if host not in loads:
+                return web.Response(status=404, content_type=_JSON)
+            loads = {host: loads[host]}
+        document = watcher_document(
+            loads,
+            source=self._provider,
+            window=self._settings.window,
+            window_seconds=window_seconds(self._settings.window),
+            end=reading.window_end,
+            timestamp=reading.window_end,
+            latest=self._provider == METRICS_SERVER,
+        )
+        return web.Response(body=json.dumps(document, allow_nan=False).encode(), content_type=_JSON)
+
+    async def _health(self, _: web.Request) -> web.Response:
+        status = self._collector.status() if self._collector is not None else None
+        healthy = status is not None and status.fresh and not status.consecutive_failures
+        # The reason may name addresses: it is for the log, not for whoever asks.
+        return web.Response(status=200 if healthy else 503)
+
+    def _guard(self, reviews: KubeClient | None) -> Any:
+        authorizer = Authorizer(reviews) if reviews is not None else None
+
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if self._access.token_file is None and authorizer is None:
+                return await handler(request)
+            scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not token.strip():
+                return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
+            status = 401
+            if self._access.token_file is not None and self._is_ours(token.strip()):
+                status = 200
+            elif authorizer is not None:
+                status = 503
+                with contextlib.suppress(KubeError, OSError, ValueError):
+                    status = await authorizer.status(token.strip(), WATCHER_PATH)
+            return await handler(request) if status == 200 else web.Response(status=status)
+
+        return guard
+
+    def _is_ours(self, token: str) -> bool:
+        if self._access.token_file is None:
+            return False
+        try:
+            # Read for each request: it may be rotated.
+            expected = self._access.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            return False
+        return bool(expected) and hmac.compare_digest(token.encode(), expected.encode())
