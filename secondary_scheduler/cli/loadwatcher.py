@@ -56,6 +56,9 @@ def load_watcher(
         typer.Option("--kubeconfig", envvar="KUBE_CONFIG", help="Connection by which addresses become node names."),
     ] = None,
     context: Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")] = None,
+    no_cluster: Annotated[
+        bool, typer.Option("--no-cluster", help="Take the nodes' names as the source has them, and ask no cluster.")
+    ] = False,
     listen: Annotated[str, typer.Option("--listen", help="Address and port to serve on.")] = DEFAULT_LISTEN,
     auth_token_file: Annotated[
         Path | None, typer.Option("--auth-token-file", help="Clients must show the bearer token in this file.")
@@ -102,7 +105,10 @@ def load_watcher(
             node_label=node_label,
         )
         key, settings = _given(provider, settings)
-    api = _connection(kubeconfig, context, needed=token_review or key.startswith(Provider.METRICS_SERVER))
+    needed = token_review or key.startswith(Provider.METRICS_SERVER)
+    if no_cluster and needed:
+        raise CommandError("--no-cluster: the metrics server and --token-review are of a cluster", ExitCode.USAGE)
+    api = None if no_cluster else _connection(kubeconfig, context, needed=needed)
     access = Access(auth_token_file, token_review, client_ca_file, tls_cert_file, tls_private_key_file)
     try:
         service = WatcherService(key, settings, api, access)

@@ -1,0 +1,158 @@
+"""The real scheduler-plugins reads our load-watcher, and scores as ours does on the same document; and TokenReview."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import requests
+from kubernetes import client as kubernetes
+from kubernetes import config as kubernetes_config
+
+from secondary_scheduler.devcluster.cluster import Cluster
+from secondary_scheduler.devcluster.pki import CertificateAuthority
+from tests.conformance import trimaran
+from tests.conformance.controlplane import control_plane_running
+from tests.conformance.oracle import oracle_of
+from tests.conformance.runner import Runner
+from tests.unit.scheduler.load.fakes import FakeService, send, service
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+SEED = 90_000
+CASES = 40
+
+
+def prometheus(fake: FakeService, seed: int) -> None:
+    """Random loads of most node names, and a NaN here and there; the same at every read."""
+    rng = random.Random(seed)
+    figures = {
+        name: [rng.uniform(0, 1.05), rng.uniform(0, 0.3), rng.uniform(0, 1), rng.uniform(0, 0.2)]
+        for name in trimaran.NODE_NAMES
+        if rng.random() < 0.95
+    }
+    broken = set(rng.sample(sorted(figures), 10))
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        query = parse_qs(urlsplit(handler.path).query)["query"][0]
+        which = (2 if "memory" in query else 0) + ("stddev" in query)
+        result = [
+            {"metric": {"instance": name}, "value": [0, "NaN" if name in broken and which == 1 else str(values[which])]}
+            for name, values in figures.items()
+        ]
+        send(handler, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode())
+
+    fake.answer = answer
+
+
+@contextmanager
+def load_watcher(log: Path, *arguments: str) -> Iterator[str]:
+    """The command as a process; yields its base URL."""
+    command = [sys.executable, "-m", "secondary_scheduler.cli", "load-watcher", *arguments]
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            deadline = time.monotonic() + 20
+            while "serving" not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            line = next(one for one in log.read_text().splitlines() if one.startswith("serving"))
+            yield line.rsplit(" ", 1)[1].removesuffix("/watcher")
+        finally:
+            process.terminate()
+            assert process.wait(15) == 0, "told to stop, it ends well"
+
+
+class Served:
+    """Our load-watcher where the conformance harness expects its own stand-in."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        deadline = time.monotonic() + 10
+        while (answer := requests.get(f"{url}/watcher", timeout=5)).status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        self.body = answer.content
+        # The harness waits until its plugins have asked; the first fetch is in their constructor.
+        self.asked = 1_000
+
+
+async def test_the_real_plugins_read_it_and_score_as_ours(tmp_path: Path) -> None:
+    models = trimaran.power_models(SEED)
+    with control_plane_running() as running, service() as source:
+        prometheus(source, SEED)
+        arguments = ("--provider", "Prometheus", "--address", source.url, "--listen", "127.0.0.1:0")
+        # Those nodes exist only while a case runs: names are taken as the source has them.
+        with load_watcher(tmp_path / "log", *arguments, "--no-cluster") as url:
+            watcher: Any = Served(url)
+            with trimaran.scheduler_plugins_running(running, watcher, models) as real:
+                async with oracle_of(real) as oracle:
+                    runner = Runner(oracle, trimaran.OursWithLoad(watcher, models))
+                    cases = (trimaran.generate(SEED + number) for number in range(CASES))
+                    summary = await runner.run(cases, seconds=60)
+    told = "\n\n".join([*summary.mismatches[:3], *summary.refused[:3], summary.text()])
+    assert not summary.mismatches, told
+    assert not summary.refused, told
+    assert summary.cases >= 20, told
+    assert set(summary.scored) == {"TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"}
+
+
+def test_a_token_of_the_cluster_opens_it_if_its_owner_may_read(control_plane: Cluster, tmp_path: Path) -> None:
+    api = kubernetes_config.new_client_from_config(str(control_plane.kubeconfig))
+    core, rbac = kubernetes.CoreV1Api(api), kubernetes.RbacAuthorizationV1Api(api)
+    core.create_namespace({"metadata": {"name": "watching"}})
+    tokens = {}
+    for name in ("allowed", "stranger"):
+        core.create_namespaced_service_account("watching", {"metadata": {"name": name}})
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+        tokens[name] = core.create_namespaced_service_account_token(name, "watching", request).status.token
+    rules = [{"nonResourceURLs": ["/watcher"], "verbs": ["get"]}]
+    rbac.create_cluster_role({"metadata": {"name": "read-watcher"}, "rules": rules})
+    subject = {"kind": "ServiceAccount", "name": "allowed", "namespace": "watching"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "read-watcher"}
+    rbac.create_cluster_role_binding({"metadata": {"name": "read-watcher"}, "subjects": [subject], "roleRef": role})
+    core.create_node({"metadata": {"name": "n1"}})
+    core.patch_node_status("n1", {"status": {"addresses": [{"type": "InternalIP", "address": "10.1.2.3"}]}})
+
+    authority = CertificateAuthority("ca")
+    pair = authority.server("watcher", [], ["127.0.0.1"])
+    files = {name: tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key")}
+    for path, data in zip(files.values(), (authority.pair.certificate, pair.certificate, pair.key), strict=True):
+        path.write_bytes(data)
+    with service() as source:
+        source.json(
+            {
+                "status": "success",
+                "data": {
+                    "resultType": "vector",
+                    "result": [{"metric": {"instance": "10.1.2.3:9100"}, "value": [0, "0.5"]}],
+                },
+            }
+        )
+        arguments = ["--provider=Prometheus", f"--address={source.url}", "--listen=0.0.0.0:0", "--token-review"]
+        arguments += [f"--tls-cert-file={files['tls.crt']}", f"--tls-private-key-file={files['tls.key']}"]
+        with load_watcher(tmp_path / "log", *arguments, f"--kubeconfig={control_plane.kubeconfig}") as url:
+            url = url.replace("0.0.0.0", "127.0.0.1")
+
+            def ask(token: str) -> requests.Response:
+                headers = {"Authorization": f"Bearer {token}"}
+                return requests.get(f"{url}/watcher", headers=headers, verify=str(files["ca.crt"]), timeout=10)
+
+            deadline = time.monotonic() + 10
+            while (answer := ask(tokens["allowed"])).status_code == 500:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            assert list(answer.json()["data"]["NodeMetricsMap"]) == ["n1"], "by its name, though measured by address"
+            assert ask(tokens["stranger"]).status_code == 403
+            assert ask("made-up").status_code == 401
+        assert not any(token in (tmp_path / "log").read_text() for token in tokens.values())
+    core.delete_node("n1")
