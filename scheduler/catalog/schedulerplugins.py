@@ -29,6 +29,8 @@ it."""
 _FLAVOURS = frozenset({"ours", "scheduler-plugins"})
 _NODE_METRICS = (PolicyRule(("metrics.k8s.io",), ("nodes",), ("get", "list")),)
 _READ = ("get", "list", "watch")
+_A = ActionType
+_APP_GROUPS = Watch("appgroup.diktyo.x-k8s.io/v1alpha1", "appgroups")
 _BUDGETS = Watch("policy/v1", "poddisruptionbudgets")
 _ELASTIC_QUOTAS = Watch("scheduling.x-k8s.io/v1alpha1", "elasticquotas")
 _A = ActionType
@@ -90,7 +92,13 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         crds=("noderesourcetopologies.topology.node.k8s.io",),
         flavours=_FLAVOURS,
     ),
-    PluginDescriptor("NodeResourcesAllocatable", points(["score"]), NodeResourcesAllocatableArgs, flavours=_FLAVOURS),
+    PluginDescriptor(
+        "NodeResourcesAllocatable",
+        points(["score"]),
+        NodeResourcesAllocatableArgs,
+        implemented=True,
+        flavours=_FLAVOURS,
+    ),
     PluginDescriptor(
         "PreemptionToleration",
         points(["postFilter"]),
@@ -104,14 +112,16 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         implemented=True,
         flavours=_FLAVOURS,
     ),
-    PluginDescriptor("PodState", points(["score"]), flavours=_FLAVOURS),
-    PluginDescriptor("QOSSort", points(["queueSort"]), flavours=_FLAVOURS),
+    PluginDescriptor("PodState", points(["score"]), implemented=True, flavours=_FLAVOURS),
+    PluginDescriptor("QOSSort", points(["queueSort"]), implemented=True, flavours=_FLAVOURS),
     PluginDescriptor(
         "SySched",
         points(["score"]),
         SySchedArgs,
-        rules=(PolicyRule(("security-profiles-operator.x-k8s.io",), ("seccompprofiles", "profilebindings"), _READ),),
+        rules=(PolicyRule(("security-profiles-operator.x-k8s.io",), ("seccompprofiles",), _READ),),
         crds=("seccompprofiles.security-profiles-operator.x-k8s.io",),
+        watches=(Watch("security-profiles-operator.x-k8s.io/v1beta1", "seccompprofiles"),),
+        implemented=True,
         flavours=_FLAVOURS,
     ),
     PluginDescriptor(
@@ -120,6 +130,8 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         TopologicalSortArgs,
         rules=(PolicyRule(("appgroup.diktyo.x-k8s.io",), ("appgroups",), _READ),),
         crds=("appgroups.appgroup.diktyo.x-k8s.io",),
+        watches=(_APP_GROUPS,),
+        implemented=True,
         flavours=_FLAVOURS,
     ),
     PluginDescriptor(
@@ -134,6 +146,14 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
             "appgroups.appgroup.diktyo.x-k8s.io",
             "networktopologies.networktopology.diktyo.x-k8s.io",
         ),
+        events=(
+            EventRegistration("Pod", _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL),
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL),
+            EventRegistration("AppGroup", _A.ALL),
+            EventRegistration("NetworkTopology", _A.ALL),
+        ),
+        watches=(_APP_GROUPS, Watch("networktopology.diktyo.x-k8s.io/v1alpha1", "networktopologies")),
+        implemented=True,
         flavours=_FLAVOURS,
     ),
 )

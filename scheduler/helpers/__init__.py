@@ -13,7 +13,7 @@ from scheduler.helpers.resources import (
     parse_resources,
     pod_requests,
 )
-from scheduler.helpers.scoring import default_normalize, go_round, round_half_away
+from scheduler.helpers.scoring import default_normalize, go_divide, go_round, min_max_normalize, round_half_away
 from scheduler.helpers.selecting import labels_mask, node_matches, requirement_mask, selector_mask, term_mask
 from scheduler.helpers.tolerations import (
     UNSCHEDULABLE_TAINT,
@@ -33,10 +33,12 @@ __all__ = [
     "count_untolerated_preferences",
     "covers",
     "default_normalize",
+    "go_divide",
     "go_round",
     "has_untolerated_taint",
     "is_scalar_resource",
     "labels_mask",
+    "min_max_normalize",
     "node_matches",
     "normalized_image",
     "parse_resources",

@@ -18,6 +18,28 @@ def default_normalize(scores: IntArray, *, reverse: bool = False) -> IntArray:
     return MAX_SCORE - scaled if reverse else scaled
 
 
+def min_max_normalize(scores: IntArray) -> IntArray:
+    """Stretch scores to 0..100, the lowest becoming 0; all 0 where they are equal.
+
+    NormalizeScore of NodeResourcesAllocatable and PodState (scheduler-plugins v0.34.7), in int64 that wraps around
+    where Go's does.
+    """
+    if not len(scores):
+        return scores
+    lowest = scores.min(keepdims=True)
+    spread = scores.max(keepdims=True) - lowest
+    if not spread[0]:
+        return np.zeros_like(scores)
+    return go_divide((scores - lowest) * MAX_SCORE, spread)
+
+
+def go_divide(dividend: IntArray, divisor: IntArray) -> IntArray:
+    """Divide integers as Go: towards zero (numpy rounds down). No divisor may be 0."""
+    quotient = dividend // divisor
+    inexact = quotient * divisor != dividend
+    return quotient + (inexact & ((dividend < 0) != (divisor < 0)))
+
+
 def round_half_away(values: FloatArray) -> FloatArray:
     """Round as Go's math.Round: halves away from zero (numpy rounds halves to even)."""
     truncated = np.trunc(values)

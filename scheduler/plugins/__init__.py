@@ -18,19 +18,25 @@ from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.interpodaffinity import InterPodAffinity
 from scheduler.plugins.loadvariationriskbalancing import LoadVariationRiskBalancing
 from scheduler.plugins.lowriskovercommitment import LowRiskOverCommitment
+from scheduler.plugins.networkoverhead import NetworkOverhead
 from scheduler.plugins.nodeaffinity import NodeAffinity
 from scheduler.plugins.nodename import NodeName
 from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from scheduler.plugins.noderesourcesallocatable import NodeResourcesAllocatable
 from scheduler.plugins.nodeunschedulable import NodeUnschedulable
 from scheduler.plugins.nodevolumelimits import NodeVolumeLimits
 from scheduler.plugins.peaks import Peaks
+from scheduler.plugins.podstate import PodState
 from scheduler.plugins.podtopologyspread import PodTopologySpread
 from scheduler.plugins.preemptiontoleration import PreemptionToleration
+from scheduler.plugins.qossort import QOSSort
 from scheduler.plugins.queuesort import PrioritySort
 from scheduler.plugins.schedulinggates import SchedulingGates
+from scheduler.plugins.sysched import SySched
 from scheduler.plugins.tainttoleration import TaintToleration
 from scheduler.plugins.targetloadpacking import TargetLoadPacking
+from scheduler.plugins.topologicalsort import TopologicalSort
 from scheduler.plugins.volumebinding import VolumeBinding
 from scheduler.plugins.volumerestrictions import VolumeRestrictions
 from scheduler.plugins.volumezone import VolumeZone
@@ -44,20 +50,26 @@ FACTORIES: Mapping[str, PluginFactory] = {
     "InterPodAffinity": InterPodAffinity,
     "LoadVariationRiskBalancing": LoadVariationRiskBalancing,
     "LowRiskOverCommitment": LowRiskOverCommitment,
+    "NetworkOverhead": NetworkOverhead,
     "NodeAffinity": NodeAffinity,
     "NodeName": NodeName,
     "NodePorts": NodePorts,
+    "NodeResourcesAllocatable": NodeResourcesAllocatable,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "NodeResourcesFit": NodeResourcesFit,
     "NodeUnschedulable": NodeUnschedulable,
     "NodeVolumeLimits": NodeVolumeLimits,
     "Peaks": Peaks,
+    "PodState": PodState,
     "PodTopologySpread": PodTopologySpread,
     "PreemptionToleration": PreemptionToleration,
     "PrioritySort": PrioritySort,
+    "QOSSort": QOSSort,
     "SchedulingGates": SchedulingGates,
+    "SySched": SySched,
     "TaintToleration": TaintToleration,
     "TargetLoadPacking": TargetLoadPacking,
+    "TopologicalSort": TopologicalSort,
     "VolumeBinding": VolumeBinding,
     "VolumeRestrictions": VolumeRestrictions,
     "VolumeZone": VolumeZone,

@@ -34,7 +34,7 @@ from secondary_scheduler.kube.model.meta import (
     Status,
     newer_version,
 )
-from secondary_scheduler.kube.model.networktopology import NetworkCost, NetworkOrigin, NetworkTopology
+from secondary_scheduler.kube.model.networktopology import NetworkOrigin, NetworkTopology, NetworkTopologyInfo
 from secondary_scheduler.kube.model.node import (
     ContainerImage,
     Node,
@@ -193,9 +193,9 @@ __all__ = [
     "LeaseSpec",
     "ListMeta",
     "Namespace",
-    "NetworkCost",
     "NetworkOrigin",
     "NetworkTopology",
+    "NetworkTopologyInfo",
     "Node",
     "NodeAddress",
     "NodeAffinity",

@@ -1,13 +1,14 @@
 # ruff: noqa: E501 -- tables whose rows are whole messages, one to a line
 """Merging with the defaults and expanding multiPoint, as the live kube-scheduler 1.34 was seen to do it."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
-from scheduler.catalog import ExtensionPoint, TargetLoadPackingArgs, default_plugins, descriptors, lookup
-from scheduler.config import Configuration, ConfigurationError, load_configuration
+from scheduler.catalog import ExtensionPoint, PluginDescriptor, TargetLoadPackingArgs, default_plugins, lookup
+from scheduler.config import Configuration, ConfigurationError, flavours, load_configuration
 
 P = ExtensionPoint
 
@@ -57,7 +58,6 @@ UPSTREAM_FILTERS = [
     "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
     "DynamicResources",
 ]  # fmt: skip
-NOT_BUILT = next(one.name for one in descriptors() if P.SCORE in one.points and not one.implemented)
 
 
 def without(*left_out: str) -> list[tuple[str, int]]:
@@ -162,7 +162,6 @@ def test_expansion_follows_upstream(plugins: dict[str, Any], expected: list[tupl
         ({"multiPoint": {"enabled": names("Nope")}}, 'profiles[0].plugins.multiPoint.enabled[0].name: MultiPoint plugin "Nope" does not exist'),
         ({"score": {"enabled": names("NodeName")}}, 'profiles[0].plugins.score.enabled[0].name: plugin "NodeName" does not extend ScorePlugin plugin'),
         ({"score": {"enabled": names("ImageLocality", "ImageLocality")}}, 'profiles[0].plugins.score.enabled[1]: plugin "ImageLocality" already registered as "ScorePlugin"'),
-        ({"score": {"enabled": names(NOT_BUILT)}}, f'profiles[0].plugins.score.enabled[0].name: plugin "{NOT_BUILT}" is not implemented by this scheduler yet'),
         ({"filter": {"enabled": names("EBSLimits")}}, 'profiles[0].plugins.filter.enabled[0].name: Invalid value: "EBSLimits": was invalid in version "v1"'),
         ({"score": {"enabled": names(("ImageLocality", -1))}}, "profiles[0].plugins.score.enabled[0].weight: total score of Score plugins could overflow"),
         ({"score": {"enabled": names(("ImageLocality", 2**62))}}, "profiles[0].plugins.score.enabled[0].weight: total score of Score plugins could overflow"),
@@ -170,10 +169,21 @@ def test_expansion_follows_upstream(plugins: dict[str, Any], expected: list[tupl
         ({"bind": {"disabled": names("*")}}, 'profiles[0].plugins.bind: at least one bind plugin is needed for profile with scheduler name "mine"'),
         ({"multiPoint": {"enabled": names("SecondarySchedulerOptions")}}, 'profiles[0].plugins.multiPoint.enabled[0].name: MultiPoint plugin "SecondarySchedulerOptions" does not exist'),
     ],
-    ids=["unknown", "unknown in multiPoint", "wrong point", "twice", "not built", "removed", "negative", "overflow", "no sort", "no bind", "options"],
+    ids=["unknown", "unknown in multiPoint", "wrong point", "twice", "removed", "negative", "overflow", "no sort", "no bind", "options"],
 )  # fmt: skip
 def test_plugin_sets_that_cannot_work_are_refused(plugins: dict[str, Any], expected: str) -> None:
     assert expected in problems(plugins)
+
+
+def test_a_plugin_that_is_known_and_not_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unbuilt(name: str) -> PluginDescriptor | None:
+        found = lookup(name)
+        return replace(found, implemented=False) if found is not None and name == "PodState" else found
+
+    monkeypatch.setattr(flavours, "lookup", unbuilt)
+    where = "profiles[0].plugins.score.enabled[0].name"
+    expected = f'{where}: plugin "PodState" is not implemented by this scheduler yet'
+    assert expected in problems({"score": {"enabled": names("PodState")}})
 
 
 def test_disabling_what_does_not_exist_is_a_warning_that_names_the_nearest() -> None:

@@ -1,0 +1,219 @@
+"""NetworkOverhead: put a pod near the workloads it talks to
+(scheduler-plugins v0.34.7, pkg/networkaware/networkoverhead)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scheduler.catalog import ActionType, NetworkOverheadArgs
+from scheduler.framework import (
+    MAX_SCORE,
+    NODE,
+    POD,
+    SUCCESS,
+    Code,
+    CycleState,
+    Hint,
+    HintRegistration,
+    IntArray,
+    NodeView,
+    PluginContext,
+    PodClause,
+    PodInfo,
+    PodQuery,
+    PreFilterResult,
+    RowArray,
+    Status,
+    Verdicts,
+    reject,
+)
+from scheduler.framework.status import MAX_REASONS
+from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, Place, Ways
+from secondary_scheduler.kube.model import (
+    APP_GROUP_LABEL,
+    WORKLOAD_LABEL,
+    AppGroup,
+    AppGroupDependency,
+    NetworkTopology,
+)
+from secondary_scheduler.kube.primitives.selectors import Operator, Requirement, Selector
+
+NAME = "NetworkOverhead"
+REASON = "node(s) exceeded more network cost limits of the pod's dependencies than they kept"
+
+
+@dataclass(frozen=True, slots=True)
+class _Overhead:
+    """By row: dependencies whose limit is kept, those whose limit is exceeded, and the sum of costs."""
+
+    satisfied: IntArray
+    violated: IntArray
+    cost: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Map:
+    """Places of nodes, and the ways between them: the same until a node's labels or a NetworkTopology change."""
+
+    versions: tuple[int, int]
+    place_of_row: RowArray
+    ways: Ways
+
+
+class NetworkOverhead:
+    """Filter and score over the pods, on nodes, of the workloads that a pod's own workload depends on.
+
+    A pod without AppGroup, whose AppGroup is not there, or whose workload has no dependencies is left alone. Without
+    the NetworkTopology no cost is known between zones and regions.
+    """
+
+    name = NAME
+
+    def __init__(self, args: NetworkOverheadArgs, context: PluginContext) -> None:
+        self._namespaces = tuple(args.namespaces)
+        self._weights_name = args.weights_name
+        self._topology_name = args.network_topology_name
+        self._upstream = context.upstream
+        # Upstream takes what was measured to be in order; a list that is not loses costs.
+        self._in_order = not context.upstream or args.weights_name != MEASURED
+        self._map: _Map | None = None
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Count, for every node, limits kept and exceeded, and sum up the costs."""
+        group = self._app_group(pod, view)
+        dependencies = _dependencies(pod, group) if group is not None else ()
+        if group is not None and dependencies:
+            state.write(NAME, self._overhead(group.metadata.name, dependencies, view))
+        elif group is None and pod.labels.get(APP_GROUP_LABEL):
+            state.count(f"app_group_missing/{NAME}")
+        return None, SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+        """Change nothing: as upstream, verdicts are those over the pods as they are."""
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+        """Change nothing: no pod is evicted for the network's sake."""
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes from which more limits are exceeded than kept."""
+        found = state.read(NAME, _Overhead)
+        if found is None:
+            return None
+        satisfied, violated = found.satisfied[rows], found.violated[rows]
+        failed = violated > satisfied
+        if not self._upstream or not failed.any():
+            return reject(failed, Code.UNSCHEDULABLE, REASON)
+        reasons: list[str] = []
+        bits = np.zeros(len(rows), dtype=np.int64)
+        for index in np.flatnonzero(failed).tolist():
+            if len(reasons) < MAX_REASONS:
+                reasons.append(
+                    f"Node {view.name(int(rows[index]))} does not meet several network requirements from Workload "
+                    f"dependencies: Satisfied: {satisfied[index]} Violated: {violated[index]}"
+                )
+            bits[index] = np.int64(1) << (len(reasons) - 1)
+        return Verdicts(failed.astype(np.int8) * np.int8(Code.UNSCHEDULABLE), bits, tuple(reasons))
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return the sums of costs."""
+        found = state.read(NAME, _Overhead)
+        return found.cost[rows] if found is not None else np.zeros(len(rows), dtype=np.int64)
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Turn the lowest cost into 100 and the highest into 0; 0 for all where there are no costs."""
+        if not scores.any():
+            return scores
+        lowest = scores.min()
+        spread = float(scores.max() - lowest)
+        stretched = float(MAX_SCORE) * (scores - lowest).astype(np.float64) / (spread or 1.0)
+        normalized: IntArray = MAX_SCORE - stretched.astype(np.int64)
+        return normalized
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Pods of the same AppGroup that come or go, nodes, and the objects that say what is wanted."""
+        return (
+            HintRegistration(POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL, _same_group),
+            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+            HintRegistration("AppGroup", ActionType.ALL),
+            HintRegistration("NetworkTopology", ActionType.ALL),
+        )
+
+    # Internals ------------------------------------------------------------------------------------------------------
+
+    def _app_group(self, pod: PodInfo, view: NodeView) -> AppGroup | None:
+        name = pod.labels.get(APP_GROUP_LABEL, "")
+        group: AppGroup | None = self._first(view, "AppGroup", name) if name else None
+        return group
+
+    def _first(self, view: NodeView, kind: str, name: str) -> Any:
+        for namespace in self._namespaces:
+            found = view.objects.get(kind, namespace, name)
+            if found is not None:
+                return found
+        return None
+
+    def _overhead(self, group: str, dependencies: Sequence[AppGroupDependency], view: NodeView) -> _Overhead:
+        known = self._mapped(view)
+        ways, place_of_row = known.ways, known.place_of_row
+        satisfied, violated, cost = (np.zeros(view.size, dtype=np.int64) for _ in range(3))
+        for dependency in dependencies:
+            pods = _pods_of(group, dependency.workload.selector, view)
+            if not pods.any():
+                continue
+            # float64 counts pods exactly.
+            counts: IntArray = np.bincount(place_of_row, weights=pods, minlength=len(ways.cost)).astype(np.int64)
+            kept = ways.near | (ways.listed & (ways.cost <= dependency.max_network_cost))
+            exceeded = ways.far | (ways.listed & (ways.cost > dependency.max_network_cost))
+            for column, matrix in ((satisfied, kept), (violated, exceeded), (cost, ways.cost)):
+                by_place: IntArray = matrix.astype(np.int64) @ counts
+                # A pod on the very node costs nothing and keeps its limit, whatever the way within the place.
+                within: IntArray = matrix.diagonal().astype(np.int64)
+                np.add(column, by_place[place_of_row] - within[place_of_row] * pods, out=column)
+            satisfied += pods
+        return _Overhead(satisfied, violated, cost)
+
+    def _mapped(self, view: NodeView) -> _Map:
+        versions = (view.topology, view.objects.generation("NetworkTopology"))
+        known = self._map
+        if known is None or known.versions != versions:
+            regions, zones = view.labels(REGION), view.labels(ZONE)
+            pairs, place_of_row = np.unique(np.stack((regions.codes, zones.codes), axis=1), axis=0, return_inverse=True)
+            region_names, zone_names = [*regions.values, ""], [*zones.values, ""]
+            places = [Place(region_names[region], zone_names[zone]) for region, zone in pairs.tolist()]
+            topology: NetworkTopology | None = self._first(view, "NetworkTopology", self._topology_name)
+            table = CostTable(topology, self._weights_name, in_order=self._in_order)
+            known = self._map = _Map(versions, place_of_row.reshape(-1).astype(np.intp), table.ways(places))
+        return known
+
+
+def _dependencies(pod: PodInfo, group: AppGroup) -> tuple[AppGroupDependency, ...]:
+    workload = pod.labels.get(WORKLOAD_LABEL, "")
+    return tuple(
+        dependency
+        for one in group.spec.workloads
+        if one.workload.selector == workload
+        for dependency in one.dependencies
+    )
+
+
+def _pods_of(group: str, workload: str, view: NodeView) -> IntArray:
+    """Return the pods of a workload per row; those without the label are of the workload with the empty selector."""
+    member = Requirement(APP_GROUP_LABEL, Operator.IN, frozenset((group,)))
+    pods = view.pods_by_node(_query(member, Requirement(WORKLOAD_LABEL, Operator.IN, frozenset((workload,)))))
+    if not workload:
+        pods = pods + view.pods_by_node(_query(member, Requirement(WORKLOAD_LABEL, Operator.DOES_NOT_EXIST)))
+    return pods
+
+
+def _query(*requirements: Requirement) -> PodQuery:
+    return PodQuery((PodClause(None, Selector(frozenset(requirements))),))
+
+
+def _same_group(pod: PodInfo, old: object, new: object) -> Hint:
+    """The pod itself may have got another label; of other pods those of its AppGroup count."""
+    group = pod.labels.get(APP_GROUP_LABEL)
+    changed = [one for one in (old, new) if isinstance(one, PodInfo)]
+    concerned = any(one.uid == pod.uid or one.labels.get(APP_GROUP_LABEL) == group for one in changed)
+    return Hint.QUEUE if concerned else Hint.SKIP

@@ -1,0 +1,105 @@
+"""Costs of the network between zones and between regions, as a NetworkTopology lists them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.framework import BoolArray, IntArray
+from secondary_scheduler.kube.model import NetworkOrigin, NetworkTopology, NetworkTopologyInfo
+
+REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+MEASURED = "NetperfCosts"
+"""Name of the weights that a controller writes, in order; all others are written by people."""
+UNKNOWN_COST = 100
+"""Cost of a way that is not listed, and of any way to a node without zone and region."""
+SAME_ZONE_COST = 1
+_MOST_COST = 1 << 40
+"""Higher costs count as this, so that sums over all pods of a cluster stay within 64 bits."""
+
+
+class Place(NamedTuple):
+    """Where a node is; "" where its label is missing."""
+
+    region: str
+    zone: str
+
+
+class Ways(NamedTuple):
+    """What is known of the way from each place (row) to each place (column) of a list of places.
+
+    Attributes:
+        cost: what the way adds to a node's cost.
+        near: places so close that no limit is asked.
+        far: places without region and zone, to which every limit is exceeded.
+        listed: the limit of a dependency decides by `cost`. Elsewhere nothing is known and nothing said.
+    """
+
+    cost: IntArray
+    near: BoolArray
+    far: BoolArray
+    listed: BoolArray
+
+
+class CostTable:
+    """The costs under one name of weights."""
+
+    def __init__(self, topology: NetworkTopology | None, weights_name: str, *, in_order: bool) -> None:
+        """`in_order`: lists are sorted before they are searched by halving."""
+        self._origins = [
+            {key: _origins(weight.topology_list, key, in_order) for key in (REGION, ZONE)}
+            for weight in (topology.spec.weights if topology is not None else ())
+            if weight.name == weights_name
+        ]
+
+    def ways(self, places: Sequence[Place]) -> Ways:
+        """Return all ways between some places."""
+        size = (len(places), len(places))
+        cost = np.full(size, UNKNOWN_COST, dtype=np.int64)
+        near, far, listed = (np.zeros(size, dtype=np.bool_) for _ in range(3))
+        for row, origin in enumerate(places):
+            costs = self._from(origin)
+            for column, target in enumerate(places):
+                if not target.region and not target.zone:
+                    far[row, column] = True
+                elif origin == target:
+                    near[row, column] = True
+                    cost[row, column] = SAME_ZONE_COST
+                else:
+                    same = origin.region == target.region
+                    found = costs.get((origin.zone, target.zone) if same else (origin.region, target.region))
+                    if found is not None:
+                        listed[row, column] = True
+                        cost[row, column] = min(found, _MOST_COST)
+        return Ways(cost, near, far, listed)
+
+    def _from(self, origin: Place) -> dict[tuple[str, str], int]:
+        """Return the costs from a place by (origin, destination); a zone's overwrite those of a region of its name."""
+        costs: dict[tuple[str, str], int] = {}
+        for origins in self._origins:
+            for key, name in ((REGION, origin.region), (ZONE, origin.zone)):
+                index = _halve([one.origin for one in origins[key]], name) if name else None
+                if index is not None:
+                    costs.update(((name, one.destination), one.network_cost) for one in origins[key][index].cost_list)
+        return costs
+
+
+def _origins(topologies: Sequence[NetworkTopologyInfo], key: str, in_order: bool) -> Sequence[NetworkOrigin]:
+    listed = sorted(topologies, key=lambda one: one.topology_key) if in_order else topologies
+    index = _halve([one.topology_key for one in listed], key)
+    origins = listed[index].origin_list if index is not None else ()
+    return sorted(origins, key=lambda one: one.origin) if in_order else origins
+
+
+def _halve(names: Sequence[str], wanted: str) -> int | None:
+    """Search as upstream does, which finds nothing for sure in a list that is out of order."""
+    low, high = 0, len(names) - 1
+    while low <= high:
+        middle = (low + high) // 2
+        if names[middle] == wanted:
+            return middle
+        if names[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle - 1
+    return None

@@ -1,0 +1,105 @@
+"""The system calls of the pods on each node, kept as long as neither the pods nor their profiles change."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.framework import IntArray, NodeView, PodInfo
+from scheduler.plugins.sysched.profiles import Profiles
+
+_WORD = 64
+_Words = NDArray[np.uint64]
+
+
+class _Columns(NamedTuple):
+    """By row: the calls that somebody may make, the number of pods, and the sum of their numbers of calls."""
+
+    calls: _Words
+    pods: IntArray
+    sums: IntArray
+
+
+class Neighbours:
+    """Columns over the table, brought up to date when they are asked for: only rows that have changed are looked at."""
+
+    def __init__(self, profiles: Profiles, *, upstream: bool) -> None:
+        self._profiles = profiles
+        self._upstream = upstream
+        self._versions = (-1, -1)
+        self._generation = -1
+        self._columns = _empty(0, 0)
+        self._stale: set[int] = set()
+
+    def extraneous(self, view: NodeView, own: int) -> IntArray:
+        """Return, by row, the calls allowed on the node once a pod is there, less those each pod may make, summed up.
+
+        With H the calls of the node and P those of the pod that is |H - P| + sum over pods S there of |(H + P) - S|.
+        As each S is in H, it equals (pods + 1) * |H + P| - |P| - sum of |S|.
+        """
+        columns = _widened(self._at(view), self._profiles.width)
+        calls = columns.calls | _words(own, columns.calls.shape[1])
+        allowed = np.bitwise_count(calls).sum(axis=1, dtype=np.int64)
+        found: IntArray = (columns.pods + 1) * allowed - own.bit_count() - columns.sums
+        return found
+
+    def _at(self, view: NodeView) -> _Columns:
+        moved = set(view.moved_rows)
+        versions = (view.membership, self._profiles.version)
+        changed = view.changed_since(self._generation) if versions == self._versions else None
+        if changed is None:
+            self._columns = _empty(view.size, self._profiles.width)
+            self._stale = set(view.rows.tolist())
+        else:
+            self._stale.update(changed)
+        self._versions, self._generation = versions, view.generation
+        # What an overlay shows is for this once.
+        self._columns = self._filled(self._columns, view, self._stale - moved)
+        self._stale &= moved
+        return self._filled(_copy(self._columns), view, moved) if moved else self._columns
+
+    def _filled(self, columns: _Columns, view: NodeView, rows: Iterable[int]) -> _Columns:
+        for row in rows:
+            calls, number, total = self._sum(view.pods_on(row))
+            columns = _widened(columns, self._profiles.width)
+            columns.calls[row] = _words(calls, columns.calls.shape[1])
+            columns.pods[row] = number
+            columns.sums[row] = total
+        return columns
+
+    def _sum(self, pods: Iterable[PodInfo]) -> tuple[int, int, int]:
+        calls = number = total = 0
+        names: set[str] = set()
+        for pod in pods:
+            if self._upstream:
+                # By then the kubelet has written an address too, which is what upstream looks for.
+                if math.isnan(pod.started_at) or pod.name in names:
+                    continue
+                names.add(pod.name)
+            own = self._profiles.calls_of(pod.spec.seccomp)
+            calls |= own
+            number += 1
+            total += own.bit_count()
+        return calls, number, total
+
+
+def _empty(size: int, width: int) -> _Columns:
+    words = -(-width // _WORD)
+    return _Columns(np.zeros((size, words), np.uint64), np.zeros(size, np.int64), np.zeros(size, np.int64))
+
+
+def _copy(columns: _Columns) -> _Columns:
+    return _Columns(columns.calls.copy(), columns.pods.copy(), columns.sums.copy())
+
+
+def _widened(columns: _Columns, width: int) -> _Columns:
+    missing = -(-width // _WORD) - columns.calls.shape[1]
+    if missing <= 0:
+        return columns
+    return columns._replace(calls=np.pad(columns.calls, ((0, 0), (0, missing))))
+
+
+def _words(calls: int, words: int) -> _Words:
+    return np.frombuffer(calls.to_bytes(words * (_WORD // 8), "little"), dtype="<u8").astype(np.uint64)

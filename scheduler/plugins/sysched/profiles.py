@@ -1,0 +1,100 @@
+"""Which system calls a pod may make, as sets of bits."""
+
+from collections.abc import Iterable
+
+from scheduler.framework import Objects, SeccompPaths
+from secondary_scheduler.kube.model import SeccompProfileObject
+
+_KIND = "SeccompProfile"
+_ALLOWING = frozenset({"SCMP_ACT_ALLOW", "SCMP_ACT_LOG"})
+
+Name = tuple[str, str]
+"""Namespace and name of a SeccompProfile."""
+
+
+class Profiles:
+    """Calls by what pods name, kept until a SeccompProfile changes.
+
+    Attributes:
+        version: changes when the calls of some pods have changed.
+        width: bits in use.
+    """
+
+    def __init__(self, default: Name, *, upstream: bool) -> None:
+        self._default = default
+        self._upstream = upstream
+        self._bits: dict[str, int] = {}
+        self._calls: dict[SeccompPaths, int] = {}
+        self._objects: Objects | None = None
+        self._generation = -1
+        self.version = 0
+
+    @property
+    def width(self) -> int:
+        """Number of system calls that have a bit."""
+        return len(self._bits)
+
+    def refresh(self, objects: Objects) -> None:
+        """Take note of changed profiles; of those that allow what they allowed before nobody hears."""
+        generation = objects.generation(_KIND)
+        if objects is self._objects and generation == self._generation:
+            return
+        self._objects, self._generation = objects, generation
+        now = {paths: self._read(paths) for paths in self._calls}
+        if now != self._calls:
+            self._calls = now
+            self.version += 1
+
+    def calls_of(self, paths: SeccompPaths) -> int:
+        """Return the calls of a pod: of all profiles that it names, or else of the default profile."""
+        found = self._calls.get(paths)
+        if found is None:
+            found = self._calls[paths] = self._read(paths)
+        return found
+
+    def _read(self, paths: SeccompPaths) -> int:
+        calls = 0
+        for path in paths.contexts:
+            calls |= self._profile(profile_name(path)) or 0
+        calls |= self._first(paths.annotations) if self._upstream else self._all(paths.annotations)
+        return calls or self._profile(self._default) or 0
+
+    def _all(self, paths: Iterable[str]) -> int:
+        calls = 0
+        for path in paths:
+            calls |= self._profile(profile_name(path)) or 0
+        return calls
+
+    def _first(self, paths: Iterable[str]) -> int:
+        """Upstream takes one annotation, whichever comes first; here that is the first key."""
+        for path in paths:
+            name = profile_name(path)
+            calls = self._profile(name)
+            if calls is not None or not all(name):
+                return calls or 0
+        return 0
+
+    def _profile(self, name: Name) -> int | None:
+        """Return the calls of a profile; None where it is not there."""
+        if self._objects is None or not all(name):
+            return None
+        found: SeccompProfileObject | None = self._objects.get(_KIND, *name)
+        if found is None:
+            return None
+        calls = 0
+        for one in found.spec.syscalls:
+            if one.action in _ALLOWING:
+                for call in one.names:
+                    calls |= 1 << self._bits.setdefault(call, len(self._bits))
+        return calls
+
+
+def profile_name(path: str) -> Name:
+    """Return the SeccompProfile behind a path such as `operator/<namespace>/<name>.json`; empty where it has no two
+    parts."""
+    parts = path.rsplit("/", 2)
+    if len(parts) < 2:
+        return "", ""
+    # What follows the last dot, wherever it stands, is taken for an extension.
+    stem, dot, _ = parts[-1].rpartition(".")
+    return parts[-2], stem if dot else parts[-1]

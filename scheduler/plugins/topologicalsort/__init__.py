@@ -1,0 +1,83 @@
+"""TopologicalSort: the workloads of an application in the order of its AppGroup
+(scheduler-plugins v0.34.7, pkg/networkaware/topologicalsort)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.catalog import TopologicalSortArgs
+from scheduler.framework import Objects, PluginContext, PodInfo
+from scheduler.plugins.topologicalsort.order import NOT_LISTED, find_order, order_of
+from scheduler.plugins.topologicalsort.waves import Waves
+from secondary_scheduler.kube.model import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
+
+
+class TopologicalSort:
+    """Order of the active queue, instead of PrioritySort's.
+
+    Upstream compares two pods of one AppGroup by its `status.topologyOrder` alone, and any others by priority and
+    time. Taken together that goes in circles, and what comes out depends on the shape of the heap. In `safe` mode
+    there is one order: by priority; then an AppGroup's pods stand together, where the first of them would stand, and
+    among themselves in the order of their workloads. In `upstream` mode pods are compared as upstream does.
+
+    The order is read when a pod joins the queue (in `upstream` mode: whenever two are compared). A pod whose AppGroup
+    is not there counts as one without.
+    """
+
+    name = "TopologicalSort"
+
+    def __init__(self, args: TopologicalSortArgs, context: PluginContext) -> None:
+        self._namespaces = tuple(args.namespaces)
+        self._upstream = context.upstream
+        self._objects: Objects | None = None
+        self._waves = Waves()
+
+    def use_objects(self, objects: Objects) -> None:
+        """Take the store that AppGroups are read from."""
+        self._objects = objects
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+        """Return (priority descending, when the first of the AppGroup's pods joined, AppGroup, order, time queued); in
+        `upstream` mode, something that compares as upstream does."""
+        if self._upstream:
+            return _Compared(self, pod, queued_at)
+        group = self._app_group(pod)
+        if group is None:
+            return (-pod.priority, queued_at, "", 0, queued_at)
+        name = group.metadata.key
+        order = order_of(group).get(pod.labels.get(WORKLOAD_LABEL, ""), NOT_LISTED)
+        return (-pod.priority, self._waves.start(name, pod.priority, queued_at), name, order, queued_at)
+
+    def goes_before(self, one: _Compared, other: _Compared) -> bool:
+        """Compare as upstream: equal places in the order of one AppGroup come out as before, both ways round."""
+        name = one.pod.labels.get(APP_GROUP_LABEL, "")
+        group = self._app_group(one.pod) if name and name == other.pod.labels.get(APP_GROUP_LABEL) else None
+        if group is None:
+            return (-one.pod.priority, one.queued_at) < (-other.pod.priority, other.queued_at)
+        return find_order(group, one.pod.labels.get(WORKLOAD_LABEL, "")) <= find_order(
+            group, other.pod.labels.get(WORKLOAD_LABEL, "")
+        )
+
+    def _app_group(self, pod: PodInfo) -> AppGroup | None:
+        name = pod.labels.get(APP_GROUP_LABEL, "")
+        if not name or self._objects is None:
+            return None
+        for namespace in self._namespaces:
+            group: AppGroup | None = self._objects.get("AppGroup", namespace, name)
+            if group is not None:
+                return group
+        return None
+
+
+class _Compared:
+    """A sort key that has nothing but an order, and not quite that."""
+
+    __slots__ = ("_plugin", "pod", "queued_at")
+
+    def __init__(self, plugin: TopologicalSort, pod: PodInfo, queued_at: float) -> None:
+        self._plugin = plugin
+        self.pod = pod
+        self.queued_at = queued_at
+
+    def __lt__(self, other: _Compared) -> bool:
+        return self._plugin.goes_before(self, other)

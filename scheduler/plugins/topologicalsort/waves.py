@@ -1,0 +1,26 @@
+"""Which pods of an AppGroup stand in the queue together."""
+
+from bisect import bisect_right, insort
+
+SPAN_SECONDS = 60.0
+"""Pods queued within this time of an AppGroup's first one join it: long enough for an application to be rolled out, and
+the most by which they overtake pods of others."""
+_KEPT = 16
+
+
+class Waves:
+    """The times at which waves of pods began, by AppGroup and priority."""
+
+    def __init__(self) -> None:
+        self._starts: dict[tuple[str, int], list[float]] = {}
+
+    def start(self, group: str, priority: int, queued_at: float) -> float:
+        """Return the beginning of the wave that a time is in; where it is in none, one begins."""
+        starts = self._starts.setdefault((group, priority), [])
+        index = bisect_right(starts, queued_at) - 1
+        if index >= 0 and queued_at - starts[index] <= SPAN_SECONDS:
+            return starts[index]
+        insort(starts, queued_at)
+        # A pod that waited for longer than all of these begins a wave of its own when it is moved in the queue.
+        del starts[:-_KEPT]
+        return queued_at
