@@ -90,6 +90,13 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         NodeResourceTopologyMatchArgs,
         rules=(PolicyRule(("topology.node.k8s.io",), ("noderesourcetopologies",), _READ),),
         crds=("noderesourcetopologies.topology.node.k8s.io",),
+        watches=(Watch("topology.node.k8s.io/v1alpha2", "noderesourcetopologies"),),
+        events=(
+            EventRegistration("Pod", _A.DELETE),
+            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_ALLOCATABLE | _A.UPDATE_NODE_TAINT),
+            EventRegistration("NodeResourceTopology", _A.ADD | _A.UPDATE),
+        ),
+        implemented=True,
         flavours=_FLAVOURS,
     ),
     PluginDescriptor(

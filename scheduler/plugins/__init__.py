@@ -24,6 +24,7 @@ from scheduler.plugins.nodename import NodeName
 from scheduler.plugins.nodeports import NodePorts
 from scheduler.plugins.noderesources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from scheduler.plugins.noderesourcesallocatable import NodeResourcesAllocatable
+from scheduler.plugins.noderesourcetopologymatch import NodeResourceTopologyMatch
 from scheduler.plugins.nodeunschedulable import NodeUnschedulable
 from scheduler.plugins.nodevolumelimits import NodeVolumeLimits
 from scheduler.plugins.peaks import Peaks
@@ -57,6 +58,7 @@ FACTORIES: Mapping[str, PluginFactory] = {
     "NodeResourcesAllocatable": NodeResourcesAllocatable,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "NodeResourcesFit": NodeResourcesFit,
+    "NodeResourceTopologyMatch": NodeResourceTopologyMatch,
     "NodeUnschedulable": NodeUnschedulable,
     "NodeVolumeLimits": NodeVolumeLimits,
     "Peaks": Peaks,

@@ -13,6 +13,7 @@ from secondary_scheduler.kube.model import (
     ELASTICQUOTAS,
     NAMESPACES,
     NETWORKTOPOLOGIES,
+    NODERESOURCETOPOLOGIES,
     PERSISTENTVOLUMECLAIMS,
     PERSISTENTVOLUMES,
     PODDISRUPTIONBUDGETS,
@@ -53,6 +54,9 @@ WATCHED_KINDS: Mapping[Watch, WatchedKind] = {
     Watch("storage.k8s.io/v1", "csinodes"): WatchedKind("CSINode", CSINODES),
     Watch("storage.k8s.io/v1", "csistoragecapacities"): WatchedKind("CSIStorageCapacity", CSISTORAGECAPACITIES),
     Watch("storage.k8s.io/v1", "volumeattachments"): WatchedKind("VolumeAttachment", VOLUMEATTACHMENTS),
+    Watch("topology.node.k8s.io/v1alpha2", "noderesourcetopologies"): WatchedKind(
+        "NodeResourceTopology", NODERESOURCETOPOLOGIES
+    ),
     Watch("appgroup.diktyo.x-k8s.io/v1alpha1", "appgroups"): WatchedKind("AppGroup", APPGROUPS),
     Watch("networktopology.diktyo.x-k8s.io/v1alpha1", "networktopologies"): WatchedKind(
         "NetworkTopology", NETWORKTOPOLOGIES

@@ -44,6 +44,13 @@ from secondary_scheduler.kube.model.node import (
     NodeStatus,
     Taint,
 )
+from secondary_scheduler.kube.model.noderesourcetopology import (
+    NodeResourceTopology,
+    TopologyAttribute,
+    TopologyCost,
+    TopologyResource,
+    TopologyZone,
+)
 from secondary_scheduler.kube.model.pod import (
     Affinity,
     Container,
@@ -118,6 +125,7 @@ ELASTICQUOTAS = Codec(ElasticQuota)
 LEASES = Codec(Lease)
 NAMESPACES = Codec(Namespace)
 NETWORKTOPOLOGIES = Codec(NetworkTopology)
+NODERESOURCETOPOLOGIES = Codec(NodeResourceTopology)
 NODES = Codec(Node)
 PERSISTENTVOLUMECLAIMS = Codec(PersistentVolumeClaim)
 PERSISTENTVOLUMES = Codec(PersistentVolume)
@@ -146,6 +154,7 @@ __all__ = [
     "LEASES",
     "NAMESPACES",
     "NETWORKTOPOLOGIES",
+    "NODERESOURCETOPOLOGIES",
     "NODES",
     "PERSISTENTVOLUMECLAIMS",
     "PERSISTENTVOLUMES",
@@ -201,6 +210,7 @@ __all__ = [
     "NodeAffinity",
     "NodeCondition",
     "NodeName",
+    "NodeResourceTopology",
     "NodeSelector",
     "NodeSelectorRequirement",
     "NodeSelectorTerm",
@@ -246,8 +256,12 @@ __all__ = [
     "StorageClass",
     "Taint",
     "Toleration",
+    "TopologyAttribute",
+    "TopologyCost",
+    "TopologyResource",
     "TopologySelectorTerm",
     "TopologySpreadConstraint",
+    "TopologyZone",
     "Unstructured",
     "UnstructuredCodec",
     "Volume",

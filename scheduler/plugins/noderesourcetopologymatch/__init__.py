@@ -1,0 +1,201 @@
+"""NodeResourceTopologyMatch: nodes whose NUMA zones can take the pod, and how well
+(pkg/noderesourcetopology of scheduler-plugins v0.34.7)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scheduler.catalog import ActionType, NodeResourceTopologyMatchArgs
+from scheduler.framework import (
+    MAX_SCORE,
+    NODE,
+    POD,
+    SUCCESS,
+    BoolArray,
+    Code,
+    CycleState,
+    HintRegistration,
+    IntArray,
+    NodeView,
+    Objects,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    Status,
+    Verdicts,
+)
+from scheduler.plugins.noderesourcetopologymatch import leastnuma
+from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, misfits
+from scheduler.plugins.noderesourcetopologymatch.caches import (
+    DiscardReserved,
+    OverReserve,
+    Passthrough,
+    TopologyCache,
+    promised,
+)
+from scheduler.plugins.noderesourcetopologymatch.needs import Needs, NeedsOfPods
+from scheduler.plugins.noderesourcetopologymatch.resync import Resync
+from scheduler.plugins.noderesourcetopologymatch.strategies import score, strategy_of
+from scheduler.plugins.noderesourcetopologymatch.table import Part
+from scheduler.plugins.noderesourcetopologymatch.topology import KIND, SINGLE_NUMA_NODE
+
+NAME = "NodeResourceTopologyMatch"
+STALE = "invalid node topology data"
+_LEAST_NUMA_NODES = "LeastNUMANodes"
+_REASONS = (STALE, *MESSAGES)
+_ON_EVERY_NODE = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
+
+
+class NodeResourceTopologyMatch:
+    """Filter and score by the zones in NodeResourceTopology objects. A node without one passes, and scores 0.
+
+    Counted per attempt, in nodes: `stale_topology` (turned down because their zones cannot be counted on for now),
+    `missing_topology` (no object) and `flawed_topology` (an object that makes no sense in parts).
+    """
+
+    name = NAME
+
+    def __init__(self, args: NodeResourceTopologyMatchArgs, context: PluginContext) -> None:
+        strategy = args.scoring_strategy
+        self._strategy = None
+        if strategy.type != _LEAST_NUMA_NODES:
+            self._strategy = strategy_of(strategy.type, {one.name: one.weight for one in strategy.resources})
+        self._as_upstream = context.upstream
+        self._handle = context.handle
+        self._needs = NeedsOfPods()
+        self._resync: Resync | None = None
+        self._cache = self._new_cache(args, context)
+
+    def _new_cache(self, args: NodeResourceTopologyMatchArgs, context: PluginContext) -> TopologyCache:
+        handle = context.handle
+        tell = handle is not None
+        if args.discard_reserved_nodes:
+            return DiscardReserved(tell=tell)
+        period = args.cache_resync_period_seconds
+        if period <= 0:
+            return Passthrough(tell=tell)
+        cache = OverReserve(args, context.scheduler_name, self._needs.of, as_upstream=context.upstream, tell=tell)
+        if handle is not None:
+            handle.watch_pods(cache.pod_changed)
+            self._resync = Resync(cache, handle, period, wakes=not context.upstream)
+        return cache
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        """Reject nodes of the policy single-numa-node on which the pod, or one of its containers, fits no zone."""
+        needs = self._needs.of(pod.spec)
+        if needs.ignored:
+            return None
+        self._cache.refresh(view.objects)
+        stale = self._stale(view, rows)
+        found: IntArray = stale.astype(np.int64)
+        for part in self._cache.table.parts(view, rows):
+            if part.group.manager.policy != SINGLE_NUMA_NODE:
+                continue
+            bad = misfits(
+                part.group,
+                self._available(part, view),
+                needs,
+                lambda resource, part=part: _on_node(view, rows[part.positions], resource),  # type: ignore[misc]
+            )
+            found[part.positions] = np.where(stale[part.positions], 1, np.where(bad > 0, bad + 1, 0))
+        self._count(state, view, rows, stale)
+        if not found.any():
+            return None
+        self._turned_down(pod, view, rows[found > 1])
+        codes = np.where(found > 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
+        return Verdicts(codes, np.where(found > 0, np.left_shift(1, np.maximum(found - 1, 0)), 0), _REASONS)
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Score by the strategy. Pods that are not Guaranteed take nothing of a zone for themselves: all nodes are
+        equally good."""
+        needs = self._needs.of(pod.spec)
+        if not needs.guaranteed:
+            return np.full(len(rows), MAX_SCORE, dtype=np.int64)
+        self._cache.refresh(view.objects)
+        scores: IntArray = np.zeros(len(rows), dtype=np.int64)
+        for part in self._cache.table.parts(view, rows):
+            scores[part.positions] = self._score(part, view, needs)
+        scores[self._stale(view, rows)] = 0
+        return scores
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Note that the pod is on its way to the node."""
+        self._cache.reserve(pod, node)
+        if self._resync is not None:
+            self._resync.placed(pod)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """It is not, after all."""
+        self._cache.unreserve(pod, node)
+
+    async def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """It has arrived."""
+        self._cache.bound(pod, node)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """Pods leaving, nodes coming or changing in size, and news from the agents."""
+        return (
+            HintRegistration(POD, ActionType.DELETE),
+            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
+            HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE),
+        )
+
+    def use_objects(self, objects: Objects) -> None:
+        """Begin to compare what is published with the pods on the nodes, where that is called for."""
+        if self._resync is not None and self._handle is not None:
+            self._handle.spawn(self._resync.run(objects), f"{NAME} resync")
+
+    def _stale(self, view: NodeView, rows: RowArray) -> BoolArray:
+        nodes = set(self._cache.stale())
+        if self._cache.counts_reservations and isinstance(self._cache, DiscardReserved) and not self._as_upstream:
+            nodes.update(one.node for one in view.overlay_assignments if one.sign > 0)
+        marked: BoolArray = np.zeros(view.size, dtype=np.bool_)
+        if nodes:
+            marked[[row for name in nodes if (row := view.row(name)) >= 0]] = True
+        return marked[rows]
+
+    def _available(self, part: Part, view: NodeView) -> IntArray:
+        """What the zones have left, less what other pods of this attempt are promised: read only."""
+        group = part.group
+        available = group.available.take(part.members, axis=0)
+        if view.overlay_assignments and isinstance(self._cache, OverReserve) and not self._as_upstream:
+            added = ((one.node, one.pod) for one in view.overlay_assignments if one.sign > 0)
+            for node, amounts in promised(added, self._needs.of).items():
+                at = [index for index, member in enumerate(part.members.tolist()) if group.members[member] == node]
+                for name, amount in amounts.items():
+                    column = group.columns.get(name)
+                    if column is not None and at:
+                        available[at, :, column] = np.maximum(available[at, :, column] - amount, 0)
+        return available
+
+    def _score(self, part: Part, view: NodeView, needs: Needs) -> IntArray:
+        group, available = part.group, self._available(part, view)
+        if self._strategy is None:
+            return leastnuma.score(group, available, needs, as_upstream=self._as_upstream)
+        if group.manager.policy != SINGLE_NUMA_NODE:
+            return np.zeros(len(available), dtype=np.int64)
+        return score(self._strategy, group, available, needs)
+
+    def _turned_down(self, pod: PodInfo, view: NodeView, misfitting: RowArray) -> None:
+        if isinstance(self._cache, OverReserve):
+            self._cache.turned_down(view.name(row) for row in misfitting.tolist())
+        if self._resync is not None:
+            self._resync.turned_down(pod)
+
+    def _count(self, state: CycleState, view: NodeView, rows: RowArray, stale: BoolArray) -> None:
+        table = self._cache.table
+        missing = table.missing(view, rows)
+        state.count(f"stale_topology/{NAME}", int(np.count_nonzero(stale)))
+        state.count(f"missing_topology/{NAME}", int(np.count_nonzero(missing & ~stale)))
+        state.count(f"flawed_topology/{NAME}", table.flawed(view, rows))
+
+
+def _on_node(view: NodeView, rows: RowArray, resource: str) -> BoolArray:
+    """Tell which nodes have a resource at all, be it none of it."""
+    if resource in _ON_EVERY_NODE:
+        return np.ones(len(rows), dtype=np.bool_)
+    have: BoolArray = view.allocatable(resource)[rows] > 0
+    for index in np.flatnonzero(~have).tolist():
+        have[index] = resource in view.info(int(rows[index])).allocatable
+    return have

@@ -1,0 +1,330 @@
+"""Which zones a decision rests on: what the agents last published, or that less what was promised since
+(pkg/noderesourcetopology/cache of scheduler-plugins v0.34.7)."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+import structlog
+
+from scheduler.catalog import NodeResourceTopologyMatchArgs
+from scheduler.framework import Objects, PodInfo, SpecInfo
+from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
+    ANNOTATION,
+    ATTRIBUTE,
+    METHOD_ATTRIBUTE,
+    METHOD_EXCLUSIVE,
+    fingerprint,
+    unusable,
+)
+from scheduler.plugins.noderesourcetopologymatch.needs import Needs
+from scheduler.plugins.noderesourcetopologymatch.table import ZoneTable
+from scheduler.plugins.noderesourcetopologymatch.topology import KIND, read, topology_manager
+from secondary_scheduler.kube.model import NodeResourceTopology
+
+log = structlog.get_logger(component="noderesourcetopologymatch")
+
+PodsOn = Callable[[str], Collection[PodInfo]]
+NeedsOf = Callable[[SpecInfo], Needs]
+
+
+class TopologyCache(Protocol):
+    """The zones as a decision may count on them.
+
+    Attributes:
+        table: the zones.
+        counts_reservations: whether pods that are promised a node, but not placed yet, matter.
+    """
+
+    table: ZoneTable
+    counts_reservations: bool
+
+    def refresh(self, objects: Objects) -> None:
+        """Take in what has changed. Cheap when nothing has."""
+
+    def stale(self) -> Collection[str]:
+        """Return the nodes whose zones cannot be counted on for now."""
+
+    def reserve(self, pod: PodInfo, node: str) -> None:
+        """A node was chosen for a pod."""
+
+    def unreserve(self, pod: PodInfo, node: str) -> None:
+        """That came to nothing."""
+
+    def bound(self, pod: PodInfo, node: str) -> None:
+        """The pod is bound."""
+
+
+class _Published:
+    """The zones as they were last published."""
+
+    counts_reservations = False
+
+    def __init__(self, *, tell: bool) -> None:
+        self.table = ZoneTable()
+        self._tell = tell
+        self._objects: Objects | None = None
+        self._generation = -1
+        self._seen: dict[str, NodeResourceTopology] = {}
+
+    def refresh(self, objects: Objects) -> None:
+        """Take in every object that has changed."""
+        generation = objects.generation(KIND)
+        if objects is self._objects and generation == self._generation:
+            return
+        self._objects, self._generation = objects, generation
+        published = {item.metadata.name: item for item in objects.every(KIND)}
+        for name, item in published.items():
+            if self._seen.get(name) is not item:
+                self.take(item)
+        for name in [name for name in self._seen if name not in published]:
+            self.drop(name)
+
+    def take(self, item: NodeResourceTopology) -> None:
+        """Count on what an object says from now on."""
+        name = item.metadata.name
+        self._seen[name] = item
+        topology = read(item)
+        if topology.flaws and self._tell:
+            log.warning(
+                "a node's resource topology makes no sense in parts",
+                node=name,
+                resourceVersion=item.metadata.resource_version,
+                flaws=list(topology.flaws[:5]),
+            )
+        self.table.put(name, topology, self.taken(name))
+
+    def drop(self, name: str) -> None:
+        """Forget a node's zones."""
+        del self._seen[name]
+        self.table.remove(name)
+
+    def taken(self, node: str) -> Mapping[str, int]:
+        """Return what is held back of each of a node's zones."""
+        return {}
+
+    def stale(self) -> Collection[str]:
+        """None."""
+        return ()
+
+    def reserve(self, pod: PodInfo, node: str) -> None:
+        """Nothing is held back."""
+
+    def unreserve(self, pod: PodInfo, node: str) -> None:
+        """Nothing is held back."""
+
+    def bound(self, pod: PodInfo, node: str) -> None:
+        """Nothing is held back."""
+
+
+class Passthrough(_Published):
+    """What the agents publish is believed at once."""
+
+
+class DiscardReserved(_Published):
+    """A node that a pod is on its way to takes no other one until that pod is bound."""
+
+    counts_reservations = True
+
+    def __init__(self, *, tell: bool) -> None:
+        super().__init__(tell=tell)
+        self._reserved: dict[str, set[str]] = {}
+
+    def stale(self) -> Collection[str]:
+        """Nodes with pods on their way."""
+        return self._reserved.keys()
+
+    def reserve(self, pod: PodInfo, node: str) -> None:
+        """Nobody else, for now."""
+        self._reserved.setdefault(node, set()).add(pod.uid)
+
+    def unreserve(self, pod: PodInfo, node: str) -> None:
+        """Open the node again."""
+        pods = self._reserved.get(node)
+        if pods is not None:
+            pods.discard(pod.uid)
+            if not pods:
+                del self._reserved[node]
+
+    def bound(self, pod: PodInfo, node: str) -> None:
+        """Open the node again: its agent is expected to publish soon."""
+        self.unreserve(pod, node)
+
+
+class OverReserve(_Published):
+    """What a reserved pod asks for is missing from every zone of its node until the agent has published numbers that
+    include exactly the pods on the node.
+
+    Published numbers are looked at when a resync finds that a node turned a pod down, got pods of other schedulers, or
+    has another topology manager; otherwise what was taken in first stays.
+    """
+
+    counts_reservations = True
+
+    def __init__(
+        self,
+        args: NodeResourceTopologyMatchArgs,
+        scheduler_name: str,
+        needs_of: NeedsOf,
+        *,
+        as_upstream: bool,
+        tell: bool,
+    ) -> None:
+        super().__init__(tell=tell)
+        self._own = scheduler_name
+        self._needs_of = needs_of
+        self._as_upstream = as_upstream
+        self._detect = args.cache.foreign_pods_detect
+        self._method = args.cache.resync_method
+        self._running_only = args.cache.informer_mode == "Shared"
+        self._watch_managers = args.cache.resync_scope != "OnlyResources"
+        self._deciding = False
+        self._reserved: dict[str, dict[str, Mapping[str, int]]] = {}
+        self._turned_down: set[str] = set()
+        self._foreign: set[str] = set()
+
+    def refresh(self, objects: Objects) -> None:
+        """Take in all objects at the first decision, later those of nodes that had none; drop those that are gone.
+
+        Upstream only ever knows the nodes that had one when it started.
+        """
+        if not self._deciding:
+            self.follow(objects)
+            self._deciding = True
+            if self._as_upstream:
+                self._foreign &= self._seen.keys()
+            return
+        generation = objects.generation(KIND)
+        if generation == self._generation:
+            return
+        self._generation = generation
+        if self._as_upstream:
+            return
+        published = {item.metadata.name: item for item in objects.every(KIND)}
+        for name, item in published.items():
+            if name not in self._seen:
+                self.take(item)
+        for name in [name for name in self._seen if name not in published]:
+            self.drop(name)
+            self._forget(name)
+
+    def follow(self, objects: Objects) -> None:
+        """Before the first decision, believe what is published: whoever decides meanwhile does not tell us."""
+        if not self._deciding:
+            super().refresh(objects)
+
+    def taken(self, node: str) -> Mapping[str, int]:
+        """Return the sum of what the reserved pods asked for."""
+        total: dict[str, int] = {}
+        for request in self._reserved.get(node, {}).values():
+            for name, amount in request.items():
+                total[name] = total.get(name, 0) + amount
+        return total
+
+    def stale(self) -> Collection[str]:
+        """Nodes on which something happened that the numbers may not include."""
+        return self._foreign & self._seen.keys()
+
+    def turned_down(self, nodes: Iterable[str]) -> None:
+        """Nodes had no zone for a pod, perhaps only because too much is held back: look at them at the next resync."""
+        self._turned_down.update(nodes)
+
+    def reserve(self, pod: PodInfo, node: str) -> None:
+        """Hold back what the pod asks for."""
+        self._reserved.setdefault(node, {})[pod.uid] = self._needs_of(pod.spec).whole
+        self._turned_down.discard(node)
+        self.table.reserve(node, self.taken(node))
+
+    def unreserve(self, pod: PodInfo, node: str) -> None:
+        """Give it back."""
+        pods = self._reserved.get(node)
+        if pods is not None and pods.pop(pod.uid, None) is not None:
+            if not pods:
+                del self._reserved[node]
+            self.table.reserve(node, self.taken(node))
+
+    def pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
+        """A pod on a node came, changed or went: if it is not ours, the node's numbers may not include that."""
+        pod = new or old
+        if pod is None or pod.scheduler_name == self._own or self._detect == "None":
+            return
+        if old is not None and new is not None and old.resource_version == new.resource_version != "":
+            return
+        if self._deciding and self._as_upstream and pod.node_name not in self._seen:
+            return
+        if self._detect == "OnlyExclusiveResources" and not self._needs_of(pod.spec).exclusive:
+            return
+        self._foreign.add(pod.node_name)
+
+    def desynced(self, objects: Objects) -> tuple[list[str], list[str]]:
+        """Return the nodes whose fingerprint must be compared, and those whose topology manager has changed."""
+        suspects = sorted((self._foreign | self._turned_down) & self._seen.keys())
+        if not self._watch_managers:
+            return suspects, []
+        changed = []
+        for name, known in self._seen.items():
+            item = objects.get(KIND, "", name)
+            if item is not None and item is not known:
+                manager = topology_manager(item.topology_policies, item.attributes)
+                if manager != topology_manager(known.topology_policies, known.attributes):
+                    changed.append(name)
+        return suspects, changed
+
+    def compare(self, node: str, objects: Objects, pods_on: PodsOn) -> str:
+        """Take in a node's object if it includes exactly the pods on the node; else return why not."""
+        item = objects.get(KIND, "", node)
+        if item is None:
+            return "no object"
+        pods = [pod for pod in pods_on(node) if self._counts(pod)]
+        if not pods and self._as_upstream:
+            return "no pods on the node"
+        expected, exclusive_only = published_fingerprint(item, self._method)
+        problem = unusable(expected) if expected else "no fingerprint"
+        if problem:
+            return problem
+        counted = (
+            (pod.namespace, pod.name) for pod in pods if not exclusive_only or self._needs_of(pod.spec).exclusive
+        )
+        if fingerprint(counted) != expected:
+            return "other pods than on the node"
+        self.flush(item)
+        return ""
+
+    def flush(self, item: NodeResourceTopology) -> None:
+        """Count on what a node's object says, and on that alone."""
+        self._forget(item.metadata.name)
+        self.take(item)
+
+    def forget_nodes(self, exists: Callable[[str], bool]) -> None:
+        """Forget what was noted of nodes that are gone and never had an object."""
+        self._foreign -= {node for node in self._foreign - self._seen.keys() if not exists(node)}
+
+    def _forget(self, node: str) -> None:
+        self._reserved.pop(node, None)
+        self._turned_down.discard(node)
+        self._foreign.discard(node)
+
+    def _counts(self, pod: PodInfo) -> bool:
+        """Tell whether an agent counts a pod: one that has been started."""
+        return pod.phase == "Running" if self._running_only else pod.phase not in ("", "Pending")
+
+
+def published_fingerprint(item: NodeResourceTopology, method: str) -> tuple[str, bool]:
+    """Return the fingerprint an object was published with ("" without one), and whether it is of the pods with
+    exclusive resources alone."""
+    attributes = {attribute.name: attribute.value for attribute in reversed(item.attributes)}
+    if ATTRIBUTE not in attributes:
+        return item.metadata.annotations.get(ANNOTATION, ""), False
+    exclusive = method == "OnlyExclusiveResources" or (
+        method == "Autodetect" and attributes.get(METHOD_ATTRIBUTE) == METHOD_EXCLUSIVE
+    )
+    return attributes[ATTRIBUTE], exclusive
+
+
+def promised(pods: Iterable[tuple[str, PodInfo]], needs_of: NeedsOf) -> dict[str, dict[str, int]]:
+    """Return, by node, what pods that are promised a node will take there."""
+    total: dict[str, dict[str, int]] = {}
+    for node, pod in pods:
+        amounts = total.setdefault(node, {})
+        for name, amount in needs_of(pod.spec).whole.items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return total

@@ -1,0 +1,78 @@
+"""The fingerprint of the set of pods on a node, by which an agent says which pods its numbers include
+(github.com/k8stopologyawareschedwg/podfingerprint v0.2.2)."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+PREFIX, VERSION = "pfp0", "v001"
+ATTRIBUTE = "nodeTopologyPodsFingerprint"
+METHOD_ATTRIBUTE = "nodeTopologyPodsFingerprintMethod"
+METHOD_EXCLUSIVE = "with-exclusive-resources"
+ANNOTATION = "topology.node.k8s.io/fingerprint"
+_SHORTEST = 16
+
+_MASK = (1 << 64) - 1
+_P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+_P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> (64 - bits)) & _MASK
+
+
+def _round(lane: int, word: int) -> int:
+    return _rotated((lane + word * _P2) & _MASK, 31) * _P1 & _MASK
+
+
+def xxhash64(data: bytes, seed: int = 0) -> int:
+    """Return the 64-bit xxHash of some bytes (the XXH64 algorithm)."""
+    size, at = len(data), 0
+    if size >= 32:
+        lanes = [(seed + _P1 + _P2) & _MASK, (seed + _P2) & _MASK, seed, (seed - _P1) & _MASK]
+        while at <= size - 32:
+            for lane in range(4):
+                lanes[lane] = _round(lanes[lane], int.from_bytes(data[at : at + 8], "little"))
+                at += 8
+        value = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
+        for lane in lanes:
+            value = ((value ^ _round(0, lane)) * _P1 + _P4) & _MASK
+    else:
+        value = (seed + _P5) & _MASK
+    value = (value + size) & _MASK
+    while at <= size - 8:
+        word = int.from_bytes(data[at : at + 8], "little")
+        value = (_rotated(value ^ _round(0, word), 27) * _P1 + _P4) & _MASK
+        at += 8
+    if at <= size - 4:
+        word = int.from_bytes(data[at : at + 4], "little")
+        value = (_rotated(value ^ word * _P1 & _MASK, 23) * _P2 + _P3) & _MASK
+        at += 4
+    for byte in data[at:]:
+        value = _rotated(value ^ byte * _P5 & _MASK, 11) * _P1 & _MASK
+    value = (value ^ value >> 33) * _P2 & _MASK
+    value = (value ^ value >> 29) * _P3 & _MASK
+    return value ^ value >> 32
+
+
+@lru_cache(maxsize=4096)
+def _seed_of(namespace: str) -> int:
+    return xxhash64(namespace.encode())
+
+
+@lru_cache(maxsize=131072)
+def _hash_of(namespace: str, name: str) -> int:
+    return xxhash64(name.encode(), _seed_of(namespace))
+
+
+def fingerprint(pods: Iterable[tuple[str, str]]) -> str:
+    """Return the fingerprint of a set of pods, given as (namespace, name) in any order."""
+    hashes = sorted(_hash_of(namespace, name) for namespace, name in pods)
+    joined = b"".join(value.to_bytes(8, "little") for value in hashes)
+    return f"{PREFIX}{VERSION}{xxhash64(joined):016x}"
+
+
+def unusable(text: str) -> str:
+    """Return why a fingerprint cannot be compared with ours; "" when it can."""
+    if len(text.encode()) < _SHORTEST or not text.startswith(PREFIX):
+        return "malformed fingerprint"
+    return "" if text[4:8] == VERSION else "incompatible version"

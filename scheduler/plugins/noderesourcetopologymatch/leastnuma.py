@@ -1,0 +1,168 @@
+"""How few zones a request needs, and how near each other they are (pkg/noderesourcetopology/least_numa.go)."""
+
+import itertools
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler.framework import MAX_SCORE, BoolArray, IntArray, Resources, RowArray
+from scheduler.plugins.noderesourcetopologymatch.needs import Needs
+from scheduler.plugins.noderesourcetopologymatch.table import Group
+from scheduler.plugins.noderesourcetopologymatch.topology import POD
+
+UNKNOWN_DISTANCE = 255
+MOST_COMBINATIONS = 20_000
+"""Combinations of one size that are looked at; more of them (14 zones have 3,432) would hold up the scheduler."""
+_MOST_SUMS = 2_000_000
+"""Sums worked out at once: 16 MB."""
+
+
+class _Need(NamedTuple):
+    """Of each node: how many zones a request needs (0: it does not fit), whether no others of that number are nearer,
+    and which they are."""
+
+    zones: IntArray
+    nearest: BoolArray
+    chosen: BoolArray
+
+
+def score(group: Group, available: IntArray, needs: Needs, *, as_upstream: bool) -> IntArray:
+    """Return the score of each node; `available` belongs to the caller and is not changed."""
+    if group.manager.scope == POD:
+        if _outside_zones(group, needs.whole):
+            return np.full(len(available), MAX_SCORE, dtype=np.int64)
+        need = _need(group, available, needs.whole)
+        return np.where(need.zones > 0, _score(group, need.zones, need.nearest), 0)
+    most: IntArray = np.zeros(len(available), dtype=np.int64)
+    nearest: BoolArray = np.ones(len(available), dtype=np.bool_)
+    fits: BoolArray = np.ones(len(available), dtype=np.bool_)
+    asking = [one for one in needs.containers if not _outside_zones(group, one.requests)]
+    if not asking:
+        return np.full(len(available), MAX_SCORE, dtype=np.int64)
+    if len(asking) > 1:
+        available = available.copy()
+    for index, container in enumerate(asking):
+        need = _need(group, available, container.requests)
+        fits &= need.zones > 0
+        nearest &= need.nearest
+        most = np.maximum(most, need.zones)
+        if index < len(asking) - 1:
+            _take(group, available, container.requests, need.chosen, as_upstream=as_upstream)
+    return np.where(fits, _score(group, most, nearest), 0)
+
+
+def _score(group: Group, count: IntArray, nearest: BoolArray) -> IntArray:
+    step = MAX_SCORE // group.manager.max_zones
+    return MAX_SCORE - count * step + np.where(nearest, step // 2, 0)
+
+
+def _outside_zones(group: Group, request: Resources) -> bool:
+    return all(name not in group.columns for name in request)
+
+
+def _need(group: Group, available: IntArray, request: Resources) -> _Need:
+    members, zones = available.shape[:2]
+    need = _Need(
+        np.zeros(members, dtype=np.int64),
+        np.zeros(members, dtype=np.bool_),
+        np.zeros((members, zones), dtype=np.bool_),
+    )
+    usable = _listing_all(group, request)
+    if usable is None or not len(usable):
+        return need
+    wanted = {group.columns[name]: amount for name, amount in request.items() if amount}
+    fewest = _fewest(available[:, usable], wanted)
+    for size in range(1, len(usable) + 1):
+        rows: RowArray = np.flatnonzero((need.zones == 0) & (fewest <= size))
+        if len(rows):
+            if math.comb(zones, size) > MOST_COMBINATIONS:
+                break
+            _choose(group, available, usable, wanted, size, rows, need)
+    return need
+
+
+def _listing_all(group: Group, request: Resources) -> RowArray | None:
+    """Return the zones that list every resource of a request; None when a resource is in no zone."""
+    columns = [group.columns[name] for name in request if name in group.columns]
+    if len(columns) < len(request):
+        return None
+    return np.flatnonzero(group.listed[:, columns].all(axis=1))
+
+
+def _fewest(available: IntArray, wanted: dict[int, int]) -> IntArray:
+    """Return a number of zones below which a request cannot fit, more than there are where it never does."""
+    zones = available.shape[1]
+    fewest: IntArray = np.ones(len(available), dtype=np.int64)
+    for column, amount in wanted.items():
+        amounts = -np.sort(-available[:, :, column], axis=1)
+        enough = np.maximum.accumulate(amounts.cumsum(axis=1), axis=1) >= amount
+        fewest = np.maximum(fewest, np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, zones + 1))
+    return fewest
+
+
+def _choose(
+    group: Group,
+    available: IntArray,
+    usable: RowArray,
+    wanted: dict[int, int],
+    size: int,
+    rows: RowArray,
+    need: _Need,
+) -> None:
+    """Choose among the combinations of a size, for the nodes at `rows`: the nearest, then the first one that fits."""
+    members, distances, least = _combinations(group.shape.numbers, group.shape.costs, size)
+    allowed = np.flatnonzero(np.isin(members, usable).all(axis=1) & (distances < UNKNOWN_DISTANCE + 1))
+    allowed = allowed[np.argsort(distances[allowed], kind="stable")]
+    if not len(allowed):
+        return
+    at_once = max(1, _MOST_SUMS // (len(allowed) * size))
+    if len(rows) > at_once:
+        for start in range(0, len(rows), at_once):
+            _choose(group, available, usable, wanted, size, rows[start : start + at_once], need)
+        return
+    fits: BoolArray = np.ones((len(rows), len(allowed)), dtype=np.bool_)
+    amounts = available[rows]
+    for column, amount in wanted.items():
+        fits &= amounts[:, :, column][:, members[allowed]].sum(axis=2) >= amount
+    first = fits.argmax(axis=1)
+    found = fits[np.arange(len(rows)), first]
+    rows, taken = rows[found], allowed[first[found]]
+    need.zones[rows] = size
+    need.nearest[rows] = distances[taken] == least
+    need.chosen[rows[:, None], members[taken]] = True
+
+
+@lru_cache(maxsize=4096)
+def _combinations(
+    numbers: tuple[int, ...], costs: tuple[tuple[tuple[int, int], ...], ...], size: int
+) -> tuple[RowArray, np.ndarray[tuple[int], np.dtype[np.float32]], np.float32]:
+    """Return the combinations of a size in lexical order, the mean distance of each, and the least of these."""
+    rows = [[dict(one).get(number, UNKNOWN_DISTANCE) for number in numbers] for one in costs]
+    matrix = np.array(rows, dtype=np.int64)
+    members: RowArray = np.array(list(itertools.combinations(range(len(numbers)), size)), dtype=np.intp)
+    sums = matrix[members[:, :, None], members[:, None, :]].sum(axis=(1, 2))
+    distances = sums.astype(np.float32) / np.float32(size * size)
+    return members, distances, np.float32(min(np.float32(UNKNOWN_DISTANCE), distances.min()))
+
+
+def _take(group: Group, available: IntArray, request: Resources, chosen: BoolArray, *, as_upstream: bool) -> None:
+    """Subtract a request from the chosen zones, in the order of their numbers, as far as each has something.
+
+    Upstream takes a zone's number for its position in the list, and thus from another zone where they differ.
+    """
+    left = {
+        column: np.full(len(available), amount, dtype=np.int64)
+        for name, amount in request.items()
+        if (column := group.columns.get(name)) is not None
+    }
+    for zone in group.by_number.tolist():
+        number = group.numbers[zone]
+        target = number if as_upstream and number < len(group.numbers) else zone
+        for column in left:
+            if group.listed[target, column]:
+                here = available[:, target, column]
+                taken = np.where(chosen[:, zone] & (left[column] > 0), np.minimum(left[column], here), 0)
+                available[:, target, column] -= taken
+                left[column] -= taken

@@ -1,0 +1,83 @@
+"""The loop that compares what agents publish with the pods on their nodes, beside the scheduling loop."""
+
+import asyncio
+import time
+from collections import Counter
+
+import structlog
+
+from scheduler.framework import Handle, Objects, PodInfo
+from scheduler.plugins.noderesourcetopologymatch.caches import OverReserve
+from scheduler.plugins.noderesourcetopologymatch.topology import KIND
+
+SLICE_SECONDS = 0.005
+"""Longest stretch of comparing before others get their turn."""
+_MOST_WAITING = 10_000
+log = structlog.get_logger(component="noderesourcetopologymatch")
+
+
+class Resync:
+    """Looks at suspicious nodes every so often, and wakes the pods that they turned down once they can be counted on.
+
+    Upstream wakes nobody: such a pod waits for the next change of any object, or for five minutes.
+    """
+
+    def __init__(self, cache: OverReserve, handle: Handle, period: float, *, wakes: bool) -> None:
+        self._cache = cache
+        self._handle = handle
+        self._period = period
+        self._wakes = wakes
+        self._waiting: dict[str, PodInfo] = {}
+        self._told: dict[str, int] = {}
+
+    def turned_down(self, pod: PodInfo) -> None:
+        """Remember a pod that some node had no zone for, or could not be counted on for."""
+        if self._wakes and len(self._waiting) < _MOST_WAITING:
+            self._waiting[pod.uid] = pod
+
+    def placed(self, pod: PodInfo) -> None:
+        """Forget a pod that has found its node."""
+        self._waiting.pop(pod.uid, None)
+
+    async def run(self, objects: Objects) -> None:
+        """Go on until cancelled; the first look is taken at once, as upstream does."""
+        while True:
+            self._cache.follow(objects)
+            await self.once(objects)
+            await asyncio.sleep(self._period)
+
+    async def once(self, objects: Objects) -> int:
+        """Look at every suspicious node; returns how many can be counted on again."""
+        suspects, changed = self._cache.desynced(objects)
+        reasons: Counter[str] = Counter()
+        fresh = 0
+        until = time.perf_counter() + SLICE_SECONDS
+        for node in suspects:
+            problem = self._cache.compare(node, objects, self._handle.pods_on)
+            if problem:
+                reasons[problem] += 1
+            else:
+                fresh += 1
+            if time.perf_counter() > until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_SECONDS
+        for node in changed:
+            item = objects.get(KIND, "", node)
+            if item is not None:
+                self._cache.flush(item)
+                fresh += 1
+        self._cache.forget_nodes(lambda name: self._handle.node(name) is not None)
+        self._tell(dict(reasons), fresh)
+        if fresh and self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            self._handle.activate(waiting.values())
+        return fresh
+
+    def _tell(self, reasons: dict[str, int], fresh: int) -> None:
+        """One line when it changes what nodes wait for."""
+        if reasons != self._told:
+            self._told = reasons
+            if reasons:
+                log.info("nodes wait for resource topologies that include their pods", fresh=fresh, waiting=reasons)
+            else:
+                log.info("all resource topologies include their nodes' pods", fresh=fresh)
