@@ -26,7 +26,8 @@ from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
 from scheduler.engine.loads import LoadFeed, load_source, wanted_sources
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
-from scheduler.framework import LoadCoverage, LoadTable, PodInfo
+from scheduler.engine.waiting import WaitingPods
+from scheduler.framework import EventOrder, FirstAttemptOrder, LoadCoverage, LoadTable, PodInfo
 from scheduler.helpers import PodReducer
 from scheduler.load import LoadStatus
 from scheduler.logs import configure_logging
@@ -180,6 +181,7 @@ class Daemon:
         model = self.configuration.model
         self.state = ClusterState()
         self.failures = FailureReporter()
+        self.waiting = WaitingPods(time.time)
         pending: dict[str, PodInfo] = {}
         handles = {name: self._new_handle(name, pending) for name in self.configuration.scheduler_names}
         profiles = {
@@ -189,10 +191,13 @@ class Daemon:
         runners = {name: profile.runner for name, profile in profiles.items()}
         for runner in runners.values():
             runner.use_objects(self.state.objects)
-        first = next(iter(runners.values()))
+            runner.use_pods(self.state.directory)
+        sorter = next(iter(runners.values())).queue_sort
         self.queue = SchedulingQueue(
             clock=time.time,
-            sort_key=first.queue_sort.sort_key,
+            sort_key=sorter.sort_key,
+            by_first_attempt=isinstance(sorter, FirstAttemptOrder) and sorter.orders_by_first_attempt,
+            reordered_by=sorter.reordered_by if isinstance(sorter, EventOrder) else None,
             pre_enqueue=lambda pod: runners[pod.scheduler_name].run_pre_enqueue(pod),
             hints={name: runner.hint_registrations() for name, runner in runners.items()},
             initial_backoff=model.pod_initial_backoff_seconds,
@@ -205,6 +210,7 @@ class Daemon:
             profiles=profiles,
             pending=pending,
             failures=self.failures,
+            waiting=self.waiting,
             metrics=self.metrics,
             may_schedule=self._may_schedule,
             watch=self.watch,
@@ -215,7 +221,7 @@ class Daemon:
             self.queue,
             pending=pending,
             scheduler_names=profiles,
-            waiting=self.cycle.waiting,
+            waiting=self.waiting,
             failures=self.failures,
             wake=self.cycle.wake,
         )
@@ -229,7 +235,8 @@ class Daemon:
             metrics=self.metrics,
             may_write=self._may_write,
             activate=self._activate,
-            reject_waiting=self._reject_waiting,
+            waiting=self.waiting,
+            reorder=self._reorder,
             clock=time.time,
             node=self.state.node,
             exists=pending.__contains__,
@@ -241,8 +248,8 @@ class Daemon:
         # The handles are made before the cycle that they wake.
         self.cycle.activate(uids)
 
-    def _reject_waiting(self, uid: str, plugin: str, message: str) -> bool:
-        return self.cycle.waiting.reject(uid, plugin, message)
+    def _reorder(self, uids: Iterable[str]) -> None:
+        self.queue.reorder(uids)
 
     async def run(self) -> int:
         """Run until a signal or a lost Lease; returns the exit code."""

@@ -66,8 +66,14 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         "Coscheduling",
         points(["queueSort", "preFilter", "postFilter", "permit", "reserve"]),
         CoschedulingArgs,
-        rules=(PolicyRule(("scheduling.x-k8s.io",), ("podgroups",), (*_READ, "patch")),),
+        events=(
+            EventRegistration("Pod", ActionType.ADD),
+            EventRegistration("PodGroup", ActionType.ADD | ActionType.UPDATE),
+        ),
+        rules=(PolicyRule(("scheduling.x-k8s.io",), ("podgroups",), _READ),),
         crds=("podgroups.scheduling.x-k8s.io",),
+        watches=(Watch("scheduling.x-k8s.io/v1alpha1", "podgroups"),),
+        implemented=True,
         flavours=_FLAVOURS,
     ),
     PluginDescriptor(

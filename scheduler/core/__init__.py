@@ -5,16 +5,20 @@ May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 
 from scheduler.core.decide import Decision, Placement, decide
 from scheduler.core.explain import Explanation, NodeExplanation, Score, explain
+from scheduler.core.gang import GangDecision, decide_gang, gang_message
 from scheduler.core.preemption import PostFilterOutcome, run_post_filters
 
 __all__ = [
     "Decision",
     "Explanation",
+    "GangDecision",
     "NodeExplanation",
     "Placement",
     "PostFilterOutcome",
     "Score",
     "decide",
+    "decide_gang",
     "explain",
+    "gang_message",
     "run_post_filters",
 ]

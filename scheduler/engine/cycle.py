@@ -7,18 +7,23 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
-from scheduler.core import Placement, decide, run_post_filters
+from scheduler.core import GangDecision, Placement, decide, decide_gang, run_post_filters
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, FailureReporter
+from scheduler.engine.gangs import Attempt, Gangs
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD_DELETE,
     NO_NODES,
+    PODS_TO_ACTIVATE,
     PREEMPTION_ATTEMPTS,
     Code,
+    CycleState,
+    Gang,
     PodInfo,
     ProfileRunner,
     Status,
@@ -61,6 +66,7 @@ class SchedulingCycle:
         profiles: Mapping[str, Profile],
         pending: Mapping[str, PodInfo],
         failures: FailureReporter,
+        waiting: WaitingPods,
         metrics: Metrics,
         may_schedule: Callable[[], bool],
         watch: LoopWatch,
@@ -72,6 +78,7 @@ class SchedulingCycle:
         self._profiles = profiles
         self._pending = pending
         self._failures = failures
+        self._waiting = waiting
         self._metrics = metrics
         self._may_schedule = may_schedule
         self._watch = watch
@@ -79,7 +86,8 @@ class SchedulingCycle:
         self._clock = clock
         self._wake = asyncio.Event()
         self._binding: set[asyncio.Task[None]] = set()
-        self.waiting = WaitingPods(clock)
+        runners = {name: profile.runner for name, profile in profiles.items()}
+        self._gangs = Gangs(self, runners, queue, waiting, metrics, clock)
 
     def wake(self) -> None:
         """Something changed that may let a pod be placed."""
@@ -134,7 +142,7 @@ class SchedulingCycle:
 
     def _busy_bindings(self) -> int:
         """Bindings that keep the API server busy: not those that wait for permission or for their volumes."""
-        idle = len(self.waiting) + sum(profile.handle.paused for profile in self._profiles.values())
+        idle = len(self._waiting) + sum(profile.handle.paused for profile in self._profiles.values())
         return len(self._binding) - idle
 
     def _attempt(self, queued: QueuedPod) -> None:
@@ -152,13 +160,16 @@ class SchedulingCycle:
         if self._state.node_count == 0:
             self._reject(queued, started, NO_NODES, UNSCHEDULABLE, frozenset())
             return
+        gang = self._gangs.of(pod)
+        if gang is not None:
+            self._gangs.attempt(queued, gang, started)
+            return
         snapshot = self._state.snapshot(self._clock())
         placement = decide(snapshot, (pod,), profile.runner, self._rng).placements[0]
         self._metrics.algorithm_duration.observe(time.perf_counter() - started)
-        for observation, count in placement.counters.items():
-            self._metrics.plugin_observations.labels(observation).inc(count)
+        self._count(placement)
         if placement.node is not None:
-            self._place(queued, profile, placement, started)
+            self._place(Attempt(queued, placement, started))
         elif placement.code is Code.ERROR:
             self._reject(queued, started, placement.message or "no reason given", SCHEDULER_ERROR, frozenset())
         else:
@@ -188,23 +199,56 @@ class SchedulingCycle:
             outcome.nominated_node,
         )
 
-    def _place(self, queued: QueuedPod, profile: Profile, placement: Placement, started: float) -> None:
+    def _place(self, attempt: Attempt) -> None:
         """Assume, reserve and ask for permission; then bind beside the loop."""
-        pod, node, state = queued.pod, placement.node, placement.state
-        assert node is not None
+        status = self.take(attempt)
+        if status.is_success or attempt.waits:
+            self.start_binding(attempt)
+        else:
+            self._report_lost(attempt, status, status.message)
+
+    def decide_gang(self, gang: Gang, pods: list[PodInfo]) -> GangDecision:
+        """Decide about the members of a gang on the cluster as it is now."""
+        began = time.perf_counter()
+        snapshot = self._state.snapshot(self._clock())
+        decision = decide_gang(snapshot, gang, pods, lambda pod: self._profiles[pod.scheduler_name].runner, self._rng)
+        self._metrics.algorithm_duration.observe(time.perf_counter() - began)
+        for placement in decision.placements:
+            self._count(placement)
+        return decision
+
+    def take(self, attempt: Attempt) -> Status:
+        """Assume, reserve, ask for permission; what does not end in Success or Wait has been taken back."""
+        pod, node, state, runner = attempt.pod, attempt.node, attempt.placement.state, self._runner(attempt)
         self._state.assume(pod, node, self._clock())
-        status = profile.runner.run_reserve(state, pod, node)
-        waits: Mapping[str, float] = {}
+        status = runner.run_reserve(state, pod, node)
         if status.is_success:
-            outcome = profile.runner.run_permit(state, pod, node)
-            status, waits = outcome.status, outcome.waits
-        if not status.is_success and not waits:
-            self._undo(queued, profile, placement, started, status)
-            return
-        waiting = self.waiting.add(pod, waits) if waits else None
-        task = asyncio.create_task(self._bind(queued, profile, placement, started, waiting), name=f"bind {pod.key}")
+            outcome = runner.run_permit(state, pod, node)
+            status, attempt.waits = outcome.status, outcome.waits
+        if not status.is_success and not attempt.waits:
+            self.take_back(attempt)
+        return status
+
+    def take_back(self, attempt: Attempt) -> None:
+        """Unreserve and forget."""
+        self._runner(attempt).run_unreserve(attempt.placement.state, attempt.pod, attempt.node)
+        self._state.forget(attempt.pod.uid)
+
+    def start_binding(self, attempt: Attempt) -> None:
+        """Bind beside the loop, once nobody lets the pod wait any more."""
+        pod = attempt.pod
+        waiting = self._waiting.add(pod, attempt.waits) if attempt.waits else None
+        task = asyncio.create_task(self._bind(attempt, waiting), name=f"bind {pod.key}")
         self._binding.add(task)
         task.add_done_callback(self._bound)
+        self._activate_asked(attempt.placement.state)
+
+    def _activate_asked(self, state: CycleState) -> None:
+        """Wake the pods that a plugin asked for during the attempt."""
+        asked: dict[str, Any] | None = state.read(PODS_TO_ACTIVATE, dict)
+        if asked:
+            self.activate(asked)
+            state.write(PODS_TO_ACTIVATE, None)
 
     def _bound(self, task: asyncio.Task[None]) -> None:
         self._binding.discard(task)
@@ -212,37 +256,42 @@ class SchedulingCycle:
         if not task.cancelled() and task.exception() is not None:
             log.error("binding cycle failed", task=task.get_name(), exc_info=task.exception())
 
-    async def _bind(
-        self,
-        queued: QueuedPod,
-        profile: Profile,
-        placement: Placement,
-        started: float,
-        waiting: asyncio.Future[Status] | None,
-    ) -> None:
-        pod, node, state, runner = queued.pod, placement.node, placement.state, profile.runner
-        assert node is not None
+    async def _bind(self, attempt: Attempt, waiting: asyncio.Future[Status] | None) -> None:
+        pod, node, state, runner = attempt.pod, attempt.node, attempt.placement.state, self._runner(attempt)
         if waiting is not None:
             status = await waiting
             if not status.is_success:
-                self._undo(queued, profile, placement, started, status)
+                self._undo(attempt, status)
                 return
         self._queue.done(pod.uid)
-        status = await runner.run_pre_bind(state, pod, node)
+        if attempt.group is not None:
+            status = await self._gangs.prepare(attempt, runner)
+        else:
+            status = await runner.run_pre_bind(state, pod, node)
         if status.is_success:
             status = await runner.run_bind(state, pod, node)
         if not status.is_success:
-            self._undo(queued, profile, placement, started, status)
+            self._undo(attempt, status)
             return
-        self._succeeded(queued, profile, placement, started)
+        self._gangs.bound(attempt)
+        self._succeeded(attempt)
         await runner.run_post_bind(state, pod, node)
+        self._activate_asked(state)
 
-    def _succeeded(self, queued: QueuedPod, profile: Profile, placement: Placement, started: float) -> None:
-        pod, now = queued.pod, self._clock()
+    def _runner(self, attempt: Attempt) -> ProfileRunner:
+        return self._profiles[attempt.pod.scheduler_name].runner
+
+    def _count(self, placement: Placement) -> None:
+        for observation, count in placement.counters.items():
+            self._metrics.plugin_observations.labels(observation).inc(count)
+
+    def _succeeded(self, attempt: Attempt) -> None:
+        queued, placement, now = attempt.queued, attempt.placement, self._clock()
+        pod = queued.pod
         note = f"Successfully assigned {pod.key} to {placement.node}"
-        profile.handle.event(pod, "Normal", "Scheduled", "Binding", note)
+        self._profiles[pod.scheduler_name].handle.event(pod, "Normal", "Scheduled", "Binding", note)
         self._failures.forget(pod.uid)
-        self._observe("scheduled", pod, started)
+        self._observe("scheduled", pod, attempt.started)
         self._metrics.attempts_per_pod.observe(queued.attempts)
         attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
         waited = now - (now if queued.initial_attempt_at is None else queued.initial_attempt_at)
@@ -255,27 +304,38 @@ class SchedulingCycle:
             feasibleNodes=placement.feasible,
         )
 
-    def _undo(
-        self,
-        queued: QueuedPod,
-        profile: Profile,
-        placement: Placement,
-        started: float,
-        status: Status,
-    ) -> None:
-        """Take a placement back: unreserve, forget, tell the queue that room came free, report."""
-        pod, node = queued.pod, placement.node
-        assert node is not None
-        profile.runner.run_unreserve(placement.state, pod, node)
-        self._state.forget(pod.uid)
-        if status.is_rejection:
+    def _undo(self, attempt: Attempt, status: Status) -> None:
+        """Take a placement back and say why; a member of a gang is tried again at once, so that the others need not
+        wait for nothing."""
+        self.take_back(attempt)
+        self._report_lost(attempt, status, self._gangs.lost(attempt, status.message))
+        group = attempt.group
+        if (
+            group is not None
+            and group.held
+            and self._clock() < group.deadline
+            and attempt.queued.consecutive_errors <= 1
+        ):
+            self._queue.activate([attempt.pod.uid])
+
+    def _report_lost(self, attempt: Attempt, status: Status, message: str) -> None:
+        """Put a pod back whose placement came to nothing, and tell the queue that room came free."""
+        if attempt.group is not None:
+            # No event tells when it may be tried again: it comes back by itself.
+            reason = UNSCHEDULABLE if status.is_rejection else SCHEDULER_ERROR
+            self._reject(attempt.queued, attempt.started, message, reason, frozenset())
+        elif status.is_rejection:
             plugins = frozenset({status.plugin} if status.plugin else ())
-            message = f"0/1 nodes are available: 1 {status.message}."
-            self._reject(queued, started, message, UNSCHEDULABLE, plugins)
+            message = f"0/1 nodes are available: 1 {message}."
+            self._reject(attempt.queued, attempt.started, message, UNSCHEDULABLE, plugins)
         else:
-            self._reject(queued, started, status.message, SCHEDULER_ERROR, frozenset())
-        self._queue.on_event(ASSIGNED_POD_DELETE, old=pod)
+            self._reject(attempt.queued, attempt.started, message, SCHEDULER_ERROR, frozenset())
+        self._queue.on_event(ASSIGNED_POD_DELETE, old=attempt.pod)
         self.wake()
+
+    def turn_away(self, queued: QueuedPod, started: float, message: str, rejectors: frozenset[str]) -> None:
+        """Put a member of a gang back that got no node."""
+        self._reject(queued, started, message, UNSCHEDULABLE if rejectors else SCHEDULER_ERROR, rejectors)
 
     def _reject(
         self,

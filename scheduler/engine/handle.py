@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from scheduler.engine.recorder import EventRecorder, Regarding
+from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import SUCCESS, Code, NodeInfo, PodInfo, PodListener, Status
 from scheduler.observe.metrics import Metrics
 from scheduler.state import WATCHED_KINDS
@@ -45,7 +46,8 @@ class EngineHandle:
         metrics: Metrics,
         may_write: Callable[[], bool],
         activate: Callable[[Iterable[str]], None],
-        reject_waiting: Callable[[str, str, str], bool],
+        waiting: WaitingPods,
+        reorder: Callable[[Iterable[str]], None],
         clock: Callable[[], float],
         node: Callable[[str], NodeInfo | None],
         exists: Callable[[str], bool],
@@ -58,7 +60,8 @@ class EngineHandle:
         self._metrics = metrics
         self._may_write = may_write
         self._activate = activate
-        self._reject_waiting = reject_waiting
+        self._waiting = waiting
+        self._reorder = reorder
         self._clock = clock
         self._node = node
         self._exists = exists
@@ -76,6 +79,14 @@ class EngineHandle:
         """Move waiting pods to the active queue at once."""
         self._activate([pod.uid for pod in pods])
 
+    def reorder(self, pods: Iterable[PodInfo]) -> None:
+        """Have the queue look at the places of pods again."""
+        self._reorder([pod.uid for pod in pods])
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call a function after some time, unless the process ends before."""
+        asyncio.get_running_loop().call_later(seconds, call)
+
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine beside the scheduling loop; its failure is logged, never lost."""
         task = asyncio.create_task(coroutine, name=name)
@@ -91,7 +102,15 @@ class EngineHandle:
 
     def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
         """Refuse a pod that waits for permission."""
-        return self._reject_waiting(pod.uid, plugin, message)
+        return self._waiting.reject(pod.uid, plugin, message)
+
+    def waiting_pods(self) -> Collection[PodInfo]:
+        """The pods that wait for permission."""
+        return self._waiting.pods()
+
+    def allow_waiting(self, pod: PodInfo, plugin: str) -> None:
+        """Give a plugin's permission."""
+        self._waiting.allow(pod.uid, plugin)
 
     async def bind(self, pod: PodInfo, node: str) -> Status:
         """Bind a pod to a node; an answer that got lost is looked up before anything is concluded from it."""

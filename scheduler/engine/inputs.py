@@ -54,6 +54,7 @@ class PodInputs:
     def replace(self, items: Sequence[PodInfo], resource_version: ResourceVersion) -> None:
         """A fresh list: what is not in it is gone."""
         seen = {pod.uid for pod in items}
+        self._state.directory.retain(seen)
         for uid in [uid for uid in self.pending if uid not in seen]:
             self._gone_pending(uid)
         for uid in [uid for uid in self._state.pod_uids if uid not in seen]:
@@ -66,6 +67,7 @@ class PodInputs:
         """A batch of changes, in their order."""
         for kind, pod in events:
             if kind is EventType.DELETED:
+                self._state.directory.remove(pod.uid)
                 self._gone_pending(pod.uid)
                 self._gone_assigned(pod.uid)
             else:
@@ -78,6 +80,8 @@ class PodInputs:
         log.warning("pod left out", pod=f"{metadata.namespace}/{metadata.name}", error=str(error)[:300])
 
     def _upsert(self, pod: PodInfo) -> None:
+        # Before queue and cache, which ask it.
+        self._state.directory.upsert(pod)
         if pod.terminal:
             self._gone_pending(pod.uid)
             self._gone_assigned(pod.uid)

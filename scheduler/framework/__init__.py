@@ -4,7 +4,7 @@ May import `scheduler.config`, `scheduler.catalog` and `secondary_scheduler.kube
 """
 
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
-from scheduler.framework.cycle import PREEMPTION_ATTEMPTS, CycleState
+from scheduler.framework.cycle import PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState
 from scheduler.framework.declared import Declared
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
 from scheduler.framework.events import (
@@ -33,8 +33,12 @@ from scheduler.framework.interface import (
     MAX_SCORE,
     BindPlugin,
     EnqueueExtensions,
+    EventOrder,
     FilterPlugin,
     FilterRunner,
+    FirstAttemptOrder,
+    Gang,
+    GangPlugin,
     Handle,
     ObjectReader,
     PermitPlugin,
@@ -42,6 +46,8 @@ from scheduler.framework.interface import (
     PluginContext,
     PluginFactory,
     PodListener,
+    PodReader,
+    Pods,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -115,6 +121,7 @@ __all__ = [
     "NO_NODES",
     "NO_TERMS",
     "POD",
+    "PODS_TO_ACTIVATE",
     "PREEMPTION_ATTEMPTS",
     "SKIP",
     "SUCCESS",
@@ -136,9 +143,13 @@ __all__ = [
     "Declared",
     "Diagnosis",
     "EnqueueExtensions",
+    "EventOrder",
     "FilterPlugin",
     "FilterRunner",
+    "FirstAttemptOrder",
     "FloatArray",
+    "Gang",
+    "GangPlugin",
     "Handle",
     "Hint",
     "HintRegistration",
@@ -172,7 +183,9 @@ __all__ = [
     "PodInfo",
     "PodListener",
     "PodQuery",
+    "PodReader",
     "PodTerms",
+    "Pods",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
+"""Key of `CycleState` under which a plugin asks for other pods to be tried at once: {UID: pod}."""
 PREEMPTION_ATTEMPTS = "preemption_attempts"
 """Counter of `CycleState`: how often PostFilter looked for pods to preempt."""
 

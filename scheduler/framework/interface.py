@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from scheduler.catalog import SecondarySchedulerOptionsArgs
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.events import HintRegistration
+from scheduler.framework.events import ClusterEvent, HintRegistration
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import NodeInfo, PodInfo
 from scheduler.framework.status import IntArray, RowArray, Status, Verdicts
@@ -74,8 +74,20 @@ class Handle(Protocol):
     def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
         """Refuse a pod that waits for permission, in a plugin's name; False when it does not wait."""
 
+    def waiting_pods(self) -> Collection[PodInfo]:
+        """Return the pods that wait for permission."""
+
+    def allow_waiting(self, pod: PodInfo, plugin: str) -> None:
+        """Give a plugin's permission to a pod that waits for it."""
+
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move waiting pods to the active queue at once."""
+
+    def reorder(self, pods: Iterable[PodInfo]) -> None:
+        """Have the queue look at the places of pods again, whose sort keys have changed."""
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call a function on the scheduling loop after some time."""
 
 
 class FilterRunner(Protocol):
@@ -136,6 +148,52 @@ class ObjectReader(Protocol):
         tools, which then have no objects."""
 
 
+class Pods(Protocol):
+    """All pods that have a label someone asked for, with or without a node, whoever schedules them."""
+
+    def index(self, label: str, listener: PodListener | None = None) -> None:
+        """Keep the pods that have a label; `listener` is told of each that comes, changes or goes."""
+
+    def labelled(self, label: str, namespace: str, value: str) -> Collection[PodInfo]:
+        """Return the pods of a namespace whose label has a value, as the API server shows them."""
+
+    def node_of(self, pod: PodInfo) -> str:
+        """Return the node a pod is bound or assumed to, or ""."""
+
+
+@runtime_checkable
+class PodReader(Protocol):
+    """Implemented by a plugin that looks at pods which have no node, or where it gets no view."""
+
+    def use_pods(self, pods: Pods) -> None:
+        """Take the directory, and say which labels matter; called before the first pod is seen, and never called in
+        some tests and tools, which then have no pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Pods that are of use only together.
+
+    Attributes:
+        name: as messages and logs call it.
+        waiting: members that have no node and may be given one.
+        minimum: how many must run.
+        placed: how many have a node, or are assumed to.
+        timeout: seconds between the first reservation and the last Binding, at most.
+    """
+
+    name: str
+    waiting: tuple[PodInfo, ...]
+    minimum: int
+    placed: int
+    timeout: float
+
+    @property
+    def missing(self) -> int:
+        """Return how many members need a node before any of them may run."""
+        return max(0, self.minimum - self.placed)
+
+
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
     """Nodes worth filtering, by name; None means all."""
@@ -166,6 +224,38 @@ class QueueSortPlugin(Plugin, Protocol):
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         """Return a key; the pod with the smallest goes first, equal ones in order of arrival."""
+
+
+@runtime_checkable
+class FirstAttemptOrder(Protocol):
+    """Implemented by a QueueSort plugin that orders by the time a pod first became active, if the value is true."""
+
+    orders_by_first_attempt: bool
+
+
+@runtime_checkable
+class EventOrder(Protocol):
+    """Implemented by a QueueSort plugin whose keys depend on other objects."""
+
+    def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
+        """Return the pods whose keys an event may have changed."""
+
+
+@runtime_checkable
+class GangPlugin(Plugin, Protocol):
+    """Implemented by a Permit plugin that says which pods are placed together, or not at all."""
+
+    def gang_of(self, pod: PodInfo) -> Gang | None:
+        """Return the gang of a pod as it is now; None for a pod that belongs to none that can be tried."""
+
+    def gang_placed(self, pod: PodInfo) -> None:
+        """Told that enough members of a pod's gang hold nodes; their bindings begin."""
+
+    def gang_settled(self, pod: PodInfo) -> None:
+        """Told that a pod's gang is complete, or holds no node any more."""
+
+    def gang_failed(self, pod: PodInfo) -> None:
+        """Told that a pod's gang did not fit; nobody holds anything."""
 
 
 @runtime_checkable

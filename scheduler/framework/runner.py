@@ -22,6 +22,8 @@ from scheduler.framework.interface import (
     Plugin,
     PluginContext,
     PluginFactory,
+    PodReader,
+    Pods,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -173,6 +175,12 @@ class ProfileRunner:
         for plugin in self.plugins.values():
             if isinstance(plugin, ObjectReader):
                 plugin.use_objects(objects)
+
+    def use_pods(self, pods: Pods) -> None:
+        """Give the plugins that look at pods without a node the directory to read from."""
+        for plugin in self.plugins.values():
+            if isinstance(plugin, PodReader):
+                plugin.use_pods(pods)
 
     def hint_registrations(self) -> dict[str, tuple[HintRegistration, ...]]:
         """Return, per plugin that can reject a pod, the events that may help.

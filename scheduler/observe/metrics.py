@@ -67,6 +67,16 @@ class Metrics:
         self.preemption_victims = histogram(
             "scheduler_preemption_victims", "Pods taken away per preemption", _exponential(1, 2, 7)
         )
+        self.gangs = counter(
+            "secondary_scheduler_gangs_total",
+            "Gangs by outcome: placed (enough members bound), rejected (nobody holds anything), incomplete",
+            "outcome",
+        )
+        self.gang_duration = histogram(
+            "secondary_scheduler_gang_binding_duration_seconds",
+            "Time from a gang's first reservation to the Binding that makes it complete",
+            _exponential(0.001, 2, 18),
+        )
         self.bindings = counter(
             "secondary_scheduler_bindings_total",
             "Bindings by outcome: bound, conflict, gone, unknown (answer lost, read back), failed",

@@ -11,6 +11,7 @@ from scheduler.catalog import lookup
 from scheduler.config import EffectiveProfile
 from scheduler.framework import Handle, Plugin, PluginFactory, ProfileRunner, Wrap
 from scheduler.plugins.capacityscheduling import CapacityScheduling
+from scheduler.plugins.coscheduling import coscheduling
 from scheduler.plugins.defaultbinder import DefaultBinder
 from scheduler.plugins.defaultpreemption import DefaultPreemption
 from scheduler.plugins.dynamicresources import DynamicResources
@@ -44,6 +45,7 @@ from scheduler.plugins.volumezone import VolumeZone
 
 FACTORIES: Mapping[str, PluginFactory] = {
     "CapacityScheduling": CapacityScheduling,
+    "Coscheduling": coscheduling,
     "DefaultBinder": DefaultBinder,
     "DefaultPreemption": DefaultPreemption,
     "DynamicResources": DynamicResources,

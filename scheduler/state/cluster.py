@@ -10,6 +10,7 @@ from scheduler.catalog import ActionType
 from scheduler.framework import Assignment, LoadCoverage, LoadTable, NodeInfo, PodInfo, PodListener, node_changes
 from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
+from scheduler.state.directory import PodDirectory
 from scheduler.state.namespaces import NamespaceSums
 from scheduler.state.nominations import Nominator
 from scheduler.state.objects import ObjectStore
@@ -41,6 +42,7 @@ class ClusterState:
         self.assignments = RecentAssignments()
         self.nominator = Nominator()
         self.objects = ObjectStore()
+        self.directory = PodDirectory(self._node_of)
         self._pods: dict[str, _Placed] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._assumed = 0
@@ -308,6 +310,10 @@ class ClusterState:
 
     def _rows_and_pods(self) -> Iterator[tuple[int, PodInfo]]:
         return _rows_and_pods(self.table, self._by_node)
+
+    def _node_of(self, uid: str) -> str:
+        placed = self._pods.get(uid)
+        return placed.pod.node_name if placed is not None else ""
 
     def _tell(self, old: PodInfo | None, new: PodInfo | None) -> None:
         for listener in self._pod_listeners:

@@ -25,6 +25,8 @@ from scheduler.state.heap import KeyedHeap
 from scheduler.state.inflight import InFlight
 from scheduler.state.queued import QueuedPod, QueueName, Requeue
 
+Reordered = Callable[[ClusterEvent, Any, Any], Iterable[PodInfo]]
+"""The pods whose place in the queue an event may change."""
 Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
 """scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
 
@@ -43,12 +45,16 @@ class SchedulingQueue:
         max_backoff: float = 10.0,
         unschedulable_after: float = 300.0,
         pop_from_backoff: bool = True,
+        by_first_attempt: bool = False,
+        reordered_by: Reordered | None = None,
     ) -> None:
         """Make an empty queue.
 
         Args:
             clock: seconds since the epoch.
             sort_key: QueueSort's key for (pod, time it was queued).
+            by_first_attempt: give QueueSort the time a pod first became active instead of the time it was last queued.
+            reordered_by: asked at each event for the pods whose key it may have changed.
             pre_enqueue: run before a pod becomes active; anything but Success parks it as gated.
             hints: registrations of every profile's plugins.
             initial_backoff: seconds before the second attempt; doubled for each further one.
@@ -64,6 +70,8 @@ class SchedulingQueue:
         self._max_backoff = max_backoff
         self._unschedulable_after = unschedulable_after
         self._pop_from_backoff = pop_from_backoff
+        self._by_first_attempt = by_first_attempt
+        self._reordered_by = reordered_by
         self._active: KeyedHeap[QueuedPod] = KeyedHeap()
         self._backoff: KeyedHeap[QueuedPod] = KeyedHeap()
         self._error_backoff: KeyedHeap[QueuedPod] = KeyedHeap()
@@ -141,7 +149,7 @@ class SchedulingQueue:
         for heap in (self._active, self._backoff, self._error_backoff):
             if new.uid in heap:
                 if heap is self._active:
-                    heap.push(new.uid, self._sort_key(new, queued.timestamp), queued)
+                    heap.push(new.uid, self.order(queued), queued)
                 return "active" if heap is self._active else "backoff"
         for event in pod_update_events(before, new):
             if self._requeue_verdict(queued, event, before, new) is not Requeue.SKIP:
@@ -160,14 +168,17 @@ class SchedulingQueue:
         queued = self._active.pop()
         if queued is None and self._pop_from_backoff:
             queued = self._backoff.pop()
-        if queued is None:
+        return self._to_flight(queued) if queued is not None else None
+
+    def take(self, uid: str) -> QueuedPod | None:
+        """Return a waiting pod out of its turn, now in flight; None when it is gated, or not waiting here."""
+        queued = self.get(uid)
+        if queued is None or queued.gated:
             return None
-        queued.attempts += 1
-        queued.unschedulable_plugins = frozenset()
-        queued.pending_plugins = frozenset()
-        queued.gating_plugin = ""
-        self._in_flight.start(queued.pod.uid)
-        return queued
+        if uid in self._unschedulable and not self._passes_gates(queued):
+            return None
+        self._remove(uid)
+        return self._to_flight(queued)
 
     def done(self, uid: str) -> None:
         """End a pod's flight; called right before PreBind, and by `add_unschedulable`."""
@@ -212,6 +223,8 @@ class SchedulingQueue:
         """Wake the unschedulable pods that an event may help, of all priorities or up to one; returns how many
         moved."""
         self._in_flight.record(event, old, new)
+        if self._reordered_by is not None:
+            self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
         moved = 0
         for queued in list(self._unschedulable.values()):
             if max_priority is not None and queued.pod.priority > max_priority:
@@ -235,6 +248,15 @@ class SchedulingQueue:
             if queued is not None and self._to_active(queued) == "active":
                 moved += 1
         return moved
+
+    def reorder(self, uids: Iterable[str]) -> None:
+        """Look at the places of pods again, whose sort keys have changed."""
+        for uid in uids:
+            if (queued := self._active.get(uid)) is not None:
+                self._active.push(uid, self.order(queued), queued)
+            for heap in (self._backoff, self._error_backoff):
+                if (queued := heap.get(uid)) is not None:
+                    heap.push(uid, self._backoff_order(queued), queued)
 
     def flush(self) -> int:
         """Move what has waited long enough: finished back-offs, and pods unschedulable for too long. Returns how
@@ -272,7 +294,24 @@ class SchedulingQueue:
         duration = min(self._initial_backoff * 2 ** min(count - 1, 60), self._max_backoff)
         return float(math.floor(queued.timestamp + duration))
 
+    def order(self, queued: QueuedPod) -> Any:
+        """Return QueueSort's key of a pod: the smallest goes first."""
+        first = queued.initial_attempt_at if self._by_first_attempt else None
+        return self._sort_key(queued.pod, queued.timestamp if first is None else first)
+
     # Internals ------------------------------------------------------------------------------------------------------
+
+    def _backoff_order(self, queued: QueuedPod) -> tuple[float, Any]:
+        # Ties within a second are broken as in the active queue.
+        return self.backoff_until(queued), self.order(queued)
+
+    def _to_flight(self, queued: QueuedPod) -> QueuedPod:
+        queued.attempts += 1
+        queued.unschedulable_plugins = frozenset()
+        queued.pending_plugins = frozenset()
+        queued.gating_plugin = ""
+        self._in_flight.start(queued.pod.uid)
+        return queued
 
     def _is_backing_off(self, queued: QueuedPod) -> bool:
         return self.backoff_until(queued) >= math.floor(self._clock())
@@ -300,7 +339,7 @@ class SchedulingQueue:
     def _push_active(self, queued: QueuedPod) -> None:
         if queued.initial_attempt_at is None:
             queued.initial_attempt_at = self._clock()
-        self._active.push(queued.pod.uid, self._sort_key(queued.pod, queued.timestamp), queued)
+        self._active.push(queued.pod.uid, self.order(queued), queued)
 
     def _to_active(self, queued: QueuedPod) -> QueueName:
         if not self._passes_gates(queued):
@@ -319,9 +358,8 @@ class SchedulingQueue:
             if not self._passes_gates(queued):
                 return "gated"
             self._remove(uid)
-            # Ties within a second are broken as in the active queue.
-            key = (self.backoff_until(queued), self._sort_key(queued.pod, queued.timestamp))
-            (self._backoff if queued.rejectors else self._error_backoff).push(uid, key, queued)
+            heap = self._backoff if queued.rejectors else self._error_backoff
+            heap.push(uid, self._backoff_order(queued), queued)
             return "backoff"
         return self._to_active(queued)
 

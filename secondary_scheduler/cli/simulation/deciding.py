@@ -61,6 +61,7 @@ class Simulation:
         self._preempt = preempt
         for runner in runners.values():
             runner.use_objects(state.objects)
+            runner.use_pods(state.directory)
 
     def run(self, pods: Sequence[PodInfo]) -> Iterator[Outcome]:
         """Yield the outcomes in queue order. The matrix of one is good until the next is asked for."""

@@ -78,6 +78,7 @@ from secondary_scheduler.kube.model.pod import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from secondary_scheduler.kube.model.podgroup import POD_GROUP_LABEL, PodGroup, PodGroupSpec, PodGroupStatus
 from secondary_scheduler.kube.model.policy import PodDisruptionBudget
 from secondary_scheduler.kube.model.priorityclass import PriorityClass
 from secondary_scheduler.kube.model.seccompprofile import SeccompProfileObject
@@ -130,6 +131,7 @@ NODES = Codec(Node)
 PERSISTENTVOLUMECLAIMS = Codec(PersistentVolumeClaim)
 PERSISTENTVOLUMES = Codec(PersistentVolume)
 PODDISRUPTIONBUDGETS = Codec(PodDisruptionBudget)
+PODGROUPS = Codec(PodGroup)
 PODS = Codec(Pod)
 PRIORITYCLASSES = Codec(PriorityClass)
 REPLICASETS = Codec(ReplicaSet)
@@ -159,7 +161,9 @@ __all__ = [
     "PERSISTENTVOLUMECLAIMS",
     "PERSISTENTVOLUMES",
     "PODDISRUPTIONBUDGETS",
+    "PODGROUPS",
     "PODS",
+    "POD_GROUP_LABEL",
     "PRIORITYCLASSES",
     "REPLICASETS",
     "REPLICATIONCONTROLLERS",
@@ -231,6 +235,9 @@ __all__ = [
     "PodAffinityTerm",
     "PodCondition",
     "PodDisruptionBudget",
+    "PodGroup",
+    "PodGroupSpec",
+    "PodGroupStatus",
     "PodResourceClaim",
     "PodResourceClaimStatus",
     "PodSpec",

@@ -7,17 +7,20 @@ import random
 import time
 from typing import Any
 
-from scheduler.config import load_configuration
+from scheduler.catalog import Watch
+from scheduler.config import EffectiveProfile, load_configuration
 from scheduler.engine.cycle import Profile, SchedulingCycle
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, NodeUpdate, PodInputs
+from scheduler.engine.objects import ObjectInputs
 from scheduler.engine.recorder import EventRecorder
-from scheduler.framework import PodInfo
+from scheduler.engine.waiting import WaitingPods
+from scheduler.framework import EventOrder, FirstAttemptOrder, PodInfo
 from scheduler.observe.health import LoopWatch
 from scheduler.observe.metrics import Metrics
 from scheduler.plugins import build_profile
-from scheduler.state import ClusterState, SchedulingQueue
+from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
 from secondary_scheduler.kube.client.errors import api_error
 from secondary_scheduler.kube.model import EventType, ResourceVersion
 from tests.unit.scheduler.engine.pods import node_info, pod_info
@@ -71,43 +74,36 @@ class FakeApi:
 class Engine:
     """The engine wired to a fake API, driven by hand."""
 
-    def __init__(self, api: FakeApi | None = None, **cycle: Any) -> None:
+    def __init__(self, api: FakeApi | None = None, configuration: str = CONFIGURATION, **cycle: Any) -> None:
         self.api = api or FakeApi()
         self.metrics = Metrics()
         self.leading = True
         self.state = ClusterState()
+        self.waiting = WaitingPods(time.time)
         self.recorder = EventRecorder(self.api, instance="host")  # type: ignore[arg-type]
-        configuration = load_configuration(CONFIGURATION, source="test")
-        name = configuration.scheduler_names[0]
-        self.handle = EngineHandle(
-            scheduler_name=name,
-            client=self.api,  # type: ignore[arg-type]
-            recorder=self.recorder,
-            metrics=self.metrics,
-            may_write=lambda: self.leading,
-            activate=lambda uids: self.cycle.activate(uids),
-            reject_waiting=lambda uid, plugin, message: self.cycle.waiting.reject(uid, plugin, message),
-            clock=time.time,
-            node=self.state.node,
-            exists=lambda uid: uid in self.pods.pending,
-            pods_on=self.state.pods_on,
-            watch_pods=self.state.watch_pods,
-        )
-        runner = build_profile(configuration.profile(name), self.handle)
+        profiles = {
+            one.scheduler_name: self._profile(one) for one in load_configuration(configuration, source="test").profiles
+        }
+        runners = {name: one.runner for name, one in profiles.items()}
+        self.handle = next(iter(profiles.values())).handle
+        sorter = next(iter(runners.values())).queue_sort
         self.queue = SchedulingQueue(
             clock=time.time,
-            sort_key=runner.queue_sort.sort_key,
-            pre_enqueue=runner.run_pre_enqueue,
-            hints={name: runner.hint_registrations()},
+            sort_key=sorter.sort_key,
+            by_first_attempt=isinstance(sorter, FirstAttemptOrder) and sorter.orders_by_first_attempt,
+            reordered_by=sorter.reordered_by if isinstance(sorter, EventOrder) else None,
+            pre_enqueue=lambda pod: runners[pod.scheduler_name].run_pre_enqueue(pod),
+            hints={name: runner.hint_registrations() for name, runner in runners.items()},
         )
         pending: dict[str, PodInfo] = {}
         failures = FailureReporter()
         self.cycle = SchedulingCycle(
             state=self.state,
             queue=self.queue,
-            profiles={name: Profile(runner, self.handle)},
+            profiles=profiles,
             pending=pending,
             failures=failures,
+            waiting=self.waiting,
             metrics=self.metrics,
             may_schedule=lambda: self.leading,
             watch=LoopWatch(60),
@@ -118,12 +114,37 @@ class Engine:
             self.state,
             self.queue,
             pending=pending,
-            scheduler_names={name},
-            waiting=self.cycle.waiting,
+            scheduler_names=profiles,
+            waiting=self.waiting,
             failures=failures,
             wake=self.cycle.wake,
         )
         self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
+
+    def _profile(self, effective: EffectiveProfile) -> Profile:
+        handle = EngineHandle(
+            scheduler_name=effective.scheduler_name,
+            client=self.api,  # type: ignore[arg-type]
+            recorder=self.recorder,
+            metrics=self.metrics,
+            may_write=lambda: self.leading,
+            activate=lambda uids: self.cycle.activate(uids),
+            waiting=self.waiting,
+            reorder=lambda uids: self.queue.reorder(uids),
+            clock=time.time,
+            node=self.state.node,
+            exists=lambda uid: uid in self.pods.pending,
+            pods_on=self.state.pods_on,
+            watch_pods=self.state.watch_pods,
+        )
+        runner = build_profile(effective, handle)
+        runner.use_objects(self.state.objects)
+        runner.use_pods(self.state.directory)
+        return Profile(runner, handle)
+
+    def objects(self, watch: Watch) -> ObjectInputs:
+        """The sink of the watch on a kind."""
+        return ObjectInputs(WATCHED_KINDS[watch], self.state, self.queue, wake=self.cycle.wake)
 
     def add_node(self, name: str, **fields: Any) -> None:
         self.nodes.apply([(EventType.ADDED, NodeUpdate(node_info(name, **fields), ()))])

@@ -210,7 +210,7 @@ async def test_a_victim_that_waits_for_permission_is_sent_back(engine: Engine) -
     engine.add_node("n1", cpu="1")
     waiting = pod_info("low", cpu="800m", priority=1)
     engine.state.assume(waiting, "n1", 0.0)
-    outcome = engine.cycle.waiting.add(waiting, {"Gang": 60.0})
+    outcome = engine.waiting.add(waiting, {"Gang": 60.0})
     engine.add_pod("high", cpu="500m", priority=10)
     status = await asyncio.wait_for(outcome, 3)
     assert (status.plugin, status.reasons) == ("DefaultPreemption", ("preempted",))

@@ -1,0 +1,148 @@
+"""Pods and their PodGroups, and what is remembered about a group for a while (pkg/coscheduling/core)."""
+
+import math
+from collections.abc import Callable, Collection, Hashable
+
+from scheduler.framework import Handle, Objects, PodInfo, PodListener, Pods
+from secondary_scheduler.kube.model import POD_GROUP_LABEL, PodGroup
+from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+
+KIND = "PodGroup"
+DEFAULT_WAIT_SECONDS = 60.0
+"""Where neither the group nor the args name a time."""
+
+
+def full_name(pod: PodInfo) -> str:
+    """Return `namespace/group`, or "" for a pod without a group."""
+    name = pod.labels.get(POD_GROUP_LABEL, "")
+    return f"{pod.namespace}/{name}" if name else ""
+
+
+def wait_seconds(group: PodGroup | None, default: float) -> float:
+    """Return how long a group may take: its own time, else the plugin's (util.GetWaitTimeDuration).
+
+    A group's time of 0 is no time of its own.
+    """
+    own = group.spec.schedule_timeout_seconds if group is not None else None
+    if own is not None:
+        return float(own) or default
+    return default or DEFAULT_WAIT_SECONDS
+
+
+class Expiring:
+    """Keys that are remembered for some seconds, as upstream's go-cache does: a key that is there keeps its time."""
+
+    def __init__(self, clock: Callable[[], float], default_seconds: float) -> None:
+        """`default_seconds` is how long a key stays that is added for 0 s."""
+        self._clock = clock
+        self._default = default_seconds
+        self._until: dict[Hashable, float] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        until = self._until.get(key)
+        if until is None:
+            return False
+        if self._clock() > until:
+            del self._until[key]
+            return False
+        return True
+
+    def add(self, key: Hashable, seconds: float) -> None:
+        """Remember a key, unless it is remembered already."""
+        if key not in self:
+            self._until[key] = self._clock() + (seconds or self._default)
+
+    def discard(self, key: Hashable) -> None:
+        """Forget a key."""
+        self._until.pop(key, None)
+
+
+class Groups:
+    """Looks groups and siblings up, and marks groups that failed: a marked one queues up again at the end."""
+
+    def __init__(self, handle: Handle | None) -> None:
+        self._handle = handle
+        self._objects: Objects | None = None
+        self._pods: Pods | None = None
+        self._failed: dict[str, float] = {}
+        self._created: dict[str, float] = {}
+
+    def use_objects(self, objects: Objects) -> None:
+        """Take the store that holds the PodGroups."""
+        self._objects = objects
+
+    def use_pods(self, pods: Pods, listener: PodListener | None = None) -> None:
+        """Take the directory of pods; `listener` is told of pods that have a group."""
+        self._pods = pods
+        pods.index(POD_GROUP_LABEL, listener)
+
+    def of(self, pod: PodInfo) -> PodGroup | None:
+        """Return a pod's group; None when it names none, or one that does not exist."""
+        name = pod.labels.get(POD_GROUP_LABEL)
+        if not name or self._objects is None:
+            return None
+        group: PodGroup | None = self._objects.get(KIND, pod.namespace, name)
+        return group
+
+    def siblings(self, pod: PodInfo) -> Collection[PodInfo]:
+        """Return all pods of a pod's group that have not ended, itself among them."""
+        return self.members(pod.namespace, pod.labels.get(POD_GROUP_LABEL, ""))
+
+    def members(self, namespace: str, name: str) -> Collection[PodInfo]:
+        """Return all pods of a group that have not ended."""
+        if self._pods is None or not name:
+            return ()
+        return self._pods.labelled(POD_GROUP_LABEL, namespace, name)
+
+    def node_of(self, pod: PodInfo) -> str:
+        """Return the node a pod is bound or assumed to, or ""."""
+        return self._pods.node_of(pod) if self._pods is not None else ""
+
+    # Order ----------------------------------------------------------------------------------------------------------
+
+    def queued_at(self, pod: PodInfo, own: float) -> float:
+        """Return the time that orders a pod in the queue: its group's last failure, else the group's creation, else
+        its own (GetCreationTimestamp)."""
+        full = full_name(pod)
+        if not full:
+            return own
+        failed = self._failed.get(full)
+        if failed is not None:
+            return failed
+        group = self.of(pod)
+        return own if group is None else self._creation(group)
+
+    def _creation(self, group: PodGroup) -> float:
+        text = group.metadata.creation_timestamp
+        if not text:
+            return -math.inf
+        seconds = self._created.get(text)
+        if seconds is None:
+            try:
+                seconds = epoch_seconds(text)
+            except TimestampError:
+                seconds = -math.inf
+            if len(self._created) > 10_000:
+                self._created.clear()
+            self._created[text] = seconds
+        return seconds
+
+    def mark_failed(self, full: str, now: float) -> None:
+        """Let a group queue up as of now."""
+        self._failed[full] = now
+        self.reorder(full)
+
+    def clear_failed(self, full: str) -> None:
+        """Give a group its place by creation again."""
+        if self._failed.pop(full, None) is not None:
+            self.reorder(full)
+
+    def reorder(self, full: str) -> None:
+        """Have the queue look at the places of a group's pods again."""
+        if self._handle is not None:
+            namespace, _, name = full.partition("/")
+            self._handle.reorder(self.members(namespace, name))
+
+    def forget(self, group: PodGroup) -> None:
+        """Drop what is known of a group that is gone."""
+        self._failed.pop(group.metadata.key, None)

@@ -1,0 +1,201 @@
+"""Coscheduling as upstream has it: members wait in Permit, one by one, until enough of them hold a node
+(pkg/coscheduling of scheduler-plugins 0.34.7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from scheduler.catalog import ActionType, CoschedulingArgs
+from scheduler.framework import (
+    POD,
+    PODS_TO_ACTIVATE,
+    SUCCESS,
+    ClusterEvent,
+    Code,
+    CycleState,
+    HintRegistration,
+    NodeCodes,
+    NodeView,
+    Objects,
+    PluginContext,
+    PodInfo,
+    Pods,
+    PostFilterResult,
+    PreFilterResult,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from scheduler.plugins.coscheduling.groups import KIND, Expiring, Groups, full_name, wait_seconds
+from scheduler.plugins.coscheduling.resources import resource_gap
+from secondary_scheduler.kube.model import PodGroup
+
+NAME = "Coscheduling"
+_PERMITTED_SECONDS, _BACKED_OFF_SECONDS = 3.0, 10.0
+"""How long upstream's caches keep what is added for 0 s."""
+
+
+class UpstreamCoscheduling:
+    """QueueSort, PreFilter, PostFilter, Permit and Reserve under `compatibility: upstream`."""
+
+    name = NAME
+    orders_by_first_attempt = True
+
+    def __init__(self, args: CoschedulingArgs, context: PluginContext) -> None:
+        self._handle = context.handle
+        self._clock = context.handle.now if context.handle is not None else time.time
+        self._wait = float(args.permit_waiting_time_seconds)
+        self._backoff = float(args.pod_group_backoff_seconds)
+        self._tolerated_gap = args.pod_group_reject_percentage / 100.0
+        self._permitted = Expiring(self._clock, _PERMITTED_SECONDS)
+        self._backed_off = Expiring(self._clock, _BACKED_OFF_SECONDS)
+        self._assigned: dict[str, set[str]] = {}
+        self.groups = Groups(context.handle)
+
+    def use_objects(self, objects: Objects) -> None:
+        """Take the store that holds the PodGroups."""
+        self.groups.use_objects(objects)
+
+    def use_pods(self, pods: Pods) -> None:
+        """Take the directory of pods, and hear from it who has a node."""
+        self.groups.use_pods(pods, self._pod_changed)
+
+    def events_to_register(self) -> Sequence[HintRegistration]:
+        """A new pod; a PodGroup that comes or changes."""
+        return (
+            HintRegistration(POD, ActionType.ADD),
+            HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE),
+        )
+
+    # Queue ----------------------------------------------------------------------------------------------------------
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, float, str]:
+        """Return (priority descending, time of the group or the pod, `namespace/name` of the pod)."""
+        return (-pod.priority, self.groups.queued_at(pod, queued_at), pod.key)
+
+    def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
+        """Return the pods whose group comes or goes: its creation orders them."""
+        changed = new or old
+        if isinstance(changed, PodGroup) and (old is None or new is None):
+            return self.groups.members(changed.metadata.namespace, changed.metadata.name)
+        return ()
+
+    # The attempt ----------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+        """Turn away a pod whose group failed just now, is not complete, or asks for more than the cluster has."""
+        problem = self._problem(pod, view)
+        return None, unresolvable(problem) if problem else SUCCESS
+
+    def _problem(self, pod: PodInfo, view: NodeView) -> str:
+        group, full = self.groups.of(pod), full_name(pod)
+        if group is None:
+            return ""
+        if full in self._backed_off:
+            return f"podGroup {full} failed recently"
+        siblings = self.groups.siblings(pod)
+        needed = group.spec.min_member
+        if len(siblings) < needed:
+            return (
+                f"pre-filter pod {pod.name} cannot find enough sibling pods, "
+                f"current pods number: {len(siblings)}, minMember of group: {needed}"
+            )
+        if sum(1 for one in siblings if not one.spec.gates) < needed:
+            return f"pre-filter pod {pod.name} cannot proceed due to gated pods in the same PodGroup"
+        if group.spec.min_resources is None or full in self._permitted:
+            return ""
+        gap = resource_gap(group, view, self._members_on_nodes(pod, view))
+        if not gap:
+            self._permitted.add(full, self._wait)
+        return gap
+
+    def _members_on_nodes(self, pod: PodInfo, view: NodeView) -> Iterable[tuple[PodInfo, int]]:
+        for one in self.groups.siblings(pod):
+            node = self.groups.node_of(one)
+            row = view.row(node) if node else -1
+            if row >= 0:
+                yield one, row
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Reject the group's waiting pods, unless enough have a node, or all but a few."""
+        group, full = self.groups.of(pod), full_name(pod)
+        if group is None:
+            return None, unschedulable("can not find pod group")
+        needed, assigned = group.spec.min_member, len(self._assigned.get(full, ()))
+        if assigned >= needed:
+            return None, unschedulable()
+        if (needed - assigned) / needed <= self._tolerated_gap:
+            return None, unschedulable()
+        self._reject_waiting(full, "optimistic rejection in PostFilter")
+        if self._backoff and len(self.groups.siblings(pod)) >= needed:
+            self._backed_off.add(full, self._backoff)
+        self._failed(full)
+        return None, unschedulable(
+            f"PodGroup {full} gets rejected due to Pod {pod.name} is unschedulable even after PostFilter"
+        )
+
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
+        """Let the pod wait until the group has enough nodes, and then all of it go on."""
+        full = full_name(pod)
+        if not full:
+            return SUCCESS, 0.0
+        group = self.groups.of(pod)
+        if group is None:
+            return unschedulable("PodGroup not found"), 0.0
+        assigned = self._assigned.setdefault(full, set())
+        assigned.add(pod.name)
+        if len(assigned) < group.spec.min_member:
+            if len(assigned) == 1:
+                # Only the first one wakes the others: each doing so would cost much and bring nothing.
+                siblings = {one.uid: one for one in self.groups.siblings(pod) if one.uid != pod.uid}
+                state.write(PODS_TO_ACTIVATE, siblings)
+            return Status(Code.WAIT), wait_seconds(group, self._wait)
+        self.groups.clear_failed(full)
+        if self._handle is not None:
+            for waiting in self._handle.waiting_pods():
+                if full_name(waiting) == full:
+                    self._handle.allow_waiting(waiting, NAME)
+        return SUCCESS, 0.0
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Nothing."""
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Give the place up, and with it those of all waiting pods of the group."""
+        full = full_name(pod)
+        if self.groups.of(pod) is None:
+            return
+        self._unassign(full, pod.name)
+        self._reject_waiting(full, "rejection in Unreserve")
+        self._failed(full)
+
+    # Internals ------------------------------------------------------------------------------------------------------
+
+    def _failed(self, full: str) -> None:
+        self._permitted.discard(full)
+        self.groups.mark_failed(full, self._clock())
+
+    def _reject_waiting(self, full: str, message: str) -> None:
+        if self._handle is None:
+            return
+        for waiting in self._handle.waiting_pods():
+            if full_name(waiting) == full:
+                self._handle.reject_waiting(waiting, NAME, message)
+
+    def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
+        """Upstream looks at pods that come with a node, and at those that go: not at those that get one."""
+        if old is None and new is not None and new.node_name:
+            self._assigned.setdefault(full_name(new), set()).add(new.name)
+        elif new is None and old is not None and old.node_name:
+            self._unassign(full_name(old), old.name)
+
+    def _unassign(self, full: str, name: str) -> None:
+        assigned = self._assigned.get(full)
+        if assigned is not None:
+            assigned.discard(name)
+            if not assigned:
+                del self._assigned[full]

@@ -1,0 +1,314 @@
+"""Gangs in safe mode: all members hold a node or none does, whatever comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from scheduler.engine.inputs import NodeUpdate
+from scheduler.framework import Code, CycleState, PodInfo, Status
+from secondary_scheduler.kube.client import ConnectionLost
+from secondary_scheduler.kube.model import EventType
+from tests.unit.scheduler.engine.gangs import GangEngine
+from tests.unit.scheduler.engine.pods import node_info, pod_info
+from tests.unit.scheduler.engine.test_cycle import eventually, refused
+
+Start = Callable[..., Awaitable[GangEngine]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    running: list[tuple[GangEngine, asyncio.Task[None]]] = []
+
+    async def make(compatibility: str = "safe", **options: object) -> GangEngine:
+        engine = GangEngine(compatibility, **options)  # type: ignore[arg-type]
+        engine.recorder.start()
+        running.append((engine, asyncio.create_task(engine.cycle.run())))
+        return engine
+
+    yield make
+    for engine, task in running:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await engine.recorder.drain(1)
+
+
+async def test_a_gang_that_fits_is_bound_as_a_whole(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 3)
+    for name in ("n1", "n2", "n3"):
+        engine.add_node(name, cpu="1")
+    engine.add_members("g", 3, cpu="700m")
+    await eventually(lambda: len(engine.bound) == 3, "three bindings")
+    assert {node for _, _, node in engine.api.bindings} == {"n1", "n2", "n3"}
+    assert engine.metrics.gangs.labels("placed")._value.get() == 1
+
+
+async def test_a_gang_that_lacks_room_for_one_holds_nothing_and_everybody_is_told(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 4)
+    for name in ("n1", "n2", "n3"):
+        engine.add_node(name, cpu="1")
+    engine.add_members("g", 4, cpu="700m")
+    expected = "pod group ns/g: 3 of 4 members fit, minMember is 4: 0/3 nodes are available: 3 Insufficient cpu."
+    await eventually(lambda: {engine.message(f"g-{n}") for n in range(4)} == {expected}, "the reason, for each")
+    assert engine.state.assumed_count == 0
+    assert engine.api.bindings == []
+    await eventually(lambda: len(engine.api.events) >= 4, "events")
+    assert {event["reason"] for event in engine.api.events} == {"FailedScheduling"}
+    assert {event["regarding"]["name"] for event in engine.api.events} == {"g-0", "g-1", "g-2", "g-3"}
+    # Room for others is free all the time, and the gang comes as soon as there is enough.
+    engine.add_pod("other", cpu="700m")
+    await eventually(lambda: engine.bound == {"other"}, "another pod")
+    engine.add_node("n4", cpu="1")
+    engine.add_node("n5", cpu="1")
+    await eventually(lambda: len(engine.bound) == 5, "the gang")
+
+
+async def test_members_beyond_the_minimum_stay_pending_without_failing_the_gang(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 2)
+    for name in ("n1", "n2"):
+        engine.add_node(name, cpu="1")
+    engine.add_members("g", 3, cpu="700m")
+    await eventually(lambda: len(engine.bound) == 2, "the minimum")
+    left = ({"g-0", "g-1", "g-2"} - engine.bound).pop()
+    await eventually(lambda: "Insufficient cpu" in engine.message(left), "a reason")
+    engine.add_node("n3", cpu="1")
+    await eventually(lambda: len(engine.bound) == 3, "the third")
+
+
+async def test_two_gangs_for_one_room_never_hold_half_of_it_each(start: Start) -> None:
+    engine = await start(profiles=2)
+    engine.add_group("a", 3)
+    engine.add_group("b", 3)
+    for name in ("n1", "n2", "n3", "n4"):
+        engine.add_node(name, cpu="1")
+    # They arrive in turns, which makes upstream hold two nodes for each; one of them is of another profile.
+    for number in range(3):
+        engine.add_member(f"a-{number}", "a", cpu="700m")
+        engine.add_member(f"b-{number}", "b", cpu="700m", scheduler="second-scheduler")
+    await eventually(lambda: len(engine.bound) == 3, "one of them")
+    assert len({name[0] for name in engine.bound}) == 1
+    winner = next(iter(engine.bound))[0]
+    loser = "b" if winner == "a" else "a"
+    await eventually(lambda: "members fit" in engine.message(f"{loser}-0"), "the other is told")
+    assert engine.state.assumed_count == 3
+    for number in range(3):
+        engine.pods.apply([(EventType.DELETED, pod_info(f"{winner}-{number}", node="n1"))])
+        engine.state.forget(f"{winner}-{number}-uid")
+    engine.add_node("n5", cpu="1")
+    await eventually(lambda: len(engine.bound) == 6, "the other")
+
+
+async def test_a_missing_group_parks_its_pods_until_it_comes_and_nobody_else(start: Start) -> None:
+    engine = await start()
+    engine.add_node("n1")
+    engine.add_members("late", 2)
+    await eventually(lambda: "pod group ns/late does not exist" in engine.message("late-1"), "the reason")
+    engine.add_pod("other")
+    await eventually(lambda: engine.bound == {"other"}, "everything else goes on")
+    engine.add_group("late", 2)
+    await eventually(lambda: len(engine.bound) == 3, "the gang, at once")
+
+
+async def test_members_wait_for_members_that_were_not_created_yet(start: Start) -> None:
+    engine = await start()
+    engine.add_node("n1")
+    engine.add_group("g", 3)
+    engine.add_member("g-0", "g")
+    await eventually(lambda: "1 of at least 3 members exist" in engine.message("g-0"), "the reason")
+    engine.add_member("g-1", "g")
+    engine.add_member("g-2", "g")
+    await eventually(lambda: len(engine.bound) == 3, "all of them")
+
+
+async def test_a_shrunk_minimum_lets_the_rest_run(start: Start) -> None:
+    engine = await start()
+    engine.add_node("n1", cpu="1")
+    engine.add_group("g", 3)
+    engine.add_members("g", 3, cpu="400m")
+    await eventually(lambda: "2 of 3 members fit" in engine.message("g-0"), "the reason")
+    engine.add_group("g", 2, event=EventType.MODIFIED, version=2)
+    await eventually(lambda: len(engine.bound) == 2, "two of them")
+
+
+async def test_a_group_deleted_while_its_pods_wait_leaves_them_parked_with_the_reason(start: Start) -> None:
+    engine = await start()
+    engine.add_node("n1", cpu="1")
+    group = engine.add_group("g", 3)
+    engine.add_members("g", 3, cpu="400m")
+    await eventually(lambda: "2 of 3 members fit" in engine.message("g-0"), "does not fit")
+    engine.podgroups.apply([(EventType.DELETED, group)])
+    await eventually(lambda: "does not exist" in engine.message("g-0"), "the new reason")
+    assert engine.api.bindings == []
+
+
+async def test_completed_members_do_not_count(start: Start) -> None:
+    engine = await start()
+    engine.add_node("n1")
+    engine.add_group("g", 2)
+    done = engine.add_member("g-0", "g", node="n1")
+    engine.add_member("g-1", "g")
+    await eventually(lambda: engine.bound == {"g-1"}, "one runs, one more is enough")
+    engine.pods.apply([(EventType.DELETED, done)])
+    engine.pods.apply([(EventType.DELETED, pod_info("g-1"))])
+    engine.add_member("g-2", "g")
+    await eventually(lambda: "1 of at least 2 members exist" in engine.message("g-2"), "alone again")
+
+
+async def test_gated_members_do_not_count_and_are_not_tried(start: Start) -> None:
+    engine = await start()
+    engine.add_node("n1")
+    engine.add_group("g", 2)
+    engine.add_member("g-0", "g", schedulingGates=[{"name": "later"}])
+    engine.add_member("g-1", "g")
+    await eventually(lambda: "1 of at least 2 members have no scheduling gates" in engine.message("g-1"), "the reason")
+    engine.add_member("g-0", "g", rv="2")
+    await eventually(lambda: len(engine.bound) == 2, "both")
+
+
+async def test_a_cluster_too_small_for_min_resources_is_asked_again_when_it_grows(start: Start) -> None:
+    engine = await start()
+    engine.add_node("n1", cpu="1")
+    engine.add_group("g", 2, min_resources={"cpu": "1500m"})
+    engine.add_members("g", 2, cpu="100m")
+    await eventually(lambda: "resource gap" in engine.message("g-1"), "the reason")
+    assert "pod group ns/g: resource gap: map[cpu:{{500 -3} {<nil>}  DecimalSI}]." in engine.message("g-1")
+    engine.add_node("n2", cpu="1")
+    await eventually(lambda: len(engine.bound) == 2, "both")
+
+
+async def test_a_member_that_fails_to_bind_is_placed_again_before_others(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 3)
+    for name in ("n1", "n2", "n3"):
+        engine.add_node(name, cpu="1")
+    engine.api.failures = [None, refused(403, "boom")]
+    engine.add_members("g", 3, cpu="700m")
+    await eventually(lambda: bool(engine.bound), "the first")
+    engine.add_pod("greedy", cpu="700m", priority=1000)
+    await eventually(lambda: engine.bound == {"g-0", "g-1", "g-2"}, "all of them")
+    told = "pod group ns/g: 2 members hold nodes, minMember is 3, this one gave its node up"
+    await eventually(lambda: any(told in text and "boom" in text for text in engine.messages), "the one that failed")
+
+
+async def test_an_answer_that_got_lost_does_not_cost_the_gang_anything(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 2)
+    engine.add_node("n1")
+    engine.api.failures = [ConnectionLost("reset")]
+    engine.api.show("g-0", node="n1")
+    engine.api.show("g-1", node="n1")
+    engine.add_members("g", 2)
+    await eventually(lambda: engine.metrics.gangs.labels("placed")._value.get() == 1, "placed")
+
+
+class SlowVolumes:
+    """A PreBind plugin that some pods wait for, or fail at."""
+
+    name = "SlowVolumes"
+
+    def __init__(self) -> None:
+        self.blocked: dict[str, asyncio.Future[Status]] = {}
+
+    def hold(self, pod: str) -> asyncio.Future[Status]:
+        self.blocked[pod] = asyncio.get_running_loop().create_future()
+        return self.blocked[pod]
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        future = self.blocked.get(pod.name)
+        return await future if future is not None else Status()
+
+
+def with_volumes(engine: GangEngine) -> SlowVolumes:
+    volumes = SlowVolumes()
+    for profile in engine.cycle._profiles.values():
+        profile.runner.pre_bind = (volumes, *profile.runner.pre_bind)
+    return volumes
+
+
+async def test_nobody_is_bound_before_everybody_is_ready(start: Start) -> None:
+    engine = await start()
+    volumes = with_volumes(engine)
+    volume = volumes.hold("g-1")
+    engine.add_group("g", 3)
+    engine.add_node("n1")
+    engine.add_members("g", 3)
+    await eventually(lambda: engine.state.assumed_count == 3, "all hold the node")
+    engine.add_pod("other")
+    await eventually(lambda: engine.bound == {"other"}, "others go on")
+    volume.set_result(Status())
+    await eventually(lambda: len(engine.bound) == 4, "the gang")
+
+
+async def test_a_member_that_fails_before_binding_is_placed_again_and_the_others_wait(start: Start) -> None:
+    engine = await start()
+    volumes = with_volumes(engine)
+    volume = volumes.hold("g-1")
+    engine.add_group("g", 3)
+    engine.add_node("n1")
+    engine.add_members("g", 3)
+    await eventually(lambda: engine.state.assumed_count == 3, "all hold the node")
+    del volumes.blocked["g-1"]
+    volume.set_result(Status(Code.ERROR, error="no such disk"))
+    await eventually(lambda: len(engine.bound) == 3, "the gang")
+    await eventually(lambda: "this one gave its node up" in engine.message("g-1"), "the reason")
+
+
+async def test_a_gang_that_is_not_ready_in_time_gives_all_nodes_up(start: Start) -> None:
+    engine = await start(permitWaitingTimeSeconds=1)
+    volumes = with_volumes(engine)
+    volumes.hold("g-1")
+    engine.add_group("g", 3)
+    engine.add_node("n1", cpu="1")
+    engine.add_members("g", 3, cpu="300m")
+    await eventually(lambda: engine.state.assumed_count == 3, "all hold the node")
+    await asyncio.sleep(0.8)
+    await eventually(lambda: engine.state.assumed_count == 0, "nobody holds anything")
+    assert engine.api.bindings == []
+    assert engine.metrics.gangs.labels("incomplete")._value.get() == 1
+    await eventually(lambda: "not ready to be bound in time" in engine.message("g-1"), "the reason")
+    engine.add_pod("other", cpu="900m")
+    del volumes.blocked["g-1"]
+    await eventually(lambda: bool(engine.bound), "room is free")
+
+
+async def test_a_waiting_member_that_is_deleted_leaves_the_others_to_their_timeout(start: Start) -> None:
+    engine = await start(permitWaitingTimeSeconds=1)
+    volumes = with_volumes(engine)
+    volume = volumes.hold("g-1")
+    engine.add_group("g", 3)
+    engine.add_node("n1")
+    members = engine.add_members("g", 3)
+    await eventually(lambda: len(engine.waiting) == 2, "two are ready")
+    engine.pods.apply([(EventType.DELETED, members[0])])
+    volume.set_result(Status())
+    await eventually(lambda: len(engine.waiting) == 2, "one was taken out, one came")
+    await asyncio.sleep(0.8)
+    await eventually(lambda: engine.state.assumed_count == 0, "nobody holds anything")
+    assert engine.api.bindings == []
+
+
+async def test_the_room_for_a_gang_may_come_by_a_larger_node(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 2)
+    engine.add_node("n1", cpu="1")
+    engine.add_members("g", 2, cpu="700m")
+    await eventually(lambda: "1 of 2 members fit" in engine.message("g-0"), "does not fit")
+    engine.nodes.apply([(EventType.MODIFIED, NodeUpdate(node_info("n1", cpu="2"), ()))])
+    await eventually(lambda: len(engine.bound) == 2, "both")
+
+
+async def test_a_gang_that_failed_is_left_alone_for_its_back_off_and_then_tried_by_itself(start: Start) -> None:
+    engine = await start(podGroupBackoffSeconds=1)
+    engine.add_group("g", 2)
+    engine.add_node("n1", cpu="1")
+    engine.add_members("g", 2, cpu="700m")
+    await eventually(lambda: "1 of 2 members fit" in engine.message("g-0"), "does not fit")
+    engine.add_node("n2", cpu="1")
+    await eventually(lambda: any("podGroup ns/g failed recently" in one for one in engine.messages), "left alone")
+    assert engine.api.bindings == []
+    await eventually(lambda: len(engine.bound) == 2, "both")
