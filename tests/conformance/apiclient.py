@@ -25,6 +25,7 @@ COLLECTIONS: dict[str, tuple[str, str, bool]] = {
     "ReplicaSet": ("/apis/apps/v1", "replicasets", True),
     "StatefulSet": ("/apis/apps/v1", "statefulsets", True),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets", True),
+    "ElasticQuota": ("/apis/scheduling.x-k8s.io/v1alpha1", "elasticquotas", True),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
     "RuntimeClass": ("/apis/node.k8s.io/v1", "runtimeclasses", False),
     "PersistentVolume": (_CORE, "persistentvolumes", False),
@@ -34,10 +35,14 @@ COLLECTIONS: dict[str, tuple[str, str, bool]] = {
     "CSIDriver": (_STORAGE, "csidrivers", False),
     "CSIStorageCapacity": (_STORAGE, "csistoragecapacities", True),
     "VolumeAttachment": (_STORAGE, "volumeattachments", False),
+    "AppGroup": ("/apis/appgroup.diktyo.x-k8s.io/v1alpha1", "appgroups", True),
+    "NetworkTopology": ("/apis/networktopology.diktyo.x-k8s.io/v1alpha1", "networktopologies", True),
+    "SeccompProfile": ("/apis/security-profiles-operator.x-k8s.io/v1beta1", "seccompprofiles", True),
+    "NodeResourceTopology": ("/apis/topology.node.k8s.io/v1alpha2", "noderesourcetopologies", False),
 }
 """Kind -> path of its group, plural, whether it is namespaced."""
 
-_KEEP_STATUS = frozenset({"Node"})
+_KEEP_STATUS = frozenset({"Node", "AppGroup"})
 """Kinds whose status the API server takes at creation."""
 
 

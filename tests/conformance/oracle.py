@@ -29,7 +29,10 @@ _VERDICT_SECONDS = 20.0
 _PREEMPTION_SECONDS = 0.2
 _ORDER = (
     ("StorageClass", "CSIDriver", "Service", "ReplicationController", "ReplicaSet", "StatefulSet"),
-    ("Node", "PersistentVolume", "PersistentVolumeClaim", "CSINode", "CSIStorageCapacity", "VolumeAttachment"),
+    (
+        *("Node", "PersistentVolume", "PersistentVolumeClaim", "CSINode", "CSIStorageCapacity", "VolumeAttachment"),
+        "NodeResourceTopology",
+    ),
     ("Pod", "PodDisruptionBudget"),
 )
 _LOGGED = frozenset({"Node", "Pod"})

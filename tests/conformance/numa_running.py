@@ -1,0 +1,186 @@
+"""The real scheduler-plugins and ours with NodeResourceTopologyMatch: `python -m tests.conformance.numa_running`
+compares more random cases than the tests do."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import yaml
+
+from scheduler.config import load_configuration
+from scheduler.core import explain
+from scheduler.framework import ProfileRunner
+from scheduler.helpers import PodReducer
+from scheduler.plugins import build_profile
+from scheduler.state import ClusterState
+from secondary_scheduler.devcluster import ports, processes
+from secondary_scheduler.devcluster.ports import LOOPBACK
+from secondary_scheduler.devcluster.processes import Service
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain import binaries
+from secondary_scheduler.kube.model import decode_pod
+from tests.conformance import numa
+from tests.conformance.apiclient import Api, ApiError
+from tests.conformance.case import BOUND, UNSCHEDULABLE, Answer, Json
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.oracle import Oracle, oracle_of
+from tests.conformance.ours import load
+from tests.conformance.profiles import scheduler_name
+from tests.conformance.runner import Runner
+from tests.conformance.schedulerlog import VMODULE
+
+CRD = Path(__file__).parents[2] / "components" / "crds" / "topology.node.k8s.io_noderesourcetopologies.yaml"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def configuration(kubeconfig: str, *, ours: bool, reserving: Json | None = None) -> str:
+    """The configuration of both; `reserving` are further args, for a plugin that takes part in Reserve as well."""
+    profiles = []
+    for name, strategy in numa.PROFILES.items():
+        args: Json = {"scoringStrategy": strategy} if strategy else {}
+        config: list[Json] = [{"name": numa.PLUGIN, "args": args | (reserving or {})}]
+        if ours:
+            config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": "upstream"}})
+        enabled = [{"name": numa.PLUGIN}]
+        points: Json = {
+            "postFilter": {"disabled": [{"name": "*"}]},
+            "filter": {"enabled": enabled},
+            "score": {"enabled": [{"name": numa.PLUGIN, "weight": 1}], "disabled": [{"name": "*"}]},
+        }
+        if reserving is not None:
+            points |= {"reserve": {"enabled": enabled}, "postBind": {"enabled": enabled}}
+        profiles.append({"schedulerName": scheduler_name(f"numa-{name}"), "plugins": points, "pluginConfig": config})
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "percentageOfNodesToScore": 100,
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
+            "profiles": profiles,
+        }
+    )
+
+
+async def install(api: Api) -> None:
+    """Install the CRD and wait until it is served."""
+    manifest = yaml.safe_load(CRD.read_text())
+    with contextlib.suppress(ApiError):
+        await api.call("POST", _DEFINITIONS, manifest)
+    deadline = time.monotonic() + 20
+    while True:
+        conditions = (await api.call("GET", f"{_DEFINITIONS}/{manifest['metadata']['name']}")).get("status", {})
+        if any(one["type"] == "Established" and one["status"] == "True" for one in conditions.get("conditions", [])):
+            return
+        assert time.monotonic() < deadline, "the CRD is not served"
+        await asyncio.sleep(0.05)
+
+
+@contextlib.contextmanager
+def scheduler_plugins_running(
+    running: ControlPlane, reserving: Json | None = None, vmodule: str = VMODULE
+) -> Iterator[ControlPlane]:
+    """Run the real scheduler-plugins beside the control plane, which has the CRD."""
+    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    layout = running.layout
+    file: Path = layout.config("numa.json")
+    file.write_text(configuration(str(layout.kubeconfig), ours=False, reserving=reserving))
+    port = ports.allocate(["scheduler-plugins"], {})["scheduler-plugins"]
+    service = Service(
+        "scheduler-plugins",
+        [
+            str(binary),
+            f"--config={file}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={port}",
+            f"--authentication-kubeconfig={layout.kubeconfig}",
+            f"--authorization-kubeconfig={layout.kubeconfig}",
+            "-v=2",
+            f"--vmodule={vmodule}",
+        ],
+        ports=[port],
+    )
+    record = processes.start(service, layout.root)
+    try:
+        yield ControlPlane(layout, running.api_server, record.log, lambda: processes.is_alive(record))
+    finally:
+        processes.stop([record])
+
+
+@contextlib.asynccontextmanager
+async def numa_oracle(running: ControlPlane) -> AsyncIterator[Oracle]:
+    """The real scheduler-plugins, ready to be asked."""
+    api = Api(running)
+    try:
+        await install(api)
+    finally:
+        await api.close()
+    with scheduler_plugins_running(running) as real:
+        async with oracle_of(real) as oracle:
+            yield oracle
+
+
+class OursWithZones:
+    """Our scheduler with the same configuration."""
+
+    def __init__(self) -> None:
+        text = configuration("", ours=True)
+        self._runners: dict[str, ProfileRunner] = {
+            one.scheduler_name: build_profile(one) for one in load_configuration(text, source="conformance").profiles
+        }
+
+    def ask(self, pod: Json, world: tuple[Json, ...]) -> Answer:
+        """Answer for a pod in a cluster given by its objects."""
+        runner, reducer, state = self._runners[pod["spec"]["schedulerName"]], PodReducer(), ClusterState()
+        for item in world:
+            load(state, reducer, item)
+        incoming = reducer.reduce(decode_pod(json.dumps(pod).encode()))
+        explanation = explain(state.snapshot(time.time()), incoming, runner)
+        nodes = {name: node for name, node in explanation.nodes() if node.feasible}
+        if not nodes:
+            return Answer(UNSCHEDULABLE, message=explanation.message or "")
+        return Answer(
+            BOUND,
+            feasible=frozenset(nodes),
+            scores={
+                name: {plugin: score.weighted for plugin, score in node.scores.items()} for name, node in nodes.items()
+            },
+            totals={name: node.total for name, node in nodes.items()},
+            best=frozenset(explanation.best),
+            node=sorted(explanation.best)[0],
+        )
+
+
+async def _run(options: argparse.Namespace, seed: int, running: ControlPlane) -> int:
+    async with numa_oracle(running) as oracle:
+        cases = (numa.generate(number, options.profile) for number in range(seed, seed + options.cases))
+        summary = await Runner(oracle, OursWithZones()).run(cases, seconds=options.seconds)
+    print("\n\n".join(summary.mismatches))
+    print(f"seed {seed}")
+    print(summary.text())
+    return 1 if summary.mismatches or summary.refused else 0
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code 0 when everything agrees, 1 on a difference or a refused case."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.numa_running", description=__doc__)
+    parser.add_argument("--cases", type=int, default=300, metavar="N", help="number of cases (300)")
+    parser.add_argument("--seed", type=int, metavar="S", help="first seed (random; printed)")
+    parser.add_argument("--profile", default="", choices=["", *numa.PROFILES], help="only this profile")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    options = parser.parse_args(arguments)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
+    with control_plane_running() as running:
+        return asyncio.run(_run(options, seed, running))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

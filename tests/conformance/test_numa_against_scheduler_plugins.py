@@ -1,0 +1,41 @@
+"""A fixed sample of random cases for NodeResourceTopologyMatch, asked of the real scheduler-plugins 0.34.7 and of
+ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance import numa
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.numa_running import OursWithZones, numa_oracle
+from tests.conformance.runner import Runner
+
+CASES = int(os.environ.get("CONFORMANCE_CASES", "60"))
+SEED = 90_000
+_SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "45"))
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    with control_plane_running() as running:
+        yield running
+
+
+@pytest.mark.timeout(1800)
+async def test_zones_are_judged_as_the_real_plugin_judges_them(control_plane: ControlPlane) -> None:
+    async with numa_oracle(control_plane) as oracle:
+        runner = Runner(oracle, OursWithZones())
+        summary = await runner.run((numa.generate(SEED + number) for number in range(CASES)), seconds=_SECONDS)
+    told = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
+    print(told)
+    assert not summary.mismatches, told
+    assert not summary.refused, told
+    # A machine too slow for all of them still has to show something.
+    assert summary.cases >= min(CASES, 25), told
+    assert summary.scored[numa.PLUGIN] > 0
+    assert {reason for reason in summary.rejected if "align" in reason}
