@@ -1,0 +1,436 @@
+"""What decisions rest on between a placement and the agent's next word: the three caches, foreign pods, and resync."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.config import load_configuration
+from scheduler.framework import CycleState, PodInfo, ProfileRunner
+from scheduler.plugins import build_profile
+from scheduler.plugins.noderesourcetopologymatch import NodeResourceTopologyMatch
+from scheduler.plugins.noderesourcetopologymatch.fingerprint import ANNOTATION, fingerprint
+from scheduler.state import ClusterState
+from tests.unit.scheduler.core.builders import NOW, container, pod
+from tests.unit.scheduler.plugins.numa import KIND, NAME, guaranteed, scores, state_of, topology, verdicts, zone
+
+STALE = "invalid node topology data"
+FULL = "cannot align container"
+TWO = {"cpu": "2", "memory": "1Gi"}
+
+
+class FakeHandle:
+    """What the plugin needs of the engine, driven by hand."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.spawned: list[Coroutine[Any, Any, None]] = []
+        self.activated: list[str] = []
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        self.spawned.append(coroutine)
+
+    def watch_pods(self, listener: Callable[[PodInfo | None, PodInfo | None], None]) -> None:
+        self.state.watch_pods(listener)
+
+    def pods_on(self, node: str) -> Iterable[PodInfo]:
+        return self.state.pods_on(node)
+
+    def node(self, name: str) -> Any:
+        return self.state.node(name)
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        self.activated += [one.name for one in pods]
+
+
+class World:
+    """A cluster with a plugin that is told of everything, and whose loop runs when it is asked to."""
+
+    def __init__(self, *topologies: Any, compatibility: str = "safe", **args: Any) -> None:
+        self.state = state_of(*topologies)
+        self.handle = FakeHandle(self.state)
+        config = [
+            {"name": NAME, "args": args},
+            {"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}},
+        ]
+        points: dict[str, Any] = {
+            point: {"enabled": [{"name": NAME}]} for point in ("filter", "score", "reserve", "postBind")
+        }
+        profile = {"schedulerName": "test", "plugins": points, "pluginConfig": config}
+        document = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [profile],
+        }
+        text = msgspec.json.encode(document).decode()
+        configuration = load_configuration(text, source="test")
+        self.runner: ProfileRunner = build_profile(configuration.profiles[0], self.handle)  # type: ignore[arg-type]
+        plugin = self.runner.plugins[NAME]
+        assert isinstance(plugin, NodeResourceTopologyMatch)
+        self.plugin = plugin
+
+    def verdicts(self, new: PodInfo) -> dict[str, str]:
+        return verdicts(self.state, new, self.runner)
+
+    def place(self, new: PodInfo, node: str) -> PodInfo:
+        assumed = self.state.assume(new, node, NOW)
+        assert self.plugin.reserve(CycleState(), new, node).is_success
+        return assumed
+
+    def show(self, new: PodInfo, node: str, phase: str = "Running", version: str = "1") -> PodInfo:
+        """The watch brings a pod on a node."""
+        shown = msgspec.structs.replace(new, node_name=node, phase=phase, resource_version=version)
+        self.state.upsert_pod(shown)
+        return shown
+
+    def publish(self, item: Any) -> None:
+        self.state.objects.upsert(KIND, item)
+
+    def resync(self) -> int:
+        resync = self.plugin._resync
+        assert resync is not None
+        return asyncio.run(resync.once(self.state.objects))
+
+
+def signed(name: str, *zones: Any, pods: Iterable[PodInfo] = (), method: str = "", **content: Any) -> Any:
+    """An object whose agent says which pods it includes."""
+    attributes = {"nodeTopologyPodsFingerprint": fingerprint((one.namespace, one.name) for one in pods)}
+    if method:
+        attributes["nodeTopologyPodsFingerprintMethod"] = method
+    return topology(name, *zones, attributes=attributes, **content)
+
+
+def two_zones(cpu: str = "4") -> list[dict[str, Any]]:
+    return [zone(0, cpu=cpu, memory="8Gi"), zone(1, cpu=cpu, memory="8Gi")]
+
+
+def named(name: str, *amounts: dict[str, str], **fields: Any) -> PodInfo:
+    return msgspec.structs.replace(guaranteed(*amounts, **fields), name=name, uid=f"uid-{name}", key=f"default/{name}")
+
+
+OVER_RESERVE = {"cacheResyncPeriodSeconds": 5}
+
+
+# Passthrough and DiscardReserved -----------------------------------------------------------------------------------
+
+
+def test_without_a_cache_placed_pods_do_not_count_until_the_agent_says_so() -> None:
+    world = World(topology("n", *two_zones("2")))
+    world.place(named("a", TWO), "n")
+    assert world.verdicts(named("b", TWO)) == {"n": ""}
+    world.publish(topology("n", *two_zones("1")))
+    assert world.verdicts(named("b", TWO)) == {"n": FULL}
+    world.state.objects.remove(KIND, "", "n")
+    assert world.verdicts(named("b", TWO)) == {"n": ""}
+
+
+async def test_a_node_that_a_pod_is_on_its_way_to_takes_no_other_until_that_one_is_bound() -> None:
+    world = World(topology("n", *two_zones()), topology("m", *two_zones()), discardReservedNodes=True, **OVER_RESERVE)
+    first, second = named("a", TWO), named("b", TWO)
+    world.place(first, "n")
+    assert world.verdicts(second) == {"n": STALE, "m": ""}
+    assert scores(world.state, second, world.runner)["n"] == 0
+    await world.plugin.post_bind(CycleState(), first, "n")
+    assert world.verdicts(second) == {"n": "", "m": ""}
+    world.place(second, "n")
+    world.plugin.unreserve(CycleState(), second, "n")
+    world.plugin.unreserve(CycleState(), second, "n")
+    assert world.verdicts(second) == {"n": "", "m": ""}
+
+
+@pytest.mark.parametrize(("compatibility", "expected"), [("safe", STALE), ("upstream", "")])
+def test_a_pod_placed_in_the_same_decision_closes_a_node_too(compatibility: str, expected: str) -> None:
+    world = World(topology("n", *two_zones()), compatibility=compatibility, discardReservedNodes=True)
+    overlay = world.state.snapshot(NOW).overlay()
+    overlay.add_pod(named("a", TWO), overlay.row("n"))
+    answer = world.plugin.filter(CycleState(), named("b", TWO), overlay, overlay.rows)
+    assert (answer.status(0, NAME).message if answer else "") == expected
+
+
+# OverReserve --------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_reserved_pod_asks_for_is_missing_from_every_zone() -> None:
+    world = World(topology("n", *two_zones("4")), **OVER_RESERVE)
+    assert world.verdicts(named("b", {"cpu": "3", "memory": "1Gi"})) == {"n": ""}
+    first = named("a", TWO)
+    world.place(first, "n")
+    assert world.verdicts(named("b", {"cpu": "3", "memory": "1Gi"})) == {"n": FULL}
+    assert world.verdicts(named("b", TWO)) == {"n": ""}
+    assert scores(world.state, named("b", TWO), world.runner) == {"n": (0 + (7 - 1) * 100 // 7) // 2}
+    world.place(named("b", TWO), "n")
+    world.place(named("c", TWO), "n")
+    assert world.verdicts(named("d", {"cpu": "1", "memory": "1Gi"})) == {"n": FULL}
+    for one in (first, named("b", TWO), named("c", TWO)):
+        world.plugin.unreserve(CycleState(), one, "n")
+    assert world.verdicts(named("b", {"cpu": "4", "memory": "8Gi"})) == {"n": ""}
+
+
+def test_new_numbers_count_once_they_include_exactly_the_pods_on_the_node() -> None:
+    world = World(signed("n", *two_zones("4")), **OVER_RESERVE)
+    large = named("b", {"cpu": "3", "memory": "1Gi"})
+    assert world.verdicts(large) == {"n": ""}
+    first = named("a", TWO)
+    world.show(world.place(first, "n"), "n")
+    assert world.verdicts(large) == {"n": FULL}
+    # The old numbers, published again: they do not include the pod.
+    world.publish(signed("n", *two_zones("4")))
+    assert world.resync() == 0
+    assert world.verdicts(large) == {"n": FULL}
+    world.publish(signed("n", zone(0, cpu="2", memory="7Gi"), zone(1, cpu="4", memory="8Gi"), pods=[first]))
+    assert world.verdicts(large) == {"n": FULL}, "until the next resync"
+    assert world.resync() == 1
+    assert world.verdicts(large) == {"n": ""}
+    assert world.resync() == 0
+
+
+def test_numbers_are_not_looked_at_while_nobody_was_turned_down() -> None:
+    world = World(signed("n", *two_zones("4")), **OVER_RESERVE)
+    first = named("a", TWO)
+    assert world.verdicts(first) == {"n": ""}
+    world.show(world.place(first, "n"), "n")
+    world.publish(signed("n", *two_zones("8"), pods=[first]))
+    assert world.resync() == 0
+    assert world.verdicts(named("b", {"cpu": "6", "memory": "1Gi"})) == {"n": FULL}
+    assert world.resync() == 1
+    assert world.verdicts(named("b", {"cpu": "6", "memory": "1Gi"})) == {"n": ""}
+
+
+@pytest.mark.parametrize(
+    ("informer", "phase", "counts"),
+    [
+        ("Dedicated", "Pending", False),
+        ("Dedicated", "Running", True),
+        ("Dedicated", "Unknown", True),
+        ("Shared", "Pending", False),
+        ("Shared", "Running", True),
+        ("Shared", "Unknown", False),
+    ],
+)
+def test_which_pods_an_agent_is_expected_to_include(informer: str, phase: str, counts: bool) -> None:
+    first = named("a", TWO)
+    item = signed("n", *two_zones(), pods=[first, named("z", TWO)])
+    world = World(item, cache={"informerMode": informer}, **OVER_RESERVE)
+    world.show(named("z", TWO), "n")
+    world.show(first, "n", phase)
+    world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
+    assert world.resync() == int(counts)
+
+
+@pytest.mark.parametrize(
+    ("content", "synced"),
+    [
+        ({"attributes": {}}, 0),
+        ({"attributes": {"nodeTopologyPodsFingerprint": "pfp0v0010000000000000000"}}, 0),
+        ({"attributes": {"nodeTopologyPodsFingerprint": "pfp0v002" + "0" * 16}}, 0),
+        ({"attributes": {"nodeTopologyPodsFingerprint": "rubbish"}}, 0),
+        ({"annotations": {ANNOTATION: fingerprint([("default", "a")])}}, 1),
+        ({"attributes": {"nodeTopologyPodsFingerprint": fingerprint([("default", "a")])}}, 1),
+        (
+            {
+                "attributes": {"nodeTopologyPodsFingerprint": "rubbish"},
+                "annotations": {ANNOTATION: fingerprint([("default", "a")])},
+            },
+            0,
+        ),
+    ],
+)
+def test_only_the_right_fingerprint_counts(content: dict[str, Any], synced: int) -> None:
+    world = World(topology("n", *two_zones(), **content), **OVER_RESERVE)
+    world.show(named("a", TWO), "n")
+    assert world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"})) == {"n": FULL}
+    assert world.resync() == synced
+
+
+@pytest.mark.parametrize(
+    ("method", "published", "synced"),
+    [
+        ("Autodetect", "", 0),
+        ("Autodetect", "all", 0),
+        ("Autodetect", "with-exclusive-resources", 1),
+        ("All", "with-exclusive-resources", 0),
+        ("OnlyExclusiveResources", "", 1),
+    ],
+)
+def test_a_fingerprint_may_be_of_the_pods_with_exclusive_resources(method: str, published: str, synced: int) -> None:
+    first = named("a", TWO)
+    item = signed("n", *two_zones(), pods=[first], method=published)
+    world = World(item, cache={"resyncMethod": method}, **OVER_RESERVE)
+    world.show(first, "n")
+    world.show(pod("small", container(cpu="100m")), "n")
+    world.show(named("fraction", {"cpu": "1500m", "memory": "0"}), "n")
+    world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
+    assert world.resync() == synced
+
+
+@pytest.mark.parametrize(("compatibility", "synced"), [("safe", 1), ("upstream", 0)])
+def test_the_fingerprint_of_no_pods_frees_a_node_that_upstream_never_looks_at(compatibility: str, synced: int) -> None:
+    """Upstream passes over nodes without pods, and goes on missing what pods that are gone had asked for."""
+    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    first, large = named("a", TWO), named("b", {"cpu": "3", "memory": "1Gi"})
+    assert world.verdicts(first) == {"n": ""}
+    world.state.remove_pod(world.show(world.place(first, "n"), "n").uid)
+    assert world.verdicts(large) == {"n": FULL}
+    assert world.resync() == synced
+    assert world.verdicts(large) == {"n": "" if synced else FULL}
+
+
+@pytest.mark.parametrize(("compatibility", "woken"), [("safe", ["b"]), ("upstream", [])])
+def test_a_pod_that_was_turned_down_is_tried_again_as_soon_as_numbers_are_fresh(
+    compatibility: str, woken: list[str]
+) -> None:
+    """Upstream leaves it to the next event or to five minutes."""
+    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    first = named("a", TWO)
+    world.verdicts(first)
+    world.show(world.place(first, "n"), "n")
+    world.verdicts(named("b", {"cpu": "3", "memory": "1Gi"}))
+    assert world.resync() == 0
+    assert world.handle.activated == []
+    world.publish(signed("n", *two_zones("4"), pods=[first]))
+    assert world.resync() == 1
+    assert world.handle.activated == woken
+
+
+def test_a_pod_that_found_its_node_is_not_woken() -> None:
+    world = World(signed("n", *two_zones("4")), topology("m", *two_zones("8")), **OVER_RESERVE)
+    large = named("b", {"cpu": "6", "memory": "1Gi"})
+    assert world.verdicts(large) == {"n": FULL, "m": ""}
+    world.place(large, "m")
+    assert world.resync() == 1
+    assert world.handle.activated == []
+
+
+@pytest.mark.parametrize(("scope", "expected"), [("All", ""), ("OnlyResources", FULL)])
+def test_a_changed_topology_manager_is_taken_in_without_a_fingerprint(scope: str, expected: str) -> None:
+    world = World(topology("n", *two_zones("1")), cache={"resyncScope": scope}, **OVER_RESERVE)
+    new = named("a", TWO)
+    assert world.verdicts(named("tiny", {"cpu": "1", "memory": "1Gi"})) == {"n": ""}
+    world.publish(topology("n", *two_zones("1"), policy="none"))
+    world.resync()
+    assert world.verdicts(new) == {"n": expected}
+
+
+# Foreign pods -------------------------------------------------------------------------------------------------------
+
+
+def foreign(name: str, *containers: dict[str, Any], limits: bool = True) -> PodInfo:
+    made = guaranteed(TWO) if not containers else pod("x", *containers)
+    return msgspec.structs.replace(
+        made, name=name, uid=f"uid-{name}", key=f"default/{name}", scheduler_name="somebody-else"
+    )
+
+
+def test_a_foreign_pod_closes_its_node_until_the_numbers_include_it() -> None:
+    world = World(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
+    new = named("a", TWO)
+    assert world.verdicts(new) == {"n": "", "m": ""}
+    other = world.show(foreign("f"), "n", "Pending")
+    assert world.verdicts(new) == {"n": STALE, "m": ""}
+    assert scores(world.state, new, world.runner)["n"] == 0
+    # It has not been started: the old numbers are right.
+    assert world.resync() == 1
+    assert world.verdicts(new) == {"n": "", "m": ""}
+    other = world.show(other, "n", "Running", "2")
+    assert world.verdicts(new) == {"n": STALE, "m": ""}
+    assert world.resync() == 0
+    world.publish(signed("n", *two_zones("1"), pods=[other]))
+    assert world.resync() == 1
+    assert world.verdicts(new) == {"n": FULL, "m": ""}
+    world.state.remove_pod(other.uid)
+    assert world.verdicts(new) == {"n": STALE, "m": ""}
+
+
+def test_the_same_state_of_a_foreign_pod_listed_again_is_no_news() -> None:
+    world = World(signed("n", *two_zones(), pods=[foreign("f")]), **OVER_RESERVE)
+    other = world.show(foreign("f"), "n")
+    world.verdicts(named("a", TWO))
+    assert world.resync() == 1
+    world.state.upsert_pod(other)
+    assert world.verdicts(named("a", TWO)) == {"n": ""}
+
+
+@pytest.mark.parametrize(
+    ("mode", "small", "large"), [("All", STALE, STALE), ("None", "", ""), ("OnlyExclusiveResources", "", STALE)]
+)
+def test_which_foreign_pods_matter_is_configured(mode: str, small: str, large: str) -> None:
+    world = World(signed("n", *two_zones()), cache={"foreignPodsDetect": mode}, **OVER_RESERVE)
+    new = named("a", TWO)
+    world.verdicts(new)
+    world.show(foreign("f", container(cpu="100m")), "n")
+    assert world.verdicts(new) == {"n": small}
+    world.show(foreign("g"), "n")
+    assert world.verdicts(new) == {"n": large}
+
+
+def test_pods_of_our_own_do_not_close_a_node_and_pods_there_before_us_do() -> None:
+    world = World(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
+    world.show(named("own", TWO), "n")
+    world.show(foreign("f"), "m")
+    assert world.verdicts(named("a", TWO)) == {"n": "", "m": STALE}
+
+
+def test_a_foreign_pod_on_a_node_without_an_object_does_not_matter() -> None:
+    world = World(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
+    world.state.objects.remove(KIND, "", "m")
+    world.verdicts(named("a", TWO))
+    world.show(foreign("f"), "m")
+    assert world.verdicts(named("a", TWO)) == {"n": "", "m": ""}
+
+
+# Objects that come and go -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
+def test_a_node_that_gets_its_object_later_is_judged_by_it(compatibility: str, expected: str) -> None:
+    """Upstream takes the list of its start and never learns of further nodes."""
+    world = World(topology("n", *two_zones()), topology("m", *two_zones()), compatibility=compatibility, **OVER_RESERVE)
+    world.state.objects.remove(KIND, "", "m")
+    new = named("a", TWO)
+    assert world.verdicts(new) == {"n": "", "m": ""}
+    world.publish(topology("m", *two_zones("1")))
+    assert world.verdicts(new) == {"n": "", "m": expected}
+
+
+@pytest.mark.parametrize(("compatibility", "expected"), [("safe", ""), ("upstream", FULL)])
+def test_an_object_that_is_gone_counts_no_longer(compatibility: str, expected: str) -> None:
+    """Upstream goes on with its copy."""
+    world = World(topology("n", *two_zones("1")), compatibility=compatibility, **OVER_RESERVE)
+    new = named("a", TWO)
+    assert world.verdicts(new) == {"n": FULL}
+    world.state.objects.remove(KIND, "", "n")
+    assert world.verdicts(new) == {"n": expected}
+
+
+@pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
+def test_pods_placed_in_the_same_decision_are_missing_from_the_zones(compatibility: str, expected: str) -> None:
+    world = World(topology("n", *two_zones("3")), compatibility=compatibility, **OVER_RESERVE)
+    overlay = world.state.snapshot(NOW).overlay()
+    overlay.add_pod(named("a", TWO), overlay.row("n"))
+    answer = world.plugin.filter(CycleState(), named("b", TWO), overlay, overlay.rows)
+    assert (answer.status(0, NAME).message if answer else "") == expected
+    assert world.verdicts(named("b", TWO)) == {"n": ""}, "what was tried leaves no trace"
+
+
+async def test_the_loop_follows_what_is_published_until_the_first_decision_and_compares_from_then_on() -> None:
+    world = World(topology("n", *two_zones("1")), **OVER_RESERVE)
+    world.runner.use_objects(world.state.objects)
+    (loop,) = world.handle.spawned
+    task = asyncio.create_task(loop)
+    await asyncio.sleep(0)
+    world.publish(topology("n", *two_zones("4")))
+    assert world.verdicts(named("a", TWO)) == {"n": ""}
+    world.publish(topology("n", *two_zones("1")))
+    assert world.verdicts(named("a", TWO)) == {"n": ""}
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_without_an_engine_there_is_no_loop() -> None:
+    world = World(topology("n", *two_zones()))
+    world.runner.use_objects(world.state.objects)
+    assert world.handle.spawned == []
