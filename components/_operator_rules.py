@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from scheduler.catalog import cluster_role_binding_name
+
 _READ = ("list", "watch")
 _WRITE = ("create", "patch", "delete")
 _RBAC = "rbac.authorization.k8s.io"
@@ -16,13 +18,14 @@ _OPERATOR_LEASE = "openshift-secondary-scheduler-operator-lock"  # upstream's na
 _SCHEDULER_LEASE = "secondary-scheduler"
 
 
-def cluster_rules(bindable_roles: Iterable[str]) -> list[dict[str, Any]]:
-    """Rules without a namespace: bind the scheduler's account to these roles; a binding is named like its role."""
-    names = sorted(bindable_roles)
+def cluster_rules(bindable_roles: Iterable[str], namespace: str) -> list[dict[str, Any]]:
+    """Rules without a namespace: bind the account of the scheduler in this namespace to these roles."""
+    roles = sorted(bindable_roles)
+    bindings = [cluster_role_binding_name(role, namespace) for role in roles]
     return [
         _rule(_RBAC, ["clusterrolebindings"], _READ),
-        _rule(_RBAC, ["clusterrolebindings"], _WRITE, names),
-        _rule(_RBAC, ["clusterroles"], ["bind"], names),
+        _rule(_RBAC, ["clusterrolebindings"], _WRITE, bindings),
+        _rule(_RBAC, ["clusterroles"], ["bind"], roles),
     ]
 
 
@@ -39,8 +42,10 @@ def namespace_rules() -> list[dict[str, Any]]:
         _rule(_RBAC, ["roles", "rolebindings"], [*_READ, *_WRITE]),
         _rule(_LEASES, ["leases"], ["create"]),
         _rule(_LEASES, ["leases"], ["get", "update"], [_OPERATOR_LEASE]),
-        # Held to be passed on to the scheduler (get, update, patch), watched for its reports, deleted at the end.
-        _rule(_LEASES, ["leases"], [*_READ, "get", "update", "patch", "delete"], [_SCHEDULER_LEASE]),
+        # Watched for what schedulers report there, whatever they are called.
+        _rule(_LEASES, ["leases"], _READ),
+        # Held to be passed on to the scheduler (get, update, patch), deleted at the end.
+        _rule(_LEASES, ["leases"], ["get", "update", "patch", "delete"], [_SCHEDULER_LEASE]),
     ]
 
 

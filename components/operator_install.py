@@ -81,7 +81,12 @@ class OperatorInstall(pulumi.ComponentResource):
         ]
 
     def _operator_rights(self, args: OperatorInstallArgs) -> list[KubeObject]:
-        rules_by_kind = {"ClusterRole": cluster_rules(static_cluster_roles()), "Role": namespace_rules()}
+        namespace = pulumi.Output.from_input(args.namespace)
+        bindable = tuple(static_cluster_roles())
+        rules_by_kind: dict[str, pulumi.Input[Any]] = {
+            "ClusterRole": namespace.apply(lambda where: cluster_rules(bindable, where)),
+            "Role": namespace_rules(),
+        }
         objects = []
         for kind, rules in rules_by_kind.items():
             metadata: dict[str, Any] = {"name": OPERATOR_NAME, "labels": {COMPONENT: "operator"}}

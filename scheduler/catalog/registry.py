@@ -8,6 +8,9 @@ from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule
 from scheduler.catalog.intree import IN_TREE
 from scheduler.catalog.schedulerplugins import OPTIONS_DESCRIPTOR, SCHEDULER_PLUGINS
 
+OPERATOR_NAMESPACE = "openshift-secondary-scheduler-operator"
+"""Where upstream's operator lives, and ours unless told otherwise."""
+
 BASE_CLUSTER_ROLE = "secondary-scheduler:base"
 ENTRY_POINT_GROUP = "secondary_scheduler.plugins"
 
@@ -80,6 +83,16 @@ def default_plugins() -> Iterator[PluginDescriptor]:
 def cluster_role_name(plugin: str) -> str:
     """Return the name of the static ClusterRole of a plugin."""
     return f"secondary-scheduler:plugin:{plugin.lower()}"
+
+
+def cluster_role_binding_name(role: str, namespace: str, scheduler: str = "secondary-scheduler") -> str:
+    """Return the name under which a scheduler's account is bound to one of the static ClusterRoles.
+
+    Who runs the operator may write bindings of these names only, so both sides make them here.
+    """
+    if (namespace, scheduler) == (OPERATOR_NAMESPACE, "secondary-scheduler"):
+        return role
+    return f"secondary-scheduler:{namespace}:{scheduler}:{role.partition(':')[2]}"
 
 
 def base_rules() -> tuple[PolicyRule, ...]:

@@ -62,6 +62,7 @@ class _Process:
     def __init__(self, options: Options, config: ClientConfig) -> None:
         self.metrics = Metrics(__version__)
         self.namespace = options.namespace_of(config)
+        self._served = options.served(config)
         self._controller: Controller | None = None
         self._leading = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -123,7 +124,7 @@ class _Process:
         openshift = await _is_openshift(client)
         log.info("leading", openshift=openshift)
         self._controller = Controller(
-            client, namespace=self.namespace, version=__version__, metrics=self.metrics, openshift=openshift
+            client, namespaces=self._served, version=__version__, metrics=self.metrics, openshift=openshift
         )
         await self._controller.run()
 

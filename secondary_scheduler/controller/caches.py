@@ -2,15 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from secondary_scheduler.controller.reconcile import Failure, Json, ObjectKey
 from secondary_scheduler.controller.reconcile.names import (
     FIELD_MANAGER,
     KIND,
-    LABEL_APP,
     LABEL_MANAGED_BY,
-    OPERAND,
     RESOURCES,
 )
 from secondary_scheduler.kube.client import (
@@ -43,57 +41,69 @@ TIMING = Timing(backoff_most=10.0)
 _REMEMBERED_DELETIONS = 256
 """Per kind; each has to be remembered only as long as a write may be under way."""
 
-_LABELS = {"Pod": f"{LABEL_APP}={OPERAND}", "ClusterRoleBinding": f"{LABEL_MANAGED_BY}={FIELD_MANAGER}"}
-_FIELDS = {"Lease": f"metadata.name={OPERAND}"}
+_LABELS = dict.fromkeys(("Pod", "ClusterRoleBinding"), f"{LABEL_MANAGED_BY}={FIELD_MANAGER}")
 
 
 class Caches:
-    """One reflector and one store per kind, of one namespace."""
+    """One reflector and one store per kind and namespace, for the namespaces that are served."""
 
-    def __init__(self, client: KubeClient, namespace: str, on_change: OnChange, *, timing: Timing = TIMING) -> None:
-        self._namespace = namespace
-        self._kinds = {kind: KindCache(client, kind, namespace, on_change, timing) for kind in RESOURCES}
+    def __init__(
+        self, client: KubeClient, namespaces: Collection[str], on_change: OnChange, *, timing: Timing = TIMING
+    ) -> None:
+        self._caches = {
+            (kind, namespace): KindCache(client, kind, namespace, on_change, timing)
+            for kind, resource in RESOURCES.items()
+            for namespace in (dict.fromkeys(namespaces) if resource.namespaced else ("",))
+        }
 
     async def run(self) -> None:
         """Keep the caches up to date until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for kind, cache in self._kinds.items():
-                group.create_task(cache.reflector.run(), name=f"watch {kind}")
+            for (kind, namespace), cache in self._caches.items():
+                group.create_task(cache.reflector.run(), name=f"watch {kind} {namespace}")
 
-    def state(self, kind: str) -> ReflectorState:
-        """What the watch of a kind is doing."""
-        return self._kinds[kind].reflector.state
+    def state(self, kind: str, namespace: str = "") -> ReflectorState:
+        """What the watch of a kind is doing; `namespace` is empty for kinds of the cluster."""
+        return self._caches[kind, namespace].reflector.state
 
     def started(self) -> bool:
         """Whether every kind was either listed or refused, so that a reconcile knows what it does not know."""
-        return all(cache.reflector.state.synced or cache.failure() for cache in self._kinds.values())
+        return all(cache.reflector.state.synced or cache.failure() for cache in self._caches.values())
 
-    def unreadable(self) -> Mapping[str, Failure]:
-        """Kinds of which nothing (any more) can be known, and why."""
-        failures = {kind: cache.failure() for kind, cache in self._kinds.items()}
-        return {kind: failure for kind, failure in failures.items() if failure is not None}
+    def unreadable(self, namespace: str) -> Mapping[str, Failure]:
+        """Kinds of which nothing (any more) can be known in a namespace and the cluster, and why."""
+        return {
+            kind: failure
+            for (kind, where), cache in self._caches.items()
+            if where in ("", namespace) and (failure := cache.failure()) is not None
+        }
 
     def objects(self) -> dict[ObjectKey, Json]:
         """Everything known, the instances themselves left out."""
         return {
             ObjectKey(kind, one.metadata.namespace, one.metadata.name): one.content
-            for kind, cache in self._kinds.items()
+            for (kind, _), cache in self._caches.items()
             if kind != KIND
             for one in cache.store
         }
 
     def instances(self) -> list[ObjectKey]:
         """Keys of all SecondarySchedulers."""
-        return [ObjectKey(KIND, one.metadata.namespace, one.metadata.name) for one in self._kinds[KIND].store]
+        return [
+            ObjectKey(KIND, one.metadata.namespace, one.metadata.name)
+            for (kind, _), cache in self._caches.items()
+            if kind == KIND
+            for one in cache.store
+        ]
 
     def get(self, key: ObjectKey) -> Json | None:
         """One object."""
-        found = self._kinds[key.kind].store.named(key.name, key.namespace)
+        found = self._caches[key.kind, key.namespace].store.named(key.name, key.namespace)
         return found.content if found is not None else None
 
-    def learn(self, kind: str, answer: Unstructured) -> Json:
+    def learn(self, key: ObjectKey, answer: Unstructured) -> Json:
         """Take over the API server's answer to a write; the watch, which may lag, cannot undo it."""
-        return self._kinds[kind].learn(answer)
+        return self._caches[key.kind, key.namespace].learn(answer)
 
 
 class KindCache:
@@ -106,16 +116,28 @@ class KindCache:
         self.store: Store[Unstructured] = Store(object_meta)
         self._gone: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
         path = api_path(resource.api_version, resource.plural, namespace=namespace if resource.namespaced else None)
-        selectors = {"label_selector": _LABELS.get(kind, ""), "field_selector": _FIELDS.get(kind, "")}
+        labels = _LABELS.get(kind, "")
         self.reflector: Reflector[Unstructured, Unstructured] | Reflector[Object, Unstructured]
         if kind == "Secret":
             # That a Secret exists is all we want to know: its content is not even decoded.
             self.reflector = Reflector(
-                client, path, Codec(Object), self, lambda one: _metadata_only(kind, one), timing=timing, **selectors
+                client,
+                path,
+                Codec(Object),
+                self,
+                lambda one: _metadata_only(kind, one),
+                timing=timing,
+                label_selector=labels,
             )
         else:
             self.reflector = Reflector(
-                client, path, UnstructuredCodec(), self, lambda one: _with_kind(kind, one), timing=timing, **selectors
+                client,
+                path,
+                UnstructuredCodec(),
+                self,
+                lambda one: _with_kind(kind, one),
+                timing=timing,
+                label_selector=labels,
             )
 
     def learn(self, answer: Unstructured) -> Json:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -49,17 +49,24 @@ class _Memory:
 
 
 class Controller:
-    """Reconciles the SecondarySchedulers of one namespace, one at a time."""
+    """Reconciles the SecondarySchedulers of some namespaces, one at a time."""
 
     def __init__(
-        self, client: KubeClient, *, namespace: str, version: str, metrics: Metrics, openshift: bool = False
+        self,
+        client: KubeClient,
+        *,
+        namespaces: Collection[str],
+        version: str,
+        metrics: Metrics,
+        openshift: bool = False,
     ) -> None:
+        self._namespaces = tuple(namespaces)
         self._version = version
         self._openshift = openshift
         self._metrics = metrics
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._memory: dict[ObjectKey, _Memory] = {}
-        self.caches = Caches(client, namespace, self._changed)
+        self.caches = Caches(client, namespaces, self._changed)
         self._writer = Writer(client, metrics, self.caches.learn)
         self._busy_since: float | None = None
 
@@ -88,39 +95,55 @@ class Controller:
         resources = (self.caches.get(key) for key in self.caches.instances())
         return any(resource and resource["metadata"].get("deletionTimestamp") for resource in resources)
 
-    async def _wait_for_caches(self) -> Mapping[str, Failure]:
+    async def _wait_for_caches(self) -> Mapping[tuple[str, str], Failure]:
         while not self.caches.started():  # noqa: ASYNC110 -- a refused list sets no event
             await asyncio.sleep(0.01)
-        unreadable = self.caches.unreadable()
+        unreadable = self._unreadable()
         log.info("caches are filled", instances=len(self.caches.instances()), unreadable=sorted(unreadable))
         return unreadable
 
-    async def _watch_the_watches(self, unreadable: Mapping[str, Failure]) -> None:
+    def _unreadable(self) -> dict[tuple[str, str], Failure]:
+        return {
+            (namespace, kind): failure
+            for namespace in self._namespaces
+            for kind, failure in self.caches.unreadable(namespace).items()
+        }
+
+    async def _watch_the_watches(self, unreadable: Mapping[tuple[str, str], Failure]) -> None:
         while True:
             await asyncio.sleep(_LOOK_AT_WATCHES_EVERY)
-            now = self.caches.unreadable()
+            now = self._unreadable()
             if now == unreadable:
                 continue
-            for kind in sorted(set(now) - set(unreadable)):
+            for where, kind in sorted(set(now) - set(unreadable)):
+                failure = now[where, kind]
                 self._metrics.watch_failures.labels(kind).inc()
-                log.warning("kind cannot be read", kind=kind, status=now[kind].status, error=now[kind].message)
-            for kind in sorted(set(unreadable) - set(now)):
-                log.info("kind can be read again", kind=kind)
+                log.warning(
+                    "kind cannot be read", kind=kind, namespace=where, status=failure.status, error=failure.message
+                )
+            for where, kind in sorted(set(unreadable) - set(now)):
+                log.info("kind can be read again", kind=kind, namespace=where)
             unreadable = now
             for key in self.caches.instances():
                 self._queue.add(key)
 
     def _changed(self, kind: str, before: Unstructured | None, after: Unstructured | None) -> None:
+        one = after or before
+        assert one is not None
+        namespace = one.metadata.namespace
         if kind == KIND:
-            one = after or before
-            assert one is not None
-            self._queue.add(ObjectKey(KIND, one.metadata.namespace, one.metadata.name))
+            self._queue.add(ObjectKey(KIND, namespace, one.metadata.name))
+            if before is None or after is None or _names_changed(before, after):
+                # A scheduler name that is given up, or taken, concerns the others.
+                for key in self.caches.instances():
+                    self._queue.add(key)
             return
         # A Lease is renewed every two seconds; what it reports changes rarely.
         if kind == "Lease" and before and after and before.metadata.annotations == after.metadata.annotations:
             return
         for key in self.caches.instances():
-            self._queue.add(key)
+            if namespace in ("", key.namespace):
+                self._queue.add(key)
 
     async def _work(self) -> None:
         while True:
@@ -182,7 +205,12 @@ class Controller:
             objects=self.caches.objects(),
             applied=dict(memory.applied),
             failures=dict(memory.failures),
-            unreadable=self.caches.unreadable(),
+            unreadable=self.caches.unreadable(key.namespace),
+            others=tuple(
+                other
+                for other_key in self.caches.instances()
+                if other_key != key and (other := self.caches.get(other_key)) is not None
+            ),
         )
         # Parsing a user's configuration may take long; health and watches go on meanwhile.
         return await asyncio.to_thread(reconcile, observed)
@@ -250,3 +278,12 @@ class Controller:
                 log.warning(
                     "write refused", instance=str(key), object=str(target), status=failure.status, error=failure.message
                 )
+
+
+def _names_changed(before: Unstructured, after: Unstructured) -> bool:
+    def relevant(one: Unstructured) -> object:
+        content = one.content
+        deleted = content["metadata"].get("deletionTimestamp")
+        return content.get("spec"), (content.get("status") or {}).get("schedulerNames"), deleted
+
+    return relevant(before) != relevant(after)

@@ -19,7 +19,9 @@ class Options:
     """How one operator process runs."""
 
     namespace: str | None
-    """Where the instances are; None: where this process runs."""
+    """Where the operator's Lease is, and instances are served; None: where this process runs."""
+    watch_namespaces: tuple[str, ...] = ()
+    """Where instances are served beside it."""
     kubeconfig: Path | None
     """None: as a pod, or as kubectl would."""
     bind_address: str
@@ -34,6 +36,10 @@ class Options:
         """The namespace, from the flag, the pod or the kubeconfig's context."""
         return self.namespace or config.namespace
 
+    def served(self, config: ClientConfig) -> tuple[str, ...]:
+        """All namespaces whose instances are served, each once."""
+        return tuple(dict.fromkeys((self.namespace_of(config), *self.watch_namespaces)))
+
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
     """Read flags, with the pod's environment as their defaults; wrong ones end the process with code 2."""
@@ -43,6 +49,13 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
     )
     parser.add_argument(
         "--namespace", metavar="NAME", help="namespace of the instances (default: POD_NAMESPACE, else the connection's)"
+    )
+    parser.add_argument(
+        "--watch-namespaces",
+        metavar="NAME,…",
+        type=lambda text: tuple(name for name in text.split(",") if name),
+        default=(),
+        help="further namespaces whose instances are served; each needs the operator's Role (default: none)",
     )
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="connect with this file (default: as a pod)")
     parser.add_argument(
@@ -54,6 +67,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
     parsed = parser.parse_args(arguments)
     return Options(
         namespace=parsed.namespace or environment.get("POD_NAMESPACE") or None,
+        watch_namespaces=parsed.watch_namespaces,
         kubeconfig=parsed.kubeconfig,
         bind_address=parsed.bind_address or environment.get("POD_IP") or "0.0.0.0",  # noqa: S104 -- all, as documented
         port=parsed.port,

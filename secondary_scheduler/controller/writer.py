@@ -16,7 +16,7 @@ _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 class Writer:
     """Writes of the operator. Every method raises KubeError; what is already gone needs no deletion."""
 
-    def __init__(self, client: KubeClient, metrics: Metrics, learn: Callable[[str, Unstructured], Json]) -> None:
+    def __init__(self, client: KubeClient, metrics: Metrics, learn: Callable[[ObjectKey, Unstructured], Json]) -> None:
         """`learn` takes the API server's answers, so that the next look sees our own writes."""
         self._client = client
         self._metrics = metrics
@@ -33,7 +33,7 @@ class Writer:
             case SetFinalizers(key=key, finalizers=finalizers, resource_version=version):
                 metadata = {"finalizers": list(finalizers), "resourceVersion": version}
                 call = self._client.patch(_path(key), {"metadata": metadata})
-                return self._learn(key.kind, _CODEC.decode(await self._counted("patch", key.kind, call)))
+                return self._learn(key, _CODEC.decode(await self._counted("patch", key.kind, call)))
 
     async def write_status(self, resource: Json, status: Json) -> Json:
         """Apply the status of an instance, unless it was deleted and made anew in between."""
@@ -64,7 +64,7 @@ class Writer:
 
     async def _patch(self, verb: str, key: ObjectKey, body: Json, subresource: str | None = None) -> Json:
         call = self._client.patch(_path(key, subresource), body, _APPLY, content_type=APPLY_PATCH)
-        return self._learn(key.kind, _CODEC.decode(await self._counted(verb, key.kind, call)))
+        return self._learn(key, _CODEC.decode(await self._counted(verb, key.kind, call)))
 
     async def _delete(self, key: ObjectKey, uid: str) -> None:
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}

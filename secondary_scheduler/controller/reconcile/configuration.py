@@ -74,21 +74,54 @@ def select_configuration(observed: Observed, config_map_name: str) -> Selection:
         return Selection(last_good(observed))
     result = _from_user(observed, config_map_name)
     if isinstance(result, EffectiveConfiguration):
-        return Selection(result)
+        taken = _taken(observed, result)
+        if taken is None:
+            return Selection(result)
+        result = taken
     fallback = last_good(observed)
     if fallback is not None:
         consequence = f"the scheduler keeps its last good configuration {fallback.hash}"
-    elif observed.get("Deployment", names.OPERAND) is not None:
+    elif observed.get("Deployment", observed.names.operand) is not None:
         consequence = "the running scheduler is left as it is"
     else:
         consequence = "no scheduler is started until this is put right"
     return Selection(fallback, Problem(result.reason, f"{result.message} ({consequence})"))
 
 
+def _taken(observed: Observed, wanted: EffectiveConfiguration) -> Problem | None:
+    """Whether another instance has a right to one of the scheduler names: two schedulers would place the same pods.
+
+    Whoever serves the name keeps it; before anybody does, the older instance gets it.
+    """
+    for other in observed.others:
+        metadata = other["metadata"]
+        state = (other.get("spec") or {}).get("managementState")
+        if metadata.get("deletionTimestamp") or state == "Removed":
+            continue
+        its_view = observed.of_other(other)
+        claimed = _from_user(its_view, _spec(its_view, "schedulerConfig"))
+        served = set((other.get("status") or {}).get("schedulerNames") or ())
+        names_of_other = served | set(claimed.scheduler_names if isinstance(claimed, EffectiveConfiguration) else ())
+        for name in wanted.scheduler_names:
+            if name in names_of_other and _precedence(other, name) < _precedence(observed.resource, name):
+                return Problem(
+                    "SchedulerNameTaken",
+                    f'schedulerName "{name}" belongs to SecondaryScheduler {metadata["namespace"]}/{metadata["name"]}: '
+                    "give this instance's profile another name",
+                )
+    return None
+
+
+def _precedence(resource: Json, name: str) -> tuple[bool, str, str, str]:
+    metadata = resource["metadata"]
+    serves = name in ((resource.get("status") or {}).get("schedulerNames") or ())
+    return not serves, str(metadata.get("creationTimestamp", "")), str(metadata["namespace"]), str(metadata["name"])
+
+
 def last_good(observed: Observed) -> EffectiveConfiguration | None:
     """The configuration in the copy that the Deployment mounts, or in the newest copy if there is no Deployment."""
     copies = active_copies(observed)
-    deployment = observed.get("Deployment", names.OPERAND)
+    deployment = observed.get("Deployment", observed.names.operand)
     if deployment is not None:
         mounted = mounted_config_map(deployment)
         copies = [copy for copy in copies if copy["metadata"]["name"] == mounted]
@@ -109,8 +142,8 @@ def active_copies(observed: Observed) -> list[Json]:
     return [
         config_map
         for config_map in observed.of_kind("ConfigMap")
-        if config_map["metadata"]["name"].startswith(names.ACTIVE_CONFIG_PREFIX)
-        and names.is_owned(config_map, observed.name, observed.namespace)
+        if config_map["metadata"]["name"].startswith(observed.names.active_config_map(""))
+        and observed.names.made(config_map)
     ]
 
 

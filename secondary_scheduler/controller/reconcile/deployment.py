@@ -11,7 +11,7 @@ from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import EffectiveConfiguration
 from secondary_scheduler.controller.reconcile.model import Json, Observed
-from secondary_scheduler.controller.reconcile.objects import active_config_name, new_object
+from secondary_scheduler.controller.reconcile.objects import new_object
 from secondary_scheduler.controller.reconcile.spec import Spec
 
 USER = 65532
@@ -21,7 +21,6 @@ DEFAULT_RESOURCES: Json = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
 
-_POD_LABELS = {names.LABEL_APP: names.OPERAND}
 _CERTS_VOLUME = "certs-dir"
 _METRICS_VOLUME = "metric-credentials"
 
@@ -36,7 +35,7 @@ def deployment(observed: Observed, spec: Spec, configuration: EffectiveConfigura
     serving_cert = has_serving_cert(observed)
     template = {
         "metadata": {
-            "labels": names.owned_labels(observed.name),
+            "labels": observed.names.labels,
             "annotations": _pod_annotations(observed, configuration),
         },
         "spec": _pod_spec(observed, spec, configuration, serving_cert=serving_cert),
@@ -44,11 +43,11 @@ def deployment(observed: Observed, spec: Spec, configuration: EffectiveConfigura
     return new_object(
         observed,
         "Deployment",
-        names.OPERAND,
-        names.owned_labels(observed.name),
+        observed.names.operand,
+        observed.names.labels,
         spec={
             "replicas": spec.replicas,
-            "selector": {"matchLabels": dict(_POD_LABELS)},
+            "selector": {"matchLabels": _selector(observed)},
             # The Lease keeps two at a time from scheduling; the old one leaves only when the new one is ready.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": template,
@@ -59,8 +58,8 @@ def deployment(observed: Observed, spec: Spec, configuration: EffectiveConfigura
 def has_serving_cert(observed: Observed) -> bool:
     """Whether to serve the certificate of the serving-cert Secret; keeps what runs where Secrets cannot be read."""
     if "Secret" not in observed.unreadable:
-        return observed.get("Secret", names.SERVING_CERT_SECRET) is not None
-    live = observed.get("Deployment", names.OPERAND)
+        return observed.get("Secret", observed.names.serving_cert_secret) is not None
+    live = observed.get("Deployment", observed.names.operand)
     volumes = live["spec"]["template"]["spec"].get("volumes") or [] if live else []
     return any(volume["name"] == _CERTS_VOLUME for volume in volumes)
 
@@ -82,7 +81,7 @@ def arguments(
         f"--leader-elect-lease-duration={timings.lease_duration}",
         f"--leader-elect-renew-deadline={timings.renew_deadline}",
         "--leader-elect-resource-lock=leases",
-        f"--leader-elect-resource-name={names.OPERAND}",
+        f"--leader-elect-resource-name={observed.names.operand}",
         f"--leader-elect-resource-namespace={observed.namespace}",
         f"--leader-elect-retry-period={timings.retry_period}",
         f"-v={spec.verbosity}",
@@ -118,12 +117,12 @@ def _pod_spec(observed: Observed, spec: Spec, configuration: EffectiveConfigurat
         "tolerations": tolerations,
     }
     return {
-        "serviceAccountName": names.OPERAND,
+        "serviceAccountName": observed.names.operand,
         "restartPolicy": "Always",
         "securityContext": security,
-        "affinity": spec.affinity if spec.affinity is not None else _spread_over_nodes(),
+        "affinity": spec.affinity if spec.affinity is not None else _spread_over_nodes(observed),
         "containers": [_container(observed, spec, configuration, serving_cert=serving_cert)],
-        "volumes": _volumes(spec, configuration, serving_cert=serving_cert),
+        "volumes": _volumes(observed, spec, configuration, serving_cert=serving_cert),
         **{key: value for key, value in optional.items() if value},
     }
 
@@ -160,13 +159,16 @@ def _container(observed: Observed, spec: Spec, configuration: EffectiveConfigura
     return container
 
 
-def _volumes(spec: Spec, configuration: EffectiveConfiguration, *, serving_cert: bool) -> list[Json]:
+def _volumes(
+    observed: Observed, spec: Spec, configuration: EffectiveConfiguration, *, serving_cert: bool
+) -> list[Json]:
+    copy = observed.names.active_config_map(configuration.hash)
     volumes: list[Json] = [
-        {"name": names.CONFIG_VOLUME, "configMap": {"name": active_config_name(configuration)}},
+        {"name": names.CONFIG_VOLUME, "configMap": {"name": copy}},
         {"name": "tmp", "emptyDir": {}},
     ]
     if serving_cert:
-        volumes.append({"name": _CERTS_VOLUME, "secret": {"secretName": names.SERVING_CERT_SECRET}})
+        volumes.append({"name": _CERTS_VOLUME, "secret": {"secretName": observed.names.serving_cert_secret}})
     if spec.metric_credentials:
         # Mounted whole, so that a renewed token reaches the running pod and a ca.crt beside it is found.
         volumes.append({"name": _METRICS_VOLUME, "secret": {"secretName": spec.metric_credentials.secret_name}})
@@ -182,8 +184,12 @@ def _probe(path: str, *, period: int, timeout: int, failures: int) -> dict[str, 
     }
 
 
-def _spread_over_nodes() -> Json:
-    term = {"labelSelector": {"matchLabels": dict(_POD_LABELS)}, "topologyKey": "kubernetes.io/hostname"}
+def _selector(observed: Observed) -> dict[str, str]:
+    return {names.LABEL_APP: observed.names.operand}
+
+
+def _spread_over_nodes(observed: Observed) -> Json:
+    term = {"labelSelector": {"matchLabels": _selector(observed)}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "podAntiAffinity": {
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]

@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from secondary_scheduler.controller.reconcile.names import RESOURCES
+from secondary_scheduler.controller.reconcile.names import RESOURCES, InstanceNames, names_of
 
 Json = dict[str, Any]
 
@@ -76,6 +76,8 @@ class Observed:
     """Writes that failed in the last round and have not succeeded since."""
     unreadable: Mapping[str, Failure] = field(default_factory=dict)
     """Kinds that could not be listed: their absence from `objects` says nothing."""
+    others: tuple[Json, ...] = ()
+    """The other SecondarySchedulers that this operator serves."""
 
     @property
     def namespace(self) -> str:
@@ -87,15 +89,24 @@ class Observed:
         """The instance's name."""
         return str(self.resource["metadata"]["name"])
 
+    @property
+    def names(self) -> InstanceNames:
+        """How the instance's objects are called."""
+        return names_of(self.namespace, self.name)
+
     def get(self, kind: str, name: str) -> Json | None:
         """The object of that kind and name in the instance's namespace (or in the cluster), if it is known."""
         return self.objects.get(ObjectKey(kind, self.namespace if RESOURCES[kind].namespaced else "", name))
 
     def of_kind(self, kind: str) -> Iterator[Json]:
-        """All known objects of a kind, in order of name."""
+        """The known objects of a kind, of the cluster or in the instance's namespace, in order of name."""
         for key in sorted(self.objects):
-            if key.kind == kind:
+            if key.kind == kind and key.namespace in ("", self.namespace):
                 yield self.objects[key]
+
+    def of_other(self, resource: Json) -> "Observed":
+        """The same, as another instance sees it."""
+        return replace(self, resource=resource)
 
 
 @dataclass(frozen=True)

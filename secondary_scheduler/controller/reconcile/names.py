@@ -1,21 +1,23 @@
 """Names that users, the install and the running scheduler rely on. Changing one breaks upgrades."""
 
+import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from scheduler.catalog import cluster_role_binding_name
 
 API_VERSION = "operator.openshift.io/v1"
 KIND = "SecondaryScheduler"
 INSTANCE_NAME = "cluster"
-"""The one name the operator acts on, as upstream's."""
+"""The instance whose objects have upstream's names."""
 
 FINALIZER = "secondary-scheduler.io/cleanup"
 FIELD_MANAGER = "secondary-scheduler-operator"
 
 OPERAND = "secondary-scheduler"
-OPERAND_ROLE = "secondary-scheduler-operand"
-METRICS_SERVICE = "metrics"
-SERVING_CERT_SECRET = "secondary-scheduler-serving-cert"  # noqa: S105 -- a name
-ACTIVE_CONFIG_PREFIX = "secondary-scheduler-active-"
+_LONGEST_OPERAND = 39
+"""Names made from it are a Service's or a label's value, which have 63 characters at most."""
 
 CONFIG_KEY = "config.yaml"
 CONFIG_VOLUME = "etckubernetes"
@@ -60,13 +62,60 @@ RESOURCES: Mapping[str, Resource] = {
 """Every kind the operator reads or writes."""
 
 
-def owned_labels(instance: str) -> dict[str, str]:
-    """Labels by which an object is recognised as made for the instance."""
-    return {LABEL_APP: OPERAND, LABEL_MANAGED_BY: FIELD_MANAGER, LABEL_INSTANCE: instance}
+@dataclass(frozen=True, slots=True)
+class InstanceNames:
+    """How the objects of one instance are called, and by which labels they are recognised."""
+
+    namespace: str
+    operand: str
+    """Name of ServiceAccount, Deployment and Lease, and value of the pods' label `app`."""
+
+    @property
+    def lease_role(self) -> str:
+        """Role and RoleBinding for the Lease."""
+        return f"{self.operand}-operand"
+
+    @property
+    def metrics_service(self) -> str:
+        """The Service that is scraped."""
+        return "metrics" if self.operand == OPERAND else f"{self.operand}-metrics"
+
+    @property
+    def serving_cert_secret(self) -> str:
+        """The Secret with the certificate to serve, where somebody provides one."""
+        return f"{self.operand}-serving-cert"
+
+    def active_config_map(self, configuration_hash: str) -> str:
+        """The immutable copy of a configuration: one name, one content."""
+        return f"{self.operand}-active-{configuration_hash}"
+
+    def cluster_role_binding(self, role: str) -> str:
+        """The binding to one of the static ClusterRoles."""
+        return cluster_role_binding_name(role, self.namespace, self.operand)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of an object that was made for the instance."""
+        return {LABEL_APP: self.operand, LABEL_MANAGED_BY: FIELD_MANAGER, LABEL_INSTANCE: self.operand}
+
+    def made(self, obj: Mapping[str, Any]) -> bool:
+        """Whether the object was made by this operator for the instance."""
+        labels = obj["metadata"].get("labels") or {}
+        mine = labels.get(LABEL_MANAGED_BY) == FIELD_MANAGER and labels.get(LABEL_INSTANCE) == self.operand
+        where = obj["metadata"].get("namespace") or labels.get(LABEL_NAMESPACE)
+        return bool(mine and where == self.namespace)
 
 
-def is_owned(obj: Mapping[str, Any], instance: str, namespace: str) -> bool:
-    """Whether the object was made by this operator for the instance."""
-    labels = obj["metadata"].get("labels") or {}
-    mine = labels.get(LABEL_MANAGED_BY) == FIELD_MANAGER and labels.get(LABEL_INSTANCE) == instance
-    return mine and labels.get(LABEL_NAMESPACE, namespace) == namespace
+def names_of(namespace: str, name: str) -> InstanceNames:
+    """The names of an instance: upstream's for `cluster`, derived from its own for any other.
+
+    A name that is too long, that a Service cannot have, or that would be the operator's own, is cut and made unique
+    by a hash.
+    """
+    if name == INSTANCE_NAME:
+        return InstanceNames(namespace, OPERAND)
+    operand = f"{OPERAND}-{name}"
+    if len(operand) > _LONGEST_OPERAND or "." in name or operand == FIELD_MANAGER:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        operand = f"{operand[: _LONGEST_OPERAND - 9].replace('.', '-').rstrip('-')}-{digest}"
+    return InstanceNames(namespace, operand)

@@ -13,18 +13,18 @@ _RBAC_GROUP = "rbac.authorization.k8s.io"
 
 def service_account(observed: Observed) -> Json:
     """The identity the scheduler runs under."""
-    return _object(observed, "ServiceAccount", names.OPERAND)
+    return _object(observed, "ServiceAccount", observed.names.operand)
 
 
 def lease_role(observed: Observed) -> Json:
     """The right to hold one Lease, the scheduler's own."""
     leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     rules = [
-        {**leases, "resourceNames": [names.OPERAND], "verbs": ["get", "update", "patch"]},
+        {**leases, "resourceNames": [observed.names.operand], "verbs": ["get", "update", "patch"]},
         # RBAC cannot tie a create to a name: the name is not yet known to the authorizer.
         {**leases, "verbs": ["create"]},
     ]
-    return _object(observed, "Role", names.OPERAND_ROLE, rules=rules)
+    return _object(observed, "Role", observed.names.lease_role, rules=rules)
 
 
 def lease_role_binding(observed: Observed) -> Json:
@@ -32,8 +32,8 @@ def lease_role_binding(observed: Observed) -> Json:
     return _object(
         observed,
         "RoleBinding",
-        names.OPERAND_ROLE,
-        roleRef={"apiGroup": _RBAC_GROUP, "kind": "Role", "name": names.OPERAND_ROLE},
+        observed.names.lease_role,
+        roleRef={"apiGroup": _RBAC_GROUP, "kind": "Role", "name": observed.names.lease_role},
         subjects=[_subject(observed)],
     )
 
@@ -46,12 +46,11 @@ def cluster_role_bindings(observed: Observed, configuration: EffectiveConfigurat
 
 
 def cluster_role_binding(observed: Observed, role: str) -> Json:
-    """One binding, named after the operand and the role's suffix."""
-    name = f"{names.OPERAND}:{role.split(':', 1)[1]}"
+    """One binding, named after the instance and the role's suffix."""
     return _object(
         observed,
         "ClusterRoleBinding",
-        name,
+        observed.names.cluster_role_binding(role),
         roleRef={"apiGroup": _RBAC_GROUP, "kind": "ClusterRole", "name": role},
         subjects=[_subject(observed)],
     )
@@ -59,7 +58,7 @@ def cluster_role_binding(observed: Observed, role: str) -> Json:
 
 def active_config_map(observed: Observed, configuration: EffectiveConfiguration) -> Json:
     """The immutable copy that the Deployment mounts, so that an edit of the user's map cannot reach a running pod."""
-    name = active_config_name(configuration)
+    name = observed.names.active_config_map(configuration.hash)
     text = configuration.text
     live = observed.get("ConfigMap", name)
     kept = ((live or {}).get("data") or {}).get(names.CONFIG_KEY)
@@ -71,25 +70,20 @@ def active_config_map(observed: Observed, configuration: EffectiveConfiguration)
     return body
 
 
-def active_config_name(configuration: EffectiveConfiguration) -> str:
-    """Name of the copy of a configuration: one name, one content."""
-    return names.ACTIVE_CONFIG_PREFIX + configuration.hash
-
-
 def metrics_service(observed: Observed) -> Json:
     """The Service that Prometheus scrapes, and that OpenShift's service-ca issues the serving certificate for."""
     body = _object(
         observed,
         "Service",
-        names.METRICS_SERVICE,
+        observed.names.metrics_service,
         spec={
             "type": "ClusterIP",
-            "selector": {names.LABEL_APP: names.OPERAND},
+            "selector": {names.LABEL_APP: observed.names.operand},
             "ports": [{"name": "https", "port": names.SECURE_PORT, "targetPort": names.SECURE_PORT, "protocol": "TCP"}],
         },
     )
     body["metadata"]["annotations"] = {
-        "service.beta.openshift.io/serving-cert-secret-name": names.SERVING_CERT_SECRET,
+        "service.beta.openshift.io/serving-cert-secret-name": observed.names.serving_cert_secret,
     }
     return body
 
@@ -115,11 +109,11 @@ def new_object(observed: Observed, kind: str, name: str, labels: dict[str, str],
 
 
 def _object(observed: Observed, kind: str, name: str, **content: Any) -> Json:
-    return new_object(observed, kind, name, names.owned_labels(observed.name), **content)
+    return new_object(observed, kind, name, observed.names.labels, **content)
 
 
 def _subject(observed: Observed) -> Json:
-    return {"kind": "ServiceAccount", "name": names.OPERAND, "namespace": observed.namespace}
+    return {"kind": "ServiceAccount", "name": observed.names.operand, "namespace": observed.namespace}
 
 
 def _same_content(text: str, expected: str) -> bool:

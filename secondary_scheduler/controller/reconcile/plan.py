@@ -28,7 +28,6 @@ from secondary_scheduler.controller.reconcile.model import (
 from secondary_scheduler.controller.reconcile.spec import InvalidSpecError, Spec, parse_spec
 from secondary_scheduler.controller.reconcile.status import Findings, build_status, events_for
 from secondary_scheduler.controller.reconcile.workload import (
-    Rollout,
     assess_rollout,
     scheduler_pods,
     workload_problems,
@@ -48,9 +47,6 @@ def reconcile(observed: Observed) -> Plan:
     """Decide about one instance. Raises nothing: what is wrong is told in the plan's status."""
     if observed.resource["metadata"].get("deletionTimestamp"):
         return _finalize(observed)
-    if observed.name != names.INSTANCE_NAME:
-        message = f"Only the instance named {names.INSTANCE_NAME} is acted on: rename {observed.name}"
-        return _plan(observed, Findings(Rollout(), [Problem("UnsupportedName", message)]))
     try:
         spec = parse_spec(observed.resource)
     except InvalidSpecError as error:
@@ -130,7 +126,7 @@ def _leftovers(observed: Observed, effective: EffectiveConfiguration) -> Iterato
     for binding in _owned(observed, "ClusterRoleBinding"):
         if binding["metadata"]["name"] not in bindings and not _is_going(binding):
             yield _delete(binding, "no enabled plugin needs it")
-    in_use = {objects.active_config_name(effective), *map(mounted_config_map, scheduler_pods(observed))}
+    in_use = {observed.names.active_config_map(effective.hash), *map(mounted_config_map, scheduler_pods(observed))}
     for copy in active_copies(observed):
         if copy["metadata"]["name"] not in in_use and not _is_going(copy):
             yield _delete(copy, "no scheduler runs this configuration any more")
@@ -165,13 +161,13 @@ def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]
     The Deployment goes first and its rights stay until its pods are gone: a scheduler that is being stopped still
     finishes its bindings and releases its Lease, and one that still runs would make a new Lease.
     """
-    live = observed.get("Deployment", names.OPERAND)
+    live = observed.get("Deployment", observed.names.operand)
     if live is not None:
         return ([] if _is_going(live) else [_delete(live, "the scheduler is to be removed")]), True
     if patient and scheduler_pods(observed):
         return [], True
     rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
-    lease = observed.get("Lease", names.OPERAND)
+    lease = observed.get("Lease", observed.names.operand)
     if lease is not None:
         rest.append(lease)
     unknown = bool(set(observed.unreadable) & _NOT_COLLECTED)
@@ -210,11 +206,14 @@ def _write_problems(observed: Observed) -> Iterator[Problem]:
             "Forbidden" if failure.forbidden else "ApiError",
             f"{kind} objects cannot be read, so changes to them go unnoticed: {failure.message}",
         )
+    alike: dict[tuple[str, bool], list[ObjectKey]] = {}
     for key in sorted(observed.failures):
-        failure = observed.failures[key]
-        yield Problem(
-            "Forbidden" if failure.forbidden else "ApplyFailed", f"{key} cannot be written: {failure.message}"
-        )
+        alike.setdefault((key.kind, observed.failures[key].forbidden), []).append(key)
+    for (kind, forbidden), keys in alike.items():
+        rest = len(keys) - 1
+        others = f" (and {rest} more of kind {kind})" if rest else ""
+        message = f"{keys[0]} cannot be written{others}: {observed.failures[keys[0]].message}"
+        yield Problem("Forbidden" if forbidden else "ApplyFailed", message)
 
 
 def _plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> Plan:
@@ -223,7 +222,7 @@ def _plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()
 
 
 def _owned(observed: Observed, kind: str) -> list[Json]:
-    return [obj for obj in observed.of_kind(kind) if names.is_owned(obj, observed.name, observed.namespace)]
+    return [obj for obj in observed.of_kind(kind) if observed.names.made(obj)]
 
 
 def _delete(obj: Json, why: str) -> Delete:

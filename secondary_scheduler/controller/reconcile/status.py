@@ -67,7 +67,7 @@ def build_status(observed: Observed, findings: Findings) -> Json | None:
     }
     if rollout.exists:
         generation = {"group": "apps", "resource": "deployments", "namespace": observed.namespace}
-        status["generations"] = [{**generation, "name": names.OPERAND, "lastGeneration": rollout.generation}]
+        status["generations"] = [{**generation, "name": observed.names.operand, "lastGeneration": rollout.generation}]
     return None if _same(previous, status) else status
 
 
@@ -95,7 +95,7 @@ def _available(findings: Findings) -> Condition:
     if not findings.running:
         return Condition(AVAILABLE, False, "Removed", "The scheduler is removed")
     if not rollout.exists:
-        return Condition(AVAILABLE, False, "NotDeployed", f"There is no Deployment {names.OPERAND}")
+        return Condition(AVAILABLE, False, "NotDeployed", "There is no Deployment yet")
     return Condition(AVAILABLE, False, "NoReplicaAvailable", f"None of {rollout.desired} replicas is available")
 
 

@@ -47,7 +47,7 @@ class Rollout:
 
 def assess_rollout(observed: Observed) -> Rollout:
     """Read the Deployment's status."""
-    live = observed.get("Deployment", names.OPERAND)
+    live = observed.get("Deployment", observed.names.operand)
     if live is None:
         return Rollout()
     spec, status = live["spec"], live.get("status") or {}
@@ -70,7 +70,7 @@ def assess_rollout(observed: Observed) -> Rollout:
 
 def lease_annotations(observed: Observed) -> dict[str, str]:
     """What the scheduler reports about itself on its Lease."""
-    lease = observed.get("Lease", names.OPERAND)
+    lease = observed.get("Lease", observed.names.operand)
     return dict(lease["metadata"].get("annotations") or {}) if lease else {}
 
 
@@ -79,7 +79,7 @@ def scheduler_pods(observed: Observed) -> list[Json]:
     return [
         pod
         for pod in observed.of_kind("Pod")
-        if (pod["metadata"].get("labels") or {}).get(names.LABEL_APP) == names.OPERAND
+        if (pod["metadata"].get("labels") or {}).get(names.LABEL_APP) == observed.names.operand
     ]
 
 
@@ -87,13 +87,13 @@ def workload_problems(observed: Observed) -> Iterator[Problem]:
     """Why the scheduler does not run: what its pods say, or what its Deployment says where there are no pods."""
     problems = list(_pod_problems(observed))
     yield from problems
-    live = observed.get("Deployment", names.OPERAND)
+    live = observed.get("Deployment", observed.names.operand)
     for condition in ((live or {}).get("status") or {}).get("conditions") or []:
         message = _short(condition.get("message", ""))
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            yield Problem("PodsRefused", f"Pods of Deployment {names.OPERAND} cannot be made: {message}")
+            yield Problem("PodsRefused", f"Pods of Deployment {observed.names.operand} cannot be made: {message}")
         elif condition.get("reason") == "ProgressDeadlineExceeded" and not problems:
-            yield Problem("RolloutStuck", f"Deployment {names.OPERAND}: {message}")
+            yield Problem("RolloutStuck", f"Deployment {observed.names.operand}: {message}")
 
 
 def _pod_problems(observed: Observed) -> Iterator[Problem]:

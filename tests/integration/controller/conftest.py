@@ -38,7 +38,7 @@ def api(control_plane: Any) -> Iterator[Api]:
 @pytest.fixture(scope="module")
 def operator_kubeconfig(api: Api, control_plane: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A kubeconfig with the rights that the install gives the operator, and no more."""
-    rules = {"clusterrole": cluster_rules(static_cluster_roles()), "role": namespace_rules()}
+    rules = {"clusterrole": cluster_rules(static_cluster_roles(), api.namespace), "role": namespace_rules()}
     name = f"operator-of-{api.namespace}"
     api.create("serviceaccounts", "secondary-scheduler-operator")
     api.call("POST", f"{_RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules["clusterrole"]})

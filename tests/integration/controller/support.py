@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_binding_name
 from secondary_scheduler.kube.client import ClientConfig, Conflict, KubeError, NotFound
 from secondary_scheduler.kube.client.sync import SyncConnection
 
@@ -85,6 +86,11 @@ class Api:
     def delete(self, resource: str, name: str) -> None:
         with contextlib.suppress(NotFound):
             self.call("DELETE", self.path(resource, name))
+
+    @property
+    def base_binding(self) -> str:
+        """Name of the binding to the base ClusterRole."""
+        return cluster_role_binding_name(BASE_CLUSTER_ROLE, self.namespace)
 
     def cluster_role_bindings(self) -> set[str]:
         """Names of the operator's bindings."""

@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, plugin_rules
+from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_binding_name, cluster_role_name, plugin_rules
 from scheduler.config import configuration_hash, load_configuration
 from tests.integration.controller.support import until
 from tests.unit.controller.builders import BAD_CONFIG, CONFIG, IMAGE, OTHER_CONFIG
@@ -58,9 +58,8 @@ def test_a_new_instance_becomes_a_running_scheduler_within_seconds(api, operator
     assert instance["status"]["observedGeneration"] == instance["metadata"]["generation"]
     assert instance["metadata"]["finalizers"] == ["secondary-scheduler.io/cleanup"]
     enabled = load_configuration(CONFIG, source="test").profiles[0].enabled
-    assert api.cluster_role_bindings() == {BASE_CLUSTER_ROLE} | {
-        cluster_role_name(plugin) for plugin in enabled if plugin_rules(plugin)
-    }
+    roles = [BASE_CLUSTER_ROLE, *(cluster_role_name(plugin) for plugin in enabled if plugin_rules(plugin))]
+    assert api.cluster_role_bindings() == {cluster_role_binding_name(role, api.namespace) for role in roles}
     assert api.condition("Degraded")["status"] == "False"
     events = {(e["reason"], e["involvedObject"]["kind"]) for e in api.items("events")}
     assert ("ConfigurationActive", "SecondaryScheduler") in events
@@ -164,9 +163,9 @@ def test_a_changed_deployment_is_put_right(running):
 
 def test_a_removed_cluster_role_binding_comes_back(running):
     api = running
-    path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/secondary-scheduler:base"
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{api.base_binding}"
     api.call("DELETE", path)
-    until(lambda: "secondary-scheduler:base" in api.cluster_role_bindings(), 5, "repaired")
+    until(lambda: api.base_binding in api.cluster_role_bindings(), 5, "repaired")
 
 
 def test_an_unmanaged_instance_is_only_reported(running):

@@ -54,12 +54,12 @@ def test_a_lost_right_to_bind_is_told_by_name(api, kubelet):
     try:
         instance(api)
         found = api.wait_for("Degraded", "True", "Forbidden")
-        assert "ClusterRoleBinding secondary-scheduler:base cannot be written" in found["message"]
+        assert f"ClusterRoleBinding {api.base_binding} cannot be written" in found["message"]
         until(lambda: api.get("deployments", "secondary-scheduler"), 5, "Deployment all the same")
     finally:
         api.call("PATCH", role, {"rules": before}, "application/merge-patch+json")
     api.wait_for("Degraded", "False", seconds=35)
-    assert "secondary-scheduler:base" in api.cluster_role_bindings()
+    assert api.base_binding in api.cluster_role_bindings()
 
 
 def test_an_operator_that_may_not_read_secrets_still_follows_the_configuration(api, operator, kubelet, reduce):

@@ -176,21 +176,27 @@ class World:
         self.objects[key] = live
         self.applied[key] = AppliedRecord(digest(body), fingerprint(live))
 
-    def roll_out(self, *, report: bool = True) -> None:
+    def roll_out(self, *, report: bool = True, operand: str = "secondary-scheduler") -> None:
         """The Deployment's pods become ready, and the scheduler reports its configuration."""
-        deployment = copy.deepcopy(self.get("Deployment", "secondary-scheduler"))
+        deployment = copy.deepcopy(self.get("Deployment", operand))
         replicas = deployment["spec"]["replicas"]
         counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), replicas)
         deployment["status"] = {"observedGeneration": deployment["metadata"]["generation"], **counts}
         self.put(deployment)
         if report:
             annotations = deployment["spec"]["template"]["metadata"]["annotations"]
-            self.put(lease(configuration_hash=annotations["secondary-scheduler.io/configuration-hash"]))
+            reported = lease(configuration_hash=annotations["secondary-scheduler.io/configuration-hash"])
+            reported["metadata"]["name"] = operand
+            self.put(reported)
 
     def start(self) -> "World":
         """From nothing to a running scheduler."""
+        return self.start_named("secondary-scheduler")
+
+    def start_named(self, operand: str) -> "World":
+        """The same, for an instance whose scheduler has another name."""
         self.settle()
-        self.roll_out()
+        self.roll_out(operand=operand)
         self.settle()
         self.writes.clear()
         self.events.clear()

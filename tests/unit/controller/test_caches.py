@@ -87,14 +87,17 @@ def test_objects_carry_their_kind_and_no_bookkeeping(cache):
 
 
 def test_a_refused_kind_is_unreadable_until_its_watch_works_again(client):
-    caches = Caches(client, "ns", lambda *_: None)
+    caches = Caches(client, ["ns", "other"], lambda *_: None)
     assert not caches.started()
     forbidden = Forbidden("GET x: 403", status=403, reason="Forbidden", message="secrets is forbidden")
-    for kind in RESOURCES:
-        caches.state(kind).error = forbidden
+    for kind, resource in RESOURCES.items():
+        for namespace in ("ns", "other") if resource.namespaced else ("",):
+            caches.state(kind, namespace).error = forbidden
     assert caches.started()
-    caches.state("Secret").synced = True
-    caches.state("Pod").synced = True
-    caches.state("Pod").error = None
-    assert caches.unreadable()["Secret"].message == "secrets is forbidden"
-    assert "Pod" not in caches.unreadable()
+    caches.state("Secret", "ns").synced = True
+    caches.state("Pod", "ns").synced = True
+    caches.state("Pod", "ns").error = None
+    assert caches.unreadable("ns")["Secret"].message == "secrets is forbidden"
+    assert "Pod" not in caches.unreadable("ns")
+    assert "Pod" in caches.unreadable("other")
+    assert "ClusterRoleBinding" in caches.unreadable("other")

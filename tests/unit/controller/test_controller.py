@@ -59,13 +59,14 @@ def server():
 
 @pytest.fixture
 def controller(server):
-    controller = Controller(server, namespace=NS, version="1", metrics=Metrics("1"))
+    controller = Controller(server, namespaces=[NS], version="1", metrics=Metrics("1"))
     resource = scheduler()
     del resource["metadata"]["finalizers"]
     server.held[f"/apis/operator.openshift.io/v1/namespaces/{NS}/secondaryschedulers/cluster"] = resource
     for kind, obj in (("SecondaryScheduler", resource), ("ConfigMap", config_map())):
         obj["metadata"].setdefault("resourceVersion", "1")
-        controller.caches.learn(kind, UnstructuredCodec().decode(json.dumps(obj).encode()))
+        key = ObjectKey(kind, NS, obj["metadata"]["name"])
+        controller.caches.learn(key, UnstructuredCodec().decode(json.dumps(obj).encode()))
     return controller
 
 

@@ -662,14 +662,6 @@ def test_bindings_of_plugins_no_longer_enabled_go_after_the_rollout():
     assert "secondary-scheduler:base" in w.names("ClusterRoleBinding")
 
 
-def test_another_name_than_cluster_is_refused_in_words():
-    w = world()
-    w.resource["metadata"]["name"] = "mine"
-    w.settle()
-    assert w.condition("Degraded")[:2] == ("True", "UnsupportedName")
-    assert {key.kind for key in w.objects} == {"ConfigMap"}
-
-
 def test_a_spec_the_operator_cannot_read_is_refused_with_the_field():
     w = world(topology={"mode": "Sideways"})
     w.settle()
