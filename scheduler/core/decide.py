@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from scheduler.core.byclass import Choice, choose_by_class, usable_columns
 from scheduler.core.feasible import Search, find_feasible
 from scheduler.framework import (
     Code,
@@ -40,7 +41,7 @@ class Placement:
         feasible: nodes that passed them.
         best: nodes that shared the best score.
         rejectors, pending: plugins that rejected the pod, and those of them that wait for something outside.
-        diagnosis: who rejected which node; None on an error.
+        diagnosis: who rejected which node; None on success and on an error.
         state: the cycle's state, for the extension points that follow.
         generation: of the node table the decision was made on.
         load_ages: seconds since each load source answered, as seen by the decision.
@@ -111,14 +112,19 @@ class Decision:
         return self.only.message
 
 
-def decide(snapshot: Snapshot, pods: Sequence[PodInfo], profile: ProfileRunner, rng: random.Random) -> Decision:
+def decide(
+    snapshot: Snapshot, pods: Sequence[PodInfo], profile: ProfileRunner, rng: random.Random, *, anew: bool = False
+) -> Decision:
     """Choose nodes for one pod, or for a gang.
+
+    With `anew`, nothing that earlier decisions about pods of the same class found is used: every plugin is asked about
+    every node. The decision is the same.
 
     The pods of a gang are placed one after another, each seeing the earlier ones; when one does not fit, none is
     placed, and the others' messages say which.
     """
     if len(pods) == 1:
-        return Decision((_place(snapshot, pods[0], profile, rng),))
+        return Decision((_place(snapshot, pods[0], profile, rng, anew=anew),))
     overlay = snapshot.overlay()
     placements: list[Placement] = []
     for pod in pods:
@@ -144,11 +150,20 @@ def _nobody(pods: Sequence[PodInfo], tried: list[Placement]) -> Decision:
     return Decision((*others[:position], failed, *others[position:]))
 
 
-def _place(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: random.Random) -> Placement:
+def _place(
+    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: random.Random, *, anew: bool = False
+) -> Placement:
     state = CycleState(rng)
     ages = load_ages(snapshot)
+    columns = None if anew else usable_columns(snapshot, pod, profile)
     try:
-        search = find_feasible(snapshot, pod, profile, state)
+        if columns is None:
+            search = find_feasible(snapshot, pod, profile, state)
+        else:
+            found = choose_by_class(columns, snapshot, pod, profile, state, rng)
+            if isinstance(found, Choice):
+                return _placed(snapshot, pod, state, found, ages)
+            search = found
         if search.error is not None:
             return Placement(
                 pod,
@@ -162,20 +177,25 @@ def _place(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: random
             )
         if not len(search.rows):
             return _rejected(snapshot, pod, state, search, ages)
-        row, total, best = _choose(snapshot, pod, profile, state, search.rows, rng)
+        chosen = _choose(snapshot, pod, profile, state, search.rows, rng)
     except PluginError as error:
         return Placement(pod, None, Code.ERROR, str(error), state, generation=snapshot.generation, load_ages=ages)
+    return _placed(snapshot, pod, state, Choice(*chosen, len(search.rows), search.evaluated), ages)
+
+
+def _placed(
+    snapshot: Snapshot, pod: PodInfo, state: CycleState, choice: Choice, ages: Mapping[str, float]
+) -> Placement:
     return Placement(
         pod,
-        snapshot.name(row),
+        snapshot.name(choice.row),
         Code.SUCCESS,
         None,
         state,
-        total=total,
-        evaluated=search.evaluated,
-        feasible=len(search.rows),
-        best=best,
-        diagnosis=search.diagnosis,
+        total=choice.total,
+        evaluated=choice.evaluated,
+        feasible=choice.feasible,
+        best=choice.best,
         generation=snapshot.generation,
         load_ages=ages,
     )

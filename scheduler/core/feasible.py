@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.framework import NO_NODES, Code, CycleState, Diagnosis, PodInfo, ProfileRunner, RowArray, Status
+from scheduler.framework.calls import PreFilterOutcome
 from scheduler.state import Snapshot
 
 _NONE: RowArray = np.zeros(0, dtype=np.intp)
@@ -27,10 +28,21 @@ def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, stat
     Raises:
         PluginError: a plugin failed.
     """
-    diagnosis = Diagnosis(snapshot.node_count)
     if not snapshot.node_count:
-        return Search(_NONE, 0, diagnosis, NO_NODES)
-    status, names, restricting = profile.run_pre_filter(state, pod, snapshot)
+        return Search(_NONE, 0, Diagnosis(0), NO_NODES)
+    return filter_nodes(snapshot, pod, profile, state, profile.run_pre_filter(state, pod, snapshot))
+
+
+def filter_nodes(
+    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState, outcome: PreFilterOutcome
+) -> Search:
+    """Run Filter for a pod, given what PreFilter answered.
+
+    Raises:
+        PluginError: a plugin failed.
+    """
+    status, names, restricting = outcome
+    diagnosis = Diagnosis(snapshot.node_count)
     if not status.is_success:
         diagnosis.pre_filter = status
         return Search(_NONE, 0, diagnosis)

@@ -4,6 +4,7 @@ May import `scheduler.config`, `scheduler.catalog` and `secondary_scheduler.kube
 """
 
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
+from scheduler.framework.calls import PermitOutcome, PluginError, PluginScores
 from scheduler.framework.cycle import PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState
 from scheduler.framework.declared import Declared
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
@@ -63,6 +64,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
 )
 from scheduler.framework.load import LoadColumns, LoadCoverage, LoadTable, NodeLoad
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import (
     ContainerCPU,
@@ -76,7 +78,7 @@ from scheduler.framework.objects import (
 )
 from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, TermCounts, TermKind
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
-from scheduler.framework.runner import PermitOutcome, PluginError, PluginScores, ProfileRunner, Wrap
+from scheduler.framework.runner import ProfileRunner, Wrap
 from scheduler.framework.status import (
     SKIP,
     SUCCESS,
@@ -148,6 +150,7 @@ __all__ = [
     "FilterRunner",
     "FirstAttemptOrder",
     "FloatArray",
+    "Follows",
     "Gang",
     "GangPlugin",
     "Handle",
@@ -161,6 +164,8 @@ __all__ = [
     "LoadColumns",
     "LoadCoverage",
     "LoadTable",
+    "LocalPlugin",
+    "Locality",
     "NodeCodes",
     "NodeFilter",
     "NodeInfo",

@@ -1,13 +1,21 @@
 """A profile's plugins, instantiated and called in order."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from scheduler.catalog import ActionType, ExtensionPoint
 from scheduler.config import EffectiveProfile
+from scheduler.framework.calls import (
+    PermitOutcome,
+    PluginError,
+    PluginScores,
+    PreFilterOutcome,
+    check_codes,
+    guarded,
+    named,
+)
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis, Rejection
 from scheduler.framework.events import NODE, POD, HintRegistration
@@ -39,11 +47,18 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import PodInfo
-from scheduler.framework.status import SUCCESS, Code, IntArray, RowArray, Status, failure, unresolvable, unschedulable
+from scheduler.framework.status import (
+    SUCCESS,
+    Code,
+    IntArray,
+    RowArray,
+    Status,
+    failure,
+    unresolvable,
+    unschedulable,
+)
 from scheduler.framework.view import NodeView, Objects
 
-Q = ParamSpec("Q")
-T = TypeVar("T")
 Wrap = Callable[[ExtensionPoint, Plugin], Plugin]
 """Puts an observer around a plugin at one extension point; the wrapper implements that point and passes everything
 on."""
@@ -55,48 +70,6 @@ _CORE_KINDS = (POD, NODE, "PersistentVolume", "PersistentVolumeClaim", "CSINode"
 _ALL_EVENTS = tuple(
     HintRegistration(kind, ActionType.ALL) for kind in (*_CORE_KINDS, "StorageClass", "ResourceClaim", "DeviceClass")
 )
-
-
-# Upstream words an error at each extension point differently.
-_WORDING = {
-    "PreFilter": 'running PreFilter plugin "{plugin}": {cause}',
-    "Filter": 'running "{plugin}" filter plugin: {cause}',
-    "PostFilter": 'running "{plugin}" postfilter plugin: {cause}',
-    "PreScore": 'running PreScore plugin "{plugin}": {cause}',
-    "Score": 'running Score plugins: plugin "{plugin}" failed with: {cause}',
-    "NormalizeScore": 'running Normalize on Score plugins: plugin "{plugin}" failed with: {cause}',
-}
-
-
-class PluginError(Exception):
-    """A plugin raised, or answered what its extension point does not allow; `status` is what the pod gets."""
-
-    def __init__(self, plugin: str, point: str, cause: object) -> None:
-        self.status = failure(_WORDING[point].format(plugin=plugin, cause=cause), plugin)
-        super().__init__(self.status.error)
-
-
-@dataclass(slots=True)
-class PluginScores:
-    """One score plugin's numbers for the feasible rows."""
-
-    plugin: str
-    weight: int
-    raw: IntArray
-    normalized: IntArray
-
-    @property
-    def weighted(self) -> IntArray:
-        """Return what the plugin adds to the total."""
-        return self.normalized if self.weight == 1 else self.normalized * self.weight
-
-
-@dataclass(slots=True)
-class PermitOutcome:
-    """What Permit said: a status, and for every plugin that holds the pod how long at most (seconds)."""
-
-    status: Status
-    waits: dict[str, float] = field(default_factory=dict)
 
 
 class ProfileRunner:
@@ -118,6 +91,8 @@ class ProfileRunner:
         self.scheduler_name = effective.scheduler_name
         self.options = effective.options
         context = PluginContext(effective.scheduler_name, effective.options, handle, self)
+        # What the core remembers between decisions of this profile: without it they are slower, and the same.
+        self.memory: MutableMapping[str, object] = {}
         self.plugins: dict[str, Plugin] = {}
         for name in effective.enabled:
             try:
@@ -209,18 +184,50 @@ class ProfileRunner:
     # Finding feasible nodes -----------------------------------------------------------------------------------------
 
     def run_pre_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView
-    ) -> tuple[Status, frozenset[str] | None, tuple[str, ...]]:
+        self, state: CycleState, pod: PodInfo, view: NodeView, vouched: frozenset[str] = frozenset()
+    ) -> PreFilterOutcome:
         """Return a status, the only nodes worth filtering (None: all), and the plugins that left the others out.
+
+        Args:
+            vouched: plugins known to answer Success or Skip for this pod, without naming nodes. They are not called,
+                unless another plugin's answer makes it necessary to look at every node's verdict.
 
         Raises:
             PluginError: a plugin raised or answered neither Success, Skip nor a rejection.
         """
+        late: list[PreFilterPlugin] = []
+        outcome = self._pre_filter(state, pod, view, vouched, late)
+        if late and (not outcome[0].is_success or outcome[1] is not None):
+            self._make_up(state, pod, view, late)
+        return outcome
+
+    def make_up_pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView, vouched: frozenset[str]) -> None:
+        """Call the PreFilter plugins that `run_pre_filter` was told to take for granted."""
+        self._make_up(state, pod, view, [plugin for plugin in self.pre_filters if plugin.name in vouched])
+
+    @staticmethod
+    def _make_up(state: CycleState, pod: PodInfo, view: NodeView, plugins: Iterable[PreFilterPlugin]) -> None:
+        for plugin in plugins:
+            _, status = guarded(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
+            if status.is_skip:
+                state.skip_filter.add(plugin.name)
+
+    def _pre_filter(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        view: NodeView,
+        vouched: frozenset[str],
+        late: list[PreFilterPlugin],
+    ) -> PreFilterOutcome:
         names: frozenset[str] | None = None
         restricting: list[str] = []
         remembered: Status | None = None
         for plugin in self.pre_filters:
-            result, status = _guarded(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
+            if plugin.name in vouched:
+                late.append(plugin)
+                continue
+            result, status = guarded(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
             if status.is_skip:
                 state.skip_filter.add(plugin.name)
                 continue
@@ -259,7 +266,7 @@ class ProfileRunner:
                 continue
             if not len(rows):
                 break
-            verdicts = _guarded(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
+            verdicts = guarded(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
             if verdicts is None:
                 continue
             failed = verdicts.codes != 0
@@ -267,12 +274,34 @@ class ProfileRunner:
             if not len(rejected):
                 continue
             codes = verdicts.codes[rejected]
-            if ((codes == Code.ERROR) | (codes == Code.WAIT) | (codes == Code.SKIP)).any():
-                raise PluginError(plugin.name, "Filter", "answered a code that a filter may not give")
+            check_codes(plugin.name, codes)
             diagnosis.rejections.append(
                 Rejection(plugin.name, rows[rejected], codes, verdicts.bits[rejected], verdicts.reasons)
             )
             rows = rows[~failed]
+        return rows
+
+    def passing(
+        self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, filters: Iterable[FilterPlugin]
+    ) -> RowArray:
+        """Return the rows that pass some filters, as `run_filters` without noting why the others do not.
+
+        Raises:
+            PluginError: a plugin raised, or gave a node something else than Success or a rejection.
+        """
+        for plugin in filters:
+            if plugin.name in state.skip_filter:
+                continue
+            if not len(rows):
+                break
+            verdicts = guarded(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
+            if verdicts is None:
+                continue
+            passed = verdicts.codes == 0
+            if passed.all():
+                continue
+            check_codes(plugin.name, verdicts.codes)
+            rows = rows[passed]
         return rows
 
     def run_filters_with_nominated(
@@ -342,7 +371,7 @@ class ProfileRunner:
         result: PostFilterResult | None = None
         for plugin in self.post_filters:
             try:
-                answer, status = _guarded(plugin.name, "PostFilter", plugin.post_filter, state, pod, view, codes)
+                answer, status = guarded(plugin.name, "PostFilter", plugin.post_filter, state, pod, view, codes)
             except PluginError as error:
                 return None, error.status
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
@@ -357,38 +386,62 @@ class ProfileRunner:
 
     # Ranking --------------------------------------------------------------------------------------------------------
 
-    def run_scores(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> list[PluginScores]:
+    def run_scores(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        view: NodeView,
+        rows: RowArray,
+        pre_scores: Iterable[PreScorePlugin] | None = None,
+        scores: Iterable[tuple[ScorePlugin, int]] | None = None,
+    ) -> list[PluginScores]:
         """Return every score plugin's numbers for feasible rows; plugins that skip are absent.
 
         A score outside 0..100 is clamped and counted: one plugin's bad number must not keep pods from running.
 
+        Args:
+            pre_scores, scores: the plugins to call, if not all.
+
         Raises:
             PluginError: a plugin raised, or PreScore answered neither Success nor Skip.
         """
-        for plugin in self.pre_scores:
-            status = _guarded(plugin.name, "PreScore", plugin.pre_score, state, pod, view, rows)
+        for plugin in self.pre_scores if pre_scores is None else pre_scores:
+            status = guarded(plugin.name, "PreScore", plugin.pre_score, state, pod, view, rows)
             if status.is_skip:
                 state.skip_score.add(plugin.name)
             elif not status.is_success:
                 raise PluginError(plugin.name, "PreScore", status.message)
         result: list[PluginScores] = []
-        for scorer, weight in self.scores:
+        for scorer, weight in self.scores if scores is None else scores:
             if scorer.name in state.skip_score:
                 continue
-            raw = _guarded(scorer.name, "Score", scorer.score, state, pod, view, rows)
-            if raw is None:
-                continue
-            normalize = self._normalizers.get(scorer.name)
-            normalized = raw
-            if normalize is not None:
-                normalized = _guarded(scorer.name, "NormalizeScore", normalize, state, pod, view, rows, raw)
-            # Read as unsigned, a negative score is a huge one: one pass finds both.
-            if len(normalized) and np.maximum.reduce(normalized.view(np.uint64)) > MAX_SCORE:
-                outside = int(np.count_nonzero((normalized < 0) | (normalized > MAX_SCORE)))
-                state.count(f"clamped_scores/{scorer.name}", outside)
-                normalized = np.clip(normalized, 0, MAX_SCORE)
-            result.append(PluginScores(scorer.name, weight, raw, normalized))
+            raw = guarded(scorer.name, "Score", scorer.score, state, pod, view, rows)
+            if raw is not None:
+                result.append(self.finished(state, pod, view, rows, scorer.name, weight, raw))
         return result
+
+    def normalizes(self, plugin: str) -> bool:
+        """Tell whether a score plugin's raw scores are scaled by what all feasible rows have."""
+        return plugin in self._normalizers
+
+    def finished(
+        self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, plugin: str, weight: int, raw: IntArray
+    ) -> PluginScores:
+        """Normalise a plugin's raw scores of the feasible rows, and clamp what is out of range.
+
+        Raises:
+            PluginError: the plugin raised.
+        """
+        normalize = self._normalizers.get(plugin)
+        normalized = raw
+        if normalize is not None:
+            normalized = guarded(plugin, "NormalizeScore", normalize, state, pod, view, rows, raw)
+        # Read as unsigned, a negative score is a huge one: one pass finds both.
+        if len(normalized) and np.maximum.reduce(normalized.view(np.uint64)) > MAX_SCORE:
+            outside = int(np.count_nonzero((normalized < 0) | (normalized > MAX_SCORE)))
+            state.count(f"clamped_scores/{plugin}", outside)
+            normalized = np.clip(normalized, 0, MAX_SCORE)
+        return PluginScores(plugin, weight, raw, normalized)
 
     # Taking the node ------------------------------------------------------------------------------------------------
 
@@ -397,7 +450,7 @@ class ProfileRunner:
         for plugin in self.reserve:
             status = plugin.reserve(state, pod, node)
             if not status.is_success:
-                return _named(status, plugin.name, "Reserve")
+                return named(status, plugin.name, "Reserve")
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
@@ -414,7 +467,7 @@ class ProfileRunner:
                 outcome.waits[plugin.name] = min(timeout, MAX_PERMIT_SECONDS)
                 outcome.status = Status(Code.WAIT, (), plugin.name)
             elif not status.is_success:
-                return PermitOutcome(_named(status, plugin.name, "Permit"))
+                return PermitOutcome(named(status, plugin.name, "Permit"))
         return outcome
 
     async def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
@@ -422,7 +475,7 @@ class ProfileRunner:
         for plugin in self.pre_bind:
             status = await plugin.pre_bind(state, pod, node)
             if not status.is_success:
-                return _named(status, plugin.name, "PreBind")
+                return named(status, plugin.name, "PreBind")
         return SUCCESS
 
     async def run_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
@@ -430,25 +483,10 @@ class ProfileRunner:
         for plugin in self.bind:
             status = await plugin.bind(state, pod, node)
             if not status.is_skip:
-                return status if status.is_success else _named(status, plugin.name, "Bind")
+                return status if status.is_success else named(status, plugin.name, "Bind")
         return failure("bind plugins all said Skip")
 
     async def run_post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Tell PostBind plugins."""
         for plugin in self.post_bind:
             await plugin.post_bind(state, pod, node)
-
-
-def _named(status: Status, plugin: str, point: str) -> Status:
-    """Keep a rejection as it is; word anything else as upstream words an error."""
-    if status.is_rejection:
-        return status.by(plugin)
-    return failure(f'running {point} plugin "{plugin}": {status.message}', plugin)
-
-
-def _guarded(plugin: str, point: str, call: Callable[Q, T], *args: Q.args, **kwargs: Q.kwargs) -> T:
-    try:
-        return call(*args, **kwargs)
-    except Exception as error:
-        # A plugin that chokes on one pod must cost that pod one attempt, and nobody else anything.
-        raise PluginError(plugin, point, error) from error

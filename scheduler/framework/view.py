@@ -151,6 +151,10 @@ class NodeView(Protocol):
         """Rows on which an overlay shows other pods than there are."""
 
     @property
+    def layout(self) -> int:
+        """A number that changes when a column becomes another array, or one that was shorter."""
+
+    @property
     def nominations(self) -> "Nominations":
         """Pods that preemption has promised a node."""
 

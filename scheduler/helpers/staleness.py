@@ -23,6 +23,29 @@ def young(view: NodeView, load: LoadColumns, rows: RowArray, max_age: float) -> 
     return found
 
 
+class Freshness:
+    """Tells whether every node's CPU load is there and young enough; looks at the nodes once per answer of the
+    source."""
+
+    def __init__(self, max_age: float) -> None:
+        self._max_age = max_age
+        self._known: tuple[int, int] | None = None
+        self._complete = False
+        self._oldest = 0.0
+
+    def everywhere(self, view: NodeView, load: LoadColumns) -> bool:
+        """Return whether all nodes are `young` and have a load."""
+        key = (load.version, view.membership)
+        if key != self._known:
+            sampled = load.sampled_at[view.rows]
+            sampled = np.where(sampled == 0.0, load.timestamp, sampled)
+            self._oldest = float(np.min(sampled, where=sampled != 0.0, initial=np.inf))
+            self._complete = bool(is_load(load.cpu_last[view.rows]).all())
+            self._known = key
+        # In the operations of `young`: the oldest sample is too old before any other.
+        return self._complete and view.now - self._oldest <= self._max_age
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How it stands with the rows' load: measured and fresh, estimated by requests, or left out."""

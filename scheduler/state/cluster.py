@@ -63,8 +63,9 @@ class ClusterState:
                 self._aggregates.add(row, pod, 1)
             return ActionType.ADD, None
         changes = node_changes(old, info)
-        # Images and capacity stand in columns too, but no rejected pod waits for them.
-        if changes or old.images != info.images or old.capacity_cpu != info.capacity_cpu:
+        # These stand in columns too, but no rejected pod waits for them: images, capacity, being cordoned.
+        unseen = old.images != info.images or old.capacity_cpu != info.capacity_cpu
+        if changes or unseen or old.unschedulable != info.unschedulable:
             self.table.set_node(info)
         elif row is not None:
             # Only what no column holds has changed, such as the resource version.

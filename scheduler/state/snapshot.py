@@ -98,6 +98,11 @@ class Snapshot:
         return self.table.topology
 
     @property
+    def layout(self) -> int:
+        """A number that changes when a column becomes another array."""
+        return self.table.layout
+
+    @property
     def objects(self) -> ObjectStore:
         """Objects of other kinds, as they are now."""
         return self.aggregates.objects

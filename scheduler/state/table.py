@@ -32,9 +32,9 @@ from scheduler.state.columns import (
     set_label,
 )
 from scheduler.state.priorities import LowestPriorities
+from scheduler.state.rowlog import RowLog
 
 _FIRST_CAPACITY = 64
-_MAX_LOG = 100_000
 _MEMBERSHIPS = itertools.count(1)
 """Numbers for `membership` and `topology`, unique in the process: a plugin's cache can tell two tables apart by
 them."""
@@ -66,9 +66,10 @@ class NodeTable:
         self._zeros: FloatArray = np.zeros(capacity)
         self.membership = next(_MEMBERSHIPS)
         self.topology = next(_MEMBERSHIPS)
-        self.generation = 0
-        self._dirty: list[int] = []
-        self._dirty_start = 0
+        self.layout = next(_MEMBERSHIPS)
+        self._wide: frozenset[str] = frozenset()
+        self.log = RowLog()
+        self.node_log = RowLog()
 
     # Rows -----------------------------------------------------------------------------------------------------------
 
@@ -84,20 +85,19 @@ class NodeTable:
         """Whether every row below `size` holds a node."""
         return len(self.row_of) == self.size
 
+    @property
+    def generation(self) -> int:
+        """A number that grows with every change of a column."""
+        return self.log.end
+
     def touch(self, row: int) -> None:
         """Note that something in a row changed."""
-        self.generation += 1
-        self._dirty.append(row)
-        if len(self._dirty) > _MAX_LOG:
-            drop = _MAX_LOG // 2
-            del self._dirty[:drop]
-            self._dirty_start += drop
+        self.log.add(row)
 
     def changed_since(self, generation: int) -> set[int] | None:
         """Return the rows changed since a generation; None when the log does not reach back that far."""
-        if generation < self._dirty_start:
-            return None
-        return set(self._dirty[generation - self._dirty_start :])
+        rows = self.log.since(generation)
+        return None if rows is None else set(rows.tolist())
 
     # Nodes ----------------------------------------------------------------------------------------------------------
 
@@ -110,9 +110,10 @@ class NodeTable:
         self.infos[row] = info
         for name in info.allocatable:
             if name not in self.amounts:
-                self.amounts[name] = Amounts(self.capacity)
+                self._add_resource(name)
         for name, amounts in self.amounts.items():
             amounts.set_allocatable(row, info.allocatable.get(name, 0))
+        self._check_wide()
         self.pods.set_allocatable(row, info.allowed_pods)
         self.capacity_cpu[row] = info.capacity_cpu
         self.unschedulable[row] = info.unschedulable
@@ -123,11 +124,11 @@ class NodeTable:
             self.topology = next(_MEMBERSHIPS)
         elif old.taints != info.taints:
             self.topology = next(_MEMBERSHIPS)
-        if old is None or old.images != info.images:
-            self._images.clear()
+        self._forget_images(old, info)
         if old is None:
             for source, load in self._load.items():
                 _fill_load(load, row, info, self._load_tables[source])
+        self.node_log.add(row)
         self.touch(row)
         return row
 
@@ -151,8 +152,21 @@ class NodeTable:
         self._images.clear()
         self._free.append(row)
         self._membership_changed()
+        self._check_wide()
+        self.node_log.add(row)
         self.touch(row)
         return info
+
+    def _add_resource(self, name: str) -> Amounts:
+        amounts = self.amounts[name] = Amounts(self.capacity)
+        self.layout = next(_MEMBERSHIPS)
+        return amounts
+
+    def _check_wide(self) -> None:
+        wide = frozenset([name for name, amounts in self.amounts.items() if amounts.wide_rows])
+        if wide != self._wide:
+            self._wide = wide
+            self.layout = next(_MEMBERSHIPS)
 
     def _new_row(self, name: str) -> int:
         if self._free:
@@ -170,6 +184,8 @@ class NodeTable:
         self._rows = None
         self.membership = next(_MEMBERSHIPS)
         self.topology = next(_MEMBERSHIPS)
+        # A column ends with the last row, so that it is another array once there is one more.
+        self.layout = next(_MEMBERSHIPS)
 
     def _grow(self, capacity: int) -> None:
         for amounts in (*self.amounts.values(), *self.nonzero.values(), *self.declared.values(), self.pods):
@@ -193,7 +209,7 @@ class NodeTable:
         for name, amount in pod.requests.items():
             amounts = self.amounts.get(name)
             if amounts is None:
-                amounts = self.amounts[name] = Amounts(self.capacity)
+                amounts = self._add_resource(name)
             amounts.add(row, sign * amount)
         self.nonzero["cpu"].add(row, sign * pod.nonzero_cpu)
         self.nonzero["memory"].add(row, sign * pod.nonzero_memory)
@@ -250,10 +266,16 @@ class NodeTable:
                 used.add(found)
         self._load[table.source] = load
         self._load_tables[table.source] = table
-        self.generation += 1
-        self._dirty_start = self.generation
-        self._dirty.clear()
+        self.log.forget()
         return LoadCoverage(len(used), tuple(sorted(set(table.nodes) - used)), tuple(sorted(missing)))
+
+    def _forget_images(self, old: NodeInfo | None, new: NodeInfo) -> None:
+        """Look images up anew whose presence on a node has changed."""
+        if old is None:
+            self._images.clear()
+        elif old.images != new.images:
+            for name in [one for one in self._images if old.images.get(one) != new.images.get(one)]:
+                del self._images[name]
 
     def load(self, source: str) -> LoadColumns | None:
         """Return the latest answer of a load source."""
@@ -279,7 +301,7 @@ class NodeTable:
         # An answer's columns are replaced as a whole by the next one, but a new node fills its row in place.
         twin._load_tables = dict(self._load_tables)
         twin._zeros = np.zeros(self.capacity)
-        twin.generation = twin._dirty_start = self.generation
+        twin.log.forget(self.generation)
         twin._load = {source: copy_load(load) for source, load in self._load.items()}
         return twin
 

@@ -25,6 +25,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
+from scheduler.framework.locality import Follows, Locality
 
 REASON = (
     "resource claims are not supported by this scheduler yet: remove spec.resourceClaims from the pod, "
@@ -57,6 +58,10 @@ class DynamicResources:
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Never called with claims, as PreFilter ends such attempts."""
         return None
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Pods without claims are let through."""
+        return Locality(filters=Follows.ANYTHING if pod.spec.claims else Follows.NOTHING)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]

@@ -1,10 +1,12 @@
 """ImageLocality: prefer nodes that hold the pod's images already (plugins/imagelocality)."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray
+from scheduler.framework.locality import Follows, Locality
 
 MIB = 1024 * 1024
 MIN_BYTES = 23 * MIB
@@ -36,3 +38,13 @@ class ImageLocality:
         most = MAX_BYTES_PER_CONTAINER * len(pod.spec.images)
         clamped = np.clip(total, MIN_BYTES, most)
         return 100 * (clamped - MIN_BYTES) // (most - MIN_BYTES)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Scores follow from the node's images, their sizes, and the share of the nodes that hold them."""
+        names = pod.spec.images
+
+        def version(now: NodeView) -> Hashable:
+            found = [now.image(name) for name in names]
+            return len(now.rows), *[None if one is None else (one.size, one.nodes) for one in found]
+
+        return Locality(scores=Follows.NODE, version=version)

@@ -27,6 +27,7 @@ from scheduler.framework import (
     failure,
     unresolvable,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers import default_normalize, labels_mask, node_matches, selector_mask, term_mask
 from secondary_scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm, node_selector, preferred_terms
 
@@ -106,6 +107,16 @@ class NodeAffinity:
         """Scale to 0..100."""
         return default_normalize(scores)
 
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """All follows from labels and names, unless PreFilter names the nodes itself."""
+        result, filtering = self.pre_filter(CycleState(), pod, view)
+        scoring = self.pre_score(CycleState(), pod, view, view.rows)
+        return Locality(
+            filters=Follows.ANYTHING if result or filtering.is_rejection else _follows(filtering),
+            scores=_follows(scoring),
+            by_range=True,
+        )
+
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A node that is added or relabelled."""
         actions = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
@@ -123,3 +134,9 @@ class NodeAffinity:
 
     def _admitted(self, node: NodeInfo) -> bool:
         return self._added is None or self._added.matches(node.name, node.labels)
+
+
+def _follows(status: Status) -> Follows:
+    if status.is_skip:
+        return Follows.NOTHING
+    return Follows.NODE if status.is_success else Follows.ANYTHING

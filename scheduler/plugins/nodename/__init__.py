@@ -16,6 +16,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
+from scheduler.framework.locality import Follows, Locality
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -33,6 +34,10 @@ class NodeName:
         if not pod.node_name:
             return None
         return reject(rows != view.row(pod.node_name), Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Every node passes, where none is named."""
+        return Locality(filters=Follows.ANYTHING if pod.node_name else Follows.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A new node may be the one."""

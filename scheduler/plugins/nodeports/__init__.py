@@ -24,6 +24,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers.holding import port_key
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -51,6 +52,10 @@ class NodePorts:
             if _conflict((port,), holder.pod.spec.host_ports)
         }
         return reject(np.isin(rows, list(taken)), Code.UNSCHEDULABLE, REASON) if taken else None
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Verdicts follow from the ports of the pods on the node."""
+        return Locality(filters=Follows.PODS if pod.spec.host_ports else Follows.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A pod that gives a port back, or a new node."""

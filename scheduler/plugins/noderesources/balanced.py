@@ -1,6 +1,8 @@
 """NodeResourcesBalancedAllocation: prefer nodes whose resources are used evenly
 (noderesources/balanced_allocation.go)."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from scheduler.catalog import NodeResourcesBalancedAllocationArgs
@@ -17,6 +19,7 @@ from scheduler.framework import (
     RowArray,
     Status,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.plugins.noderesources.shared import amounts_after
 
 NAME = "NodeResourcesBalancedAllocation"
@@ -49,6 +52,34 @@ class NodeResourcesBalancedAllocation:
         if not fractions:
             return np.full(len(rows), 100, dtype=np.int64)
         return ((1.0 - _deviation(fractions, present)) * 100.0).astype(np.int64)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Scores follow from the node's amounts and what its pods request."""
+        if self.pre_score(CycleState(), pod, view, view.rows).is_skip:
+            return Locality(scores=Follows.NOTHING)
+        return Locality(scores=Follows.PODS, rate=self._rate(pod, view))
+
+    def _rate(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], int] | None:
+        """`score` in the same operations on one row; None unless two resources count."""
+        requests = pod.spec.requests
+        counted = [
+            (view.allocatable(resource).item, view.requested(resource).item, requests.get(resource, 0))
+            for resource in self._resources
+            if requests.get(resource, 0) or resource in ("cpu", "memory", "ephemeral-storage")
+        ]
+        if len(counted) != 2:
+            return None
+        (allocatable_one, used_one, request_one), (allocatable_two, used_two, request_two) = counted
+
+        def rate(now: NodeView, row: int) -> int:
+            one, two = allocatable_one(row), allocatable_two(row)
+            if one <= 0.0 or two <= 0.0:
+                return 100
+            first = min((used_one(row) + request_one) / max(one, 1.0), 1.0)
+            second = min((used_two(row) + request_two) / max(two, 1.0), 1.0)
+            return int((1.0 - abs(first - second) / 2.0) * 100.0)
+
+        return rate
 
 
 def _deviation(fractions: list[FloatArray], present: list[BoolArray]) -> FloatArray:

@@ -1,6 +1,7 @@
 """NodeResourcesFit: room for the pod's requests, and how full the node would be
 (pkg/scheduler/framework/plugins/noderesources/fit.go)."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ from scheduler.framework import (
     Verdicts,
     gather,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.framework.status import MAX_REASONS
 from scheduler.helpers import covers, round_half_away
 from scheduler.plugins.noderesources.shared import amounts_after, has_requests, interpolate, ratio
@@ -57,7 +59,8 @@ class NodeResourcesFit:
             shape = [(point.utilization, point.score * 10) for point in points]
             self._formula: Formula = lambda allocatable, requested, wide: _by_shape(allocatable, requested, wide, shape)
         else:
-            self._formula = _most_allocated if strategy.type == "MostAllocated" else _least_allocated
+            self._most = strategy.type == "MostAllocated"
+            self._formula = _most_allocated if self._most else _least_allocated
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Nothing to prepare: requests were reduced when the pod arrived. Never skipped, as every pod takes a pod
@@ -123,6 +126,60 @@ class NodeResourcesFit:
             return round_half_away(mean).astype(np.int64)
         # Numbers are not negative, so that truncation is floor.
         return mean.astype(np.int64)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Both follow from the node's amounts and what its pods request."""
+        return Locality(Follows.PODS, Follows.PODS, fits=self._fits(pod, view), rate=self._rate(pod, view))
+
+    def _fits(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], bool]:
+        count, allowed = view.pod_count.item, view.allowed_pods.item
+        wanted = [
+            (request, view.allocatable(resource).item, view.requested(resource).item)
+            for resource, request in pod.spec.requests.items()
+            if request > 0 and not self._is_ignored(resource)
+        ]
+
+        def fits(now: NodeView, row: int) -> bool:
+            if count(row) + 1.0 > allowed(row):
+                return False
+            for request, allocatable, requested in wanted:  # noqa: SIM110 -- a generator would take as long again
+                if request > allocatable(row) - requested(row):
+                    return False
+            return True
+
+        return fits
+
+    def _rate(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], int] | None:
+        """`score` in the same operations on one row; None for the formulas that are not worth it."""
+        requests = pod.spec.score_requests
+        parts = []
+        for resource, weight in self._weights:
+            request = requests.get(resource, 0)
+            basic = resource in ("cpu", "memory")
+            if not basic and resource != "ephemeral-storage" and request == 0:
+                continue
+            if self._ratio_of_capacity or view.wide(resource):
+                return None
+            used = view.nonzero_requested(resource) if basic else view.requested(resource)
+            parts.append((view.allocatable(resource).item, used.item, request, weight))
+        most = self._most if not self._ratio_of_capacity else False
+
+        def rate(now: NodeView, row: int) -> int:
+            total = weights = 0
+            for allocatable_at, used_at, request, weight in parts:
+                allocatable = allocatable_at(row)
+                if allocatable <= 0.0:
+                    continue
+                weights += weight
+                requested = used_at(row) + request
+                counted = requested if most else allocatable - requested
+                if most:
+                    counted = min(counted, allocatable)
+                if counted > 0.0:
+                    total += math.floor(counted * 100.0 / max(allocatable, 1.0)) * weight
+            return int(total / weights) if weights else 0
+
+        return rate
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods leaving or shrinking, nodes coming or growing."""

@@ -19,6 +19,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers import UNSCHEDULABLE_TAINT, tolerated
 
 REASON = "node(s) were unschedulable"
@@ -39,6 +40,11 @@ class NodeUnschedulable:
         if not cordoned.any() or tolerated(pod.spec.tolerations, UNSCHEDULABLE_TAINT):
             return None
         return reject(cordoned, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Verdicts follow from the node."""
+        tolerant = tolerated(pod.spec.tolerations, UNSCHEDULABLE_TAINT)
+        return Locality(filters=Follows.NOTHING if tolerant else Follows.NODE)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A node that is added or uncordoned, or a toleration of the pod itself."""

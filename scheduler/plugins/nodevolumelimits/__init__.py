@@ -25,6 +25,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers.csimigration import migration_of, source_of
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CSI_NODE, claim_not_found, uses_claim
 from scheduler.plugins.nodevolumelimits.attachable import (
@@ -98,6 +99,10 @@ class NodeVolumeLimits:
             driver in columns.limits and current[driver] + count > columns.limits[driver][row]
             for driver, count in wanted.items()
         )
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Pods without volumes to attach are let through."""
+        return Locality(filters=Follows.ANYTHING if pod.spec.attachable else Follows.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Limits that appear or grow, pods and attachments that go, the pod's claim."""

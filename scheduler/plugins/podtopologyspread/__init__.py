@@ -24,6 +24,7 @@ from scheduler.framework import (
     failure,
     gather_codes,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
     HOSTNAME,
@@ -185,6 +186,15 @@ class PodTopologySpread:
         """Turn few matching pods into a high score."""
         found = state.read(f"{self.name}/score", SoftState)
         return scores if found is None else normalized(scores, found.ignored)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Only pods that have no constraint, and get none by default, are let through."""
+        if pod.spec.topology_spread:
+            return Locality()
+        return Locality(
+            filters=Follows.ANYTHING if self._constraints.has_defaults(HARD) else Follows.NOTHING,
+            scores=Follows.ANYTHING if self._constraints.has_defaults(SOFT) else Follows.NOTHING,
+        )
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods that match a constraint, nodes that make or lose a domain."""

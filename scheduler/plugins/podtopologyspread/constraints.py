@@ -118,6 +118,10 @@ class Constraints:
             found = self._own[token] = own_constraints(pod, action)
         return found
 
+    def has_defaults(self, action: str) -> bool:
+        """Tell whether pods without constraints of their own may get some of a kind."""
+        return bool(self._defaults[action])
+
     def _by_default(self, pod: PodInfo, objects: Objects | None, action: str) -> tuple[Constraint, ...]:
         """Return the profile's constraints, for a pod that something owns or serves; else none."""
         wanted = self._defaults[action]

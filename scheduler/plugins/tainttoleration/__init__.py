@@ -26,6 +26,7 @@ from scheduler.framework import (
     gather_codes,
     reject,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers import count_untolerated_preferences, default_normalize, has_untolerated_taint
 from secondary_scheduler.kube.model import Taint, Toleration
 
@@ -65,6 +66,10 @@ class TaintToleration:
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Turn many taints into a low score."""
         return default_normalize(scores, reverse=True)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Verdicts and counts follow from the node's taints."""
+        return Locality(Follows.NODE, Follows.NODE, by_range=True)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A node that is added or loses taints, or a toleration of the pod itself."""

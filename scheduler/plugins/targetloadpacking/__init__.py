@@ -9,6 +9,8 @@ What happens on a node without (fresh) load depends on `compatibility`:
   see `Staleness`.
 """
 
+from collections.abc import Callable, Hashable
+
 import numpy as np
 
 from scheduler.catalog import TargetLoadPackingArgs
@@ -24,9 +26,15 @@ from scheduler.framework import (
     RowArray,
     gather,
 )
-from scheduler.helpers.staleness import Staleness, Standing, is_load, neutral, young
+from scheduler.framework.locality import Follows, Locality
+from scheduler.helpers.staleness import Freshness, Staleness, Standing, is_load, neutral, young
 from scheduler.helpers.unmeasured import Unmeasured
-from scheduler.plugins.targetloadpacking.formula import packing_score, predicted_cpu, utilization_after
+from scheduler.plugins.targetloadpacking.formula import (
+    packing_score,
+    packing_score_of_one,
+    predicted_cpu,
+    utilization_after,
+)
 from secondary_scheduler.kube.primitives.quantity import milli_value
 
 NAME = "TargetLoadPacking"
@@ -47,6 +55,7 @@ class TargetLoadPacking:
         self._staleness = Staleness(NAME, context.options.load)
         self._predictions: dict[bytes, int] = {}
         self._unmeasured = Unmeasured(self.predict, upstream=self._upstream)
+        self._freshness = Freshness(self._staleness.max_age)
 
     def predict(self, pod: PodInfo) -> int:
         """Return the CPU a pod will probably use, in milli-units."""
@@ -80,6 +89,30 @@ class TargetLoadPacking:
             used, missing = self._estimate(view, rows, standing, used, missing)
         scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
         return neutral(scores, standing.left_out)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """While every node's load is fresh, scores follow from it and from the pods that came to the node since."""
+        load = view.load(self._source)
+        if self._upstream or load is None or not self._freshness.everywhere(view, load):
+            return Locality()
+        return Locality(scores=Follows.PODS, version=self._version, rate=self._rate(pod, view, load))
+
+    def _version(self, view: NodeView) -> Hashable:
+        load = view.load(self._source)
+        return None if load is None else (load.version, view.membership, self._freshness.everywhere(view, load))
+
+    def _rate(self, pod: PodInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], int]:
+        """`score` in the same operations on one row."""
+        capacity_at, measured_at, demand = view.capacity_cpu.item, load.cpu_last.item, float(self.predict(pod))
+
+        def rate(now: NodeView, row: int) -> int:
+            capacity, missing = capacity_at(row), self._unmeasured.by_row(now, load).item(row)
+            utilization = 0.0
+            if capacity:
+                utilization = 100.0 * (measured_at(row) / 100.0 * capacity + demand + missing) / max(capacity, 1.0)
+            return packing_score_of_one(utilization, self._target)
+
+        return rate
 
     def _estimate(
         self, view: NodeView, rows: RowArray, standing: Standing, used: FloatArray, missing: FloatArray

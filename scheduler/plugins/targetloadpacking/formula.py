@@ -1,5 +1,7 @@
 """The formula of TargetLoadPacking, without any state (scheduler-plugins v0.34.7, pkg/trimaran/targetloadpacking)."""
 
+import math
+
 import numpy as np
 
 from scheduler.framework import FloatArray, IntArray, SpecInfo
@@ -41,3 +43,13 @@ def packing_score(utilization: FloatArray, target: float) -> IntArray:
     whole = np.floor(exact)
     # Go rounds halves away from zero; nothing is negative here.
     return whole.astype(np.int64) + (exact - whole >= 0.5)
+
+
+def packing_score_of_one(utilization: float, target: float) -> int:
+    """Return `packing_score` of one node, in the same operations."""
+    if utilization > target:
+        exact = max(target * (100.0 - utilization) / (100.0 - target), 0.0) if target < 100.0 else 0.0
+    else:
+        exact = (100.0 - target) * utilization / target + target
+    whole = math.floor(exact)
+    return whole + (exact - whole >= 0.5)

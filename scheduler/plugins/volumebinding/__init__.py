@@ -25,6 +25,7 @@ from scheduler.framework import (
     failure,
     unresolvable,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of
 from scheduler.plugins.volumebinding import hints
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
@@ -131,6 +132,10 @@ class VolumeBinding:
         if self._handle is None:
             return failure("volumes cannot be bound here: there is no API server")
         return await bind(self._handle, attempt.view.objects, attempt.volumes, pod, node, self._timeout)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Pods without volumes are let through."""
+        return Locality(Follows.ANYTHING if pod.spec.volumes else Follows.NOTHING, Follows.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Everything that can make a volume usable, or a class able to make one."""

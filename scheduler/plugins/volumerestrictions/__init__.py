@@ -25,6 +25,7 @@ from scheduler.framework import (
     Verdicts,
     unresolvable,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers.holding import DISKS, claim_key, is_disk
 from scheduler.helpers.volumes import CLAIM, claim_not_found, uses_claim
 from secondary_scheduler.kube.model import PersistentVolumeClaim, Volume
@@ -109,6 +110,10 @@ class VolumeRestrictions:
             return None
         codes = np.where(bits != 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
         return Verdicts(codes, bits, (REASON_DISK, REASON_IN_USE))
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Pods without volumes are let through."""
+        return Locality(filters=Follows.ANYTHING if pod.spec.volumes else Follows.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A pod that lets go of a disk or claim, a new node, the pod's claim."""

@@ -27,6 +27,7 @@ from scheduler.framework import (
     reject,
     unresolvable,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers.csimigration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.helpers.volumes import (
     CLAIM,
@@ -92,6 +93,10 @@ class VolumeZone:
         for topology in topologies:
             mismatch |= ~_matches(view, rows, topology)
         return reject(zoned & mismatch, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Pods without volumes are let through."""
+        return Locality(filters=Follows.ANYTHING if pod.spec.volumes else Follows.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Classes that bind later, nodes that come or are relabelled, the pod's claims, volumes and their labels."""

@@ -1,0 +1,236 @@
+"""What pods of one class share: which nodes pass the filters whose verdicts follow from the node, and the sum of the
+scores that do. Kept per class as columns, and brought up to date by the log of rows that changed.
+
+It must give exactly what asking every plugin about every node would; a property test holds it to that.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.core.plan import Column, NotLocal, Plan, make_plan
+from scheduler.framework import PodInfo, ProfileRunner, RowArray
+from scheduler.state import NodeTable, Snapshot
+
+_FEW_ROWS = 16
+"""Up to so many changed rows are recomputed one by one, where the plugins can: numpy's calls cost as much as some 20
+rows."""
+_BYTES = 32 * 1024 * 1024
+"""Bound on the columns of all classes of one profile."""
+_MOST_SEEN = 8192
+_KEY = "core.classes"
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A class of which there was one pod so far (or none that could be answered for): not worth a column."""
+
+    hopeless_at: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class ClassColumns:
+    """The columns of one class.
+
+    Attributes:
+        plan: which plugins the columns stand for, and which are still to be asked.
+        base: the sum over plugins that look at the node alone; -1 where one of them rejects it.
+        totals: the sum over all plugins the columns stand for; -1 where one of them rejects the node.
+        feasible: rows with a total.
+    """
+
+    plan: Plan
+    base: Column
+    totals: Column
+    feasible: int
+    generation: int
+    node_generation: int
+    layout: int
+    versions: tuple[Hashable, ...]
+    _rows: RowArray | None = None
+    _ties: RowArray | None = None
+    _best: int = -1
+
+    def rows(self, view: Snapshot) -> RowArray:
+        """Return the rows with a total, ascending."""
+        if self.feasible == len(view.rows):
+            return view.rows
+        if self._rows is None:
+            self._rows = np.flatnonzero(self.totals[: view.size] >= 0)
+        return self._rows
+
+    def best(self, view: Snapshot) -> tuple[RowArray, int]:
+        """Return the rows with the largest total, ascending, and that total."""
+        if self._ties is None:
+            totals = self.totals[: view.size]
+            self._best = int(np.maximum.reduce(totals))
+            self._ties = (totals == self._best).nonzero()[0]
+        return self._ties, self._best
+
+    def catch_up(self, view: Snapshot, pod: PodInfo) -> bool:
+        """Take in what changed since the last use; False when the columns have to be made anew.
+
+        Raises:
+            Exception: whatever a plugin raises; the columns are of no use then.
+        """
+        table = view.table
+        if self.layout != table.layout or self.versions != self.plan.versions_now(view):
+            return False
+        changed = table.log.since(self.generation)
+        if changed is None:
+            return False
+        if self.node_generation != table.node_log.end:
+            nodes = table.node_log.since(self.node_generation)
+            if nodes is None or not self._take_nodes(view, pod, nodes):
+                return False
+            self.node_generation = table.node_log.end
+        if len(changed) > _FEW_ROWS or self.plan.row_by_row is None:
+            self._take_rows(view, pod, changed if 4 * len(changed) < view.size else view.rows)
+        else:
+            self._take_few(view, changed.tolist())
+        self.generation = table.generation
+        return True
+
+    def _take_nodes(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> bool:
+        """Compute the base of rows whose node changed; False where a raw score no longer is the same everywhere."""
+        for ranged in self.plan.ranged:
+            raw = ranged.raw_scores(pod, view, rows)
+            if ranged.column is not None:
+                ranged.column[rows] = raw
+            elif not (raw == ranged.everywhere).all():
+                return False
+        self.base[rows] = self.plan.base(pod, view, rows)
+        return True
+
+    def _take_rows(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> None:
+        totals = self.plan.on_top(pod, view, rows, self.base[rows])
+        was, now = self.totals[rows] >= 0, totals >= 0
+        self.totals[rows] = totals
+        self._ties = None
+        if (was != now).any():
+            self._rows = None
+            self.feasible = int(np.count_nonzero(self.totals[: view.size] >= 0))
+
+    def _take_few(self, view: Snapshot, rows: list[int]) -> None:
+        assert self.plan.row_by_row is not None
+        fits, rates = self.plan.row_by_row
+        for row in rows:
+            total = int(self.base.item(row))
+            if total >= 0:
+                for passes in fits:
+                    if not passes(view, row):
+                        total = -1
+                        break
+                else:
+                    for rate, weight in rates:
+                        score = rate(view, row)
+                        if not 0 <= score <= 100:
+                            raise NotLocal
+                        total += score * weight
+            was = self.totals.item(row)
+            if was != total:
+                self.totals[row] = total
+                self._moved(row, was, total)
+
+    def _moved(self, row: int, was: int, total: int) -> None:
+        """Keep the rows with the best total up to date."""
+        if (was < 0) != (total < 0):
+            self._rows = None
+            self.feasible += 1 if was < 0 else -1
+        ties = self._ties
+        if ties is None or (total < self._best and was < self._best):
+            return
+        if total > self._best:
+            self._ties, self._best = np.array([row], dtype=np.intp), total
+            return
+        at = int(ties.searchsorted(row))
+        if total == self._best:
+            self._ties = np.insert(ties, at, row)
+        elif len(ties) == 1:
+            self._ties = None
+        else:
+            ties[at:-1] = ties[at + 1 :]
+            self._ties = ties[:-1]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """The columns by class, of one profile and one table; the class unused longest is dropped."""
+
+    table: NodeTable
+    columns: OrderedDict[bytes, ClassColumns | _Seen] = field(default_factory=OrderedDict)
+    kept: int = 0
+
+
+def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
+    """Return the columns of a pod's class as of now; None where every plugin has to be asked.
+
+    That is so for a class met for the first time, on what-if views, and where a plugin fails or does not keep to its
+    word.
+    """
+    table = view.table
+    memory = profile.memory.get(_KEY)
+    if not isinstance(memory, _Memory) or memory.table is not table:
+        memory = profile.memory[_KEY] = _Memory(table)
+    key = pod.spec.class_key
+    known = memory.columns.get(key)
+    if known is None:
+        memory.columns[key] = _Seen()
+        if len(memory.columns) - memory.kept > _MOST_SEEN:
+            _drop_oldest(memory)
+        return None
+    memory.columns.move_to_end(key)
+    now = (table.layout, table.log.start)
+    if isinstance(known, _Seen) and known.hopeless_at == now:
+        return None
+    try:
+        if isinstance(known, ClassColumns):
+            if known.catch_up(view, pod):
+                return known
+            memory.kept -= 1
+        memory.columns[key] = _Seen()
+        made = memory.columns[key] = make_columns(view, pod, profile)
+    except Exception:
+        # Asking every plugin meets the same failure and reports it; if not, this class goes without columns until the
+        # table has changed a good deal.
+        memory.kept -= isinstance(memory.columns[key], ClassColumns)
+        memory.columns[key] = _Seen(hopeless_at=now)
+        return None
+    memory.kept += 1
+    most = max(16, _BYTES // (made.base.nbytes + made.totals.nbytes))
+    while memory.kept > most:
+        _drop_oldest(memory)
+    return made
+
+
+def _drop_oldest(memory: _Memory) -> None:
+    _, oldest = memory.columns.popitem(last=False)
+    memory.kept -= isinstance(oldest, ClassColumns)
+
+
+def make_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns:
+    """Make the columns of a class from nothing.
+
+    Raises:
+        Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
+    """
+    table, rows = view.table, view.rows
+    plan = make_plan(view, pod, profile)
+    small = plan.largest <= np.iinfo(np.int16).max
+    nowhere = np.full(table.capacity, -1, dtype=np.int64)
+    base: Column = nowhere.astype(np.int16) if small else nowhere
+    totals: Column = base.copy()
+    base[rows] = plan.base(pod, view, rows)
+    totals[rows] = plan.on_top(pod, view, rows, base[rows])
+    return ClassColumns(
+        plan,
+        base,
+        totals,
+        int(np.count_nonzero(totals >= 0)),
+        table.generation,
+        table.node_log.end,
+        table.layout,
+        plan.versions_now(view),
+    )

@@ -1,0 +1,218 @@
+"""Which of a profile's plugins a class of pods can be answered for in advance, and which are asked in every attempt."""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.framework import (
+    MAX_SCORE,
+    CycleState,
+    FilterPlugin,
+    IntArray,
+    NodeView,
+    PodInfo,
+    PreScorePlugin,
+    ProfileRunner,
+    RowArray,
+    ScorePlugin,
+)
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.state import Snapshot
+
+Fits = Callable[[NodeView, int], bool]
+Rate = Callable[[NodeView, int], int]
+Weighted = tuple[ScorePlugin, int]
+Column = NDArray[np.int16] | NDArray[np.int64]
+"""Totals; in 16 bits where they fit, which is quicker to search."""
+
+
+class NotLocal(Exception):
+    """A plugin's answers cannot be kept: it gave a score out of range, left itself out, or counted something."""
+
+
+@dataclass(slots=True)
+class Ranged:
+    """A plugin whose raw scores follow from the node, to be normalised over the feasible rows of each attempt.
+
+    Attributes:
+        everywhere: the raw score of all nodes, where it is the same, and the plugin's normalised scores then are too;
+        column: else the raw scores by row.
+        constant: what the plugin adds to every total in the first case.
+    """
+
+    plugin: ScorePlugin
+    weight: int
+    everywhere: int = 0
+    constant: int = 0
+    column: IntArray | None = None
+
+    def raw_scores(self, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return raw scores.
+
+        Raises:
+            NotLocal: the plugin leaves itself out.
+        """
+        return _asked(self.plugin, pod, view, rows)
+
+
+@dataclass(slots=True)
+class Plan:
+    """The plugins of a profile, for one class of pods.
+
+    Attributes:
+        vouched: PreFilter plugins that need not be asked.
+        filters, pre_scores, scores: those that are asked in every attempt.
+        node_filters, node_scores: those that look at the node alone;
+        pod_filters, pod_scores: those that look at the pods on it too.
+        row_by_row: functions for single rows of the latter; None unless all of them have some.
+        ranged: those that are normalised over the feasible rows.
+        versions: what else answers follow from.
+        largest: bound of the totals.
+        floor: what every total starts from: 1 without any score plugin, as upstream.
+    """
+
+    vouched: frozenset[str]
+    filters: tuple[FilterPlugin, ...]
+    pre_scores: tuple[PreScorePlugin, ...]
+    scores: tuple[Weighted, ...]
+    node_filters: tuple[FilterPlugin, ...]
+    pod_filters: tuple[FilterPlugin, ...]
+    node_scores: tuple[Weighted, ...]
+    pod_scores: tuple[Weighted, ...]
+    row_by_row: tuple[tuple[Fits, ...], tuple[tuple[Rate, int], ...]] | None
+    ranged: list[Ranged]
+    versions: tuple[Callable[[NodeView], Hashable], ...]
+    largest: int
+    floor: int
+    varying: tuple[tuple[Ranged, IntArray], ...] = ()
+    constant: int = 0
+
+    def __post_init__(self) -> None:
+        """Part normalised plugins into those that add the same to every total and those that do not."""
+        self.varying = tuple([(one, one.column) for one in self.ranged if one.column is not None])
+        self.constant = sum(one.constant for one in self.ranged)
+
+    def versions_now(self, view: NodeView) -> tuple[Hashable, ...]:
+        """Return what else answers follow from, as of now."""
+        return tuple([version(view) for version in self.versions])
+
+    def base(self, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return the sum over plugins that look at the node alone; -1 where one of them rejects it."""
+        start = np.full(len(rows), self.floor, dtype=np.int64)
+        return summed(pod, view, rows, start, self.node_filters, self.node_scores)
+
+    def on_top(self, pod: PodInfo, view: NodeView, rows: RowArray, base: Column) -> IntArray:
+        """Return the base with the plugins that look at the pods on a node added; -1 where one of them rejects it."""
+        return summed(pod, view, rows, base, self.pod_filters, self.pod_scores)
+
+
+def summed(
+    pod: PodInfo,
+    view: NodeView,
+    rows: RowArray,
+    start: Column,
+    filters: Iterable[FilterPlugin],
+    scores: Iterable[Weighted],
+) -> IntArray:
+    """Return sums that some plugins' scores were added to; -1 stays, and comes where a filter rejects.
+
+    Raises:
+        NotLocal: a score is out of range, or a plugin counted something.
+    """
+    state = CycleState()
+    out = start < 0
+    for one in filters:
+        verdicts = one.filter(state, pod, view, rows)
+        if verdicts is not None:
+            out |= verdicts.codes != 0
+    total = start.astype(np.int64)
+    for scorer, weight in scores:
+        score = _asked(scorer, pod, view, rows)
+        if len(score) and np.maximum.reduce(score.view(np.uint64)) > MAX_SCORE:
+            raise NotLocal
+        total += score if weight == 1 else score * weight
+    if out.any():
+        total[out] = -1
+    if state.counters:
+        raise NotLocal
+    return total
+
+
+def _asked(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    state = CycleState()
+    score = scorer.score(state, pod, view, rows)
+    if score is None or state.counters:
+        raise NotLocal
+    return score
+
+
+def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
+    """Ask a profile's plugins what their answers follow from, for pods of this one's class."""
+    words: dict[int, Locality] = {}
+
+    def word(plugin: object) -> Locality:
+        # One object stands at several extension points, unless a wrapper is around it at one of them.
+        said = words.get(id(plugin))
+        if said is None:
+            said = words[id(plugin)] = plugin.locality(pod, view) if isinstance(plugin, LocalPlugin) else Locality()
+        return said
+
+    vouched = frozenset(one.name for one in profile.pre_filters if word(one).filters is not Follows.ANYTHING)
+    filters = [(one, word(one)) for one in profile.filters]
+    pre_scores = tuple([one for one in profile.pre_scores if word(one).scores is Follows.ANYTHING])
+    asked = {one.name for one in pre_scores}
+    scores = []
+    for scorer, weight in profile.scores:
+        said = word(scorer)
+        if scorer.name in asked and said.scores is not Follows.ANYTHING:
+            # PreScore is watched by a wrapper, or has something to say: then Score is asked too.
+            said = Locality()
+        scores.append((scorer, weight, said))
+    plain, ranged, later = [], [], []
+    for scorer, weight, said in scores:
+        if said.scores is Follows.NOTHING:
+            continue
+        if said.scores is not Follows.ANYTHING and not profile.normalizes(scorer.name):
+            plain.append((scorer, weight, said))
+        elif said.scores is Follows.NODE:
+            ranged.append(_ranged(view, pod, profile, scorer, weight, said))
+        else:
+            later.append((scorer, weight))
+    pod_filters = [(one, said) for one, said in filters if said.filters is Follows.PODS]
+    pod_scores = [(one, weight, said) for one, weight, said in plain if said.scores is Follows.PODS]
+    fits = [said.fits for _, said in pod_filters if said.fits is not None]
+    rates = [(said.rate, weight) for _, weight, said in pod_scores if said.rate is not None]
+    singly = len(fits) == len(pod_filters) and len(rates) == len(pod_scores)
+    return Plan(
+        vouched=vouched,
+        filters=tuple([one for one, said in filters if said.filters is Follows.ANYTHING]),
+        pre_scores=pre_scores,
+        scores=tuple(later),
+        node_filters=tuple([one for one, said in filters if said.filters is Follows.NODE]),
+        pod_filters=tuple([one for one, _ in pod_filters]),
+        node_scores=tuple([(one, weight) for one, weight, said in plain if said.scores is Follows.NODE]),
+        pod_scores=tuple([(one, weight) for one, weight, _ in pod_scores]),
+        row_by_row=(tuple(fits), tuple(rates)) if singly else None,
+        ranged=ranged,
+        versions=tuple([said.version for said in words.values() if said.version is not None]),
+        largest=1 + MAX_SCORE * sum(weight for _, weight, _ in plain),
+        floor=0 if profile.scores else 1,
+    )
+
+
+def _ranged(
+    view: Snapshot, pod: PodInfo, profile: ProfileRunner, scorer: ScorePlugin, weight: int, said: Locality
+) -> Ranged:
+    rows = view.rows
+    raw = _asked(scorer, pod, view, rows)
+    first = int(raw[0])
+    if said.by_range and (raw == first).all():
+        state = CycleState()
+        one = profile.finished(state, pod, view, rows[:1], scorer.name, weight, raw[:1])
+        if not state.counters:
+            return Ranged(scorer, weight, everywhere=first, constant=int(one.weighted[0]))
+    column = np.zeros(view.table.capacity, dtype=np.int64)
+    column[rows] = raw
+    return Ranged(scorer, weight, column=column)

@@ -1,0 +1,77 @@
+"""Calling plugins: what their answers are turned into, and what becomes of those that fail."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+
+from scheduler.framework.status import Code, CodeArray, IntArray, Status, failure
+
+Q = ParamSpec("Q")
+T = TypeVar("T")
+
+# Upstream words an error at each extension point differently.
+_WORDING = {
+    "PreFilter": 'running PreFilter plugin "{plugin}": {cause}',
+    "Filter": 'running "{plugin}" filter plugin: {cause}',
+    "PostFilter": 'running "{plugin}" postfilter plugin: {cause}',
+    "PreScore": 'running PreScore plugin "{plugin}": {cause}',
+    "Score": 'running Score plugins: plugin "{plugin}" failed with: {cause}',
+    "NormalizeScore": 'running Normalize on Score plugins: plugin "{plugin}" failed with: {cause}',
+}
+
+
+class PluginError(Exception):
+    """A plugin raised, or answered what its extension point does not allow; `status` is what the pod gets."""
+
+    def __init__(self, plugin: str, point: str, cause: object) -> None:
+        self.status = failure(_WORDING[point].format(plugin=plugin, cause=cause), plugin)
+        super().__init__(self.status.error)
+
+
+@dataclass(slots=True)
+class PluginScores:
+    """One score plugin's numbers for the feasible rows."""
+
+    plugin: str
+    weight: int
+    raw: IntArray
+    normalized: IntArray
+
+    @property
+    def weighted(self) -> IntArray:
+        """Return what the plugin adds to the total."""
+        return self.normalized if self.weight == 1 else self.normalized * self.weight
+
+
+@dataclass(slots=True)
+class PermitOutcome:
+    """What Permit said: a status, and for every plugin that holds the pod how long at most (seconds)."""
+
+    status: Status
+    waits: dict[str, float] = field(default_factory=dict)
+
+
+PreFilterOutcome = tuple[Status, frozenset[str] | None, tuple[str, ...]]
+"""A status, the only nodes worth filtering (None: all), the plugins that left the others out."""
+
+
+def check_codes(plugin: str, codes: CodeArray) -> None:
+    """Raise PluginError where a filter gave a node something else than Success or a rejection."""
+    if ((codes == Code.ERROR) | (codes == Code.WAIT) | (codes == Code.SKIP)).any():
+        raise PluginError(plugin, "Filter", "answered a code that a filter may not give")
+
+
+def named(status: Status, plugin: str, point: str) -> Status:
+    """Keep a rejection as it is; word anything else as upstream words an error."""
+    if status.is_rejection:
+        return status.by(plugin)
+    return failure(f'running {point} plugin "{plugin}": {status.message}', plugin)
+
+
+def guarded(plugin: str, point: str, call: Callable[Q, T], *args: Q.args, **kwargs: Q.kwargs) -> T:
+    """Call a plugin; whatever it raises becomes a PluginError."""
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        # A plugin that chokes on one pod must cost that pod one attempt, and nobody else anything.
+        raise PluginError(plugin, point, error) from error

@@ -1,0 +1,60 @@
+"""What a plugin's answers follow from, so that pods of one class need not ask the same question of every node again."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol, runtime_checkable
+
+from scheduler.framework.objects import PodInfo
+from scheduler.framework.view import NodeView
+
+
+class Follows(Enum):
+    """What a filter's verdict or a raw score on a node follows from, besides the pod's `spec`.
+
+    ANYTHING: it has to be asked anew in every attempt. NODE: the node object alone (labels, taints, images,
+    allocatable). PODS: the node object and the pods on the node. NOTHING: the plugin takes no part for such pods: every
+    node passes, or PreScore says Skip.
+    """
+
+    ANYTHING = auto()
+    NODE = auto()
+    PODS = auto()
+    NOTHING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Locality:
+    """A plugin's word on one class of pods.
+
+    Attributes:
+        filters: what the verdict on a node follows from. Anything but ANYTHING also promises that PreFilter answers
+            Success or Skip without naming nodes, and that neither it nor Filter counts anything, or leaves in the
+            CycleState what Reserve or a later extension point needs.
+        scores: the same for the raw score, PreScore and Score.
+        by_range: a normalised score follows from the raw one and the least and the largest of the feasible nodes.
+        version: a value that changes with everything else an answer follows from, such as the number of nodes; asked
+            for in every attempt.
+        fits: `filter` for one row, faster than an array of one; True lets it through. It may keep columns of the view
+            it was made with: it is made anew when `NodeView.layout` changes.
+        rate: `score` for one row, likewise.
+    """
+
+    filters: Follows = Follows.ANYTHING
+    scores: Follows = Follows.ANYTHING
+    by_range: bool = False
+    version: Callable[[NodeView], Hashable] | None = None
+    fits: Callable[[NodeView, int], bool] | None = None
+    rate: Callable[[NodeView, int], int] | None = None
+
+
+@runtime_checkable
+class LocalPlugin(Protocol):
+    """Implemented by a plugin whose answers about a node mostly follow from that node.
+
+    A plugin that is not one, or a wrapper that does not pass this method on, is called in every attempt.
+    """
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Say what the answers follow from for pods with this pod's `spec`: its labels, name and priority may not
+        matter."""

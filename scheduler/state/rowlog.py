@@ -1,0 +1,54 @@
+"""Which rows changed, in order: readers keep a position and look at what came after it."""
+
+import numpy as np
+
+from scheduler.framework import RowArray
+
+_CAPACITY = 131_072
+
+
+class RowLog:
+    """An append-only log of rows that forgets its older half when it is full."""
+
+    __slots__ = ("_rows", "_used", "end", "start")
+
+    def __init__(self) -> None:
+        self._rows: RowArray = np.zeros(64, dtype=np.intp)
+        self.start = 0
+        self._used = 0
+        self.end = 0
+        """Position one past the newest entry. It only grows."""
+
+    def add(self, row: int) -> None:
+        """Append a row."""
+        if self._used == len(self._rows):
+            self._make_room()
+        self._rows[self._used] = row
+        self._used += 1
+        self.end += 1
+
+    def since(self, position: int) -> RowArray | None:
+        """Return the rows from a position on, repetitions included; None when the log does not reach back that far.
+
+        The array is the log's own: read it before the next change.
+        """
+        if position < self.start:
+            return None
+        return self._rows[position - self.start : self._used]
+
+    def forget(self, position: int | None = None) -> None:
+        """Drop all entries and go on at a later position: whoever asks from before has to look at every row."""
+        self.end = self.end + 1 if position is None else position
+        self.start = self.end
+        self._used = 0
+
+    def _make_room(self) -> None:
+        if len(self._rows) < _CAPACITY:
+            longer = np.zeros(2 * len(self._rows), dtype=np.intp)
+            longer[: self._used] = self._rows
+            self._rows = longer
+            return
+        kept = self._used // 2
+        self._rows[:kept] = self._rows[self._used - kept :].copy()
+        self.start += self._used - kept
+        self._used = kept

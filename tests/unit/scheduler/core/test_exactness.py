@@ -1,0 +1,309 @@
+"""What is kept per class of pods never changes a decision: after any history, for any profile, deciding by it gives
+what asking every plugin about every node gives, and the kept columns are those one would make anew."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.core import classes, decide, explain
+from scheduler.core.byclass import usable_columns
+from scheduler.core.classes import ClassColumns
+from scheduler.framework import LoadTable, NodeInfo, NodeLoad, PodInfo, ProfileRunner
+from scheduler.helpers import PodReducer
+from scheduler.state import CODEC_OF_KIND, ClusterState
+from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, api_pod, container, node, runner
+
+TLP = {"TargetLoadPacking": {"watcherAddress": WATCHER}}
+ZONE, HOST = "zone", "kubernetes.io/hostname"
+SELECT_X = {"matchLabels": {"app": "x"}}
+
+
+def shaped(kind: str, **shape: Any) -> dict[str, Any]:
+    weights = {"cpu": 3, "memory": 1, "example.com/gpu": 2}
+    resources = [{"name": name, "weight": weight} for name, weight in weights.items()]
+    return {"NodeResourcesFit": {"scoringStrategy": {"type": kind, "resources": resources, **shape}}}
+
+
+def with_load(compatibility: str = "safe") -> ProfileRunner:
+    return runner(
+        {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 5}]}}, TLP, compatibility=compatibility
+    )
+
+
+def spread_by_default() -> ProfileRunner:
+    defaults = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
+    return runner(args={"PodTopologySpread": {"defaultingType": "List", "defaultConstraints": defaults}})
+
+
+def added_affinity() -> ProfileRunner:
+    preference = {"matchExpressions": [{"key": "size", "operator": "Exists"}]}
+    term = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["c"]}]}
+    return runner(
+        args={
+            "NodeAffinity": {
+                "addedAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "preference": preference}],
+                }
+            }
+        }
+    )
+
+
+SHAPE = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 60, "score": 10}, {"utilization": 100, "score": 2}]}
+PROFILES = {
+    "default": runner,
+    "load": with_load,
+    "load as upstream": lambda: with_load("upstream"),
+    "load alone": lambda: runner(
+        {"score": {"enabled": [{"name": "TargetLoadPacking"}], "disabled": [{"name": "*"}]}}, TLP
+    ),
+    "heavy weights": lambda: runner(
+        {
+            "score": {
+                "enabled": [{"name": "TaintToleration", "weight": 900}, {"name": "NodeResourcesFit", "weight": 800}],
+                "disabled": [{"name": "TaintToleration"}, {"name": "NodeResourcesFit"}],
+            }
+        }
+    ),
+    "most allocated": lambda: runner(args=shaped("MostAllocated")),
+    "by shape": lambda: runner(args=shaped("RequestedToCapacityRatio", requestedToCapacityRatio=SHAPE)),
+    "spread by default": spread_by_default,
+    "added affinity": added_affinity,
+    "no scores": lambda: runner({"score": {"disabled": [{"name": "*"}]}}),
+    "variation": lambda: runner(
+        {"score": {"enabled": [{"name": "LoadVariationRiskBalancing"}]}},
+        {"LoadVariationRiskBalancing": {"watcherAddress": WATCHER}},
+    ),
+}
+
+
+def affinity(kind: str, term: dict[str, Any]) -> dict[str, Any]:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def preferring(kind: str, key: str, weight: int) -> dict[str, Any]:
+    term = {"weight": weight, "podAffinityTerm": {"topologyKey": key, "labelSelector": SELECT_X}}
+    return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def node_affinity(**terms: Any) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": terms}}
+
+
+def spread(when: str, key: str = ZONE) -> dict[str, Any]:
+    return {
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": SELECT_X}
+        ]
+    }
+
+
+NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+SIZED = {"matchExpressions": [{"key": "size", "operator": "In", "values": ["1", "2"]}]}
+UNREADABLE = {"matchExpressions": [{"key": "size", "operator": "Bad", "values": ["1"]}]}
+TOLERATIONS = {"tolerations": [{"key": "x", "operator": "Exists"}]}
+PORT = container("100m", ports=[{"containerPort": 80, "hostPort": 80}])
+CLASSES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (container("100m", "1Gi"), {}),
+    (container("1", "1Gi", image="busy"), {}),
+    (container("1500m", "3Gi"), TOLERATIONS),
+    (container(), {}),
+    (container("500m", requests={"example.com/gpu": "1"}), {}),
+    (container("500m"), {"nodeSelector": {"zone": "a"}}),
+    (container("500m"), node_affinity(requiredDuringSchedulingIgnoredDuringExecution={"nodeSelectorTerms": [NAMED]})),
+    (
+        container("200m"),
+        node_affinity(preferredDuringSchedulingIgnoredDuringExecution=[{"weight": 9, "preference": SIZED}]),
+    ),
+    (
+        container("200m"),
+        node_affinity(preferredDuringSchedulingIgnoredDuringExecution=[{"weight": 9, "preference": UNREADABLE}]),
+    ),
+    (PORT, {}),
+    (container("100m"), spread("DoNotSchedule")),
+    (container("100m"), spread("ScheduleAnyway", HOST)),
+    (container("100m"), affinity("podAntiAffinity", {"topologyKey": HOST, "labelSelector": SELECT_X})),
+    (container("100m"), affinity("podAffinity", {"topologyKey": ZONE, "labelSelector": SELECT_X})),
+    (container("100m"), preferring("podAffinity", ZONE, 30)),
+    (container("100m"), preferring("podAntiAffinity", HOST, 60)),
+    (container("100m"), {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "absent"}}]}),
+    (container("100m"), {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}),
+]
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["place"] * 8
+            + ["confirm", "forget", "delete", "delete", "relabel", "resize", "bind"]
+            + ["node", "change", "change", "remove", "load", "load", "time", "service", "nominate", "look"]
+        ),
+        st.integers(0, 2**20),
+    ),
+    min_size=4,
+    max_size=60,
+)
+
+
+class History:
+    """A cluster on which things happen, and decisions are checked against ones made anew."""
+
+    def __init__(self, profile: ProfileRunner, reference: ProfileRunner, favourites: list[int]) -> None:
+        self.state = ClusterState()
+        self.profile, self.reference, self.favourites = profile, reference, favourites
+        self.now = NOW
+        self.reducer = PodReducer()
+        self.names = (f"p{number}" for number in range(1000))
+        self.pods: list[PodInfo] = []
+        for index in range(3):
+            self.state.upsert_node(self.some_node(random.Random(index), f"n{index}"))
+
+    def some_node(self, chance: random.Random, name: str) -> NodeInfo:
+        words: dict[str, Any] = {
+            "labels": {"zone": chance.choice("abc"), "size": chance.choice("123")} if chance.random() < 0.8 else {},
+            "taints": [("x", "", chance.choice(["NoSchedule", "PreferNoSchedule"]))] if chance.random() < 0.3 else [],
+            "unschedulable": chance.random() < 0.1,
+            "images": {"busy:latest": 500 * 2**20} if chance.random() < 0.4 else {},
+            "allocatable": {
+                "cpu": chance.choice(["0", "2", "4", "3333m"]),
+                "memory": chance.choice(["4Gi", "16Gi", "12345678901", "100Ti"] if chance.random() < 0.1 else ["16Gi"]),
+                "pods": chance.choice(["2", "5", "110"]),
+                **({"example.com/gpu": "2"} if chance.random() < 0.3 else {}),
+            },
+        }
+        return node(name, **words)
+
+    def some_pod(self, chance: random.Random, **more: Any) -> PodInfo:
+        kind, fields = CLASSES[chance.choice(self.favourites)]
+        labels = {"app": chance.choice("xy")} if chance.random() < 0.8 else {}
+        name = next(self.names)
+        words = {"labels": labels, "priority": chance.choice([0, 0, 5]), **fields, **more}
+        return self.reducer.reduce(api_pod(name, msgspec.json.decode(msgspec.json.encode(kind)), **words))
+
+    def place(self, chance: random.Random) -> None:
+        pod = self.some_pod(chance)
+        nominated = self.state.node_names and chance.random() < 0.05
+        if nominated:
+            pod = msgspec.structs.replace(pod, nominated_node=chance.choice(sorted(self.state.node_names)))
+        chosen = self.check(pod, chance.randrange(2**32))
+        if chosen is not None:
+            self.pods.append(self.state.assume(pod, chosen, self.now))
+
+    def check(self, pod: PodInfo, seed: int) -> str | None:
+        """Decide both ways and compare all that a caller can see."""
+        view = self.state.snapshot(self.now)
+        found = decide(view, [pod], self.profile, random.Random(seed)).only
+        wanted = decide(view, [pod], self.reference, random.Random(seed), anew=True).only
+        for name in ("node", "code", "message", "total", "evaluated", "feasible", "best", "rejectors", "pending"):
+            assert getattr(found, name) == getattr(wanted, name), name
+        assert found.counters == wanted.counters
+        assert found.state.rng is not None
+        if found.node is None:
+            assert (found.diagnosis is None) == (wanted.diagnosis is None)
+            if found.diagnosis is not None and wanted.diagnosis is not None:
+                assert found.diagnosis.histogram() == wanted.diagnosis.histogram()
+                assert found.state.skip_filter == wanted.state.skip_filter
+        columns = usable_columns(view, pod, self.profile)
+        if columns is not None:
+            self.compare(columns, classes.make_columns(view, pod, self.profile), view.size)
+            explanation = explain(view, pod, self.reference)
+            assert found.node in explanation.best or found.feasible < 2
+        return found.node
+
+    @staticmethod
+    def compare(kept: ClassColumns, made: ClassColumns, size: int) -> None:
+        assert kept.totals[:size].tolist() == made.totals[:size].tolist()
+        assert kept.base[:size].tolist() == made.base[:size].tolist()
+        assert kept.feasible == made.feasible
+        for one, other in zip(kept.plan.ranged, made.plan.ranged, strict=True):
+            raw = [one.everywhere] * size if one.column is None else one.column[:size].tolist()
+            anew = [other.everywhere] * size if other.column is None else other.column[:size].tolist()
+            live = made.totals[:size] >= 0
+            assert [x for x, here in zip(raw, live, strict=True) if here] == [
+                x for x, here in zip(anew, live, strict=True) if here
+            ]
+
+    def happen(self, step: str, chance: random.Random) -> None:
+        state, pods = self.state, self.pods
+        if step == "place":
+            self.place(chance)
+        elif step == "look":
+            self.check(self.some_pod(chance), 7)
+        elif step == "time":
+            self.now += chance.choice([0.5, 30.0, 299.0, 301.0])
+        elif step == "node":
+            name = f"n{chance.randrange(9)}"
+            state.upsert_node(self.some_node(chance, name))
+        elif step == "load":
+            names = [name for name in sorted(state.node_names) if chance.random() < 0.95]
+            at = self.now - chance.choice([0.0, 100.0, 400.0])
+            loads = {name: NodeLoad(cpu_average=chance.uniform(0, 110), timestamp=at) for name in names}
+            state.set_load(LoadTable(SOURCE, self.now, at, loads))
+        elif step == "service":
+            service = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "x"}}}
+            state.objects.upsert("Service", CODEC_OF_KIND["Service"].decode(msgspec.json.encode(service)))
+        elif step in ("change", "remove", "nominate", "bind") and state.node_names:
+            self.happen_to_node(step, chance.choice(sorted(state.node_names)), chance)
+        elif pods:
+            self.happen_to_pod(step, pods[chance.randrange(len(pods))], chance)
+
+    def happen_to_node(self, step: str, name: str, chance: random.Random) -> None:
+        state = self.state
+        if step == "remove":
+            state.remove_node(name)
+        elif step == "nominate":
+            state.nominator.set(self.some_pod(chance), name if chance.random() < 0.5 else "")
+        elif step == "bind":
+            self.pods.append(self.some_pod(chance, nodeName=name))
+            state.upsert_pod(self.pods[-1], self.now)
+        else:
+            old = state.node(name)
+            assert old is not None
+            new = self.some_node(chance, name)
+            field = chance.choice(["labels", "taints", "unschedulable", "allocatable", "images", "allowed_pods"])
+            state.upsert_node(msgspec.structs.replace(old, **{field: getattr(new, field)}))
+
+    def happen_to_pod(self, step: str, pod: PodInfo, chance: random.Random) -> None:
+        state = self.state
+        if step == "confirm":
+            state.upsert_pod(pod, self.now)
+            return
+        if step == "relabel":
+            changed = msgspec.structs.replace(pod, labels={"app": chance.choice("xyz")})
+        elif step == "resize":
+            amounts = {"cpu": chance.choice([50, 700]), "memory": 2**30}
+            changed = msgspec.structs.replace(pod, requests=amounts, nonzero_cpu=amounts["cpu"])
+        else:
+            gone = state.forget(pod.uid) if step == "forget" else state.remove_pod(pod.uid)
+            if gone:
+                self.pods.remove(pod)
+            return
+        self.pods[self.pods.index(pod)] = changed
+        state.upsert_pod(changed, self.now)
+
+
+@pytest.fixture(params=[0, 1, 16])
+def few_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """From how many changed rows on arrays are used instead of single rows."""
+    monkeypatch.setattr(classes, "_FEW_ROWS", request.param)
+    return int(request.param)
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    favourites=st.lists(st.integers(0, len(CLASSES) - 1), min_size=1, max_size=4),
+    steps=steps,
+    seed=st.integers(0, 2**16),
+)
+def test_any_history_gives_the_decisions_that_asking_every_plugin_gives(
+    profile: str, favourites: list[int], steps: list[tuple[str, int]], seed: int, few_rows: int
+) -> None:
+    build = PROFILES[profile]
+    history = History(build(), build(), favourites)
+    for number, (step, draw) in enumerate(steps):
+        history.happen(step, random.Random(seed * 1000 + number + draw))
