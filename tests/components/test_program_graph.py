@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import components
+from components.crd import SECONDARY_SCHEDULERS
 from components.scheduler_configuration import CONFIGURATION_KEY
 from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, plugin_rules, static_cluster_roles
 from scheduler.config import configuration_hash, load_configuration
@@ -203,6 +204,30 @@ def test_production_keeps_what_would_take_everything_along(production: Graph, lo
     assert {resource.manifest["kind"] for resource in production.objects if resource.protect} == kept
     assert [r.manifest["kind"] for r in production.objects if r.retain_on_delete] == ["CustomResourceDefinition"]
     assert not [resource for resource in local.resources if resource.protect or resource.retain_on_delete]
+
+
+def test_crds_that_enabled_plugins_read_are_served_before_the_scheduler_starts(preview: bool) -> None:
+    graph = run_program(gang_values(), stack="openshift-prod", preview=preview, status=READY)
+    scheduler = graph.only("SecondaryScheduler")
+    crd = next(c for c in graph.of("CustomResourceDefinition") if c.object_name == "podgroups.scheduling.x-k8s.io")
+    assert crd.urn in graph.before(scheduler)
+    assert crd.manifest["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Established"
+    assert crd.protect
+    assert crd.retain_on_delete
+    assert [c.object_name for c in graph.of("CustomResourceDefinition")].count(crd.object_name) == 1
+
+
+def test_crds_of_plugins_are_left_to_others_where_the_stack_says_so(preview: bool) -> None:
+    values = gang_values() | {"installPluginCrds": "false"}
+    graph = run_program(values, stack="openshift-prod", preview=preview, status=READY)
+    assert graph.only("CustomResourceDefinition").object_name == SECONDARY_SCHEDULERS
+
+
+def gang_values() -> dict[str, str]:
+    values = stack_values("openshift-prod")
+    plugins = json.loads(values["plugins"])
+    plugins["multiPoint"] = {"enabled": [{"name": "Coscheduling"}], "disabled": ["PrioritySort"]}
+    return values | {"plugins": json.dumps(plugins)}
 
 
 def test_operator_may_bind_exactly_the_static_roles(graph: Graph) -> None:
