@@ -9,7 +9,7 @@ from scheduler.load.figures import MOST_PERCENT, Metric, instance_load, usable
 from scheduler.load.metrics_server import MetricsServerSource
 from scheduler.load.nodes import KnownNode, by_address, list_nodes
 from scheduler.load.prometheus import PrometheusSource
-from scheduler.load.reading import InstanceLoad, LoadError, LoadReading, LoadSource
+from scheduler.load.reading import InstanceLoad, LoadError, LoadReading, LoadRefused, LoadSource
 from scheduler.load.settings import LoadSettings, QueryTemplates
 from scheduler.load.signalfx import SignalFxSource
 from scheduler.load.watcher import WatcherSource, parse_watcher
@@ -22,6 +22,7 @@ __all__ = [
     "KnownNode",
     "LoadError",
     "LoadReading",
+    "LoadRefused",
     "LoadSettings",
     "LoadSource",
     "LoadStatus",

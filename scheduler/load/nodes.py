@@ -24,18 +24,17 @@ class KnownNode:
     name: str
     addresses: tuple[str, ...]
     capacity: tuple[int, int]
-    labels: Mapping[str, str]
 
 
-def list_nodes(get: Get) -> list[KnownNode]:
-    """List all nodes, page by page.
+def list_nodes(get: Get, selector: str = "") -> list[KnownNode]:
+    """List all nodes that a label selector in kubectl's form means, page by page.
 
     Raises:
         KubeError: the API server does not answer, or refuses.
         ValueError: its answer is no list of nodes.
     """
     found: list[KnownNode] = []
-    parameters: dict[str, str | int] = {"limit": _PAGE}
+    parameters: dict[str, str | int] = {"limit": _PAGE, **({"labelSelector": selector} if selector else {})}
     while True:
         page = json.loads(get(NODES_PATH, parameters))
         if not isinstance(page, dict) or not isinstance(page.get("items") or [], list):
@@ -71,7 +70,6 @@ def _node(item: Mapping[str, Any]) -> KnownNode:
         str(metadata.get("name") or ""),
         tuple(str(one["address"]) for one in listed if isinstance(one, dict) and one.get("address")),
         capacity,
-        {str(key): str(text) for key, text in _part(metadata, "labels").items()},
     )
 
 

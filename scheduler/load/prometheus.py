@@ -51,7 +51,7 @@ class PrometheusSource:
         doubled: list[str] = []
         for figure in _FIGURES:
             try:
-                series = self._query(self._expression(figure), window_end)
+                series = self.ask(self._expression(figure), window_end)
             except LoadError as error:
                 failures.append(error)
                 if len(failures) == 1 and figure == _FIGURES[0]:
@@ -77,16 +77,25 @@ class PrometheusSource:
             problems = ("has no series for the queries; do the recording rules exist?",)
         return LoadReading(instances, window_end, counted, problems)
 
+    def expression(self, figure: str) -> str:
+        """Return the query for a figure such as `cpu_average`, with the window filled in."""
+        queries = self._settings.queries
+        return queries.render(getattr(queries, figure), self._settings.window)
+
     def _expression(self, figure: str) -> str:
-        queries, window = self._settings.queries, self._settings.window
-        expression = queries.render(getattr(queries, figure), window)
+        expression = self.expression(figure)
         if figure != _FIGURES[0]:
             return expression
-        times = queries.render(queries.sample_time, window)
+        times = self.expression(_SAMPLE_TIME)
         # One request carries both: `or` keeps the two apart by the label that is put on the second.
         return f'({expression}) or label_replace({times}, "{_STAT}", "{_SAMPLE_TIME}", "", "")'
 
-    def _query(self, expression: str, at: float) -> list[Mapping[str, Any]]:
+    def ask(self, expression: str, at: float) -> list[Mapping[str, Any]]:
+        """Return the samples of an instant query at a time, as Prometheus writes them.
+
+        Raises:
+            LoadError: it does not answer, or not with a vector.
+        """
         try:
             result = self._client.custom_query(expression, params={"time": f"{at:.3f}"})
         except PrometheusApiClientException as error:

@@ -12,6 +12,10 @@ class LoadError(Exception):
     """A source could not be read; the text says what, where and why, and never holds a credential."""
 
 
+class LoadRefused(LoadError):
+    """The source does not accept the credential."""
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceLoad:
     """The load of one instance, in per cent of its capacity; NaN where the source has no value.

@@ -9,7 +9,7 @@ from typing import Any
 import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from scheduler.load.reading import LoadError
+from scheduler.load.reading import LoadError, LoadRefused
 from scheduler.load.settings import LoadSettings
 
 _CHUNK = 64 * 1024
@@ -54,7 +54,7 @@ class GuardedSession(requests.Session):
                 response._content = self._body(response, deadline)
         except requests.exceptions.SSLError as error:
             cause = _root_cause(error)
-            raise LoadError(f"{limit.address}: TLS verification failed ({cause}); {_advice(cause)}") from error
+            raise LoadError(f"{limit.address}: TLS verification failed ({cause}); {tls_advice(cause)}") from error
         except requests.exceptions.Timeout as error:
             raise LoadError(f"{limit.address}: no answer within {limit.timeout_seconds:g} s") from error
         except requests.exceptions.ConnectionError as error:
@@ -96,7 +96,7 @@ class GuardedSession(requests.Session):
             source = (
                 f"token file {self._settings.token_file}" if self._settings.token_file else "token of the configuration"
             )
-            raise LoadError(f"{address}: HTTP {status}, the {source} is not accepted")
+            raise LoadRefused(f"{address}: HTTP {status}, the {source} is not accepted")
         if "json" not in response.headers.get("Content-Type", "json"):
             raise LoadError(
                 f"{address}: HTTP {status} with {response.headers['Content-Type']} where JSON was expected; "
@@ -121,7 +121,8 @@ class GuardedSession(requests.Session):
         return token
 
 
-def _advice(cause: str) -> str:
+def tls_advice(cause: str) -> str:
+    """Say what to do about a certificate that was not accepted for this reason."""
     if "expired" in cause or "not yet valid" in cause:
         return "its certificate has to be renewed there, or a clock is wrong"
     if "match" in cause:

@@ -25,6 +25,7 @@ COMMANDS = {
     "validate": "secondary_scheduler.cli.validate",
     "convert": "secondary_scheduler.cli.convert",
     "load-watcher": "secondary_scheduler.cli.loadwatcher",
+    "preflight": "secondary_scheduler.cli.preflight",
 }
 
 

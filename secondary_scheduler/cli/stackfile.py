@@ -28,6 +28,10 @@ def is_stack_file(path: Path, text: str) -> bool:
     return named or (text.lstrip().startswith("config:") and _PREFIX in text)
 
 
+ENCRYPTED = "encrypted"
+"""What stands in for a value that only the engine can decrypt."""
+
+
 def check_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Problem, ...]]:
     """Return the configuration that follows from a stack file, or None, and what is wrong with the file.
 
@@ -36,6 +40,13 @@ def check_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Prob
     Raises:
         CommandError: the file's project, which knows what it may say, is not there or cannot be used.
     """
+    configuration, problems, _ = examine_stack(path, text)
+    return configuration, problems
+
+
+def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Problem, ...], Any]:
+    """As `check_stack`, with the credentials of the metric source (`stacks.credentials.MetricCredentialValues`) or
+    None; a token that stands encrypted is `ENCRYPTED`."""
     source = str(path)
     try:
         document = YAML(typ="safe", pure=True).load(text)
@@ -43,11 +54,11 @@ def check_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Prob
         mark = getattr(error, "problem_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
         message = "not valid YAML: " + " ".join(str(getattr(error, "problem", error)).split())
-        return None, (Problem("", message, line, column, source=source),)
+        return None, (Problem("", message, line, column, source=source),), None
     config = document.get("config") if isinstance(document, Mapping) else None
     if not isinstance(config, Mapping):
         hint = f"set one with: pulumi config set {_PREFIX}schedulerImage IMAGE"
-        return None, (Problem("config", "the stack file holds no configuration", 1, 1, "error", hint, source),)
+        return None, (Problem("config", "the stack file holds no configuration", 1, 1, "error", hint, source),), None
     checking, problems_module = _project(path)
     values, encrypted = _engine_values(config)
     names = sorted(set(_references(config)))
@@ -57,9 +68,9 @@ def check_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Prob
         file.flush()
         assumed = {name: file.name if kind == "fromFileInEnv" else _ASSUMED_URL for kind, name in missing}
         try:
-            _, profile, _ = checking.check(values, encrypted, {**os.environ, **assumed})
+            _, profile, credentials = checking.check(values, encrypted, {**os.environ, **assumed})
         except checking.SettingsProblems as error:
-            return None, _told(problems_module.locate(error.problems, path, PROJECT), source)
+            return None, _told(problems_module.locate(error.problems, path, PROJECT), source), None
     located = problems_module.locate(profile.warnings, path, PROJECT)
     notes = [
         Problem(
@@ -68,7 +79,16 @@ def check_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Prob
         for _, name in missing
     ]
     warnings = (*_told(located, source), *notes)
-    return profile.configuration, tuple(_as_warning(problem) for problem in warnings)
+    return profile.configuration, tuple(_as_warning(problem) for problem in warnings), credentials
+
+
+def missing_variables(text: str) -> list[str]:
+    """The environment variables that a stack file refers to and that are not set here."""
+    try:
+        document = YAML(typ="safe", pure=True).load(text)
+    except YAMLError:
+        return []
+    return sorted({name for _, name in _references(document) if not os.environ.get(name)})
 
 
 def _told(problems: Any, source: str) -> tuple[Problem, ...]:
@@ -105,7 +125,7 @@ def _engine_values(config: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]
         if '"secure"' in json.dumps(value, default=str):
             encrypted.add(name)
         if isinstance(value, Mapping) and set(value) == {"secure"}:
-            values[name] = "encrypted"
+            values[name] = ENCRYPTED
         else:
             values[name] = value if isinstance(value, str) else json.dumps(value, default=str)
     return values, encrypted

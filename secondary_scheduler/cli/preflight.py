@@ -1,0 +1,120 @@
+"""`secondary-scheduler preflight`: the metric source, looked at before anything is installed."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from secondary_scheduler.cli.preflight_checks import Check
+    from secondary_scheduler.cli.preflight_target import Target
+
+_STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
+
+
+class Output(enum.StrEnum):
+    """How the result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command `preflight`."""
+    parent.command("preflight")(preflight)
+
+
+def preflight(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Check the sources of this KubeSchedulerConfiguration.")
+    ] = None,
+    stack: Annotated[Path | None, typer.Option("--stack", help="Check the source of this stack file.")] = None,
+    address: Annotated[
+        str | None, typer.Option("--address", help="Ask this Prometheus, whatever the file says; alone, it suffices.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option("--token-file", help="Bearer token for it.")] = None,
+    ca_file: Annotated[Path | None, typer.Option("--ca-file", help="Certificate authority of its certificate.")] = None,
+    service_account: Annotated[
+        str | None,
+        typer.Option("--service-account", help="NAMESPACE/NAME: ask the cluster for a short-lived token of it."),
+    ] = None,
+    selector: Annotated[
+        str, typer.Option("--selector", "-l", help="Only nodes with these labels must have a load.")
+    ] = "",
+    kubeconfig: Annotated[Path | None, typer.Option("--kubeconfig", help="Connection to the cluster.")] = None,
+    context: Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="If all is well, put the address found into this stack file."),
+    ] = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
+) -> None:
+    """Check the source of the nodes' load: reachable, TLS, token, series, labels, nodes, ages.
+
+    On OpenShift the route to its monitoring is found, and asked with a short-lived token of a ServiceAccount. Nothing
+    is changed in the cluster. Exit code 1: a check failed, and its line says what to do.
+    """
+    # Here, not above: reading them takes longer than all the rest of the command line.
+    from secondary_scheduler.cli.preflight_target import Wanted, find_targets
+
+    wanted = Wanted(config, stack, address, token_file, ca_file, service_account, selector, kubeconfig, context)
+    with find_targets(wanted) as targets:
+        results = [(target, list(target.checks())) for target in targets]
+    _show(results, output)
+    failed = [check for _, checks in results for check in checks if check.status == "failed"]
+    if write is not None and not failed:
+        _write(write, [target for target, _ in results])
+    if failed:
+        if write is not None:
+            typer.echo(f"{write}: not written, as a check failed", err=True)
+        raise typer.Exit(ExitCode.ERROR)
+
+
+def _show(results: Iterable[tuple[Target, list[Check]]], output: Output) -> None:
+    if output is Output.JSON:
+        sources = [
+            {
+                "source": target.description,
+                "ok": all(check.status != "failed" for check in checks),
+                "checks": [check.to_dict() for check in checks],
+            }
+            for target, checks in results
+        ]
+        document = {"apiVersion": "secondary-scheduler.io/v1", "kind": "PreflightResult", "sources": sources}
+        typer.echo(json.dumps(document, indent=2, allow_nan=False))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for target, checks in results:
+        table = Table(box=box.SIMPLE_HEAD, title=Text(target.description), title_justify="left")
+        for heading, wrap in (("check", True), ("", True), ("found", False), ("what to do", False)):
+            table.add_column(heading, no_wrap=wrap, overflow="fold")
+        for check in checks:
+            # What a server says may hold anything: as plain text, without markup or control characters.
+            cells = (check.name, check.status.value, check.found, check.advice)
+            plain = ["".join(c if c.isprintable() else " " for c in cell) for cell in cells]
+            style = _STYLES[check.status.value]
+            table.add_row(*(Text(cell, style=style if index == 1 else "") for index, cell in enumerate(plain)))
+        console.print(table)
+
+
+def _write(file: Path, targets: list[Target]) -> None:
+    from secondary_scheduler.cli.preflight_write import write_address
+
+    found = {target.settings.address for target in targets if target.key.startswith("Prometheus:")}
+    if len(found) != 1:
+        raise CommandError(f"--write {file}: a stack file holds one Prometheus, and {len(found)} were checked")
+    address = found.pop()
+    changed = write_address(file, address)
+    typer.echo(f"{file}: metricProvider.address {'is now' if changed else 'was already'} {address}", err=True)

@@ -1,0 +1,151 @@
+"""OpenShift's own monitoring: its routes, the CA of its ingress, and a token that is bound to a ServiceAccount.
+
+Written from OpenShift's documentation and tried against its Route CRD on a plain API server; nothing here has been run
+on OpenShift itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from secondary_scheduler.kube.client import Forbidden, KubeError, NotFound
+from secondary_scheduler.kube.client.sync import SyncConnection
+
+NAMESPACE = "openshift-monitoring"
+ROUTES = ("thanos-querier", "prometheus-k8s")
+"""In this order: Thanos Querier answers for all of the cluster's Prometheuses."""
+OPERAND = "openshift-secondary-scheduler-operator/secondary-scheduler"
+ACCOUNTS = (OPERAND, "openshift-monitoring/prometheus-k8s")
+"""Whose token is tried: the scheduler's own, which is what will be used; before it exists, the monitoring's."""
+TOKEN_SECONDS = 600
+_GROUP = "/apis/route.openshift.io/v1"
+_INGRESS_CA = "/api/v1/namespaces/openshift-config-managed/configmaps/default-ingress-cert"
+
+
+class OpenShiftError(Exception):
+    """What is missing, and what to do, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route to the monitoring."""
+
+    name: str
+    address: str
+
+
+def is_openshift(connection: SyncConnection) -> bool:
+    """Whether the API server knows routes.
+
+    Raises:
+        KubeError: it does not answer.
+    """
+    try:
+        connection.get(_GROUP)
+    except NotFound:
+        return False
+    return True
+
+
+def find_route(connection: SyncConnection) -> Route:
+    """The first of the monitoring's routes that exists and is admitted.
+
+    Raises:
+        OpenShiftError: there is none, or it may not be read.
+        KubeError: the API server does not answer.
+    """
+    for name in ROUTES:
+        try:
+            found = _object(connection.get(f"{_GROUP}/namespaces/{NAMESPACE}/routes/{name}"))
+        except NotFound:
+            continue
+        except Forbidden as error:
+            raise OpenShiftError(
+                f"routes in {NAMESPACE} may not be read: {error}; ask for the role cluster-monitoring-view, or give"
+                " --address"
+            ) from error
+        if host := _host(found):
+            scheme = "https" if found.get("spec", {}).get("tls") else "http"
+            return Route(name, f"{scheme}://{host}")
+    raise OpenShiftError(
+        f"neither {' nor '.join(ROUTES)} is a route in {NAMESPACE} with a host; is the cluster monitoring installed? "
+        "else give --address"
+    )
+
+
+def ingress_authority(connection: SyncConnection) -> str | None:
+    """The CA of the cluster's ingress, as PEM; None where it may not be read or the system's CAs suffice."""
+    try:
+        found = _object(connection.get(_INGRESS_CA))
+    except KubeError:
+        return None
+    bundle = (found.get("data") or {}).get("ca-bundle.crt")
+    return bundle if isinstance(bundle, str) and "BEGIN CERTIFICATE" in bundle else None
+
+
+def bound_token(connection: SyncConnection, account: str) -> str:
+    """A token of a ServiceAccount `NAMESPACE/NAME`, valid for some minutes.
+
+    Raises:
+        OpenShiftError: there is no such account, or it may not be asked for.
+        KubeError: the API server does not answer.
+    """
+    namespace, _, name = account.partition("/")
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS},
+    }
+    try:
+        answer = _object(connection.request("POST", path, body=request))
+    except NotFound as error:
+        raise OpenShiftError(f"there is no ServiceAccount {account}; name another with --service-account") from error
+    except Forbidden as error:
+        raise OpenShiftError(
+            f"no right to create a token of {account} (serviceaccounts/token); ask for it, or give --token-file"
+        ) from error
+    token = (answer.get("status") or {}).get("token")
+    if not isinstance(token, str) or not token:
+        raise OpenShiftError(f"the API server answered without a token of {account}; give --token-file")
+    return token
+
+
+def secret_values(connection: SyncConnection, name: str) -> dict[str, str]:
+    """The texts in a Secret of the scheduler's namespace.
+
+    Raises:
+        OpenShiftError: it is not there, or may not be read.
+        KubeError: the API server does not answer.
+    """
+    namespace = OPERAND.partition("/")[0]
+    try:
+        found = _object(connection.get(f"/api/v1/namespaces/{namespace}/secrets/{name}"))
+    except (NotFound, Forbidden) as error:
+        raise OpenShiftError(f"Secret {namespace}/{name}: {error.reason}") from error
+    data = found.get("data") or {}
+    try:
+        return {key: base64.b64decode(value).decode() for key, value in data.items()}
+    except (ValueError, TypeError) as error:
+        raise OpenShiftError(f"Secret {namespace}/{name} holds something that is no text") from error
+
+
+def _host(route: Mapping[str, Any]) -> str:
+    for ingress in (route.get("status") or {}).get("ingress") or []:
+        conditions = ingress.get("conditions") or []
+        refused = any(one.get("type") == "Admitted" and one.get("status") == "False" for one in conditions)
+        if ingress.get("host") and not refused:
+            return str(ingress["host"])
+    return ""
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        raise OpenShiftError("the API server's answer is not JSON") from error
+    return found if isinstance(found, dict) else {}

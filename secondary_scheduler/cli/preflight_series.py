@@ -1,0 +1,64 @@
+"""What a Prometheus has in place of series that are missing, and which label names the nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Collection
+
+from scheduler.load import LoadError, PrometheusSource
+
+FIGURES = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev")
+_KNOWN = (
+    "instance:node_cpu:ratio|instance:node_cpu_utilisation:rate1m|instance:node_cpu_utilisation:rate5m"
+    "|node_cpu_seconds_total|instance:node_memory_utilisation:ratio|node_memory_MemAvailable_bytes"
+)
+_CPU = {
+    "instance:node_cpu:ratio": "instance:node_cpu:ratio",
+    "instance:node_cpu_utilisation:rate5m": "instance:node_cpu_utilisation:rate5m",
+    "instance:node_cpu_utilisation:rate1m": "instance:node_cpu_utilisation:rate1m",
+    "node_cpu_seconds_total": '(1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m])))',
+}
+_MEMORY = {
+    "instance:node_memory_utilisation:ratio": "instance:node_memory_utilisation:ratio",
+    "node_memory_MemAvailable_bytes": "(1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes)",
+}
+
+
+def option(figure: str) -> str:
+    """The figure's name under `load.queries`."""
+    first, _, second = figure.partition("_")
+    return first + second.capitalize()
+
+
+def advice(source: PrometheusSource, figure: str) -> str:
+    """What to write into `load.queries`, from the series that are there."""
+    there: set[str] = set()
+    with contextlib.suppress(LoadError):
+        found = source.ask(f'count by (__name__) ({{__name__=~"{_KNOWN}"}})', time.time())
+        there = {str((one.get("metric") or {}).get("__name__")) for one in found}
+    known = _CPU if figure.startswith("cpu") else _MEMORY
+    kind = "CPU" if known is _CPU else "memory"
+    for name, expression in known.items():
+        if name in there:
+            function = "avg_over_time" if figure.endswith("average") else "stddev_over_time"
+            # Only what is computed on the spot needs a subquery's resolution.
+            resolution = ":30s" if expression.startswith("(") else ""
+            return f"it has {name}: set load.queries.{option(figure)}: {function}({expression}[$window{resolution}])"
+    return f"it has no series of node-exporter for {kind}: is node-exporter installed and scraped by this Prometheus?"
+
+
+def label_with(source: PrometheusSource, names: Collection[str]) -> str | None:
+    """The label whose values are names of nodes on most series; None where there is none."""
+    counted: Counter[str] = Counter()
+    for expression in (source.expression(FIGURES[0]), "node_uname_info", "kube_node_info"):
+        try:
+            found = source.ask(expression, time.time())
+        except LoadError:
+            continue
+        for sample in found:
+            counted.update(label for label, value in (sample.get("metric") or {}).items() if value in names)
+        if counted:
+            return counted.most_common(1)[0][0]
+    return None

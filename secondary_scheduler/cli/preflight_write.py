@@ -1,0 +1,63 @@
+"""Putting an address into a stack file, with everything else in it left as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+
+_KEY = "secondary-scheduler:metricProvider"
+
+
+def write_address(file: Path, address: str) -> bool:
+    """Set `metricProvider.address`; return False where it is there already.
+
+    Raises:
+        CommandError: it is no stack file.
+        OSError: it cannot be read or written.
+    """
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    # As the project's own stack files are indented.
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    try:
+        document = yaml.load(file.read_text(encoding="utf-8"))
+    except (YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise CommandError(f"{file}: not valid YAML: {reason}", ExitCode.INVALID_INPUT) from error
+    config = document.get("config") if isinstance(document, CommentedMap) else None
+    if not isinstance(config, CommentedMap):
+        raise CommandError(f"{file}: no stack file: it has no mapping config", ExitCode.INVALID_INPUT)
+    provider = config.get(_KEY)
+    if not isinstance(provider, CommentedMap):
+        provider = config[_KEY] = CommentedMap({"type": "Prometheus"})
+    if provider.get("address") == address:
+        return False
+    provider["address"] = address
+    text = io.StringIO()
+    yaml.dump(document, text)
+    _replace(file, text.getvalue())
+    return True
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write the whole file or nothing, with the mode it had."""
+    handle, name = tempfile.mkstemp(dir=file.resolve().parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+        Path(name).chmod(file.stat().st_mode & 0o777)
+        Path(name).replace(file.resolve())
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,291 @@
+"""`secondary-scheduler preflight` against a real Prometheus and a real API server; OpenShift's part with its Route CRD
+on that API server (it has not been run on OpenShift)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client as kubernetes
+from kubernetes import config as kubernetes_config
+
+from secondary_scheduler.devcluster import environment
+from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.pki import CertificateAuthority
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+SIMULATED = ("--selector", "type=kwok")
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
+    with Cluster(
+        ClusterSpec(
+            name="preflight", state_root=cluster_state_root, nodes=3, real_nodes=0, default_scheduler=False, tools=False
+        )
+    ) as cluster:
+        deadline = time.monotonic() + 40
+        while run(cluster, *source(cluster), *SIMULATED).returncode:
+            assert time.monotonic() < deadline, run(cluster, *source(cluster), *SIMULATED).stdout
+            time.sleep(1)
+        yield cluster
+
+
+def run(
+    cluster: Cluster, *arguments: str | Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "secondary_scheduler.cli", "preflight", "--kubeconfig", str(cluster.kubeconfig)]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SECONDARY_SCHEDULER_")}
+    environment_ = {**clean, "COLUMNS": "200", **(env or {})}
+    return subprocess.run(
+        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=90, check=False, env=environment_
+    )
+
+
+def source(cluster: Cluster) -> tuple[str, ...]:
+    return (
+        *("--address", cluster.prometheus_url),
+        *("--token-file", str(cluster.prometheus_token_file)),
+        *("--ca-file", str(cluster.prometheus_ca_file)),
+    )
+
+
+def checks(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, str]]:
+    (one,) = json.loads(done.stdout)["sources"]
+    return {check["name"]: check for check in one["checks"]}
+
+
+def test_all_is_well_with_the_local_clusters_prometheus(cluster: Cluster) -> None:
+    done = run(cluster, *source(cluster), "-o", "json")
+    assert done.returncode == 0, done.stdout
+    found = checks(done)
+    assert {check["status"] for check in found.values()} == {"ok"}
+    assert set(found) >= {"cluster", "reachable", "TLS", "token", "answers", "labels", "nodes", "ages", "values"}
+    assert len([name for name in found if name.startswith("series ")]) == 4
+    assert found["nodes"]["found"].startswith("3 of 3")
+    assert found["labels"]["found"] == "3 by name, 0 by address, 0 of no node"
+    assert "verified by" in found["TLS"]["found"]
+    assert cluster.prometheus_token_file.read_text().strip() not in done.stdout + done.stderr
+
+
+def test_the_table_is_for_people(cluster: Cluster) -> None:
+    done = run(cluster, *source(cluster))
+    assert done.returncode == 0
+    assert cluster.prometheus_url in done.stdout
+    assert "what to do" in done.stdout
+
+
+def failing(cluster: Cluster, *arguments: str | Path) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """All checks, and the one that failed."""
+    done = run(cluster, *arguments, "-o", "json")
+    assert done.returncode == 1, done.stdout
+    found = checks(done)
+    (failed,) = [check for check in found.values() if check["status"] == "failed"]
+    assert failed["advice"], "a line that failed says what to do"
+    return found, failed
+
+
+def test_a_wrong_authority_is_told_before_any_token_is_sent(cluster: Cluster, tmp_path: Path) -> None:
+    wrong = tmp_path / "ca.crt"
+    wrong.write_bytes(CertificateAuthority("wrong").pair.certificate)
+    found, failed = failing(cluster, *source(cluster), "--ca-file", wrong)
+    assert failed["name"] == "TLS"
+    assert "caFile" in failed["advice"]
+    assert found["token"]["status"] == found["nodes"]["status"] == "skipped"
+
+
+def test_a_token_that_is_not_accepted_is_told_and_not_shown(cluster: Cluster, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("canary-wrong-token")
+    _, failed = failing(cluster, *source(cluster), "--token-file", token)
+    assert failed["name"] == "token"
+    assert "canary" not in json.dumps(failed)
+
+
+def test_a_closed_port_is_told(cluster: Cluster) -> None:
+    _, failed = failing(cluster, "--address", "https://127.0.0.1:9")
+    assert failed["name"] == "reachable"
+    _, failed = failing(cluster, "--address", "https://prometheus.invalid.svc:9090")
+    assert "port-forward" in failed["advice"]
+
+
+def configuration(cluster: Cluster, path: Path, plugin: str, **load: Any) -> Path:
+    provider = {"type": "Prometheus", "address": cluster.prometheus_url}
+    options = {
+        "tokenFile": str(cluster.prometheus_token_file),
+        "caFile": str(cluster.prometheus_ca_file),
+        **load,
+    }
+    profile = {
+        "schedulerName": "s",
+        "plugins": {"score": {"enabled": [{"name": plugin}]}},
+        "pluginConfig": [
+            {"name": plugin, "args": {"metricProvider": provider}},
+            {"name": "SecondarySchedulerOptions", "args": {"load": options}},
+        ],
+    }
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_series_that_do_not_exist_are_told_with_what_there_is_instead(cluster: Cluster, tmp_path: Path) -> None:
+    queries = {"cpuAverage": "avg_over_time(renamed:rule[$window])", "memoryStddev": "stddev_over_time(gone[$window])"}
+    config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries=queries)
+    done = run(cluster, "--config", config, "-o", "json")
+    assert done.returncode == 1
+    found = checks(done)
+    assert found["series cpuAverage"]["status"] == "failed"
+    assert (
+        "load.queries.cpuAverage: avg_over_time(instance:node_cpu:ratio[$window])"
+        in (found["series cpuAverage"]["advice"])
+    )
+    assert found["series memoryStddev"]["status"] == "warning", "TargetLoadPacking does without"
+    config = configuration(cluster, tmp_path / "config.yaml", "LoadVariationRiskBalancing", queries=queries)
+    assert checks(run(cluster, "--config", config, "-o", "json"))["series memoryStddev"]["status"] == "failed"
+
+
+def test_a_label_that_names_no_node_is_told_with_the_one_that_does(cluster: Cluster, tmp_path: Path) -> None:
+    config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", nodeLabel="job")
+    _, failed = failing(cluster, "--config", config)
+    assert failed["name"] == "labels"
+    assert failed["advice"] == "set load.nodeLabel: instance"
+
+
+def test_a_node_without_load_is_named_unless_it_does_not_matter(cluster: Cluster) -> None:
+    core = kubernetes.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
+    core.create_node({"metadata": {"name": "unmonitored"}})
+    try:
+        _, failed = failing(cluster, *source(cluster))
+        assert failed["name"] == "nodes"
+        assert "3 of 4" in failed["found"]
+        assert "unmonitored" in failed["found"]
+        without = run(cluster, *source(cluster), *SIMULATED)
+        assert without.returncode == 0, without.stdout
+        assert run(cluster, *source(cluster), "--selector", "a=(").returncode == 2
+    finally:
+        core.delete_node("unmonitored")
+
+
+def test_samples_that_are_too_old_are_told(cluster: Cluster, tmp_path: Path) -> None:
+    past = "max_over_time(timestamp(instance:node_cpu:ratio)[$window:15s]) - 3600"
+    config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries={"sampleTime": past})
+    _, failed = failing(cluster, "--config", config)
+    assert failed["name"] == "ages"
+    assert "oldest 36" in failed["found"]
+
+
+def test_a_stack_file_is_checked_with_its_own_credentials_and_written_with_its_comments(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    variables = environment.variables(cluster.layout, cluster.prometheus_url, os.environ)
+    stack = CHECKOUT / "stacks" / "Pulumi.local.yaml"
+    done = run(cluster, "--stack", stack, "-o", "json", env=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert cluster.prometheus_token_file.read_text().strip() not in done.stdout + done.stderr
+
+    unset = run(cluster, "--stack", stack)
+    assert unset.returncode == 1
+    assert "SECONDARY_SCHEDULER_PROMETHEUS_URL" in unset.stderr
+
+    mine = tmp_path / "Pulumi.mine.yaml"
+    before = stack.read_text()
+    mine.write_text(before)
+    assert run(cluster, *source(cluster), "--write", mine).returncode == 0
+    changed = [
+        (old, new) for old, new in zip(before.splitlines(), mine.read_text().splitlines(), strict=True) if old != new
+    ]
+    assert [new.strip() for _, new in changed] == [f"address: {cluster.prometheus_url}"]
+    failed = run(cluster, "--address", "https://127.0.0.1:9", "--write", mine)
+    assert failed.returncode == 1
+    assert "not written" in failed.stderr
+
+
+ROUTE_CRD: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "routes.route.openshift.io"},
+    "spec": {
+        "group": "route.openshift.io",
+        "scope": "Namespaced",
+        "names": {"kind": "Route", "plural": "routes", "singular": "route", "listKind": "RouteList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: Cluster, tmp_path: Path) -> None:
+    """The Route CRD makes the API server look like OpenShift's; the route leads to the local Prometheus, which does not
+    know the cluster's tokens, so that it must be the one refusing."""
+    api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
+    core, custom = kubernetes.CoreV1Api(api), kubernetes.CustomObjectsApi(api)
+    extensions = kubernetes.ApiextensionsV1Api(api)
+    nothing = run(cluster)
+    assert nothing.returncode == 2
+    assert "--address" in nothing.stderr
+    extensions.create_custom_resource_definition(ROUTE_CRD)
+    try:
+        for name in ("openshift-monitoring", "openshift-config-managed"):
+            core.create_namespace({"metadata": {"name": name}})
+        deadline = time.monotonic() + 20
+        while "nothing to check" in (done := run(cluster, "-o", "json")).stderr or done.returncode != 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        assert checks(done)["route"]["status"] == "failed"
+        assert "thanos-querier" in checks(done)["route"]["found"]
+
+        host = cluster.prometheus_url.removeprefix("https://")
+        route = {
+            "apiVersion": "route.openshift.io/v1",
+            "kind": "Route",
+            "metadata": {"name": "thanos-querier"},
+            "spec": {"host": host, "path": "/api", "tls": {"termination": "reencrypt"}},
+            "status": {"ingress": [{"host": host, "conditions": [{"type": "Admitted", "status": "True"}]}]},
+        }
+        custom.create_namespaced_custom_object("route.openshift.io", "v1", "openshift-monitoring", "routes", route)
+        authority = {"ca-bundle.crt": cluster.prometheus_ca_file.read_text()}
+        core.create_namespaced_config_map(
+            "openshift-config-managed", {"metadata": {"name": "default-ingress-cert"}, "data": authority}
+        )
+        found, failed = failing(cluster)
+        assert failed["name"] == "account"
+        assert "--service-account" in failed["advice"]
+        assert cluster.prometheus_url in found["route"]["found"]
+
+        core.create_namespaced_service_account("openshift-monitoring", {"metadata": {"name": "prometheus-k8s"}})
+        found, failed = failing(cluster)
+        assert "openshift-monitoring/prometheus-k8s" in found["account"]["found"]
+        assert found["TLS"]["status"] == "ok", "by the CA of the ingress, which the cluster gave"
+        assert failed["name"] == "token", "the local Prometheus has a token of its own"
+
+        # With that one, all is well, and the prod stack's inside address is asked through the route.
+        token = ("--token-file", str(cluster.prometheus_token_file))
+        done = run(cluster, *token, "-o", "json", *SIMULATED)
+        assert done.returncode == 0, done.stdout
+        stack = CHECKOUT / "stacks" / "Pulumi.openshift-prod.yaml"
+        done = run(cluster, "--stack", stack, *token, "-o", "json", *SIMULATED)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "reached from inside only" in checks(done)["route"]["found"]
+    finally:
+        extensions.delete_custom_resource_definition("routes.route.openshift.io")
