@@ -37,7 +37,8 @@ def go_divide(dividend: IntArray, divisor: IntArray) -> IntArray:
     """Divide integers as Go: towards zero (numpy rounds down). No divisor may be 0."""
     quotient = dividend // divisor
     inexact = quotient * divisor != dividend
-    return quotient + (inexact & ((dividend < 0) != (divisor < 0)))
+    result: IntArray = quotient + (inexact & ((dividend < 0) != (divisor < 0)))
+    return result
 
 
 def round_half_away(values: FloatArray) -> FloatArray:

@@ -1,0 +1,84 @@
+"""Runs the real scheduler-plugins with a configuration, and installs the CRDs that some of its plugins read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from secondary_scheduler.devcluster import ports, processes
+from secondary_scheduler.devcluster.ports import LOOPBACK
+from secondary_scheduler.devcluster.processes import Service
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain import binaries
+from tests.conformance.apiclient import Api, ApiError
+from tests.conformance.controlplane import ControlPlane
+from tests.conformance.schedulerlog import VMODULE
+
+_ROOT = Path(__file__).parents[2]
+CRDS = (
+    _ROOT / "components/crds/appgroup.diktyo.x-k8s.io_appgroups.yaml",
+    _ROOT / "components/crds/networktopology.diktyo.x-k8s.io_networktopologies.yaml",
+    _ROOT / "tests/data/crds/seccompprofiles.yaml",
+)
+_NUMBERS = itertools.count()
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+async def install_crds(control_plane: ControlPlane) -> None:
+    """Install the CRDs and wait until they are served."""
+    api = Api(control_plane)
+    try:
+        for file in CRDS:
+            manifest = yaml.safe_load(file.read_text())
+            with contextlib.suppress(ApiError):
+                await api.call("POST", _DEFINITIONS, manifest)
+            await _established(api, manifest["metadata"]["name"])
+    finally:
+        await api.close()
+
+
+async def _established(api: Api, name: str) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        answer = await api.call("GET", f"{_DEFINITIONS}/{name}")
+        conditions = answer.get("status", {}).get("conditions") or []
+        if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+            return
+        await asyncio.sleep(0.05)
+    raise TimeoutError(f"the API server does not serve {name}")
+
+
+@contextlib.contextmanager
+def scheduler_plugins_running(running: ControlPlane, text: str) -> Iterator[ControlPlane]:
+    """Run the real scheduler-plugins beside the control plane; its log takes the place of kube-scheduler's."""
+    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    layout = running.layout
+    file: Path = layout.config("scheduler-plugins.json")
+    file.write_text(text)
+    port = ports.allocate(["scheduler-plugins"], {})["scheduler-plugins"]
+    # Each run has a log of its own: readers begin at its beginning.
+    service = Service(
+        f"scheduler-plugins-{next(_NUMBERS)}",
+        [
+            str(binary),
+            f"--config={file}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={port}",
+            f"--authentication-kubeconfig={layout.kubeconfig}",
+            f"--authorization-kubeconfig={layout.kubeconfig}",
+            "-v=2",
+            f"--vmodule={VMODULE}",
+        ],
+        ports=[port],
+    )
+    record = processes.start(service, layout.root)
+    try:
+        yield ControlPlane(layout, running.api_server, record.log, lambda: processes.is_alive(record))
+    finally:
+        processes.stop([record])

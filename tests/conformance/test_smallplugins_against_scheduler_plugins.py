@@ -1,0 +1,52 @@
+"""A fixed sample of random cases for the small plugins, asked of the real scheduler-plugins 0.34.7 and of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance import smallplugins, smallplugins_queue
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.runner import Runner
+from tests.conformance.schedulerplugins import install_crds
+from tests.conformance.smallplugins_running import OursSmall, small_oracle
+
+CASES = int(os.environ.get("CONFORMANCE_CASES", "40"))
+QUEUES = int(os.environ.get("CONFORMANCE_QUEUES", "1"))
+SEED = 70_000
+_SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "30"))
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    with control_plane_running() as running:
+        yield running
+
+
+@pytest.mark.timeout(1800)
+async def test_scores_and_verdicts_are_the_real_ones(control_plane: ControlPlane) -> None:
+    profiles = list(smallplugins.PROFILES)
+    cases = (smallplugins.generate(SEED + number, profiles[number % len(profiles)]) for number in range(CASES))
+    async with small_oracle(control_plane) as oracle:
+        summary = await Runner(oracle, OursSmall()).run(cases, seconds=_SECONDS)
+    told = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
+    print(told)
+    assert not summary.mismatches, told
+    assert not summary.refused, told
+    # A machine too slow for all of them still has to show something.
+    assert summary.cases >= min(CASES, 20), told
+    assert set(summary.scored) == smallplugins.PLUGINS
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("plugin", smallplugins_queue.PLUGINS)
+async def test_a_full_queue_is_taken_in_the_real_order(control_plane: ControlPlane, plugin: str) -> None:
+    await install_crds(control_plane)
+    for number in range(QUEUES):
+        found = await smallplugins_queue.compare(control_plane, plugin, SEED + number)
+        assert found.agrees, found.text()
+        assert len(set(found.real)) > 10
