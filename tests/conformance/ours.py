@@ -22,10 +22,11 @@ _CHANCES = 40
 
 
 class Ours:
-    """Our scheduler with the oracle's configuration; stateless between questions."""
+    """Our scheduler with the oracle's configuration, or another; stateless between questions."""
 
-    def __init__(self) -> None:
-        configuration = load_configuration(profiles.configuration(""), source="conformance")
+    def __init__(self, text: str | None = None) -> None:
+        text = profiles.configuration("") if text is None else text
+        configuration = load_configuration(text, source="conformance")
         self._runners: dict[str, ProfileRunner] = {
             one.scheduler_name: build_profile(one) for one in configuration.profiles
         }
@@ -95,6 +96,9 @@ def load(state: ClusterState, reducer: PodReducer, item: Json) -> None:
             state.upsert_node(reduce_node(decode_node(_bytes(item))))
         case "Pod" if item["spec"].get("nodeName"):
             state.upsert_pod(reducer.reduce(decode_pod(_bytes(item))))
+        case "Pod":
+            pod = reducer.reduce(decode_pod(_bytes(item)))
+            state.nominator.set(pod, pod.nominated_node)
         case kind if kind in CODEC_OF_KIND:
             state.objects.upsert(kind, CODEC_OF_KIND[kind].decode(_bytes(item)))
 

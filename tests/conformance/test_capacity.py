@@ -1,0 +1,62 @@
+"""A fixed sample of random cases for CapacityScheduling and PreemptionToleration, asked of the real scheduler-plugins
+0.34.7 and of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance import capacity
+from tests.conformance.capacitycases import PROFILES, generate, lost_class
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.ours import Ours
+from tests.conformance.runner import Runner
+
+CASES = int(os.environ.get("CONFORMANCE_CAPACITY_CASES", "35"))
+SEED = 70_000
+_SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "30"))
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[ControlPlane]:
+    with control_plane_running() as running, capacity.scheduler_plugins_running(running) as plugins:
+        yield plugins
+
+
+async def _compare(real: ControlPlane, profile: str, cases: int, seconds: float, least: int) -> None:
+    async with capacity.quota_oracle_of(real) as oracle:
+        runner = Runner(oracle, Ours(capacity.configuration("", ours=True)))
+        summary = await runner.run((generate(SEED + number, profile) for number in range(cases)), seconds=seconds)
+    told = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
+    print(told)
+    assert not summary.mismatches, told
+    assert not summary.refused, told
+    # A machine too slow for all of them still has to show something.
+    assert summary.cases >= least, told
+    assert summary.outcomes["of these preempting"] > 0, told
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("profile", PROFILES)
+async def test_verdicts_and_victims_are_the_real_ones(real: ControlPlane, profile: str) -> None:
+    await _compare(real, profile, CASES, _SECONDS, min(CASES, 8))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("profile", PROFILES)
+async def test_verdicts_and_victims_are_the_real_ones_in_many_cases(real: ControlPlane, profile: str) -> None:
+    await _compare(real, profile, max(CASES, 300), 900, 100)
+
+
+async def test_a_class_that_is_gone_fails_both(real: ControlPlane) -> None:
+    async with capacity.quota_oracle_of(real) as oracle:
+        case = lost_class(SEED)
+        (asked,) = await oracle.ask(case)
+        ours = Ours(capacity.configuration("", ours=True)).ask(asked.pod, asked.world)
+    assert 'priorityclass.scheduling.k8s.io "short-lived" not found' in asked.answer.message
+    assert ours.message == asked.answer.message
