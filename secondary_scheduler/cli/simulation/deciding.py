@@ -71,11 +71,15 @@ class Simulation:
     def _in_queue_order(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
         first = next(iter(self._runners.values()))
 
-        def key(pod: PodInfo) -> Any:
+        def joins_at(pod: PodInfo) -> float:
             # A pod that was never created joins the queue now, behind those that wait already.
-            return first.queue_sort.sort_key(pod, self._now if math.isnan(pod.created_at) else pod.created_at)
+            return self._now if math.isnan(pod.created_at) else pod.created_at
 
-        return sorted(pods, key=key)
+        def key(pod: PodInfo) -> Any:
+            return first.queue_sort.sort_key(pod, joins_at(pod))
+
+        # A plugin may remember who joined first, so that it is asked in that order.
+        return sorted(sorted(pods, key=joins_at), key=key)
 
     def _attempt(self, pod: PodInfo, runner: ProfileRunner) -> Outcome:
         gate = runner.run_pre_enqueue(pod)
