@@ -1,7 +1,8 @@
 """Random nodes with NUMA zones and pods that need them, within what the real scheduler-plugins survives.
 
-It ends in a panic over zones whose numbers are not 0 to n-1, over a container without requests in a Guaranteed pod,
-and over one with a single request where allocation is balanced; none of these occurs here.
+It ends in a panic over zones whose numbers are not 0 to n-1 and over a container without requests in a Guaranteed pod,
+and fails the pod over one with a single request where allocation is balanced, or where there are more zones than
+`topologyManagerMaxNUMANodes` says; none of these occurs here.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ def _layout(rng: random.Random) -> Json:
     costs = {one: {other: 10 if one == other else far() for other in order} for one in order}
     if rng.random() < 0.25:
         costs = {one: {other: cost for other, cost in row.items() if rng.random() < 0.5} for one, row in costs.items()}
-    return {"order": order, "listed": listed, "costs": costs, "settings": _settings(rng)}
+    return {"order": order, "listed": listed, "costs": costs, "settings": _settings(rng, count)}
 
 
-def _settings(rng: random.Random) -> Json:
+def _settings(rng: random.Random, zones: int) -> Json:
     attributes: list[Json] = []
 
     def add(name: str, value: str) -> None:
@@ -91,7 +92,8 @@ def _settings(rng: random.Random) -> Json:
     if rng.random() < 0.7:
         add("topologyManagerScope", rng.choice(("pod", "container")))
     if rng.random() < 0.4:
-        add("topologyManagerMaxNUMANodes", rng.choice(("2", "3", "4", "8", "+16", "64", "2000", "99999")))
+        enough = [text for text in ("2", "3", "4", "8", "+16", "64", "2000", "99999") if int(text) >= zones]
+        add("topologyManagerMaxNUMANodes", rng.choice(enough))
     if rng.random() < 0.15:
         add("topologyManagerPolicy", rng.choice(("Single-NUMA-Node", "", "whatever")))
     if rng.random() < 0.15:

@@ -77,8 +77,9 @@ async def install(api: Api) -> None:
         await api.call("POST", _DEFINITIONS, manifest)
     deadline = time.monotonic() + 20
     while True:
-        conditions = (await api.call("GET", f"{_DEFINITIONS}/{manifest['metadata']['name']}")).get("status", {})
-        if any(one["type"] == "Established" and one["status"] == "True" for one in conditions.get("conditions", [])):
+        status = (await api.call("GET", f"{_DEFINITIONS}/{manifest['metadata']['name']}")).get("status", {})
+        # Null for a moment.
+        if any(one["type"] == "Established" and one["status"] == "True" for one in status.get("conditions") or ()):
             return
         assert time.monotonic() < deadline, "the CRD is not served"
         await asyncio.sleep(0.05)

@@ -1,0 +1,104 @@
+"""NodeResourceTopologyMatch as it runs: our daemon, and the real scheduler-plugins, on the same API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conformance.apiclient import Api
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.numa_running import CRD, install, scheduler_plugins_running
+from tests.integration.scheduler.numa_stage import EXPECTED, NODE, PERIOD, Stage, our_configuration, our_daemon
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with control_plane_running() as running:
+        yield running
+
+
+@pytest.fixture
+async def api(plane: ControlPlane) -> AsyncIterator[Api]:
+    connection = Api(plane)
+    yield connection
+    await connection.close()
+
+
+def _with_kubeconfig(plane: ControlPlane, text: str) -> str:
+    return json.dumps(json.loads(text) | {"clientConnection": {"kubeconfig": str(plane.layout.kubeconfig)}})
+
+
+async def test_zones_count_as_soon_as_the_crd_is_there(plane: ControlPlane, api: Api, tmp_path: Path) -> None:
+    name = yaml.safe_load(CRD.read_text())["metadata"]["name"]
+    await api.call("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+    stage = Stage(api, pokes=False)
+    await stage.set()
+    try:
+        with our_daemon(plane, tmp_path, _with_kubeconfig(plane, our_configuration("safe"))):
+            await stage.pod("before", 3)
+            assert await stage.verdict("before") == "bound"
+            await install(api)
+            await stage.publish((2, 1), [])
+            deadline = time.monotonic() + 30
+            number = 0
+            found = "bound"
+            # The kind is looked for every few seconds.
+            while found == "bound" and time.monotonic() < deadline:
+                number += 1
+                await asyncio.sleep(1)
+                await stage.pod(f"after-{number}", 3)
+                found = await stage.verdict(f"after-{number}")
+            assert found == "0/1 nodes are available: 1 cannot align container"
+    finally:
+        await stage.clear()
+
+
+async def _play(api: Api, *, pokes: bool) -> Stage:
+    """Everything that must be there before the scheduler is."""
+    await install(api)
+    stage = Stage(api, pokes=pokes)
+    await stage.set()
+    await stage.pod("there", 1, node=NODE, scheduler="somebody-else")
+    await stage.started("there")
+    await stage.publish((4, 4), ["there"])
+    return stage
+
+
+async def test_reservations_fingerprints_and_foreign_pods(plane: ControlPlane, api: Api, tmp_path: Path) -> None:
+    stage = await _play(api, pokes=False)
+    configuration = our_configuration("safe", cacheResyncPeriodSeconds=PERIOD)
+    try:
+        with our_daemon(plane, tmp_path, _with_kubeconfig(plane, configuration)) as log:
+            assert await stage.play() == EXPECTED
+            assert "nodes wait for resource topologies that include their pods" in log.read_text()
+    finally:
+        await stage.clear()
+
+
+@pytest.mark.slow
+async def test_the_real_plugin_and_ours_reserve_alike(plane: ControlPlane, api: Api, tmp_path: Path) -> None:
+    stage = await _play(api, pokes=True)
+    try:
+        with scheduler_plugins_running(plane, {"cacheResyncPeriodSeconds": PERIOD}) as running:
+            while "Add event for scheduled pod" not in running.log.read_text():
+                assert running.alive(), running.log.read_text()[-2000:]
+                await asyncio.sleep(0.1)
+            real = await stage.play()
+    finally:
+        await stage.clear()
+    stage = await _play(api, pokes=True)
+    configuration = our_configuration("upstream", cacheResyncPeriodSeconds=PERIOD)
+    try:
+        with our_daemon(plane, tmp_path, _with_kubeconfig(plane, configuration)):
+            ours = await stage.play()
+    finally:
+        await stage.clear()
+    assert real == ours == EXPECTED
