@@ -13,6 +13,10 @@ _MOST_TERMS = 301
 """Terms of the continued fraction. Upstream's library stops there too, also where a very narrow distribution would
 need more, so its figures are met in that case as well."""
 _MOST_POWERS = 5000
+_POWERS_BETWEEN_LOOKS = 6
+_STIRLING_FROM, _LIFT = 10.0, 10
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +27,19 @@ class BetaFit:
     beta: FloatArray
     valid: BoolArray
 
-    def cdf(self, x: FloatArray) -> FloatArray:
-        """Return the probability of x or less; 0 where it cannot be computed."""
-        found = regularized_incomplete_beta(self.alpha, self.beta, x)
+    def cdf(self, *x: FloatArray) -> tuple[FloatArray, ...]:
+        """Return the probability of x or less, for each of several x; 0 where it cannot be computed.
+
+        An x of NaN costs nothing and yields 0.
+        """
+        with np.errstate(all="ignore"):
+            scale = np.full(len(self.alpha), np.nan)
+            rows = np.flatnonzero(self.valid & np.isfinite(self.alpha) & np.isfinite(self.beta))
+            scale[rows] = _log_beta(self.alpha[rows], self.beta[rows])
+        return tuple(self._cdf(one, scale) for one in x)
+
+    def _cdf(self, x: FloatArray, scale: FloatArray) -> FloatArray:
+        found = regularized_incomplete_beta(self.alpha, self.beta, x, scale)
         with np.errstate(invalid="ignore"):
             return np.where((found >= 0.0) & (found <= 1.0), found, 0.0)
 
@@ -55,8 +69,12 @@ def density(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
         return np.where(found >= 0.0, found, 0.0)
 
 
-def regularized_incomplete_beta(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
+def regularized_incomplete_beta(
+    alpha: FloatArray, beta: FloatArray, x: FloatArray, scale: FloatArray | None = None
+) -> FloatArray:
     """Return I_x(alpha, beta); NaN where a parameter is not positive and finite or x is outside 0..1.
+
+    `scale` is log B(alpha, beta) where the caller has it already.
 
     By the power series for small beta * x, else by one of two continued fractions, on the side of the mean where they
     converge fast (S. L. Moshier's choice, which upstream's library makes too).
@@ -68,11 +86,12 @@ def regularized_incomplete_beta(alpha: FloatArray, beta: FloatArray, x: FloatArr
         result[good & (x == 1.0)] = 1.0
         rows = np.flatnonzero(good & (x > 0.0) & (x < 1.0))
         if len(rows):
-            result[rows] = _inside(alpha[rows], beta[rows], x[rows])
+            a, b = alpha[rows], beta[rows]
+            result[rows] = _inside(a, b, x[rows], _log_beta(a, b) if scale is None else scale[rows])
     return result
 
 
-def _inside(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
+def _inside(alpha: FloatArray, beta: FloatArray, x: FloatArray, scale: FloatArray) -> FloatArray:
     early = (beta * x <= 1.0) & (x <= 0.95)
     # Beyond the mean the complement is computed: I_x(a, b) = 1 - I_1-x(b, a).
     turned = ~early & (x > alpha / (alpha + beta))
@@ -83,28 +102,38 @@ def _inside(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
     found = np.empty_like(x)
     rows = np.flatnonzero(series)
     if len(rows):
-        found[rows] = _power_series(a[rows], b[rows], y[rows])
+        found[rows] = _power_series(a[rows], b[rows], y[rows], scale[rows])
     rows = np.flatnonzero(~series)
     if len(rows):
-        found[rows] = _fractions(a[rows], b[rows], y[rows], rest[rows])
+        found[rows] = _fractions(a[rows], b[rows], y[rows], rest[rows], scale[rows])
     return np.where(turned, 1.0 - np.maximum(found, _EPSILON), found)
 
 
-def _power_series(a: FloatArray, b: FloatArray, x: FloatArray) -> FloatArray:
+def _power_series(a: FloatArray, b: FloatArray, x: FloatArray, scale: FloatArray) -> FloatArray:
     """x^a / (a B(a, b)) * (1 + a * sum over n of (1-b)(2-b)...(n-b) x^n / (n! (a+n)))."""
-    term = np.ones_like(x)
     total = 1.0 / a
-    smallest = _EPSILON / a
+    live = np.arange(len(x))
+    term, sums, smallest, left, right, y = np.ones_like(x), total.copy(), _EPSILON / a, a, b, x
     for n in range(1, _MOST_POWERS):
-        term = term * ((n - b) * x / n)
-        part = term / (a + n)
-        total = total + part
-        if not (np.abs(part) > smallest).any():
+        term = term * ((n - right) * y / n)
+        part = term / (left + n)
+        sums = sums + part
+        if n % _POWERS_BETWEEN_LOOKS:
+            continue
+        # Near x = 1 a few rows need hundreds of terms, which the others must not wait for.
+        moving = np.abs(part) > smallest
+        if moving.all():
+            continue
+        total[live] = sums
+        if not moving.any():
             break
-    return np.exp(a * np.log(x) - _log_beta(a, b) + np.log(total))
+        live = live[moving]
+        term, sums, smallest, left, right, y = (one[moving] for one in (term, sums, smallest, left, right, y))
+    total[live] = sums
+    return np.exp(a * np.log(x) - scale + np.log(total))
 
 
-def _fractions(a: FloatArray, b: FloatArray, x: FloatArray, rest: FloatArray) -> FloatArray:
+def _fractions(a: FloatArray, b: FloatArray, x: FloatArray, rest: FloatArray, scale: FloatArray) -> FloatArray:
     low = x * (a + b - 2.0) - (a - 1.0) < 0.0
     fraction = np.empty_like(x)
     rows = np.flatnonzero(low)
@@ -114,7 +143,7 @@ def _fractions(a: FloatArray, b: FloatArray, x: FloatArray, rest: FloatArray) ->
     if len(rows):
         ratio = x[rows] / (1.0 - x[rows])
         fraction[rows] = _fraction(a[rows], (b - 1.0)[rows], (a + b)[rows], ratio, -1.0) / rest[rows]
-    return np.exp(a * np.log(x) + b * np.log(rest) - _log_beta(a, b) + np.log(fraction / a))
+    return np.exp(a * np.log(x) + b * np.log(rest) - scale + np.log(fraction / a))
 
 
 def _fraction(a: FloatArray, even: FloatArray, odd: FloatArray, z: FloatArray, step: float) -> FloatArray:
@@ -152,4 +181,23 @@ def _log_beta(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def _log_gamma(values: FloatArray) -> FloatArray:
-    return np.fromiter((math.lgamma(one) if one > 0.0 else math.nan for one in values), np.float64, len(values))
+    """Return log(Gamma) of positive numbers, by Stirling's series where it is exact to the last digits.
+
+    Smaller ones are lifted there by Gamma(x + 1) = x Gamma(x).
+    """
+    small = values < _STIRLING_FROM
+    x = np.where(small, values + _LIFT, values)
+    inverse = 1.0 / x
+    square = inverse * inverse
+    series = np.full_like(x, _STIRLING[-1])
+    for coefficient in _STIRLING[-2::-1]:
+        series = series * square + coefficient
+    found: FloatArray = (x - 0.5) * np.log(x) - x + _HALF_LOG_TWO_PI + series * inverse
+    rows = np.flatnonzero(small)
+    if len(rows):
+        one = values[rows]
+        product = one.copy()
+        for step in range(1, _LIFT):
+            product *= one + step
+        found[rows] -= np.log(product)
+    return found

@@ -38,12 +38,13 @@ def load_risk(
     fit = match_moments(mu, sigma * sigma + mu * mu)
     sure = (mu == 0.0) | (sigma == 0.0)
     fitted = fit.valid & ~sure
-    below = np.where(fitted, fit.cdf(allocated), 0.0)
-    below = np.where(sure, np.where((mu == 0.0) | (mu <= allocated), 1.0, 0.0), below)
     # Pods cannot use more than their limits: where these leave room, the probability is conditioned on that.
     bounded = (limit < capacity) & (request <= limit)
     share = limit / some
-    possible = np.where(bounded & fitted, fit.cdf(np.clip(share, 0.0, 1.0)), 0.0)
+    # Only where it matters: beta distributions are dear.
+    wanted = np.where(fitted, allocated, np.nan)
+    below, possible = fit.cdf(wanted, np.where(bounded & fitted, np.clip(share, 0.0, 1.0), np.nan))
+    below = np.where(sure, np.where((mu == 0.0) | (mu <= allocated), 1.0, 0.0), below)
     given = np.clip(below / np.where(possible > 0.0, possible, 1.0), 0.0, 1.0)
     below = np.where(possible > 0.0, given, below)
     below = np.where(bounded & (share == 0.0), 1.0, below)
