@@ -32,6 +32,7 @@ from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch
 _CLUSTER_WIDE = frozenset(
     {
         "Node",
+        "NodeResourceTopology",
         "Namespace",
         "PersistentVolume",
         "StorageClass",
