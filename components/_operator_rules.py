@@ -14,18 +14,24 @@ _READ = ("list", "watch")
 _WRITE = ("create", "patch", "delete")
 _RBAC = "rbac.authorization.k8s.io"
 _LEASES = "coordination.k8s.io"
+_GROUPS = "scheduling.x-k8s.io"
 _OPERATOR_LEASE = "openshift-secondary-scheduler-operator-lock"  # upstream's name: never two operators on one resource
 _SCHEDULER_LEASE = "secondary-scheduler"
 
 
 def cluster_rules(bindable_roles: Iterable[str], namespace: str) -> list[dict[str, Any]]:
-    """Rules without a namespace: bind the account of the scheduler in this namespace to these roles."""
+    """Rules without a namespace: bind the account of the scheduler in this namespace to these roles, and keep the
+    status of PodGroups and ElasticQuotas."""
     roles = sorted(bindable_roles)
     bindings = [cluster_role_binding_name(role, namespace) for role in roles]
     return [
         _rule(_RBAC, ["clusterrolebindings"], _READ),
         _rule(_RBAC, ["clusterrolebindings"], _WRITE, bindings),
         _rule(_RBAC, ["clusterroles"], ["bind"], roles),
+        # For the status of PodGroups and ElasticQuotas, where these are installed: pods of all namespaces are counted.
+        _rule(_GROUPS, ["podgroups", "elasticquotas"], _READ),
+        _rule(_GROUPS, ["podgroups/status", "elasticquotas/status"], ["patch"]),
+        _rule("", ["pods"], _READ),
     ]
 
 

@@ -10,6 +10,7 @@ import structlog
 from secondary_scheduler import __version__
 from secondary_scheduler.controller import logs
 from secondary_scheduler.controller.controller import Controller
+from secondary_scheduler.controller.groups import status_controllers
 from secondary_scheduler.controller.metrics import Metrics
 from secondary_scheduler.controller.options import LEASE_NAME, Options, parse_options
 from secondary_scheduler.controller.server import serve
@@ -63,6 +64,7 @@ class _Process:
         self.metrics = Metrics(__version__)
         self.namespace = options.namespace_of(config)
         self._served = options.served(config)
+        self._status_of = options.status_of
         self._controller: Controller | None = None
         self._leading = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -126,7 +128,10 @@ class _Process:
         self._controller = Controller(
             client, namespaces=self._served, version=__version__, metrics=self.metrics, openshift=openshift
         )
-        await self._controller.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._controller.run(), name="instances")
+            for one in status_controllers(client, self._status_of, self.metrics):
+                group.create_task(one.run(), name=f"status of {one.name}")
 
     def _lose(self, reason: str) -> None:
         self._lost = reason

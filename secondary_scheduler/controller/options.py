@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secondary_scheduler import __version__
+from secondary_scheduler.controller.groups import KINDS
 from secondary_scheduler.kube.client import ClientConfig
 
 DEFAULT_PORT = 8080
@@ -22,6 +23,8 @@ class Options:
     """Where the operator's Lease is, and instances are served; None: where this process runs."""
     watch_namespaces: tuple[str, ...] = ()
     """Where instances are served beside it."""
+    status_of: tuple[str, ...] = tuple(KINDS)
+    """Kinds of scheduler-plugins whose status is kept, where they are installed."""
     kubeconfig: Path | None
     """None: as a pod, or as kubectl would."""
     bind_address: str
@@ -57,6 +60,13 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
         default=(),
         help="further namespaces whose instances are served; each needs the operator's Role (default: none)",
     )
+    parser.add_argument(
+        "--status-of",
+        metavar="KIND,…",
+        type=_kinds,
+        default=tuple(KINDS),
+        help=f"keep the status of these, where they are installed: {','.join(KINDS)} (default) or none",
+    )
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="connect with this file (default: as a pod)")
     parser.add_argument(
         "--bind-address", metavar="IP", help="address of /healthz, /readyz and /metrics (default: POD_IP, else all)"
@@ -68,12 +78,23 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
     return Options(
         namespace=parsed.namespace or environment.get("POD_NAMESPACE") or None,
         watch_namespaces=parsed.watch_namespaces,
+        status_of=parsed.status_of,
         kubeconfig=parsed.kubeconfig,
         bind_address=parsed.bind_address or environment.get("POD_IP") or "0.0.0.0",  # noqa: S104 -- all, as documented
         port=parsed.port,
         verbosity=parsed.verbosity,
         identity=environment.get("POD_NAME") or None,
     )
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    if text == "none":
+        return ()
+    names = tuple(name for name in text.split(",") if name)
+    unknown = [name for name in names if name not in KINDS]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(f"not known: {', '.join(unknown) or 'nothing'}; {', '.join(KINDS)} or none")
+    return names
 
 
 def _port(text: str) -> int:
