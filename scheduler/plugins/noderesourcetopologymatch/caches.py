@@ -243,11 +243,22 @@ class OverReserve(_Published):
             self.table.reserve(node, self.taken(node))
 
     def pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
-        """A pod on a node came, changed or went: if it is not ours, the node's numbers may not include that."""
+        """A pod on a node came, changed or went.
+
+        If it is not ours, the node's numbers may not include that. What one of ours held back is free once it is
+        gone: the numbers counted on are older than its reservation. Upstream goes on holding it back.
+        """
         pod = new or old
-        if pod is None or pod.scheduler_name == self._own or self._detect == "None":
+        if pod is None:
             return
-        if old is not None and new is not None and old.resource_version == new.resource_version != "":
+        if pod.scheduler_name == self._own:
+            if new is None and not self._as_upstream:
+                self.unreserve(pod, pod.node_name)
+        elif not (old is not None and new is not None and old.resource_version == new.resource_version != ""):
+            self._foreign_pod(pod)
+
+    def _foreign_pod(self, pod: PodInfo) -> None:
+        if self._detect == "None":
             return
         if self._deciding and self._as_upstream and pod.node_name not in self._seen:
             return

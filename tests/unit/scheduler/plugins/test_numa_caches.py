@@ -265,16 +265,28 @@ def test_a_fingerprint_may_be_of_the_pods_with_exclusive_resources(method: str, 
     assert world.resync() == synced
 
 
-@pytest.mark.parametrize(("compatibility", "synced"), [("safe", 1), ("upstream", 0)])
-def test_the_fingerprint_of_no_pods_frees_a_node_that_upstream_never_looks_at(compatibility: str, synced: int) -> None:
-    """Upstream passes over nodes without pods, and goes on missing what pods that are gone had asked for."""
+@pytest.mark.parametrize(("compatibility", "expected"), [("safe", ""), ("upstream", FULL)])
+def test_what_a_pod_held_back_is_free_when_it_is_gone(compatibility: str, expected: str) -> None:
+    """Upstream holds it back until a resync, which on a node without other pods never comes."""
     world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
     first, large = named("a", TWO), named("b", {"cpu": "3", "memory": "1Gi"})
     assert world.verdicts(first) == {"n": ""}
-    world.state.remove_pod(world.show(world.place(first, "n"), "n").uid)
+    shown = world.show(world.place(first, "n"), "n")
     assert world.verdicts(large) == {"n": FULL}
+    world.state.remove_pod(shown.uid)
+    assert world.verdicts(large) == {"n": expected}
+
+
+@pytest.mark.parametrize(("compatibility", "synced"), [("safe", 1), ("upstream", 0)])
+def test_the_fingerprint_of_no_pods_frees_a_node_that_upstream_never_looks_at(compatibility: str, synced: int) -> None:
+    """Upstream passes over nodes without pods."""
+    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    new = named("a", TWO)
+    assert world.verdicts(new) == {"n": ""}
+    world.state.remove_pod(world.show(foreign("f"), "n").uid)
+    assert world.verdicts(new) == {"n": STALE}
     assert world.resync() == synced
-    assert world.verdicts(large) == {"n": "" if synced else FULL}
+    assert world.verdicts(new) == {"n": "" if synced else STALE}
 
 
 @pytest.mark.parametrize(("compatibility", "woken"), [("safe", ["b"]), ("upstream", [])])
@@ -316,7 +328,7 @@ def test_a_changed_topology_manager_is_taken_in_without_a_fingerprint(scope: str
 # Foreign pods -------------------------------------------------------------------------------------------------------
 
 
-def foreign(name: str, *containers: dict[str, Any], limits: bool = True) -> PodInfo:
+def foreign(name: str, *containers: dict[str, Any]) -> PodInfo:
     made = guaranteed(TWO) if not containers else pod("x", *containers)
     return msgspec.structs.replace(
         made, name=name, uid=f"uid-{name}", key=f"default/{name}", scheduler_name="somebody-else"
@@ -363,6 +375,15 @@ def test_which_foreign_pods_matter_is_configured(mode: str, small: str, large: s
     assert world.verdicts(new) == {"n": small}
     world.show(foreign("g"), "n")
     assert world.verdicts(new) == {"n": large}
+
+
+def test_a_pod_of_another_profile_is_foreign() -> None:
+    """Upstream knows the names of all profiles and overlooks their pods, though each has a cache of its own."""
+    world = World(signed("n", *two_zones()), **OVER_RESERVE)
+    new = named("a", TWO)
+    assert world.verdicts(new) == {"n": ""}
+    world.show(msgspec.structs.replace(foreign("f"), scheduler_name="test-2"), "n")
+    assert world.verdicts(new) == {"n": STALE}
 
 
 def test_pods_of_our_own_do_not_close_a_node_and_pods_there_before_us_do() -> None:
