@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from scheduler.engine.cycle import Profile, SchedulingCycle
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
-from scheduler.engine.loads import LoadFeed, load_source, wanted_sources
+from scheduler.engine.loads import LoadFeed, PreparesLoad, laid_out, load_source, wanted_sources
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
@@ -189,6 +189,7 @@ class Daemon:
             for name, handle in handles.items()
         }
         runners = {name: profile.runner for name, profile in profiles.items()}
+        self._runners = tuple(runners.values())
         for runner in runners.values():
             runner.use_objects(self.state.objects)
             runner.use_pods(self.state.directory)
@@ -359,6 +360,7 @@ class Daemon:
                 on_status=self._show_load,
                 metrics=self.metrics,
                 source=load_source(key, settings, self.client_config, self._capacity_of),
+                prepare=self._prepare_load,
             )
             self._feeds[key] = feed
             feed.collector.start()
@@ -368,6 +370,16 @@ class Daemon:
         info = self.state.node(node)
         # The row may have gone to another node between the two look-ups.
         return (info.capacity_cpu, info.capacity_memory) if info is not None and info.name == node else None
+
+    def _prepare_load(self, table: LoadTable) -> list[Callable[[], None]]:
+        """What plugins can work out in another thread before a load is taken."""
+        plugins = [plugin for runner in self._runners for plugin in runner.plugins.values()]
+        preparing = [plugin for plugin in plugins if isinstance(plugin, PreparesLoad)]
+        if not preparing:
+            return []
+        view = self.state.snapshot(time.time())
+        load = laid_out(table, view)
+        return [work for plugin in preparing if (work := plugin.prepare_load(view, load)) is not None]
 
     def _take_load(self, table: LoadTable) -> LoadCoverage:
         coverage = self.state.set_load(table)

@@ -8,15 +8,18 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
+import numpy as np
 import structlog
 
 from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
 from scheduler.config import EffectiveProfile
-from scheduler.framework import LoadCoverage, LoadTable, NodeLoad
+from scheduler.framework import LoadColumns, LoadCoverage, LoadTable, NodeLoad, NodeView
 from scheduler.load import (
     Collector,
     InstanceLoad,
@@ -39,7 +42,19 @@ DEFAULT_ADDRESSES = {"Prometheus": "http://prometheus-k8s:9090", "SignalFx": "ht
 _WATCHER = "watcher:"
 _PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
+_LOOP_PATIENCE_SECONDS = 5.0
+Works = Sequence[Callable[[], None]]
+Prepare = Callable[[LoadTable], Works]
 log = structlog.get_logger(component="loads")
+
+
+@runtime_checkable
+class PreparesLoad(Protocol):
+    """A plugin for which a new load means more work than the loop should do at once."""
+
+    def prepare_load(self, view: NodeView, load: LoadColumns) -> Callable[[], None] | None:
+        """Return what can be worked out ahead in another thread; None where the load does not concern the plugin."""
+        ...
 
 
 def match_instances(
@@ -90,6 +105,26 @@ def load_table(
     )
 
 
+def laid_out(table: LoadTable, view: NodeView) -> LoadColumns:
+    """A table by the rows of a view, as the state will show it once it has taken the table."""
+    nothing = NodeLoad()
+    loads: list[NodeLoad] = [nothing] * view.size
+    for row in view.rows.tolist():
+        loads[row] = table.nodes.get(view.name(row), nothing)
+    return LoadColumns(
+        table.source,
+        table.timestamp,
+        table.window_end,
+        cpu_average=np.array([load.cpu_average for load in loads]),
+        cpu_stddev=np.array([load.cpu_stddev for load in loads]),
+        memory_average=np.array([load.memory_average for load in loads]),
+        memory_stddev=np.array([load.memory_stddev for load in loads]),
+        cpu_first=np.array([load.cpu_average if load.cpu_first is None else load.cpu_first for load in loads]),
+        cpu_last=np.array([load.cpu_average if load.cpu_last is None else load.cpu_last for load in loads]),
+        sampled_at=np.array([load.timestamp for load in loads]),
+    )
+
+
 def _without_port(instance: str) -> str:
     """`10.0.0.1:9100` and `[fd00::1]:9100` without their port; a bare IPv6 address stays whole."""
     if instance.startswith("["):
@@ -102,8 +137,9 @@ class LoadFeed:
     """One source: its collector, and what becomes of its readings.
 
     The collector's thread hands readings over to the event loop; only there state and metrics are touched.
-    `first_read` is set after the first read, good or bad. What is wrong is said once, and again when it is about
-    another node; the metrics count on.
+    `first_read` is set after the first read, good or bad. `prepare` is called on the loop with a table that is about to
+    be taken, and what it returns on the collector's thread, before the table is taken. What is wrong is said once, and
+    again when it is about another node; the metrics count on.
     """
 
     def __init__(
@@ -116,6 +152,7 @@ class LoadFeed:
         on_status: Callable[[LoadStatus], None],
         metrics: Metrics,
         source: LoadSource,
+        prepare: Prepare = lambda _: (),
     ) -> None:
         self._source_key = source_key
         self._window = window_seconds(settings.window)
@@ -123,6 +160,7 @@ class LoadFeed:
         self._on_table = on_table
         self._on_status = on_status
         self._metrics = metrics
+        self._prepare = prepare
         self._loop = asyncio.get_running_loop()
         self.first_read = asyncio.Event()
         self._max_age = settings.max_age_seconds
@@ -135,7 +173,7 @@ class LoadFeed:
             source,
             refresh_seconds=settings.refresh_seconds,
             max_age_seconds=settings.max_age_seconds,
-            on_reading=lambda reading: self._call(self._take, reading),
+            on_reading=self._on_reading,
             on_change=lambda status: self._call(self._show, status),
         )
 
@@ -144,9 +182,33 @@ class LoadFeed:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, argument)
 
-    def _take(self, reading: LoadReading) -> None:
-        source = self._source_key
+    def _on_reading(self, reading: LoadReading) -> None:
+        """Called on the collector's thread."""
+        # Dictionaries may be read here while the loop changes them.
         matched, unmatched = match_instances(reading, self._node_of_address)
+        table = load_table(self._source_key, reading, matched, self._window)
+        for work in self._ask(table):
+            work()
+        self._call(lambda _: self._take(reading, table, unmatched), None)
+
+    def _ask(self, table: LoadTable) -> Works:
+        """Call `prepare` on the loop and wait for what it returns; nothing where the loop ends or is stuck."""
+        answer: Future[Works] = Future()
+
+        def call() -> None:
+            try:
+                answer.set_result(self._prepare(table))
+            except Exception as error:
+                answer.set_exception(error)
+
+        try:
+            self._loop.call_soon_threadsafe(call)
+            return answer.result(timeout=_LOOP_PATIENCE_SECONDS)
+        except (RuntimeError, TimeoutError):
+            return ()
+
+    def _take(self, reading: LoadReading, table: LoadTable, unmatched: Sequence[str]) -> None:
+        source, matched = self._source_key, table.nodes
         self._metrics.load_nodes.labels(source).set(len(matched))
         self._metrics.load_unmatched.labels(source).set(len(unmatched))
         self._warn("load series whose instance is no node of the cluster", unmatched)
@@ -162,7 +224,6 @@ class LoadFeed:
                     rejected=dict(reading.rejected),
                     problems=reading.problems[:4],
                 )
-        table = load_table(source, reading, matched, self._window)
         coverage = self._on_table(table)
         self._unusable = ""
         if reading.instances and not matched:

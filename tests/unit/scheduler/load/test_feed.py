@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -177,3 +178,30 @@ async def test_a_mistake_of_the_reader_is_a_failed_read_and_not_the_end_of_readi
     assert [one.fresh for one in statuses] == [False, True]
     assert "RuntimeError" in statuses[0].message
     assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 1
+
+
+async def test_what_plugins_prepare_is_worked_out_off_the_loop_and_before_the_load_is_taken() -> None:
+    order: list[str] = []
+    loop_thread = threading.get_ident()
+
+    def prepare(table: LoadTable) -> list[Callable[[], None]]:
+        order.append(f"asked for {sorted(table.nodes)} on the loop: {threading.get_ident() == loop_thread}")
+        return [lambda: order.append(f"worked on the loop: {threading.get_ident() == loop_thread}")]
+
+    def take(table: LoadTable) -> LoadCoverage:
+        order.append("taken")
+        return LoadCoverage(1, (), ())
+
+    made = LoadFeed(
+        "key",
+        LoadSettings(address=WATCHER),
+        node_of_address=lambda name: name,
+        on_table=take,
+        on_status=lambda _: None,
+        metrics=Metrics(),
+        source=ScriptedSource(LoadReading({"n1": InstanceLoad(cpu_average=1)}, 1)),
+        prepare=prepare,
+    )
+    await asyncio.to_thread(made.collector.read_once)
+    await asyncio.sleep(0)
+    assert order == ["asked for ['n1'] on the loop: True", "worked on the loop: False", "taken"]

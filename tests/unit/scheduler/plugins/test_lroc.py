@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
+from scheduler.engine.loads import laid_out
 from scheduler.framework import CycleState, LoadTable, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.beta import density, match_moments, max_variance, regularized_incomplete_beta
 from scheduler.helpers.loadstats import (
@@ -22,6 +23,7 @@ from scheduler.helpers.loadstats import (
     resource_stats,
 )
 from scheduler.load import parse_watcher
+from scheduler.plugins import lowriskovercommitment
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 from scheduler.state import ClusterState
 from secondary_scheduler.kube.primitives.quantity import milli_value, value
@@ -279,3 +281,56 @@ def test_stale_load_leaves_the_plugin_out_in_safe_mode_and_counts_upstream() -> 
     assert raw(state, info, profile()) == {"a": None, "b": None}
     assert explain(state.snapshot(NOW), info, profile()).counters[f"load_left_out/{NAME}"] == 1
     assert None not in raw(state, info, profile("upstream")).values()
+
+
+@pytest.mark.parametrize("mode", ["safe", "upstream"])
+def test_risks_that_were_worked_out_ahead_are_used_and_change_no_score(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(7)
+    sizes = (sized(f"x{index}", ("500m", "3", "1Gi", "6Gi")) for index in range(8))
+    state = cluster(*(node(f"n{index}") for index in range(8)), pods={f"n{i}": [one] for i, one in enumerate(sizes)})
+    state.assume(sized("young", ("500m", "3", "1Gi", "6Gi")), "n1", NOW)
+    info, plugin = sized("p", ("500m", "2", "1Gi", "4Gi")), profile(mode).plugins[NAME]
+    worked: list[int] = []
+
+    def counting(*args: Any, **more: Any) -> Any:
+        worked.append(len(args[0]))
+        return load_risk(*args, **more)
+
+    monkeypatch.setattr(lowriskovercommitment, "load_risk", counting)
+
+    def score() -> list[int]:
+        view = state.snapshot(NOW)
+        return plugin.score(CycleState(), info, view, view.rows).tolist()
+
+    for _ in range(2):
+        table = loads({f"n{i}": NodeLoad(*(rng.uniform(5, 90) for _ in range(4)), timestamp=NOW) for i in range(8)})
+        view = state.snapshot(NOW)
+        work = plugin.prepare_load(view, laid_out(table, view))
+        before = [] if not worked else score()
+        work()
+        if before:
+            assert score() == before, "the load that is still in force counts"
+        state.set_load(table)
+        worked.clear()
+        found = score()
+        assert worked == [], "nothing is left to be worked out"
+        assert found == profile(mode).plugins[NAME].score(CycleState(), info, state.snapshot(NOW), view.rows).tolist()
+        worked.append(0)
+    other = LoadTable("Prometheus:https://elsewhere", NOW, NOW, {})
+    assert plugin.prepare_load(view, laid_out(other, view)) is None
+
+
+def test_what_changes_between_working_ahead_and_the_load_is_worked_out_anew() -> None:
+    state = cluster(*(node(f"n{index}") for index in range(4)))
+    info, plugin = sized("p", ("500m", "2", "1Gi", "4Gi")), profile().plugins[NAME]
+    table = loads({f"n{index}": NodeLoad(60, 20, 50, 10, timestamp=NOW) for index in range(4)})
+    view = state.snapshot(NOW)
+    plugin.prepare_load(view, laid_out(table, view))()
+    state.assume(sized("late", ("1", "3", "1Gi", "6Gi")), "n2", NOW)
+    state.set_load(table)
+    view = state.snapshot(NOW)
+    found = plugin.score(CycleState(), info, view, view.rows).tolist()
+    assert found == profile().plugins[NAME].score(CycleState(), info, view, view.rows).tolist()
+    assert found[2] != found[0]
