@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler.catalog import cluster_role_binding_name
+from scheduler.catalog import FLOW_SCHEMAS, GO_CLUSTER_ROLES, cluster_role_binding_name, flow_schema_name
 
 _READ = ("list", "watch")
 _WRITE = ("create", "patch", "delete")
 _RBAC = "rbac.authorization.k8s.io"
+_FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 _LEASES = "coordination.k8s.io"
 _GROUPS = "scheduling.x-k8s.io"
 _OPERATOR_LEASE = "openshift-secondary-scheduler-operator-lock"  # upstream's name: never two operators on one resource
@@ -22,7 +23,7 @@ _SCHEDULER_LEASE = "secondary-scheduler"
 def cluster_rules(bindable_roles: Iterable[str], namespace: str) -> list[dict[str, Any]]:
     """Rules without a namespace: bind the account of the scheduler in this namespace to these roles, and keep the
     status of PodGroups and ElasticQuotas."""
-    roles = sorted(bindable_roles)
+    roles = sorted({*bindable_roles, *GO_CLUSTER_ROLES})
     bindings = [cluster_role_binding_name(role, namespace) for role in roles]
     return [
         _rule(_RBAC, ["clusterrolebindings"], _READ),
@@ -32,6 +33,12 @@ def cluster_rules(bindable_roles: Iterable[str], namespace: str) -> list[dict[st
         _rule(_GROUPS, ["podgroups", "elasticquotas"], _READ),
         _rule(_GROUPS, ["podgroups/status", "elasticquotas/status"], ["patch"]),
         _rule("", ["pods"], _READ),
+        _rule(_FLOW_CONTROL, ["flowschemas"], _READ),
+        _rule(
+            _FLOW_CONTROL, ["flowschemas"], _WRITE, [flow_schema_name(purpose, namespace) for purpose in FLOW_SCHEMAS]
+        ),
+        # How many nodes could run one of several replicas.
+        _rule("", ["nodes"], _READ),
     ]
 
 
@@ -46,6 +53,9 @@ def namespace_rules() -> list[dict[str, Any]]:
         _rule("", ["events"], ["create"]),
         _rule("apps", ["deployments"], [*_READ, *_WRITE]),
         _rule(_RBAC, ["roles", "rolebindings"], [*_READ, *_WRITE]),
+        _rule("policy", ["poddisruptionbudgets"], [*_READ, *_WRITE]),
+        _rule("networking.k8s.io", ["networkpolicies"], [*_READ, *_WRITE]),
+        _rule("monitoring.coreos.com", ["servicemonitors"], [*_READ, *_WRITE]),
         _rule(_LEASES, ["leases"], ["create"]),
         _rule(_LEASES, ["leases"], ["get", "update"], [_OPERATOR_LEASE]),
         # Watched for what schedulers report there, whatever they are called.

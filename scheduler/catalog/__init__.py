@@ -49,6 +49,8 @@ from scheduler.catalog.options import LoadOptions, LoadQueries, SecondarySchedul
 from scheduler.catalog.registry import (
     BASE_CLUSTER_ROLE,
     ENTRY_POINT_GROUP,
+    FLOW_SCHEMAS,
+    GO_CLUSTER_ROLES,
     OPERATOR_NAMESPACE,
     PluginPackageError,
     base_rules,
@@ -56,6 +58,7 @@ from scheduler.catalog.registry import (
     cluster_role_name,
     default_plugins,
     descriptors,
+    flow_schema_name,
     known_names,
     lookup,
     out_of_tree_descriptors,
@@ -68,6 +71,8 @@ from scheduler.catalog.types import ArgsModel, Duration, Loc, Quantity, StrictMo
 __all__ = [
     "BASE_CLUSTER_ROLE",
     "ENTRY_POINT_GROUP",
+    "FLOW_SCHEMAS",
+    "GO_CLUSTER_ROLES",
     "GO_INTERFACES",
     "OPERATOR_NAMESPACE",
     "OPTIONS",
@@ -117,6 +122,7 @@ __all__ = [
     "cluster_role_name",
     "default_plugins",
     "descriptors",
+    "flow_schema_name",
     "format_duration",
     "known_names",
     "lookup",

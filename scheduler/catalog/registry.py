@@ -90,9 +90,26 @@ def cluster_role_binding_name(role: str, namespace: str, scheduler: str = "secon
 
     Who runs the operator may write bindings of these names only, so both sides make them here.
     """
+    if not role.startswith("secondary-scheduler:"):
+        # One of the cluster's own, whose binding has its name already.
+        role = f"secondary-scheduler:{role.replace(':', '-')}"
     if (namespace, scheduler) == (OPERATOR_NAMESPACE, "secondary-scheduler"):
         return role
     return f"secondary-scheduler:{namespace}:{scheduler}:{role.partition(':')[2]}"
+
+
+GO_CLUSTER_ROLES = ("system:kube-scheduler", "system:volume-scheduler")
+"""The cluster's own roles, which an image of the Go scheduler is written for: beside its plugins' it gets these."""
+
+FLOW_SCHEMAS = ("leases", "requests")
+"""What each scheduler has a FlowSchema for."""
+
+
+def flow_schema_name(purpose: str, namespace: str, scheduler: str = "secondary-scheduler") -> str:
+    """Return the name of a scheduler's FlowSchema, which is the cluster's."""
+    if (namespace, scheduler) == (OPERATOR_NAMESPACE, "secondary-scheduler"):
+        return f"secondary-scheduler-{purpose}"
+    return f"{namespace}.{scheduler}-{purpose}"
 
 
 def base_rules() -> tuple[PolicyRule, ...]:

@@ -6,7 +6,7 @@ apis/config, build/scheduler/Dockerfile).
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -125,6 +125,8 @@ _VERSIONS: dict[int, tuple[str, ...]] = {
     **dict.fromkeys(range(29, 36), ("v1",)),
 }
 _DISTROLESS_SINCE = 29
+_COMMAND_OF_RELEASE = {"0.29.7": ("/kube-scheduler",)}
+"""Releases whose binary is not where the others have it."""
 
 
 def _release(minor: int) -> Flavour:
@@ -176,7 +178,11 @@ def flavour_of(image: str) -> Flavour:
     if _OUR_REPOSITORY.search(repository):
         return OURS
     match = _RELEASE.fullmatch(tag) if _PLUGINS_REPOSITORY.search(repository) else None
-    return _TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM) if match else CUSTOM
+    if match is None:
+        return CUSTOM
+    found = _TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM)
+    command = _COMMAND_OF_RELEASE.get(f"0.{match[1]}{match[2] or ''}")
+    return replace(found, command=command) if command else found
 
 
 def custom_flavour(plugins: Iterable[ExtraPlugin]) -> Flavour:

@@ -41,7 +41,7 @@ TIMING = Timing(backoff_most=10.0)
 _REMEMBERED_DELETIONS = 256
 """Per kind; each has to be remembered only as long as a write may be under way."""
 
-_LABELS = dict.fromkeys(("Pod", "ClusterRoleBinding"), f"{LABEL_MANAGED_BY}={FIELD_MANAGER}")
+_LABELS = dict.fromkeys(("Pod", "ClusterRoleBinding", "FlowSchema"), f"{LABEL_MANAGED_BY}={FIELD_MANAGER}")
 
 
 class Caches:
@@ -77,6 +77,10 @@ class Caches:
             for (kind, where), cache in self._caches.items()
             if where in ("", namespace) and (failure := cache.failure()) is not None
         }
+
+    def unserved(self) -> frozenset[str]:
+        """Kinds that this cluster does not have."""
+        return frozenset(kind for (kind, _), cache in self._caches.items() if cache.reflector.state.absent)
 
     def objects(self) -> dict[ObjectKey, Json]:
         """Everything known, the instances themselves left out."""
@@ -135,9 +139,10 @@ class KindCache:
                 path,
                 UnstructuredCodec(),
                 self,
-                lambda one: _with_kind(kind, one),
+                _node if kind == "Node" else lambda one: _with_kind(kind, one),
                 timing=timing,
                 label_selector=labels,
+                optional=resource.optional,
             )
 
     def learn(self, answer: Unstructured) -> Json:
@@ -151,7 +156,7 @@ class KindCache:
     def failure(self) -> Failure | None:
         """Why nothing (any more) can be known of this kind, if so."""
         state = self.reflector.state
-        error = state.error
+        error = None if state.absent else state.error
         if isinstance(error, ApiError) and (not state.synced or error.status in (401, 403, 404)):
             return Failure(error.status, error.message)
         # A connection that broke is repaired in time; until then what was seen last is the best there is.
@@ -202,3 +207,20 @@ def _metadata_only(kind: str, one: Object) -> Unstructured:
     meta = one.metadata
     content = {"metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
     return _with_kind(kind, Unstructured(meta, content))
+
+
+def _node(one: Unstructured) -> Unstructured:
+    """Only what says whether a scheduler can run there: there are thousands, each with a heartbeat."""
+    meta, content = one.metadata, one.content
+    spec, status = content.get("spec") or {}, content.get("status") or {}
+    ready = [
+        {"type": "Ready", "status": condition.get("status")}
+        for condition in status.get("conditions") or []
+        if condition.get("type") == "Ready"
+    ]
+    reduced = {
+        "metadata": {"name": meta.name, "uid": meta.uid, "labels": content["metadata"].get("labels") or {}},
+        "spec": {key: spec[key] for key in ("unschedulable", "taints") if key in spec},
+        "status": {"conditions": ready},
+    }
+    return _with_kind("Node", Unstructured(meta, reduced))

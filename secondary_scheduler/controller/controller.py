@@ -138,6 +138,9 @@ class Controller:
                 for key in self.caches.instances():
                     self._queue.add(key)
             return
+        # Nodes tell every few seconds that they live.
+        if kind == "Node" and before and after and before.content == after.content:
+            return
         # A Lease is renewed every two seconds; what it reports changes rarely.
         if kind == "Lease" and before and after and before.metadata.annotations == after.metadata.annotations:
             return
@@ -206,6 +209,7 @@ class Controller:
             applied=dict(memory.applied),
             failures=dict(memory.failures),
             unreadable=self.caches.unreadable(key.namespace),
+            unserved=self.caches.unserved(),
             others=tuple(
                 other
                 for other_key in self.caches.instances()

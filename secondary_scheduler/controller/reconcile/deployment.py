@@ -16,7 +16,6 @@ from secondary_scheduler.controller.reconcile.spec import Spec
 
 USER = 65532
 """The user of distroless images, upstream's scheduler images included."""
-COMMAND = ("/bin/kube-scheduler",)
 DEFAULT_RESOURCES: Json = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
@@ -30,7 +29,7 @@ def is_our_image(image: str) -> bool:
     return flavour_of(image).is_ours
 
 
-def deployment(observed: Observed, spec: Spec, configuration: EffectiveConfiguration) -> Json:
+def deployment(observed: Observed, spec: Spec, configuration: EffectiveConfiguration, replicas: int) -> Json:
     """The Deployment that runs the image with the configuration; spec.schedulerImage must not be empty."""
     serving_cert = has_serving_cert(observed)
     template = {
@@ -46,7 +45,7 @@ def deployment(observed: Observed, spec: Spec, configuration: EffectiveConfigura
         observed.names.operand,
         observed.names.labels,
         spec={
-            "replicas": spec.replicas,
+            "replicas": replicas,
             "selector": {"matchLabels": _selector(observed)},
             # The Lease keeps two at a time from scheduling; the old one leaves only when the new one is ready.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
@@ -139,7 +138,7 @@ def _container(observed: Observed, spec: Spec, configuration: EffectiveConfigura
     container = {
         "name": names.OPERAND,
         "image": spec.scheduler_image,
-        "command": list(spec.command or COMMAND),
+        "command": list(spec.command or flavour_of(spec.scheduler_image).command),
         "args": arguments(observed, spec, configuration, serving_cert=serving_cert),
         "ports": [{"name": "https", "containerPort": names.SECURE_PORT, "protocol": "TCP"}],
         "resources": spec.resources if spec.resources is not None else DEFAULT_RESOURCES,

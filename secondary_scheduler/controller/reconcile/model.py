@@ -76,6 +76,8 @@ class Observed:
     """Writes that failed in the last round and have not succeeded since."""
     unreadable: Mapping[str, Failure] = field(default_factory=dict)
     """Kinds that could not be listed: their absence from `objects` says nothing."""
+    unserved: frozenset[str] = frozenset()
+    """Kinds that this cluster does not have."""
     others: tuple[Json, ...] = ()
     """The other SecondarySchedulers that this operator serves."""
 

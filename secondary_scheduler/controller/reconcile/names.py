@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from scheduler.catalog import cluster_role_binding_name
+from scheduler.catalog import cluster_role_binding_name, flow_schema_name
 
 API_VERSION = "operator.openshift.io/v1"
 KIND = "SecondaryScheduler"
@@ -44,6 +44,8 @@ class Resource(NamedTuple):
     api_version: str
     plural: str
     namespaced: bool = True
+    optional: bool = False
+    """Whether a cluster may not have it at all."""
 
 
 RESOURCES: Mapping[str, Resource] = {
@@ -58,6 +60,11 @@ RESOURCES: Mapping[str, Resource] = {
     "RoleBinding": Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
     "ClusterRoleBinding": Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False),
     "Lease": Resource("coordination.k8s.io/v1", "leases"),
+    "PodDisruptionBudget": Resource("policy/v1", "poddisruptionbudgets"),
+    "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies"),
+    "FlowSchema": Resource("flowcontrol.apiserver.k8s.io/v1", "flowschemas", namespaced=False),
+    "ServiceMonitor": Resource("monitoring.coreos.com/v1", "servicemonitors", optional=True),
+    "Node": Resource("v1", "nodes", namespaced=False),
 }
 """Every kind the operator reads or writes."""
 
@@ -92,6 +99,10 @@ class InstanceNames:
     def cluster_role_binding(self, role: str) -> str:
         """The binding to one of the static ClusterRoles."""
         return cluster_role_binding_name(role, self.namespace, self.operand)
+
+    def flow_schema(self, purpose: str) -> str:
+        """A FlowSchema, whose names are the cluster's."""
+        return flow_schema_name(purpose, self.namespace, self.operand)
 
     @property
     def labels(self) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, static_cluster_roles
-from scheduler.config import configuration_hash
+from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, static_cluster_roles
+from scheduler.config import configuration_hash, flavour_of
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import EffectiveConfiguration
 from secondary_scheduler.controller.reconcile.model import Json, Observed
@@ -38,11 +38,15 @@ def lease_role_binding(observed: Observed) -> Json:
     )
 
 
-def cluster_role_bindings(observed: Observed, configuration: EffectiveConfiguration) -> list[Json]:
-    """Bindings to the base ClusterRole and to that of every enabled plugin that has rules."""
+def cluster_role_bindings(observed: Observed, configuration: EffectiveConfiguration, image: str) -> list[Json]:
+    """Bindings to the base ClusterRole and to that of every enabled plugin that has rules; an image that is not ours
+    gets those of the cluster's own scheduler, too."""
     shipped = static_cluster_roles()
-    roles = [BASE_CLUSTER_ROLE, *map(cluster_role_name, configuration.plugins)]
-    return [cluster_role_binding(observed, role) for role in roles if role in shipped]
+    wanted = [BASE_CLUSTER_ROLE, *map(cluster_role_name, configuration.plugins)]
+    roles = [role for role in wanted if role in shipped]
+    if image and not flavour_of(image).is_ours:
+        roles += GO_CLUSTER_ROLES
+    return [cluster_role_binding(observed, role) for role in roles]
 
 
 def cluster_role_binding(observed: Observed, role: str) -> Json:

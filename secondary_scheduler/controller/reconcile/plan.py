@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from secondary_scheduler.controller.reconcile import names, objects
+from secondary_scheduler.controller.reconcile import names, objects, optional
 from secondary_scheduler.controller.reconcile.configuration import (
     EffectiveConfiguration,
     Problem,
@@ -25,6 +25,7 @@ from secondary_scheduler.controller.reconcile.model import (
     digest,
     fingerprint,
 )
+from secondary_scheduler.controller.reconcile.replicas import Replicas, wanted_replicas
 from secondary_scheduler.controller.reconcile.spec import InvalidSpecError, Spec, parse_spec
 from secondary_scheduler.controller.reconcile.status import Findings, build_status, events_for
 from secondary_scheduler.controller.reconcile.workload import (
@@ -36,8 +37,19 @@ from secondary_scheduler.controller.reconcile.workload import (
 TEARDOWN_PATIENCE = timedelta(seconds=60)
 """How long a deleted instance waits for its pods; a pod on a dead node must not keep it forever."""
 
-_OWNED_KINDS = ("ClusterRoleBinding", "RoleBinding", "Role", "Service", "ConfigMap", "ServiceAccount")
+_OWNED_KINDS = (
+    *sorted(optional.KINDS),
+    "ClusterRoleBinding",
+    "RoleBinding",
+    "Role",
+    "Service",
+    "ConfigMap",
+    "ServiceAccount",
+)
 
+
+_NOT_NEEDED = optional.KINDS | {"Node"}
+"""Kinds that a scheduler can do without."""
 
 _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
 """What Kubernetes' garbage collector would leave behind, or would take too late for the order to hold."""
@@ -62,9 +74,11 @@ def _managed(observed: Observed, spec: Spec) -> Plan:
     effective = selection.effective
     problems = list(_problems(observed, spec, selection))
     deployable = effective is not None and bool(spec.scheduler_image)
+    replicas = wanted_replicas(observed, spec)
     findings = Findings(
         rollout=rollout,
         problems=problems,
+        warnings=list(_warnings(observed, replicas)),
         selection=selection,
         wanted_hash=effective.hash if effective is not None and deployable else "",
         hold="Unmanaged" if spec.management_state == "Unmanaged" else "",
@@ -73,13 +87,14 @@ def _managed(observed: Observed, spec: Spec) -> Plan:
         return _plan(observed, findings)
     actions: list[Action] = list(_hold_finalizer(observed))
     if effective is not None:
-        actions += _applies(observed, spec, effective)
+        actions += _applies(observed, spec, effective, replicas.number)
+        actions += _budget_of_one(observed, replicas.number)
         if rollout.settled and rollout.template_hash == effective.hash:
-            actions += _leftovers(observed, effective)
+            actions += _leftovers(observed, spec, effective)
     return _plan(observed, findings, actions)
 
 
-def _applies(observed: Observed, spec: Spec, effective: EffectiveConfiguration) -> Iterator[Action]:
+def _applies(observed: Observed, spec: Spec, effective: EffectiveConfiguration, replicas: int) -> Iterator[Action]:
     instance = ObjectKey.of(observed.resource)
     account = objects.service_account(observed)
     copy = objects.active_config_map(observed, effective)
@@ -88,13 +103,18 @@ def _applies(observed: Observed, spec: Spec, effective: EffectiveConfiguration) 
         (objects.lease_role(observed), ()),
         (objects.lease_role_binding(observed), ()),
         # Without the finalizer nobody would delete what Kubernetes' garbage collector cannot.
-        *((binding, (instance,)) for binding in objects.cluster_role_bindings(observed, effective)),
+        *(
+            (binding, (instance,))
+            for binding in objects.cluster_role_bindings(observed, effective, spec.scheduler_image)
+        ),
         (copy, ()),
         (objects.metrics_service(observed), ()),
     ]
     if spec.scheduler_image:
         needed = (ObjectKey.of(account), ObjectKey.of(copy))
-        wanted.append((deployment(observed, spec, effective), needed))
+        wanted.append((deployment(observed, spec, effective, replicas), needed))
+        for body in optional.optional_objects(observed, replicas):
+            wanted.append((body, () if names.RESOURCES[body["kind"]].namespaced else (instance,)))
     for body, requires in wanted:
         key = ObjectKey.of(body)
         live = observed.objects.get(key)
@@ -120,9 +140,10 @@ def _must_be_replaced(body: Json, live: Json) -> bool:
     return "roleRef" in body and bool(body["roleRef"] != live.get("roleRef"))
 
 
-def _leftovers(observed: Observed, effective: EffectiveConfiguration) -> Iterator[Delete]:
+def _leftovers(observed: Observed, spec: Spec, effective: EffectiveConfiguration) -> Iterator[Delete]:
     """What only former configurations needed; asked for once the present one runs."""
-    bindings = {binding["metadata"]["name"] for binding in objects.cluster_role_bindings(observed, effective)}
+    wanted = objects.cluster_role_bindings(observed, effective, spec.scheduler_image)
+    bindings = {binding["metadata"]["name"] for binding in wanted}
     for binding in _owned(observed, "ClusterRoleBinding"):
         if binding["metadata"]["name"] not in bindings and not _is_going(binding):
             yield _delete(binding, "no enabled plugin needs it")
@@ -130,6 +151,13 @@ def _leftovers(observed: Observed, effective: EffectiveConfiguration) -> Iterato
     for copy in active_copies(observed):
         if copy["metadata"]["name"] not in in_use and not _is_going(copy):
             yield _delete(copy, "no scheduler runs this configuration any more")
+
+
+def _budget_of_one(observed: Observed, replicas: int) -> Iterator[Delete]:
+    """A budget that is left over from several replicas would keep the node of a single one from being drained."""
+    for budget in _owned(observed, "PodDisruptionBudget"):
+        if replicas == 1 and not _is_going(budget):
+            yield _delete(budget, "a single replica has no budget")
 
 
 def _removed(observed: Observed) -> Plan:
@@ -200,7 +228,7 @@ def _problems(observed: Observed, spec: Spec, selection: Selection) -> Iterator[
 
 
 def _write_problems(observed: Observed) -> Iterator[Problem]:
-    for kind in sorted(observed.unreadable):
+    for kind in sorted(set(observed.unreadable) - _NOT_NEEDED):
         failure = observed.unreadable[kind]
         yield Problem(
             "Forbidden" if failure.forbidden else "ApiError",
@@ -208,12 +236,25 @@ def _write_problems(observed: Observed) -> Iterator[Problem]:
         )
     alike: dict[tuple[str, bool], list[ObjectKey]] = {}
     for key in sorted(observed.failures):
+        if key.kind in _NOT_NEEDED:
+            continue
         alike.setdefault((key.kind, observed.failures[key].forbidden), []).append(key)
     for (kind, forbidden), keys in alike.items():
         rest = len(keys) - 1
         others = f" (and {rest} more of kind {kind})" if rest else ""
         message = f"{keys[0]} cannot be written{others}: {observed.failures[keys[0]].message}"
         yield Problem("Forbidden" if forbidden else "ApplyFailed", message)
+
+
+def _warnings(observed: Observed, replicas: Replicas) -> Iterator[str]:
+    """What a person should know, and what does not keep the scheduler from doing its work."""
+    if replicas.warning:
+        yield replicas.warning
+    for kind in sorted(set(observed.unreadable) & _NOT_NEEDED):
+        yield f"{kind} objects cannot be read: {observed.unreadable[kind].message}"
+    for key in sorted(observed.failures):
+        if key.kind in _NOT_NEEDED and key.kind not in observed.unreadable:
+            yield f"{key} cannot be written: {observed.failures[key].message}"
 
 
 def _plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> Plan:

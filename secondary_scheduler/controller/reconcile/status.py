@@ -38,6 +38,8 @@ class Findings:
 
     rollout: Rollout
     problems: Sequence[Problem] = ()
+    warnings: Sequence[str] = ()
+    """What does not degrade anything, and is told all the same."""
     selection: Selection | None = None
     wanted_hash: str = ""
     """Hash of the configuration that should run; empty if none can."""
@@ -126,10 +128,9 @@ def _degraded(findings: Findings) -> Condition:
         text = "; ".join(problem.message for problem in findings.problems)
         return Condition(DEGRADED, True, findings.problems[0].reason, text[:_CONDITION_LIMIT])
     effective = findings.selection.effective if findings.selection else None
-    warnings = (
-        f"Warnings: {'; '.join(effective.warnings)}"[:_CONDITION_LIMIT] if effective and effective.warnings else ""
-    )
-    return Condition(DEGRADED, False, AS_EXPECTED, warnings)
+    warnings = [*findings.warnings, *(effective.warnings if effective else ())]
+    text = f"Warnings: {'; '.join(warnings)}" if warnings else ""
+    return Condition(DEGRADED, False, AS_EXPECTED, text[:_CONDITION_LIMIT])
 
 
 def _load_data_fresh(observed: Observed, findings: Findings) -> Condition:

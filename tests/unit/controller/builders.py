@@ -18,6 +18,7 @@ from secondary_scheduler.controller.reconcile import (
     fingerprint,
     reconcile,
 )
+from secondary_scheduler.controller.reconcile.names import RESOURCES
 
 NS = "openshift-secondary-scheduler-operator"
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -97,6 +98,21 @@ def container_status(**fields: Any) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "secondary-scheduler", "image": IMAGE, "ready": False, **fields}]}
 
 
+def node(name: str, *, ready: bool = True, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels or {}},
+        "spec": spec,
+        "status": {"conditions": conditions},
+    }
+
+
+def key_of(kind: str, name: str) -> ObjectKey:
+    return ObjectKey(kind, NS if RESOURCES[kind].namespaced else "", name)
+
+
 class World:
     """What the API server holds; `settle` reconciles and carries out until nothing is left to do."""
 
@@ -104,7 +120,7 @@ class World:
         self.resource = resource
         self.objects = {ObjectKey.of(obj): obj for obj in objects}
         self.applied: dict[ObjectKey, AppliedRecord] = {}
-        self.observed_fields = observed
+        self.observed_fields = {"unserved": frozenset({"ServiceMonitor"}), **observed}
         self.now = NOW
         self.events: list[tuple[str, str]] = []
         self.writes: list[tuple[str, str]] = []
@@ -125,10 +141,10 @@ class World:
             self.objects[ObjectKey.of(obj)] = obj
 
     def drop(self, kind: str, name: str) -> None:
-        del self.objects[ObjectKey(kind, "" if kind == "ClusterRoleBinding" else NS, name)]
+        del self.objects[key_of(kind, name)]
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        return self.objects[ObjectKey(kind, "" if kind == "ClusterRoleBinding" else NS, name)]
+        return self.objects[key_of(kind, name)]
 
     def names(self, kind: str) -> set[str]:
         return {key.name for key in self.objects if key.kind == kind}

@@ -47,6 +47,36 @@ def test_only_our_scheduler_is_told_that_the_name_is_allowed(image: str, passed:
     assert ("--allow-default-scheduler-name" in pod_spec["containers"][0]["args"]) is passed
 
 
+@pytest.mark.parametrize(
+    ("image", "command"),
+    [
+        (IMAGE, "/bin/kube-scheduler"),
+        (FOREIGN_IMAGE, "/bin/kube-scheduler"),
+        (FOREIGN_IMAGE.replace("0.34.7", "0.29.7"), "/kube-scheduler"),
+        (FOREIGN_IMAGE.replace("0.34.7", "0.28.9"), "/bin/kube-scheduler"),
+    ],
+)
+def test_each_release_is_started_by_the_command_that_its_image_has(image: str, command: str) -> None:
+    world = World(scheduler(schedulerImage=image), config_map())
+    world.settle()
+    pod_spec = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]
+    assert pod_spec["containers"][0]["command"] == [command]
+    assert pod_spec["securityContext"]["runAsUser"] > 0
+
+
+def test_an_image_of_the_go_scheduler_gets_the_roles_it_is_written_for_and_ours_does_not() -> None:
+    world = World(scheduler(schedulerImage=FOREIGN_IMAGE), config_map()).start()
+    system = {name for name in world.names("ClusterRoleBinding") if "system" in name}
+    assert system == {
+        "secondary-scheduler:system-kube-scheduler", "secondary-scheduler:system-volume-scheduler",
+    }  # fmt: skip
+    world.edit(schedulerImage=IMAGE)
+    world.settle()
+    world.roll_out()
+    world.settle()
+    assert not system & world.names("ClusterRoleBinding")
+
+
 def test_a_permission_withdrawn_later_keeps_what_runs() -> None:
     world = World(scheduler(allowDefaultSchedulerName=True), config_map(DEFAULT_NAME)).start()
     before = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]

@@ -9,6 +9,7 @@ import pytest
 from scheduler.catalog import cluster_role_name, plugin_rules
 from scheduler.config import load_configuration
 from secondary_scheduler.controller.reconcile import Apply, Delete, Failure, ObjectKey, SetFinalizers
+from secondary_scheduler.controller.reconcile.names import RESOURCES
 from tests.unit.controller.builders import (
     BAD_CONFIG,
     CONFIG,
@@ -21,6 +22,7 @@ from tests.unit.controller.builders import (
     config_map,
     container_status,
     lease,
+    node,
     pod,
     scheduler,
     secret,
@@ -54,6 +56,9 @@ def test_a_new_instance_gets_everything_its_scheduler_needs():
         ("ConfigMap", f"secondary-scheduler-active-{HASH}"),
         ("Service", "metrics"),
         ("Deployment", "secondary-scheduler"),
+        ("NetworkPolicy", "secondary-scheduler"),
+        ("FlowSchema", "secondary-scheduler-leases"),
+        ("FlowSchema", "secondary-scheduler-requests"),
     }
     assert ("ClusterRoleBinding", "secondary-scheduler:plugin:targetloadpacking") in PLUGIN_BINDINGS
     assert ("ClusterRoleBinding", "secondary-scheduler:plugin:nodename") not in PLUGIN_BINDINGS
@@ -68,7 +73,7 @@ def test_namespaced_objects_belong_to_the_instance_and_cluster_scoped_ones_are_m
     for key, obj in w.objects.items():
         if key.name == "config":
             continue
-        if key.kind == "ClusterRoleBinding":
+        if not RESOURCES[key.kind].namespaced:
             assert "ownerReferences" not in obj["metadata"]
             assert obj["metadata"]["labels"]["secondary-scheduler.io/namespace"] == NS
         else:
@@ -148,6 +153,7 @@ def test_optional_fields_of_the_spec_reach_the_pod():
 def test_high_availability_runs_several_replicas_where_told():
     topology = {"maxReplicas": 2, "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]}
     w = world(topology={"mode": "HighlyAvailable", "highlyAvailableTopology": topology})
+    w.put(node("n1", labels={"a": "b"}), node("n2", labels={"a": "b"}), node("n3", labels={"a": "b"}))
     w.settle()
     spec = w.get("Deployment", "secondary-scheduler")["spec"]
     assert spec["replicas"] == 2
@@ -353,6 +359,7 @@ def test_a_restarted_operator_applies_everything_once():
     w.settle()
     bindings = ["ClusterRoleBinding"] * (1 + len(PLUGIN_BINDINGS))
     kinds = ["ServiceAccount", "Role", "RoleBinding", *bindings, "ConfigMap", "Service", "Deployment"]
+    kinds += ["NetworkPolicy", "FlowSchema", "FlowSchema"]
     assert w.writes == [("apply", kind) for kind in kinds]
 
 
@@ -514,7 +521,7 @@ class TestRefusedWrites:
         plan = w.plan()
         assert isinstance(plan.actions[0], SetFinalizers)
         waiting = {a.key.kind for a in plan.actions if isinstance(a, Apply) and plan.actions[0].key in a.requires}
-        assert waiting == {"ClusterRoleBinding"}
+        assert waiting == {"ClusterRoleBinding", "FlowSchema"}
 
 
 class TestManagementStates:
@@ -564,7 +571,10 @@ class TestDeletion:
         assert w.plan().actions == ()
         w.drop("Pod", "secondary-scheduler-abc")
         kinds = {a.key.kind for a in w.plan().actions}
-        assert kinds == {"ClusterRoleBinding", "RoleBinding", "Role", "Service", "ConfigMap", "ServiceAccount", "Lease"}
+        assert kinds == {
+            "ClusterRoleBinding", "RoleBinding", "Role", "Service", "ConfigMap", "ServiceAccount", "Lease",
+            "NetworkPolicy", "FlowSchema",
+        }  # fmt: skip
 
     def test_leaves_nothing_and_lets_the_instance_go_last(self):
         w = world().start()
