@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.decide import Placement, decide
-from scheduler.framework import Gang, PodInfo, ProfileRunner
+from scheduler.framework import Code, Gang, GangPlugin, PodInfo, ProfileRunner, Status
 from scheduler.state import Snapshot
 
 
@@ -81,6 +81,60 @@ def decide_gang(
 def _kind(pod: PodInfo) -> tuple[object, ...]:
     """Pods of one kind get the same answer from the same view."""
     return pod.scheduler_name, pod.spec.class_key, pod.priority, pod.nominated_node, tuple(sorted(pod.labels.items()))
+
+
+def place_gang(
+    gang: Gang,
+    pods: Sequence[PodInfo],
+    decide_now: Callable[[Sequence[PodInfo]], GangDecision],
+    take: Callable[[Placement], Status],
+) -> GangDecision:
+    """Decide about members and take their nodes; `placed` are then those that hold one.
+
+    What is refused when it is taken (two members counted on one volume) is decided again, now that the others' nodes
+    are taken. When the result is not complete, the caller takes everything back.
+
+    Args:
+        gang: who belongs together.
+        pods: the members to place, in queue order.
+        decide_now: decides about some of them on the cluster as it is at that moment.
+        take: reserves what was decided; anything but Success has been undone.
+    """
+    left, held = list(pods), 0
+    found: dict[str, Placement] = {}
+    while left:
+        decision = decide_now(left)
+        found.update((one.pod.uid, one) for one in decision.placements)
+        if held + len(decision.placed) < gang.missing:
+            break
+        before, left = held, []
+        for placement in decision.placed:
+            status = take(placement)
+            if status.is_success:
+                held += 1
+            else:
+                found[placement.pod.uid] = _refused(placement, status)
+                left.append(placement.pod)
+        if held == before:
+            break
+    return GangDecision(gang, tuple(found[pod.uid] for pod in pods))
+
+
+def _refused(placement: Placement, status: Status) -> Placement:
+    """Return what a placement becomes that Reserve or Permit does not let happen."""
+    if status.is_rejection:
+        message = f"0/1 nodes are available: 1 {status.message}."
+        rejectors = frozenset({status.plugin} - {""})
+        return dataclasses.replace(placement, node=None, code=Code.UNSCHEDULABLE, message=message, rejectors=rejectors)
+    return dataclasses.replace(placement, node=None, code=Code.ERROR, message=status.message)
+
+
+def gang_plugin(runner: ProfileRunner) -> GangPlugin | None:
+    """Return the plugin of a profile that forms gangs; one that only orders the queue does not."""
+    permitting = {one.name for one in runner.permit}
+    return next(
+        (one for one in runner.plugins.values() if isinstance(one, GangPlugin) and one.name in permitting), None
+    )
 
 
 def gang_message(decision: GangDecision, own: str | None = None) -> str:

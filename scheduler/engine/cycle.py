@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import structlog
 
 from scheduler.core import GangDecision, Placement, decide, decide_gang, run_post_filters
@@ -207,7 +208,7 @@ class SchedulingCycle:
         else:
             self._report_lost(attempt, status, status.message)
 
-    def decide_gang(self, gang: Gang, pods: list[PodInfo]) -> GangDecision:
+    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo]) -> GangDecision:
         """Decide about the members of a gang on the cluster as it is now."""
         began = time.perf_counter()
         snapshot = self._state.snapshot(self._clock())
@@ -330,7 +331,9 @@ class SchedulingCycle:
             self._reject(attempt.queued, attempt.started, message, UNSCHEDULABLE, plugins)
         else:
             self._reject(attempt.queued, attempt.started, message, SCHEDULER_ERROR, frozenset())
-        self._queue.on_event(ASSIGNED_POD_DELETE, old=attempt.pod)
+        # Its own leaving is no news to the pod itself.
+        gone = msgspec.structs.replace(attempt.pod, node_name=attempt.node)
+        self._queue.on_event(ASSIGNED_POD_DELETE, old=gone, besides=attempt.pod.uid)
         self.wake()
 
     def turn_away(self, queued: QueuedPod, started: float, message: str, rejectors: frozenset[str]) -> None:

@@ -8,16 +8,15 @@ by then (a volume that does not come), those that are not bound give theirs up.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
 
-from scheduler.core import GangDecision, Placement, gang_message
+from scheduler.core import GangDecision, Placement, gang_message, gang_plugin, place_gang
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import SUCCESS, Code, Gang, GangPlugin, PodInfo, ProfileRunner, Status, unschedulable
+from scheduler.framework import SUCCESS, Code, Gang, PodInfo, ProfileRunner, Status, unschedulable
 from scheduler.observe.metrics import Metrics
 from scheduler.state import QueuedPod, SchedulingQueue
 
@@ -86,7 +85,7 @@ class Attempt:
 class Steps(Protocol):
     """What the scheduling cycle does with one pod, for gangs as for others."""
 
-    def decide_gang(self, gang: Gang, pods: list[PodInfo]) -> GangDecision:
+    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo]) -> GangDecision:
         """Decide on the cluster as it is now."""
 
     def take(self, attempt: Attempt) -> Status:
@@ -119,7 +118,7 @@ class Gangs:
         self._waiting = waiting
         self._metrics = metrics
         self._clock = clock
-        self._plugins = {name: plugin for name, runner in runners.items() if (plugin := _gang_plugin(runner))}
+        self._plugins = {name: plugin for name, runner in runners.items() if (plugin := gang_plugin(runner))}
         self._groups: dict[str, Group] = {}
         self._since: dict[str, float] = {}
 
@@ -142,7 +141,19 @@ class Gangs:
     def attempt(self, head: QueuedPod, gang: Gang, started: float) -> None:
         """Place the gang of a pod that was popped, or turn all of it away."""
         members = self._assemble(head, gang)
-        taken, decision = self._take_all(members, gang, started)
+        by_uid = {one.pod.uid: one for one in members}
+        taken: list[Attempt] = []
+
+        def take(placement: Placement) -> Status:
+            attempt = Attempt(by_uid[placement.pod.uid], placement, started)
+            status = self._steps.take(attempt)
+            if status.is_success or attempt.waits:
+                taken.append(attempt)
+                return SUCCESS
+            return status
+
+        pods = [one.pod for one in members]
+        decision = place_gang(gang, pods, lambda left: self._steps.decide_gang(gang, left), take)
         name = self._plugins[head.pod.scheduler_name].name
         if len(taken) < gang.missing:
             for attempt in reversed(taken):
@@ -170,33 +181,6 @@ class Gangs:
             if pod.uid != head.pod.uid and (queued := self._queue.take(pod.uid)) is not None:
                 members.append(queued)
         return sorted(members, key=self._queue.order)
-
-    def _take_all(self, members: list[QueuedPod], gang: Gang, started: float) -> tuple[list[Attempt], GangDecision]:
-        """Reserve for as many members as fit; returns those that hold a node, and what became of each.
-
-        What Reserve refuses (two members counted on one volume) is decided again, now that the others' reservations
-        are known.
-        """
-        by_uid = {one.pod.uid: one for one in members}
-        left, taken = members, list[Attempt]()
-        outcome: dict[str, Placement] = {}
-        while left:
-            decision = self._steps.decide_gang(gang, [one.pod for one in left])
-            outcome.update((one.pod.uid, one) for one in decision.placements)
-            if len(taken) + len(decision.placed) < gang.missing:
-                break
-            before, left = len(taken), []
-            for placement in decision.placed:
-                attempt = Attempt(by_uid[placement.pod.uid], placement, started)
-                status = self._steps.take(attempt)
-                if status.is_success or attempt.waits:
-                    taken.append(attempt)
-                else:
-                    left.append(attempt.queued)
-                    outcome[attempt.pod.uid] = refused(placement, status)
-            if len(taken) == before:
-                break
-        return taken, GangDecision(gang, tuple(outcome[one.pod.uid] for one in members))
 
     def _begin(self, pod: PodInfo, gang: Gang) -> Group:
         group = self._groups.get(gang.name)
@@ -304,17 +288,3 @@ class Gangs:
         self._since.pop(name, None)
         for plugin in self._plugins.values():
             plugin.gang_settled(pod)
-
-
-def refused(placement: Placement, status: Status) -> Placement:
-    """Return what a placement becomes that Reserve or Permit does not let happen."""
-    code = Code.UNSCHEDULABLE if status.is_rejection else Code.ERROR
-    message = f"0/1 nodes are available: 1 {status.message}." if status.is_rejection else status.message
-    rejectors = frozenset({status.plugin} - {""}) if status.is_rejection else frozenset[str]()
-    return dataclasses.replace(placement, node=None, code=code, message=message, rejectors=rejectors)
-
-
-def _gang_plugin(runner: ProfileRunner) -> GangPlugin | None:
-    """Return the plugin that forms gangs; one that only orders the queue does not."""
-    holding = {one.name for one in runner.permit}
-    return next((one for one in runner.plugins.values() if isinstance(one, GangPlugin) and one.name in holding), None)

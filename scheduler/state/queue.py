@@ -218,16 +218,24 @@ class SchedulingQueue:
     # Waking ---------------------------------------------------------------------------------------------------------
 
     def on_event(
-        self, event: ClusterEvent, old: Any = None, new: Any = None, *, max_priority: int | None = None
+        self,
+        event: ClusterEvent,
+        old: Any = None,
+        new: Any = None,
+        *,
+        max_priority: int | None = None,
+        besides: str = "",
     ) -> int:
-        """Wake the unschedulable pods that an event may help, of all priorities or up to one; returns how many
-        moved."""
+        """Wake the unschedulable pods that an event may help, of all priorities or up to one, besides that of a UID;
+        returns how many moved."""
         self._in_flight.record(event, old, new)
         if self._reordered_by is not None:
             self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
         moved = 0
         for queued in list(self._unschedulable.values()):
             if max_priority is not None and queued.pod.priority > max_priority:
+                continue
+            if queued.pod.uid == besides:
                 continue
             if queued.gated and queued.gating_plugin not in self._interested(queued, event):
                 continue

@@ -10,8 +10,20 @@ from typing import Any
 
 import msgspec
 
-from scheduler.core import Explanation, Placement, PostFilterOutcome, decide, explain, run_post_filters
-from scheduler.framework import NO_NODES, Code, PodInfo, ProfileRunner, Status
+from scheduler.core import (
+    Explanation,
+    GangDecision,
+    Placement,
+    PostFilterOutcome,
+    decide,
+    decide_gang,
+    explain,
+    gang_message,
+    gang_plugin,
+    place_gang,
+    run_post_filters,
+)
+from scheduler.framework import NO_NODES, SUCCESS, Code, Gang, PodInfo, ProfileRunner, Status
 from scheduler.state import ClusterState, Snapshot
 
 
@@ -64,9 +76,78 @@ class Simulation:
             runner.use_pods(state.directory)
 
     def run(self, pods: Sequence[PodInfo]) -> Iterator[Outcome]:
-        """Yield the outcomes in queue order. The matrix of one is good until the next is asked for."""
-        for pod in self._in_queue_order(pods):
-            yield self._attempt(pod, self._runners[pod.scheduler_name])
+        """Yield the outcomes in queue order, a gang's at the place of its first member. The matrix of one is good until
+        the next is asked for."""
+        directory = self._state.directory
+        for uid in self._state.pod_uids:
+            if (placed := self._state.pod(uid)) is not None:
+                directory.upsert(placed)
+        for pod in pods:
+            directory.upsert(pod)
+        ordered = self._in_queue_order(pods)
+        left = {pod.uid for pod in ordered}
+        for pod in ordered:
+            if pod.uid not in left:
+                continue
+            gang = self._gang_of(pod)
+            if gang is None:
+                left.discard(pod.uid)
+                yield self._attempt(pod, self._runners[pod.scheduler_name])
+                continue
+            waiting = {one.uid for one in gang.waiting} & left
+            members = [one for one in ordered if one.uid in waiting and self._may_be_tried(one)]
+            left -= {one.uid for one in members}
+            yield from self._attempt_gang(gang, members)
+
+    def _gang_of(self, pod: PodInfo) -> Gang | None:
+        """Return the gang that has to be placed together with a pod."""
+        plugin = gang_plugin(self._runners[pod.scheduler_name])
+        if plugin is None or not self._may_be_tried(pod) or not self._state.node_count:
+            return None
+        gang = plugin.gang_of(pod)
+        return gang if gang is not None and gang.missing else None
+
+    def _may_be_tried(self, pod: PodInfo) -> bool:
+        return not pod.deleting and self._runners[pod.scheduler_name].run_pre_enqueue(pod).is_success
+
+    def _attempt_gang(self, gang: Gang, members: Sequence[PodInfo]) -> list[Outcome]:
+        """Place all members that fit, or, where these are too few, none."""
+        taken: list[Placement] = []
+        matrices: dict[str, Explanation] = {}
+
+        def take(placement: Placement) -> Status:
+            self._note_matrix(matrices, placement.pod)
+            status = self._reserve(placement)
+            if status.is_success:
+                taken.append(placement)
+            return status
+
+        decision = place_gang(gang, members, lambda left: self._decide_gang(gang, left), take)
+        complete = len(taken) >= gang.missing
+        if complete:
+            for placement in taken:
+                self._settle(placement)
+        else:
+            for placement in reversed(taken):
+                self._give_up(placement)
+        outcomes = []
+        for placement in decision.placements:
+            pod, node = placement.pod, placement.node if complete else None
+            if pod.uid not in matrices:
+                self._note_matrix(matrices, pod)
+            message = gang_message(decision, placement.message) if node is None else None
+            matrix = matrices.get(pod.uid)
+            outcomes.append(Outcome(pod.key, pod.scheduler_name, node, message, placement, matrix))
+        return outcomes
+
+    def _decide_gang(self, gang: Gang, pods: Sequence[PodInfo]) -> GangDecision:
+        snapshot = self._state.snapshot(self._now)
+        return decide_gang(snapshot, gang, pods, lambda pod: self._runners[pod.scheduler_name], self._rng)
+
+    def _note_matrix(self, matrices: dict[str, Explanation], pod: PodInfo) -> None:
+        if self._explained:
+            snapshot = self._state.snapshot(self._now)
+            matrices[pod.uid] = explain(snapshot, pod, self._runners[pod.scheduler_name])
 
     def _in_queue_order(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
         first = next(iter(self._runners.values()))
@@ -105,9 +186,12 @@ class Simulation:
                 message = placement.message
         node = placement.node
         if node is not None:
-            message = self._take(pod, node, placement, runner)
-            if message is not None:
+            status = self._reserve(placement)
+            if status.is_success:
+                self._settle(placement)
+            else:
                 node = None
+                message = f"0/1 nodes are available: 1 {status.message}." if status.is_rejection else status.message
         return Outcome(pod.key, pod.scheduler_name, node, message, placement, explanation, victims)
 
     def _decide(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[Placement, Explanation | None]:
@@ -123,18 +207,30 @@ class Simulation:
         self._state.nominator.set(pod, node)
         return pod
 
-    def _take(self, pod: PodInfo, node: str, placement: Placement, runner: ProfileRunner) -> str | None:
-        """Put the pod on its node unless Reserve or Permit refuses; returns the refusal as upstream words it."""
-        state = placement.state
-        assumed = self._state.assume(pod, node, self._now)
-        status: Status = runner.run_reserve(state, pod, node)
+    def _reserve(self, placement: Placement) -> Status:
+        """Put a pod on its node unless Reserve or Permit refuses, which is then undone."""
+        pod, node, runner = placement.pod, placement.node, self._runners[placement.pod.scheduler_name]
+        assert node is not None
+        self._state.assume(pod, node, self._now)
+        status = runner.run_reserve(placement.state, pod, node)
         if status.is_success:
-            permit = runner.run_permit(state, pod, node)
+            permit = runner.run_permit(placement.state, pod, node)
             # Whoever waits for others to come is waiting on this node.
             if permit.status.is_success or permit.waits:
-                self._state.upsert_pod(assumed, observed_at=self._now)
-                return None
+                return SUCCESS
             status = permit.status
-        runner.run_unreserve(state, pod, node)
-        self._state.forget(pod.uid)
-        return f"0/1 nodes are available: 1 {status.message}." if status.is_rejection else status.message
+        self._give_up(placement)
+        return status
+
+    def _settle(self, placement: Placement) -> None:
+        """Let a reserved pod stay on its node."""
+        assumed = self._state.pod(placement.pod.uid)
+        if assumed is not None:
+            self._state.upsert_pod(assumed, observed_at=self._now)
+
+    def _give_up(self, placement: Placement) -> None:
+        """Take a reservation back."""
+        runner = self._runners[placement.pod.scheduler_name]
+        assert placement.node is not None
+        runner.run_unreserve(placement.state, placement.pod, placement.node)
+        self._state.forget(placement.pod.uid)

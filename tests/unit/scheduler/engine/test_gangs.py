@@ -312,3 +312,36 @@ async def test_a_gang_that_failed_is_left_alone_for_its_back_off_and_then_tried_
     await eventually(lambda: any("podGroup ns/g failed recently" in one for one in engine.messages), "left alone")
     assert engine.api.bindings == []
     await eventually(lambda: len(engine.bound) == 2, "both")
+
+
+async def test_upstream_members_hold_nodes_while_they_wait_and_room_given_up_wakes_others(start: Start) -> None:
+    """What safe mode does not do: three of four hold the room until they time out, and another pod waits for it."""
+    engine = await start("upstream", permitWaitingTimeSeconds=1, podGroupRejectPercentage=100)
+    engine.add_group("g", 4)
+    for name in ("n1", "n2", "n3"):
+        engine.add_node(name, cpu="1")
+    engine.add_members("g", 4, cpu="700m")
+    await eventually(lambda: len(engine.waiting) == 3, "three wait")
+    assert engine.state.assumed_count == 3
+    engine.add_pod("other", cpu="700m")
+    await eventually(lambda: "Insufficient cpu" in engine.message("other"), "no room")
+    await eventually(lambda: engine.bound == {"other"}, "the room that a timeout gave back")
+    assert any("rejected due to timeout after waiting 1s at plugin Coscheduling" in one for one in engine.messages)
+
+
+async def test_upstream_a_missing_group_is_found_out_in_permit(start: Start) -> None:
+    engine = await start("upstream")
+    engine.add_node("n1")
+    engine.add_member("p", "late")
+    await eventually(lambda: "0/1 nodes are available: 1 PodGroup not found." in engine.message("p"), "the reason")
+
+
+async def test_upstream_the_last_member_lets_all_go_on(start: Start) -> None:
+    engine = await start("upstream")
+    engine.add_node("n1")
+    engine.add_group("g", 3)
+    engine.add_member("g-0", "g")
+    engine.add_member("g-1", "g")
+    await eventually(lambda: "cannot find enough sibling pods" in engine.message("g-1"), "too few")
+    engine.add_member("g-2", "g")
+    await eventually(lambda: len(engine.bound) == 3, "all")

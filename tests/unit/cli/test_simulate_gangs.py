@@ -1,0 +1,85 @@
+"""`simulate` decides gangs as the scheduler does, and `snapshot` takes their PodGroups along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secondary_scheduler.cli.snapshotting.reading import RESOURCES
+from tests.unit.cli.simulating import Bench, node, pod
+
+CONFIGURATION = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: secondary-scheduler
+  plugins:
+    queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: "*"}]}
+    multiPoint: {enabled: [{name: Coscheduling}]}
+"""
+LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def group(name: str, minimum: int, created: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default", "uid": name, "creationTimestamp": created},
+        "spec": {"minMember": minimum},
+    }
+
+
+def member(name: str, of: str, cpu: str = "1500m") -> dict[str, Any]:
+    one = pod(name, cpu=cpu)
+    one["metadata"]["labels"] = {LABEL: of}
+    return one
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, CONFIGURATION)
+
+
+def test_a_gang_is_placed_as_a_whole_or_not_at_all(bench: Bench) -> None:
+    nodes = [node(name, cpu="2") for name in ("n1", "n2", "n3")]
+    gangs = [group("a", 2, "2026-01-02T00:00:00Z"), group("b", 3)]
+    pods = [member(f"a-{number}", "a") for number in range(2)] + [member(f"b-{number}", "b") for number in range(3)]
+    result = bench.simulate(*nodes, *gangs, *pods)
+    # The older gang goes first and fills the room.
+    assert {name for name, where in result.nodes.items() if where} == {"default/b-0", "default/b-1", "default/b-2"}
+    message = result.decisions["default/a-0"]["message"]
+    assert message == (
+        "pod group default/a: 0 of 2 members fit, minMember is 2: 0/3 nodes are available: 3 Insufficient cpu."
+    )
+
+
+def test_room_for_a_part_of_a_gang_stays_free_for_others(bench: Bench) -> None:
+    nodes = [node("n1", cpu="2"), node("n2", cpu="2")]
+    pods = [member(f"a-{number}", "a") for number in range(3)]
+    result = bench.simulate(*nodes, group("a", 3), *pods, pod("other", cpu="1500m"))
+    assert {name for name, where in result.nodes.items() if where} == {"default/other"}
+    decision = result.decisions["default/a-0"]
+    assert decision["message"].startswith("pod group default/a: 2 of 3 members fit, minMember is 3: 0/2 nodes")
+    # The matrix shows that this very member would fit.
+    assert all(one["feasible"] for one in decision["nodes"].values())
+
+
+def test_bound_members_count(bench: Bench) -> None:
+    bound = member("a-0", "a")
+    bound["spec"]["nodeName"] = "n1"
+    result = bench.simulate(node("n1", cpu="2"), node("n2", cpu="2"), group("a", 2), bound, member("a-1", "a"))
+    assert result.nodes == {"default/a-1": "n2"}
+
+
+def test_a_missing_group_is_said(bench: Bench) -> None:
+    result = bench.simulate(node("n1", cpu="2"), member("a-0", "a"))
+    assert "pod group default/a does not exist" in result.decisions["default/a-0"]["message"]
+
+
+def test_the_snapshot_holds_pod_groups() -> None:
+    (resource,) = [one for one in RESOURCES if one.kind == "PodGroup"]
+    assert (resource.api_version, resource.plural) == ("scheduling.x-k8s.io/v1alpha1", "podgroups")
+    kept = resource.trim({**group("a", 2), "status": {"phase": "Pending"}})
+    assert kept["spec"] == {"minMember": 2}
