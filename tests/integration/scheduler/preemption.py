@@ -241,18 +241,20 @@ class Stage:
 
 
 @contextlib.contextmanager
-def _our_daemon(plane: ControlPlane, directory: Path) -> Iterator[None]:
+def our_daemon(plane: ControlPlane, directory: Path, profile: Json | None = None) -> Iterator[Path]:
+    """Our scheduler as a process, with the fields of a profile; gives its log, in JSON, which must hold no traceback in
+    the end."""
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"kubeconfig": str(plane.layout.kubeconfig)},
-        "profiles": [{"schedulerName": OURS}],
+        "profiles": [{"schedulerName": OURS, **(profile or {})}],
     }
     config, log = directory / "config.yaml", directory / "log"
     config.write_text(json.dumps(configuration))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    command = [sys.executable, "-m", "scheduler", f"--config={config}", "--secure-port=0"]
+    command = [sys.executable, "-m", "scheduler", f"--config={config}", "--secure-port=0", "--logging-format=json"]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as daemon:
         try:
             deadline = time.monotonic() + 60
@@ -260,7 +262,7 @@ def _our_daemon(plane: ControlPlane, directory: Path) -> Iterator[None]:
                 assert daemon.poll() is None, log.read_text()[-2000:]
                 assert time.monotonic() < deadline, log.read_text()[-2000:]
                 time.sleep(0.1)
-            yield
+            yield log
             assert daemon.poll() is None, log.read_text()[-2000:]
             assert "Traceback" not in log.read_text(), log.read_text()[-4000:]
         finally:
@@ -281,7 +283,7 @@ def stage_running(directory: Path) -> Iterator[tuple[Stage, asyncio.Runner]]:
 
         stage, api, session = runner.run(open_stage())
         try:
-            with _our_daemon(plane, directory):
+            with our_daemon(plane, directory):
                 yield stage, runner
         finally:
             runner.run(api.close())
