@@ -15,6 +15,7 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    FloatArray,
     Hint,
     HintRegistration,
     IntArray,
@@ -157,22 +158,29 @@ class NetworkOverhead:
     def _overhead(self, group: str, dependencies: Sequence[AppGroupDependency], view: NodeView) -> _Overhead:
         known = self._mapped(view)
         ways, place_of_row = known.ways, known.place_of_row
-        satisfied, violated, cost = (np.zeros(view.size, dtype=np.int64) for _ in range(3))
+        satisfied, violated, everyone = (np.zeros(len(ways.cost), dtype=np.int64) for _ in range(3))
+        own: IntArray = np.zeros(view.size, dtype=np.int64)
         for dependency in dependencies:
             pods = _pods_of(group, dependency.workload.selector, view)
             if not pods.any():
                 continue
-            # float64 counts pods exactly.
-            counts: IntArray = np.bincount(place_of_row, weights=pods, minlength=len(ways.cost)).astype(np.int64)
-            kept = ways.near | (ways.listed & (ways.cost <= dependency.max_network_cost))
-            exceeded = ways.far | (ways.listed & (ways.cost > dependency.max_network_cost))
-            for column, matrix in ((satisfied, kept), (violated, exceeded), (cost, ways.cost)):
-                by_place: IntArray = matrix.astype(np.int64) @ counts
-                # A pod on the very node costs nothing and keeps its limit, whatever the way within the place.
-                within: IntArray = matrix.diagonal().astype(np.int64)
-                np.add(column, by_place[place_of_row] - within[place_of_row] * pods, out=column)
-            satisfied += pods
-        return _Overhead(satisfied, violated, cost)
+            own += pods
+            # float64 counts pods exactly, and multiplies fast.
+            counts: FloatArray = np.bincount(place_of_row, weights=pods, minlength=len(everyone)).astype(np.float64)
+            limit = dependency.max_network_cost
+            for total, ruled in (
+                (satisfied, ways.near | (ways.listed & (ways.cost <= limit))),
+                (violated, ways.far | (ways.listed & (ways.cost > limit))),
+            ):
+                np.add(total, (ruled.astype(np.float64) @ counts).astype(np.int64), out=total)
+            everyone += counts.astype(np.int64)
+        # Pods on the very node cost nothing and keep their limits, whatever the way within the place.
+        near, far, cost = ways.near.diagonal(), ways.far.diagonal(), ways.cost.diagonal()
+        return _Overhead(
+            satisfied[place_of_row] + np.where(near[place_of_row], 0, own),
+            violated[place_of_row] - np.where(far[place_of_row], own, 0),
+            (ways.cost @ everyone)[place_of_row] - cost[place_of_row] * own,
+        )
 
     def _mapped(self, view: NodeView) -> _Map:
         versions = (view.topology, view.objects.generation("NetworkTopology"))
