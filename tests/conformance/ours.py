@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Iterable
@@ -16,13 +17,17 @@ from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
 from secondary_scheduler.kube.model import decode_node, decode_pod
 from tests.conformance import profiles
 from tests.conformance.case import BOUND, ERROR, GATED, UNSCHEDULABLE, Answer, Json
+from tests.conformance.coverage import Exercised, exercised
 
 _NOT_AVAILABLE = " nodes are available:"
 _CHANCES = 40
 
 
 class Ours:
-    """Our scheduler with the oracle's configuration, or another; stateless between questions."""
+    """Our scheduler with the oracle's configuration, or another.
+
+    Nothing is kept between questions, but `exercised`: what plugins did about each pod asked about.
+    """
 
     def __init__(self, text: str | None = None) -> None:
         text = profiles.configuration("") if text is None else text
@@ -30,9 +35,15 @@ class Ours:
         self._runners: dict[str, ProfileRunner] = {
             one.scheduler_name: build_profile(one) for one in configuration.profiles
         }
+        self.exercised: list[Exercised] = []
 
     def ask(self, pod: Json, world: Iterable[Json]) -> Answer:
         """Answer for a pod in a cluster given by its objects."""
+        answer, did = self._answer(pod, world)
+        self.exercised.append(did)
+        return answer
+
+    def _answer(self, pod: Json, world: Iterable[Json]) -> tuple[Answer, Exercised]:
         runner = self._runners[pod["spec"]["schedulerName"]]
         reducer = PodReducer()
         state = ClusterState()
@@ -41,20 +52,24 @@ class Ours:
         incoming = reducer.reduce(decode_pod(_bytes(pod)))
         gate = runner.run_pre_enqueue(incoming)
         if not gate.is_success:
-            return Answer(GATED, message=gate.message)
+            return Answer(GATED, message=gate.message), Exercised(turned_down=frozenset({gate.plugin}))
         snapshot = state.snapshot(datetime.now(UTC).timestamp())
         explanation = explain(snapshot, incoming, runner)
         decision = decide(snapshot, [incoming], runner, random.Random(0))
+        did = exercised(explanation)
         nodes = {name: node for name, node in explanation.nodes() if node.feasible}
         if decision.node is None:
             if decision.message != explanation.message:
                 message = f"decide and explain disagree: {decision.message!r} and {explanation.message!r}"
-                return Answer(ERROR, message=message)
-            return _turned_down(snapshot, incoming, runner, decision.only)
+                return Answer(ERROR, message=message), did
+            answer = _turned_down(snapshot, incoming, runner, decision.only)
+            if answer.nominated:
+                did = dataclasses.replace(did, decided=did.decided | {"DefaultPreemption"})
+            return answer, did
         if not nodes:
             # `explain` scores a single feasible node too, `decide` does not: an error in scoring is then not fatal.
-            return Answer(BOUND, frozenset({decision.node}), best=frozenset({decision.node}), node=decision.node)
-        return Answer(
+            return Answer(BOUND, frozenset({decision.node}), best=frozenset({decision.node}), node=decision.node), did
+        answer = Answer(
             BOUND,
             node=decision.node,
             feasible=frozenset(nodes),
@@ -64,6 +79,7 @@ class Ours:
             totals={name: node.total for name, node in nodes.items()},
             best=frozenset(explanation.best),
         )
+        return answer, did
 
 
 def _turned_down(snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, placement: Placement) -> Answer:

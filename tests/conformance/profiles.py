@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from scheduler.catalog import descriptors
 from tests.conformance.case import Json
 
-BEYOND_SCHEDULING = frozenset({"DynamicResources"})
-"""Default plugins no feature here exercises; disabled on both sides while they are not implemented."""
+PLAIN = "plain"
+"""The default profile with nothing changed: no case asks it, but tests in which volumes get bound."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def configuration(kubeconfig: str) -> str:
             "percentageOfNodesToScore": 100,
             "leaderElection": {"leaderElect": False},
             "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
-            "profiles": [_profile(variant) for variant in variants()],
+            "profiles": [*map(_profile, variants()), {"schedulerName": scheduler_name(PLAIN)}],
         },
         indent=1,
     )

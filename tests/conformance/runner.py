@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.conformance.apiclient import ApiError
 from tests.conformance.case import BOUND, Answer, Asked, Case
 from tests.conformance.compare import differences, report
+from tests.conformance.coverage import Coverage
 from tests.conformance.oracle import Oracle
 from tests.conformance.ours import Ours
 
@@ -36,6 +37,7 @@ class Summary:
     """Plugin -> scores compared that were not alike on all nodes of the pod."""
     rejected: Counter[str] = field(default_factory=Counter)
     """Reason -> messages that held it."""
+    coverage: Coverage = field(default_factory=Coverage)
     retried: int = 0
     refused: list[str] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
@@ -54,6 +56,7 @@ class Summary:
             f"cases per profile: {_counts(self.by_profile)}",
             f"score rows that tell nodes apart, per plugin: {_counts(self.scored)}",
             f"reasons in messages: {_counts(self.rejected)}",
+            self.coverage.table(),
         ]
         return "\n".join([*lines, *self.refused[:5]])
 
@@ -97,6 +100,8 @@ class Runner:
         summary.cases += 1
         summary.by_feature.update(case.features)
         summary.by_profile[case.profile] += 1
+        if isinstance(self._ours, Ours):
+            summary.coverage.add(self._ours.exercised)
         for one in asked:
             self._count(one.answer)
         if reports:
@@ -105,6 +110,8 @@ class Runner:
         return reports
 
     def _reports(self, case: Case, asked: list[Asked]) -> list[str]:
+        if isinstance(self._ours, Ours):
+            self._ours.exercised.clear()
         reports = []
         for one in asked:
             ours = self._ours.ask(one.pod, one.world)

@@ -57,6 +57,8 @@ async def test_random_cases_agree(control_plane: ControlPlane) -> None:
     assert not summary.refused, _verdict(summary)
     # A machine too slow for all of them still has to show something.
     assert summary.cases >= min(CASES, 50), _verdict(summary)
+    # Fewer than these may leave a plugin without a word.
+    assert not summary.coverage.missing() or summary.cases < 200, _verdict(summary)
 
 
 async def test_directed_cases_agree(control_plane: ControlPlane) -> None:

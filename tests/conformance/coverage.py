@@ -1,0 +1,100 @@
+"""What the cases have made each plugin do, on our side: agreement about a plugin that never had a say shows nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from scheduler.catalog import descriptors
+from scheduler.core import Explanation
+from tests.conformance import profiles
+
+_FILTERED, _TURNED_DOWN, _TOLD_APART, _DECIDED = "filtered", "turned down", "told apart", "decided"
+_COLUMNS = (_FILTERED, _TURNED_DOWN, _TOLD_APART, _DECIDED)
+_SILENT: dict[str, str] = {
+    "NodeName": "a pod that names its node comes to no scheduler",
+    "PrioritySort": "pods are asked about one by one; tests/integration/scheduler/test_queueing.py",
+    "DefaultBinder": "binds, and chooses nothing",
+    "DynamicResources": "no pod has resource claims",
+}
+"""Default plugins that no case can make say anything, and why."""
+
+
+@dataclass(frozen=True)
+class Exercised:
+    """What plugins did about one pod.
+
+    Attributes:
+        filtered: those that rejected some node.
+        turned_down: those that rejected the pod as a whole, before any node or after all.
+        told_apart: those that gave feasible nodes differing scores.
+        decided: those that gave a chosen node more than another feasible one, or chose whom to preempt.
+    """
+
+    filtered: frozenset[str] = frozenset()
+    turned_down: frozenset[str] = frozenset()
+    told_apart: frozenset[str] = frozenset()
+    decided: frozenset[str] = frozenset()
+
+
+def exercised(explanation: Explanation) -> Exercised:
+    """Read it off a pod's explanation."""
+    diagnosis = explanation.diagnosis
+    rows = {name: node.scores for name, node in explanation.nodes() if node.feasible}
+    plugins = {plugin for scores in rows.values() for plugin in scores}
+    weighted = {plugin: {node: scores[plugin].weighted for node, scores in rows.items()} for plugin in plugins}
+    told_apart = frozenset(plugin for plugin, scores in weighted.items() if len(set(scores.values())) > 1)
+    return Exercised(
+        filtered=frozenset(one.plugin for one in diagnosis.rejections if len(one.rows)),
+        turned_down=frozenset({diagnosis.pre_filter.plugin} if diagnosis.pre_filter is not None else ())
+        | frozenset(diagnosis.absent_plugins),
+        told_apart=told_apart,
+        decided=frozenset(
+            plugin
+            for plugin in told_apart
+            if any(weighted[plugin][node] > min(weighted[plugin].values()) for node in explanation.best)
+        ),
+    )
+
+
+@dataclass
+class Coverage:
+    """In how many cases each plugin did what."""
+
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: {column: Counter() for column in _COLUMNS})
+
+    def add(self, case: Iterable[Exercised]) -> None:
+        """Count a case, of which these were the pods."""
+        pods = list(case)
+        for column, name in zip(_COLUMNS, ("filtered", "turned_down", "told_apart", "decided"), strict=True):
+            self.counts[column].update(frozenset[str]().union(*(getattr(pod, name) for pod in pods)))
+
+    def missing(self) -> list[str]:
+        """What a plugin of the default profile can do, and no case made it do."""
+        found = []
+        for one in descriptors():
+            if not one.default or one.name in _SILENT or one.name in profiles.missing():
+                continue
+            points = {str(point) for point in one.points}
+            if "postFilter" in points:
+                if not self.counts[_DECIDED][one.name]:
+                    found.append(f"{one.name} chose no victims")
+                continue
+            if {"filter", "preFilter", "preEnqueue"} & points and not self.counts[_FILTERED][one.name] + self.counts[
+                _TURNED_DOWN
+            ][one.name]:
+                found.append(f"{one.name} rejected nothing")
+            if "score" in points and one.name != "VolumeBinding" and not self.counts[_TOLD_APART][one.name]:
+                found.append(f"{one.name} scored all nodes alike")
+        return found
+
+    def table(self) -> str:
+        """Cases per plugin and column, as people read it."""
+        plugins = [one.name for one in descriptors() if one.default or any(one.name in c for c in self.counts.values())]
+        width = max(map(len, plugins))
+        lines = [f"{'cases in which it':{width}}  " + "  ".join(f"{column:>11}" for column in _COLUMNS)]
+        for name in plugins:
+            cells = "  ".join(f"{self.counts[column][name] or '-':>11}" for column in _COLUMNS)
+            lines.append(f"{name:{width}}  {cells}" + (f"  ({_SILENT[name]})" if name in _SILENT else ""))
+        return "\n".join(lines)

@@ -1,0 +1,149 @@
+"""Nonsense from the API server, brought to the running engine as the watches bring it: it is left out, or its pod is
+parked with a reason, or it is taken for what it says; the pod beside it is placed, and the loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.engine.inputs import reduce_node_update
+from scheduler.engine.objects import ObjectInputs
+from scheduler.helpers import PodReducer
+from scheduler.state import WATCHED_KINDS
+from secondary_scheduler.kube.client import Reflector, unchanged
+from secondary_scheduler.kube.model import NODES, PODS
+from tests.unit.scheduler.engine.fakes import Engine
+from tests.unit.scheduler.engine.hostile import NODE, OTHERS, PLAIN_POD, POD, spoilt
+
+_HEALTHY = {"kubernetes.io/hostname": "healthy"}
+_PATIENCE_SECONDS = 10.0
+
+
+class Daemon:
+    """The engine with the inputs that the daemon has, fed with lines of watches."""
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        client: Any = None
+        self._reflectors: dict[str, Reflector[Any, Any]] = {
+            "Node": Reflector(client, "/nodes", NODES, self.engine.nodes, reduce_node_update),
+            "Pod": Reflector(client, "/pods", PODS, self.engine.pods, PodReducer().reduce),
+        }
+        for kind in WATCHED_KINDS.values():
+            sink = ObjectInputs(kind, self.engine.state, self.engine.queue, wake=self.engine.cycle.wake)
+            self._reflectors[kind.kind] = Reflector(client, f"/{kind.kind}", kind.codec, sink, unchanged)
+
+    def bring(self, kind: str, item: Any, change: str = "ADDED") -> bool:
+        """Deliver an event; false when its object was left out."""
+        reflector = self._reflectors[kind]
+        before = reflector.state.invalid
+        reflector._deliver([json.dumps({"type": change, "object": item}).encode()])
+        return reflector.state.invalid == before
+
+    def bound(self) -> dict[str, str]:
+        return {name: node for name, _, node in self.engine.api.bindings}
+
+    def reasons(self) -> dict[str, str]:
+        """Messages of PodScheduled=False by pod."""
+        found = {}
+        for path, patch in self.engine.api.patches:
+            for condition in patch["status"].get("conditions", ()):
+                if condition["type"] == "PodScheduled":
+                    found[path.split("/")[-2]] = condition["message"]
+        return found
+
+
+async def _scene(objects: list[tuple[str, Any]]) -> None:
+    daemon = Daemon()
+    daemon.engine.recorder.start()
+    loop = asyncio.create_task(daemon.engine.cycle.run())
+    try:
+        daemon.engine.add_node("healthy")
+        taken = [item for kind, item in objects if daemon.bring(kind, item) and kind == "Pod"]
+        daemon.engine.add_pod("beside", nodeSelector=_HEALTHY)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < deadline and not loop.done():
+            told = daemon.bound().keys() | daemon.reasons().keys()
+            if "beside" in told and all(_at_rest(daemon, item, told) for item in taken):
+                break
+            await asyncio.sleep(0.002)
+        assert not loop.done(), loop.exception()
+        assert daemon.bound().get("beside") == "healthy", daemon.reasons()
+        for item in taken:
+            assert _at_rest(daemon, item, told), f"{item['metadata']['name']}: {daemon.reasons()}"
+        for kind, item in objects:
+            daemon.bring(kind, item, "MODIFIED")
+            daemon.bring(kind, item, "DELETED")
+        await asyncio.sleep(0)
+        assert not loop.done(), loop.exception()
+    finally:
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        await daemon.engine.recorder.drain(1)
+
+
+def _at_rest(daemon: Daemon, item: Any, told: set[str]) -> bool:
+    """Whether a pod is bound or was given a reason, is gated, or is none of ours to decide about."""
+    uid, name = item["metadata"]["uid"], item["metadata"]["name"]
+    return name in told or uid in daemon.engine.state.pod_uids or daemon.engine.queue.where(uid) in (None, "gated")
+
+
+def _on(node: str, item: Any) -> Any:
+    if isinstance(item.get("spec"), dict):
+        item["spec"]["nodeName"] = node
+    return item
+
+
+@settings(max_examples=60)
+@given(
+    pods=st.lists(st.one_of(spoilt(POD), spoilt(PLAIN_POD)), min_size=1, max_size=2),
+    running=st.one_of(spoilt(POD), spoilt(PLAIN_POD)).map(lambda item: _on("strange", item)),
+    node=spoilt(NODE),
+    others=st.lists(
+        st.sampled_from(sorted(OTHERS)).flatmap(lambda kind: st.tuples(st.just(kind), spoilt(OTHERS[kind]))), max_size=4
+    ),
+)
+def test_nonsense_delays_nobody_and_ends_nothing(
+    pods: list[Any], running: Any, node: Any, others: list[tuple[str, Any]]
+) -> None:
+    for number, item in enumerate([*pods, running]):
+        item["metadata"]["uid"] = f"uid-{number}"
+        item["metadata"]["name"] = f"strange-{number}"
+    objects = [("Node", node), *others, ("Pod", running), *(("Pod", item) for item in pods)]
+    asyncio.run(_scene(objects))
+
+
+_MANY = {
+    "500 containers": PLAIN_POD | {"spec": PLAIN_POD["spec"] | {"containers": PLAIN_POD["spec"]["containers"] * 500}},
+    "annotations of a mebibyte": PLAIN_POD
+    | {"metadata": PLAIN_POD["metadata"] | {"annotations": {"a": "x" * (1 << 20)}}},
+    "5,000 labels": PLAIN_POD
+    | {"metadata": PLAIN_POD["metadata"] | {"labels": {f"l{number}": "v" for number in range(5000)}}},
+    "5,000 tolerations": PLAIN_POD
+    | {"spec": PLAIN_POD["spec"] | {"tolerations": [{"key": f"k{n}", "operator": "Exists"} for n in range(5000)]}},
+    "control characters in its name": PLAIN_POD | {"metadata": PLAIN_POD["metadata"] | {"name": "a\u0000\u001b\n/b"}},
+}
+
+
+@pytest.mark.parametrize("name", _MANY)
+def test_size_alone_is_no_offence(name: str) -> None:
+    asyncio.run(_scene([("Node", NODE), ("Pod", _MANY[name])]))
+
+
+async def test_what_asks_for_more_than_there_can_be_is_told_so() -> None:
+    daemon = Daemon()
+    loop = asyncio.create_task(daemon.engine.cycle.run())
+    daemon.bring("Node", NODE)
+    container = {"name": "a", "image": "i", "resources": {"requests": {"cpu": "1e30"}}}
+    daemon.bring("Pod", PLAIN_POD | {"spec": PLAIN_POD["spec"] | {"containers": [container]}})
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while "plain" not in daemon.reasons() and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(0.002)
+    loop.cancel()
+    assert daemon.reasons()["plain"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
