@@ -13,7 +13,6 @@ from typing import IO
 
 import typer
 
-from scheduler.catalog import TrimaranArgs
 from scheduler.config import Configuration, ConfigurationError, load_configuration
 from scheduler.framework import ProfileRunner
 from scheduler.plugins import build_profile
@@ -105,7 +104,8 @@ def _runners(configuration: Configuration) -> dict[str, ProfileRunner]:
 def _set_load(cluster: SimulatedCluster, configuration: Configuration, measured: MeasuredLoad) -> None:
     """Every plugin that reads a load gets this one, wherever it is told to fetch it from."""
     arguments = (profile.args(name) for profile in configuration.profiles for name in profile.enabled)
-    for source in sorted({args.source_key() for args in arguments if isinstance(args, TrimaranArgs)}):
+    keys = {args.source_key() for args in arguments if args is not None}
+    for source in sorted(key for key in keys if key is not None):
         cluster.state.set_load(measured.table(source))
 
 
