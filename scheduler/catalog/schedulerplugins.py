@@ -29,8 +29,6 @@ it."""
 _FLAVOURS = frozenset({"ours", "scheduler-plugins"})
 _NODE_METRICS = (PolicyRule(("metrics.k8s.io",), ("nodes",), ("get", "list")),)
 _READ = ("get", "list", "watch")
-_A = ActionType
-_APP_GROUPS = Watch("appgroup.diktyo.x-k8s.io/v1alpha1", "appgroups")
 _BUDGETS = Watch("policy/v1", "poddisruptionbudgets")
 _ELASTIC_QUOTAS = Watch("scheduling.x-k8s.io/v1alpha1", "elasticquotas")
 _A = ActionType
