@@ -48,6 +48,26 @@ def generate(seed: int, profile: str = "") -> Case:
     return Case(seed, ("numa",), f"numa-{profile}", tuple(objects), pods)
 
 
+NODE_NAMES = tuple(f"r-{number:02d}" for number in range(24))
+
+
+def published(seed: int) -> list[Json]:
+    """Topologies of all nodes that `reserving` draws from: upstream reads them when it starts, and never again."""
+    rng = random.Random(seed)
+    layouts = [_layout(rng) for _ in range(8)]
+    return [_topology(rng, name, rng.choice(layouts)) for name in NODE_NAMES]
+
+
+def reserving(seed: int) -> Case:
+    """Some of the nodes, and pods that come one after the other; each that is placed is missing from its node's zones
+    for all that follow, in later cases too, as nobody publishes anything new."""
+    rng = random.Random(seed)
+    names = rng.sample(NODE_NAMES, rng.randint(3, 8))
+    pods = tuple(_pod(rng, f"p-{seed}-{number}") for number in range(5))
+    nodes = tuple(_node(rng, name) for name in names)
+    return Case(seed, ("numa-reserving",), f"numa-{rng.choice(list(PROFILES))}", nodes, pods)
+
+
 def _node(rng: random.Random, name: str) -> Json:
     amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"}
     for resource in (NIC, GPU):

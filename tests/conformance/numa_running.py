@@ -10,14 +10,14 @@ import json
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
 import yaml
 
 from scheduler.config import load_configuration
 from scheduler.core import explain
-from scheduler.framework import ProfileRunner
+from scheduler.framework import CycleState, ProfileRunner
 from scheduler.helpers import PodReducer
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
@@ -29,12 +29,13 @@ from secondary_scheduler.devcluster.toolchain import binaries
 from secondary_scheduler.kube.model import decode_pod
 from tests.conformance import numa
 from tests.conformance.apiclient import Api, ApiError
-from tests.conformance.case import BOUND, UNSCHEDULABLE, Answer, Json
+from tests.conformance.case import BOUND, UNSCHEDULABLE, Answer, Case, Json
+from tests.conformance.compare import differences, report
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.oracle import Oracle, oracle_of
 from tests.conformance.ours import load
 from tests.conformance.profiles import scheduler_name
-from tests.conformance.runner import Runner
+from tests.conformance.runner import Runner, Summary
 from tests.conformance.schedulerlog import VMODULE
 
 CRD = Path(__file__).parents[2] / "components" / "crds" / "topology.node.k8s.io_noderesourcetopologies.yaml"
@@ -132,8 +133,8 @@ async def numa_oracle(running: ControlPlane) -> AsyncIterator[Oracle]:
 class OursWithZones:
     """Our scheduler with the same configuration."""
 
-    def __init__(self) -> None:
-        text = configuration("", ours=True)
+    def __init__(self, reserving: Json | None = None) -> None:
+        text = configuration("", ours=True, reserving=reserving)
         self._runners: dict[str, ProfileRunner] = {
             one.scheduler_name: build_profile(one) for one in load_configuration(text, source="conformance").profiles
         }
@@ -159,11 +160,69 @@ class OursWithZones:
             node=sorted(explanation.best)[0],
         )
 
+    def reserve(self, pod: Json, node: str) -> None:
+        """The pod is on its way to a node."""
+        incoming = PodReducer().reduce(decode_pod(json.dumps(pod).encode()))
+        self._runners[pod["spec"]["schedulerName"]].run_reserve(CycleState(), incoming, node)
+
+
+RESERVING: Json = {"cacheResyncPeriodSeconds": 36_000}
+"""No second resync while the tests run."""
+
+
+async def compare_reservations(running: ControlPlane, seed: int, cases: int, seconds: float) -> Summary:
+    """Ask both about pods that follow each other; each reserves what the real scheduler has chosen."""
+    topologies = numa.published(seed)
+    summary = Summary()
+    api = Api(running)
+    try:
+        await install(api)
+        for item in topologies:
+            await api.create(item)
+        with scheduler_plugins_running(running, RESERVING) as real:
+            async with oracle_of(real) as oracle:
+                generated = (numa.reserving(seed + number) for number in range(cases))
+                await _follow(oracle, topologies, generated, seconds, summary)
+        await api.delete_all("NodeResourceTopology")
+    finally:
+        await api.close()
+    return summary
+
+
+async def _follow(
+    oracle: Oracle, topologies: list[Json], cases: Iterable[Case], seconds: float, summary: Summary
+) -> None:
+    started = time.monotonic()
+    ours = OursWithZones(RESERVING)
+    for case in cases:
+        if time.monotonic() - started > seconds:
+            break
+        summary.cases += 1
+        for one in await oracle.ask(case):
+            answer = ours.ask(one.pod, (*one.world, *topologies))
+            summary.pods += 1
+            summary.outcomes[one.answer.outcome] += 1
+            found = differences(one.answer, answer)
+            if found:
+                summary.mismatches.append(report(case, one, answer, found))
+            if one.answer.node:
+                ours.reserve(one.pod, one.answer.node)
+            elif "align" in one.answer.message:
+                summary.rejected["no zone"] += 1
+    summary.seconds = time.monotonic() - started
+
 
 async def _run(options: argparse.Namespace, seed: int, running: ControlPlane) -> int:
+    if options.reserving:
+        summary = await compare_reservations(running, seed, options.cases, options.seconds)
+        return _tell(summary, seed)
     async with numa_oracle(running) as oracle:
         cases = (numa.generate(number, options.profile) for number in range(seed, seed + options.cases))
         summary = await Runner(oracle, OursWithZones()).run(cases, seconds=options.seconds)
+    return _tell(summary, seed)
+
+
+def _tell(summary: Summary, seed: int) -> int:
     print("\n\n".join(summary.mismatches))
     print(f"seed {seed}")
     print(summary.text())
@@ -176,6 +235,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=300, metavar="N", help="number of cases (300)")
     parser.add_argument("--seed", type=int, metavar="S", help="first seed (random; printed)")
     parser.add_argument("--profile", default="", choices=["", *numa.PROFILES], help="only this profile")
+    parser.add_argument("--reserving", action="store_true", help="pods that follow each other, with reservations")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
