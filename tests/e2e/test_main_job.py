@@ -24,9 +24,11 @@ from kubernetes import config as kubernetes_config
 
 from secondary_scheduler.devcluster import environment
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.demo.moving import Move
 from secondary_scheduler.devcluster.demo.pulumi import Stack
 from secondary_scheduler.devcluster.demo.workload import PARTS, POD_COUNT, TAINT, Workload
-from secondary_scheduler.devcluster.inventory import HOT, simulated_nodes
+from secondary_scheduler.devcluster.inventory import COLD, HOT, simulated_nodes
+from secondary_scheduler.devcluster.loads import LoadClient
 from secondary_scheduler.kube.primitives.quantity import milli_value, value
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -227,6 +229,18 @@ def test_a_pod_is_bound_within_two_seconds(installed: Installed) -> None:
 
 def test_right_after_up_there_is_nothing_to_change(installed: Installed) -> None:
     installed.stack.preview(expect_no_changes=True)
+
+
+def test_when_the_load_moves_placements_follow_within_a_refresh_and_the_window(installed: Installed) -> None:
+    hot = next(node for node in simulated_nodes(NODES) if node.profile == HOT)
+    cold = next(node for node in simulated_nodes(NODES) if node.profile == COLD and node.size == hot.size)
+    loads = LoadClient(installed.cluster.load_generator_url)
+    before = {name: load["cpu"] for name, load in loads.nodes().items()}
+    followed = Move(installed.core, loads, "secondary-scheduler", "default").watch(hot.name, cold.name, 90)
+    assert (followed.before, followed.after) == (cold.name, hot.name)
+    # The stack's window and refresh, and one scrape with its recording rule.
+    assert followed.seconds < 60 + 5 + 10
+    assert {name: load["cpu"] for name, load in loads.nodes().items()} == before, "put back for the tests that follow"
 
 
 def test_without_the_metric_source_pods_are_still_placed_and_everybody_is_told(installed: Installed) -> None:

@@ -10,20 +10,26 @@ from pathlib import Path
 from types import FrameType
 
 import requests
+from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 from rich.console import Console
 
 from secondary_scheduler.devcluster import environment
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.demo.moving import Move
 from secondary_scheduler.devcluster.demo.pulumi import Stack
 from secondary_scheduler.devcluster.demo.report import NodeRow, farewell, outputs_table, placement_table
 from secondary_scheduler.devcluster.demo.workload import POD_COUNT, Workload
 from secondary_scheduler.devcluster.errors import DevClusterError, ServiceError
 from secondary_scheduler.devcluster.inventory import simulated_nodes
+from secondary_scheduler.devcluster.loads import LoadClient
 from secondary_scheduler.devcluster.progress import Reporter, reporter
 
 NAME = "demo"
 NODES = 20
+MOVED = ("sim-000", "sim-003")
+"""A hot node and a cold one of the same size."""
+MOVE_SECONDS = 90.0
 CHECKOUT = Path(__file__).resolve().parents[3]
 _CPU_QUERY = "avg_over_time(instance:node_cpu:ratio[1m])"
 
@@ -81,7 +87,8 @@ def _run(cluster: Cluster, console: Console) -> None:
     outputs = stack.outputs()
     console.rule(f"3. The same {POD_COUNT} pods, placed by the default scheduler and by ours", align="left")
     api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
-    ours = Workload(api, "demo", outputs["profile"]["schedulerName"])
+    ours_name: str = outputs["profile"]["schedulerName"]
+    ours = Workload(api, "demo", ours_name)
     with reporter(console) as report:
         # What an earlier run left would take room.
         ours.delete()
@@ -92,15 +99,31 @@ def _run(cluster: Cluster, console: Console) -> None:
         by_default = default.pods_per_node()
         with report.step("removing its pods again"):
             default.delete()
-        with report.step(outputs["profile"]["schedulerName"]):
+        with report.step(ours_name):
             ours.create()
             seconds = ours.wait_bound(60)
     sizes = {node.name: node.size.name for node in simulated_nodes(NODES)}
     rows = [NodeRow(name, sizes[name], loads[name]) for name in sizes]
     console.print(placement_table(rows, ours.pods_per_node(), by_default))
     console.print(f"{POD_COUNT} pods bound in {seconds:.1f} s. Event: {ours.scheduled_event()}", highlight=False)
+    console.rule("4. The load moves from one node to another, and placements follow", align="left")
+    _move(cluster, ours_name, api, console)
     console.print(outputs_table(outputs))
     farewell(console, name=NAME, prometheus=cluster.prometheus_url, seconds=time.monotonic() - started)
+
+
+def _move(cluster: Cluster, scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:
+    """Let the hottest and the coldest node of one size change roles."""
+    hot, cold = MOVED
+    move = Move(kubernetes.CoreV1Api(api), LoadClient(cluster.load_generator_url), scheduler_name, "default")
+    step = f"{hot} cools down, {cold} heats up; waiting for the 1-minute averages (at most a minute)"
+    with reporter(console) as report, report.step(step):
+        followed = move.watch(hot, cold, MOVE_SECONDS)
+    console.print(
+        f"A pod that may go to {hot} or {cold} went to {followed.before} before, and to {followed.after} from"
+        f" {followed.seconds:.0f} s after the load had moved.",
+        highlight=False,
+    )
 
 
 def _wait_for_loads(cluster: Cluster, report: Reporter, seconds: float = 30) -> dict[str, float]:
