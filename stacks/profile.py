@@ -214,6 +214,12 @@ def _options(settings: ProfileSettings, files: CredentialFiles) -> dict[str, Any
             "window": provider.window,
             "refreshSeconds": provider.refresh_seconds,
             "maxAgeSeconds": provider.max_age_seconds,
+            "timeoutSeconds": provider.timeout_seconds,
+            "whenStale": provider.when_stale,
+            "whenAbsent": provider.when_absent,
+            "whenNoneFresh": provider.when_none_fresh,
+            "nodeLabel": provider.node_label,
+            "queries": provider.queries,
         }
         options["load"] = {key: value for key, value in load.items() if value is not None}
     return options

@@ -193,6 +193,8 @@ class MetricProvider(_Settings):
         window: averaging window of the queries as a Prometheus duration.
         refresh_seconds: pause between two reads.
         max_age_seconds: an older sample is not used for scores.
+        timeout_seconds, when_stale, when_absent, when_none_fresh, node_label, queries: as `SecondarySchedulerOptions`
+            has them under `load`, where they are checked.
     """
 
     type: Literal["Prometheus", "KubernetesMetricsServer", "SignalFx"]
@@ -201,6 +203,12 @@ class MetricProvider(_Settings):
     window: str = "15m"
     refresh_seconds: int = 30
     max_age_seconds: int = 300
+    timeout_seconds: int | None = None
+    when_stale: str | None = None
+    when_absent: str | None = None
+    when_none_fresh: str | None = None
+    node_label: str | None = None
+    queries: dict[str, str] | None = None
 
     @model_validator(mode="after")
     def _what_the_type_needs(self) -> Self:

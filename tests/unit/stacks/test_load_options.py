@@ -1,0 +1,55 @@
+"""What a stack says of the load arrives in the configuration, and a mistake in it is told where it stands."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stacks.checking import SettingsProblems, check
+
+LOAD = {
+    "timeoutSeconds": 3,
+    "whenStale": "leaveOut",
+    "whenAbsent": "leaveOut",
+    "whenNoneFresh": "requests",
+    "nodeLabel": "node",
+    "queries": {"cpuAverage": "avg_over_time(other:rule[$window])"},
+}
+
+
+def values(**load: object) -> dict[str, str]:
+    provider = {"type": "Prometheus", "address": "https://prometheus.example:9090", **load}
+    return {
+        "cluster": json.dumps({"clusterIdentifier": "test"}),
+        "schedulerImage": "localhost/secondary-scheduler/kube-scheduler:0.1.0",
+        "operatorImage": "localhost/secondary-scheduler/operator:0.1.0",
+        "plugins": json.dumps({"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 1}]}}),
+        "metricProvider": json.dumps(provider),
+    }
+
+
+def test_every_option_of_the_load_arrives_and_what_is_not_given_keeps_its_default() -> None:
+    _, profile, _ = check(values(**LOAD), set(), {})
+    load = profile.configuration.profiles[0].options.load
+    assert (load.timeout_seconds, load.node_label) == (3, "node")
+    assert (load.when_stale, load.when_absent, load.when_none_fresh) == ("leaveOut", "leaveOut", "requests")
+    assert load.queries.cpu_average == "avg_over_time(other:rule[$window])"
+    assert "node_memory" in load.queries.memory_average
+    _, profile, _ = check(values(), set(), {})
+    assert profile.configuration.profiles[0].options.load.when_none_fresh == "leaveOut"
+
+
+@pytest.mark.parametrize(
+    ("load", "place"),
+    [
+        ({"whenStale": "zero"}, "metricProvider.whenStale"),
+        ({"queries": {"cpu": "x"}}, "metricProvider.queries.cpu"),
+        ({"nodeLabel": "a-b"}, "metricProvider.nodeLabel"),
+        ({"timeoutSeconds": 0}, "metricProvider.timeoutSeconds"),
+    ],
+)
+def test_a_mistake_is_told_where_it_stands(load: dict[str, object], place: str) -> None:
+    with pytest.raises(SettingsProblems) as refused:
+        check(values(**load), set(), {})
+    assert [problem.path for problem in refused.value.problems] == [place]
