@@ -7,8 +7,11 @@ import numpy as np
 
 from scheduler.core.classes import ClassColumns, columns_of
 from scheduler.core.feasible import Search, filter_nodes
-from scheduler.framework import CycleState, IntArray, PodInfo, ProfileRunner, RowArray
+from scheduler.framework import SUCCESS, CycleState, IntArray, PluginScores, PodInfo, ProfileRunner, RowArray
+from scheduler.framework.calls import PreFilterOutcome
 from scheduler.state import Snapshot
+
+_NOTHING_SAID: PreFilterOutcome = (SUCCESS, None, ())
 
 
 class Choice(NamedTuple):
@@ -50,41 +53,35 @@ def choose_by_class(
         PluginError: a plugin failed.
     """
     plan = columns.plan
-    outcome = profile.run_pre_filter(state, pod, view, plan.vouched)
-    if not outcome[0].is_success or outcome[1] is not None:
+    outcome = _NOTHING_SAID if plan.silent else profile.run_pre_filter(state, pod, view, plan.vouched)
+    if outcome is not _NOTHING_SAID and (not outcome[0].is_success or outcome[1] is not None):
         return filter_nodes(view, pod, profile, state, outcome)
-    rows: RowArray | None = None
-    if plan.filters:
-        counted = dict(state.counters)
-        rows = columns.rows(view)
-        rows = profile.passing(state, pod, view, rows, plan.filters)
-    feasible = columns.feasible if rows is None else len(rows)
-    if not feasible:
-        if plan.filters:
-            state.counters = counted
+    all_rows = columns.rows(view)
+    filters = [one for one in plan.filters if one.name not in state.skip_filter] if plan.filters else ()
+    counted = dict(state.counters) if filters else state.counters
+    rows = profile.passing(state, pod, view, all_rows, filters) if filters else all_rows
+    if not len(rows):
+        state.counters = counted
         profile.make_up_pre_filter(state, pod, view, plan.vouched)
         return filter_nodes(view, pod, profile, state, outcome)
     evaluated = len(view.rows)
-    if feasible == 1:
-        return Choice(int((columns.rows(view) if rows is None else rows)[0]), 0, 1, 1, evaluated)
-    scores = profile.run_scores(
-        state, pod, view, columns.rows(view) if rows is None else rows, plan.pre_scores, plan.scores
-    )
-    varying = plan.varying
-    if rows is None and not scores and not varying:
+    if len(rows) == 1:
+        return Choice(int(rows[0]), 0, 1, 1, evaluated)
+    scores: list[PluginScores] = []
+    if plan.pre_scores or plan.scores:
+        scores = profile.run_scores(state, pod, view, rows, plan.pre_scores, plan.scores)
+    if rows is all_rows and not scores and not plan.varying:
         ties, best = columns.best(view)
-        return Choice(_pick(ties, rng), best + plan.constant, len(ties), feasible, evaluated)
-    if rows is None:
-        rows = columns.rows(view)
+        return Choice(_pick(ties, rng), best + plan.constant, len(ties), len(rows), evaluated)
     totals: IntArray = columns.totals.take(rows, mode="clip").astype(np.int64)
     for one in scores:
         totals += one.weighted
-    for ranged, column in varying:
+    for ranged, column in plan.varying:
         raw = column.take(rows, mode="clip")
         totals += profile.finished(state, pod, view, rows, ranged.plugin.name, ranged.weight, raw).weighted
     best = int(np.maximum.reduce(totals))
     ties = (totals == best).nonzero()[0]
-    return Choice(int(rows[_pick(ties, rng)]), best + plan.constant, len(ties), feasible, evaluated)
+    return Choice(int(rows[_pick(ties, rng)]), best + plan.constant, len(ties), len(rows), evaluated)
 
 
 def _pick(ties: RowArray, rng: random.Random) -> int:

@@ -62,7 +62,8 @@ class Plan:
     """The plugins of a profile, for one class of pods.
 
     Attributes:
-        vouched: PreFilter plugins that need not be asked.
+        vouched: PreFilter plugins that need not be asked, and
+        silent: whether that is all of them.
         filters, pre_scores, scores: those that are asked in every attempt.
         node_filters, node_scores: those that look at the node alone;
         pod_filters, pod_scores: those that look at the pods on it too.
@@ -74,6 +75,7 @@ class Plan:
     """
 
     vouched: frozenset[str]
+    silent: bool
     filters: tuple[FilterPlugin, ...]
     pre_scores: tuple[PreScorePlugin, ...]
     scores: tuple[Weighted, ...]
@@ -187,6 +189,7 @@ def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
     singly = len(fits) == len(pod_filters) and len(rates) == len(pod_scores)
     return Plan(
         vouched=vouched,
+        silent=len(vouched) == len(profile.pre_filters),
         filters=tuple([one for one, said in filters if said.filters is Follows.ANYTHING]),
         pre_scores=pre_scores,
         scores=tuple(later),

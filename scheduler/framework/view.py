@@ -242,6 +242,10 @@ class NodeView(Protocol):
     def terms_meaning(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of a kind, of pods on nodes, that mean this pod."""
 
+    @property
+    def pods_have_terms(self) -> bool:
+        """Whether any pod on a node may have a term of affinity or anti-affinity between pods."""
+
     def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
         """Return the sums, per namespace, of what the pods with a node count as using; read it and do not keep it.
 

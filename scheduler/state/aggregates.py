@@ -120,6 +120,11 @@ class PodAggregates:
         """Return the pods asked for per domain of a topology key."""
         return self._domains(self._tally(query), key, nodes)
 
+    @property
+    def has_terms(self) -> bool:
+        """Whether any pod may have a term."""
+        return bool(self._terms)
+
     def terms_meaning(self, pod: PodInfo, kind: TermKind) -> list[TermCounts]:
         """Return the terms of a kind that mean a pod, with how many pods have them in each domain."""
         if not self._terms:

@@ -1,7 +1,7 @@
 """Nodes, pods and load as the scheduler knows them: one object, changed only from the scheduling loop."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,7 @@ from scheduler.state.directory import PodDirectory
 from scheduler.state.namespaces import NamespaceSums
 from scheduler.state.nominations import Nominator
 from scheduler.state.objects import ObjectStore
-from scheduler.state.snapshot import Snapshot
+from scheduler.state.snapshot import Snapshot, rows_and_pods
 from scheduler.state.table import NodeTable
 
 
@@ -252,7 +252,7 @@ class ClusterState:
         by_node = {name: dict(pods) for name, pods in self._by_node.items()}
         nominated = {name: tuple(pods) for name, pods in self.nominator.by_node.items()}
         table = self.table.copy()
-        aggregates = PodAggregates(table, self.objects, lambda: _rows_and_pods(table, by_node))
+        aggregates = PodAggregates(table, self.objects, lambda: rows_and_pods(table, by_node))
         aggregates.add_all()
         namespaces = NamespaceSums(lambda: (pod for pods in by_node.values() for pod in pods.values()))
         return Snapshot(table, by_node, self.assignments.copy(), nominated, now, aggregates, namespaces)
@@ -310,7 +310,7 @@ class ClusterState:
             self._aggregates.add(row, pod, sign)
 
     def _rows_and_pods(self) -> Iterator[tuple[int, PodInfo]]:
-        return _rows_and_pods(self.table, self._by_node)
+        return rows_and_pods(self.table, self._by_node)
 
     def _node_of(self, uid: str) -> str:
         placed = self._pods.get(uid)
@@ -327,14 +327,6 @@ class ClusterState:
     def _log_removal(self, placed: _Placed) -> None:
         self._log(-1, placed.pod, placed.logged_at)
         self._log(-1, placed.pod, placed.observed_at, observed=True)
-
-
-def _rows_and_pods(table: NodeTable, by_node: Mapping[str, Mapping[str, PodInfo]]) -> Iterator[tuple[int, PodInfo]]:
-    for name, pods in by_node.items():
-        row = table.row_of.get(name)
-        if row is not None:
-            for pod in pods.values():
-                yield row, pod
 
 
 def _seen(pod: PodInfo) -> tuple[object, ...]:

@@ -121,7 +121,6 @@ def grow_label_column(column: LabelColumn, capacity: int) -> None:
     column.codes[old:] = -1
 
 
-DECLARED_FIELDS = ("cpu", "memory", "cpu_limit", "memory_limit")
 LOAD_FIELDS = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev", "cpu_first", "cpu_last")
 
 

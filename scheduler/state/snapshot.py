@@ -1,6 +1,6 @@
 """What one decision sees: the node table at a time, and that with some pods added or removed."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from scheduler.framework import (
     Assignment,
@@ -137,6 +137,8 @@ class Snapshot:
 
     def declared(self, field: str) -> FloatArray:
         """Return the sums of a field of `Declared`."""
+        if field not in self.table.declared:
+            self.table.keep_declared(field, rows_and_pods(self.table, self._pods))
         return self.table.declared[field].requested[: self.table.size]
 
     def wide(self, resource: str) -> bool:
@@ -213,6 +215,11 @@ class Snapshot:
     def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
         """Return the sums of what pods count as using; a live mapping."""
         return self._namespaces.by(amounts)
+
+    @property
+    def pods_have_terms(self) -> bool:
+        """Whether any pod on a node may have a term between pods."""
+        return self.aggregates.has_terms
 
     def load(self, source: str) -> LoadColumns | None:
         """Return the latest answer of a load source; its columns may be longer than `size`."""
@@ -323,6 +330,11 @@ class Overlay(Snapshot):
         return moved_sums(base, amounts, ((move.pod, move.sign) for move in self._moves))
 
     @property
+    def pods_have_terms(self) -> bool:
+        """Whether any pod on a node may have a term between pods."""
+        return self._base.pods_have_terms or any(move.pod.spec.terms.any for move in self._moves)
+
+    @property
     def overlay_assignments(self) -> Sequence[Assignment]:
         """Pods this view adds and removes."""
         return self._log
@@ -364,3 +376,12 @@ class Overlay(Snapshot):
         if self._count is None:
             self._count = self._base.pod_count.copy()
         self._count[row] += sign
+
+
+def rows_and_pods(table: NodeTable, by_node: Mapping[str, Mapping[str, PodInfo]]) -> Iterator[tuple[int, PodInfo]]:
+    """Yield the pods on known nodes, with their rows."""
+    for name, pods in by_node.items():
+        row = table.row_of.get(name)
+        if row is not None:
+            for pod in pods.values():
+                yield row, pod

@@ -1,7 +1,7 @@
 """The node table: one row per node, one column per fact. Knows no plugin."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from scheduler.framework import (
     RowArray,
 )
 from scheduler.state.columns import (
-    DECLARED_FIELDS,
     LOAD_FIELDS,
     Amounts,
     Taints,
@@ -52,7 +51,7 @@ class NodeTable:
         self._free: list[int] = []
         self.amounts: dict[str, Amounts] = {name: Amounts(capacity) for name in ("cpu", "memory", "ephemeral-storage")}
         self.nonzero = {name: Amounts(capacity) for name in ("cpu", "memory")}
-        self.declared = {name: Amounts(capacity) for name in DECLARED_FIELDS}
+        self.declared: dict[str, Amounts] = {}
         self.pods = Amounts(capacity)
         self.capacity_cpu: FloatArray = np.zeros(capacity)
         self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
@@ -217,6 +216,12 @@ class NodeTable:
             amounts.add(row, sign * getattr(pod.spec.declared, name))
         self.pods.add(row, sign)
         self.touch(row)
+
+    def keep_declared(self, field: str, everyone: Iterable[tuple[int, PodInfo]]) -> None:
+        """Sum a field of `Declared` up, and keep the sum from now on: few profiles ask for any."""
+        amounts = self.declared[field] = Amounts(self.capacity)
+        for row, pod in everyone:
+            amounts.add(row, getattr(pod.spec.declared, field))
 
     def column(self, resource: str, field: str) -> FloatArray:
         """Return `allocatable` or `requested` of a resource; zeros for one nobody has."""

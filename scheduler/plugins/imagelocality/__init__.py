@@ -45,6 +45,6 @@ class ImageLocality:
 
         def version(now: NodeView) -> Hashable:
             found = [now.image(name) for name in names]
-            return len(now.rows), *[None if one is None else (one.size, one.nodes) for one in found]
+            return tuple([None if one is None else (one.size, one.nodes) for one in found])
 
         return Locality(scores=Follows.NODE, version=version)

@@ -28,6 +28,7 @@ from scheduler.framework import (
     gather_codes,
     unresolvable,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.plugins.interpodaffinity.counts import DomainCounts
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
 from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, means
@@ -199,6 +200,12 @@ class InterPodAffinity:
             return np.zeros_like(scores)
         scaled = float(MAX_SCORE) * ((scores - least) / float(most - least))
         return scaled.astype(np.int64)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Pods without terms are let through while no other pod has one."""
+        if pod.spec.terms.any or view.pods_have_terms:
+            return Locality()
+        return Locality(Follows.NOTHING, Follows.NOTHING, version=lambda now: now.pods_have_terms)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods that are wanted nearby, pods whose leaving makes room, nodes with the keys."""
