@@ -159,6 +159,18 @@ def test_series_that_do_not_exist_are_told_with_what_there_is_instead(cluster: C
     assert checks(run(cluster, "--config", config, "-o", "json"))["series memoryStddev"]["status"] == "failed"
 
 
+def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: Cluster, tmp_path: Path) -> None:
+    guide = (CHECKOUT / "docs" / "load.md").read_text()
+    block = next(part for part in guide.split("```yaml")[1:] if "without recording rules" in part).split("```")[0]
+    queries = list(yaml.safe_load_all(block))[1]["load"]["queries"]
+    config = configuration(cluster, tmp_path / "config.yaml", "LowRiskOverCommitment", queries=queries, window="1m")
+    deadline = time.monotonic() + 60
+    while (done := run(cluster, "--config", config, "-o", "json")).returncode:
+        assert time.monotonic() < deadline, done.stdout
+        time.sleep(2)
+    assert {check["status"] for check in checks(done).values()} == {"ok"}
+
+
 def test_a_label_that_names_no_node_is_told_with_the_one_that_does(cluster: Cluster, tmp_path: Path) -> None:
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", nodeLabel="job")
     _, failed = failing(cluster, "--config", config)
