@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.cli.snapshotting.trimming import picked, trimmed
+from secondary_scheduler.cli.snapshotting.trimming import trimmed
 from secondary_scheduler.kube.client import Expired, Forbidden, KubeClient, MalformedResponse, NotFound, api_path
 from secondary_scheduler.kube.model import Node, Pod
 
@@ -23,7 +23,7 @@ class Resource:
     """A kind to read.
 
     Attributes:
-        model: the type whose fields are kept; None where `fields` names them.
+        model: the type whose fields are kept.
         required: a snapshot without it is worthless.
         selector: field selector of the list.
     """
@@ -31,15 +31,13 @@ class Resource:
     api_version: str
     plural: str
     kind: str
-    model: type[Struct] | None = None
-    fields: tuple[str, ...] = ()
+    model: type[Struct]
     required: bool = False
     selector: str = ""
 
     def trim(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return what of an object goes into the snapshot."""
-        kept = trimmed(data, self.model) if self.model is not None else picked(data, self.fields)
-        return {"apiVersion": self.api_version, "kind": self.kind, **kept}
+        return {"apiVersion": self.api_version, "kind": self.kind, **trimmed(data, self.model)}
 
 
 RESOURCES: tuple[Resource, ...] = (
@@ -47,25 +45,6 @@ RESOURCES: tuple[Resource, ...] = (
     *(
         Resource(watch.api_version, watch.resource, watched.kind, watched.codec.kind)
         for watch, watched in WATCHED_KINDS.items()
-    ),
-    Resource(
-        "scheduling.k8s.io/v1",
-        "priorityclasses",
-        "PriorityClass",
-        fields=("value", "globalDefault", "preemptionPolicy"),
-    ),
-    *(
-        Resource(api_version, plural, kind, fields=fields)
-        for api_version, plural, kind, fields in (
-            ("scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup", ("spec", "status")),
-            (
-                "topology.node.k8s.io/v1alpha2",
-                "noderesourcetopologies",
-                "NodeResourceTopology",
-                ("topologyPolicies", "zones", "attributes"),
-            ),
-        )
-        if plural not in {watch.resource for watch in WATCHED_KINDS}
     ),
     # Pods that have ended occupy nothing.
     Resource("v1", "pods", "Pod", Pod, required=True, selector=_RUNNING),

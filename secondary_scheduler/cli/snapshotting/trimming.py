@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-_ANNOTATION_DOMAINS = ("kubernetes.io", "k8s.io", "secondary-scheduler.io")
+_ANNOTATION_DOMAINS = ("kubernetes.io", "k8s.io", "x-k8s.io", "secondary-scheduler.io")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _META = (
     "name",
@@ -33,12 +33,6 @@ def trimmed(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, An
     found: dict[str, Any] = _projection(kind)(data)
     found["metadata"] = trimmed_meta(data.get("metadata") or {})
     return found
-
-
-def picked(data: Mapping[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
-    """Return some top-level fields of an object of a kind without model, and its metadata."""
-    found = {field: data[field] for field in fields if field in data}
-    return {"metadata": trimmed_meta(data.get("metadata") or {}), **found}
 
 
 def trimmed_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
