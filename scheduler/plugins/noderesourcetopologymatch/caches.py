@@ -285,7 +285,8 @@ class OverReserve(_Published):
         item = objects.get(KIND, "", node)
         if item is None:
             return "no object"
-        pods = [pod for pod in pods_on(node) if self._counts(pod)]
+        everyone = pods_on(node)
+        pods = [pod for pod in everyone if self._counts(pod)]
         if not pods and self._as_upstream:
             return "no pods on the node"
         expected, exclusive_only = published_fingerprint(item, self._method)
@@ -297,12 +298,32 @@ class OverReserve(_Published):
         )
         if fingerprint(counted) != expected:
             return "other pods than on the node"
-        self.flush(item)
+        self._flush(item, {pod.uid for pod in everyone if not self._counts(pod)})
         return ""
 
-    def flush(self, item: NodeResourceTopology) -> None:
-        """Count on what a node's object says, and on that alone."""
-        self._forget(item.metadata.name)
+    def take_manager(self, item: NodeResourceTopology) -> None:
+        """Take in an object with another topology manager. What is held back stays so until the fingerprint is right.
+
+        Upstream drops it without looking at the fingerprint.
+        """
+        if self._as_upstream:
+            self._flush(item, ())
+        else:
+            self._turned_down.add(item.metadata.name)
+            self.take(item)
+
+    def _flush(self, item: NodeResourceTopology, not_started: Collection[str]) -> None:
+        """Count on what a node's object says, less what pods hold back that no agent can know yet.
+
+        Upstream lets go of these as well, while their images are being pulled.
+        """
+        node = item.metadata.name
+        reserved = self._reserved.get(node, {})
+        self._forget(node)
+        if not self._as_upstream:
+            kept = {uid: request for uid, request in reserved.items() if uid in not_started}
+            if kept:
+                self._reserved[node] = kept
         self.take(item)
 
     def forget_nodes(self, exists: Callable[[str], bool]) -> None:

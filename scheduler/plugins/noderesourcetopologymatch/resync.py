@@ -64,7 +64,7 @@ class Resync:
         for node in changed:
             item = objects.get(KIND, "", node)
             if item is not None:
-                self._cache.flush(item)
+                self._cache.take_manager(item)
                 fresh += 1
         self._cache.forget_nodes(lambda name: self._handle.node(name) is not None)
         self._tell(dict(reasons), fresh)

@@ -315,6 +315,40 @@ def test_a_pod_that_found_its_node_is_not_woken() -> None:
     assert world.handle.activated == []
 
 
+@pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
+def test_a_pod_that_is_not_started_yet_goes_on_holding_back(compatibility: str, expected: str) -> None:
+    """Upstream: the old numbers have the fingerprint of the pods that have been started, and thus count; what the new
+    pod will take once its image is there is promised to others."""
+    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    before = world.show(named("before", TWO), "n")
+    world.publish(signed("n", *two_zones("4"), pods=[before]))
+    large = named("b", {"cpu": "3", "memory": "1Gi"})
+    assert world.verdicts(large)["n"] == ""
+    first = world.show(world.place(named("a", TWO), "n"), "n", "Pending")
+    assert world.verdicts(large)["n"] == FULL
+    assert world.resync() == 1
+    assert world.verdicts(large)["n"] == expected
+    world.show(first, "n", "Running", "2")
+    world.publish(signed("n", zone(0, cpu="2", memory="7Gi"), zone(1, cpu="4", memory="8Gi"), pods=[before, first]))
+    world.verdicts(named("c", {"cpu": "9", "memory": "1Gi"}))
+    assert world.resync() == 1
+    assert world.verdicts(large)["n"] == ""
+
+
+@pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
+def test_another_topology_manager_does_not_free_what_is_held_back(compatibility: str, expected: str) -> None:
+    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    large = named("b", {"cpu": "3", "memory": "1Gi"})
+    assert world.verdicts(large) == {"n": ""}
+    first = world.show(world.place(named("a", TWO), "n"), "n")
+    world.publish(signed("n", *two_zones("4"), scope="pod"))
+    assert world.resync() == 1
+    assert world.verdicts(large) == {"n": expected.replace("container", "pod")}
+    world.publish(signed("n", *two_zones("4"), scope="pod", pods=[first]))
+    assert world.resync() == int(compatibility == "safe")
+    assert world.verdicts(large) == {"n": ""}
+
+
 @pytest.mark.parametrize(("scope", "expected"), [("All", ""), ("OnlyResources", FULL)])
 def test_a_changed_topology_manager_is_taken_in_without_a_fingerprint(scope: str, expected: str) -> None:
     world = World(topology("n", *two_zones("1")), cache={"resyncScope": scope}, **OVER_RESERVE)
