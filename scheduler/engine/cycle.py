@@ -289,6 +289,10 @@ class SchedulingCycle:
     def _succeeded(self, attempt: Attempt) -> None:
         queued, placement, now = attempt.queued, attempt.placement, self._clock()
         pod = queued.pod
+        self._state.confirm(pod.uid)
+        if pod.uid not in self._pending and self._state.forget(pod.uid):
+            # It has ended already, and the watch, which was lost meanwhile, never showed it with a node.
+            self._queue.on_event(ASSIGNED_POD_DELETE, old=msgspec.structs.replace(pod, node_name=placement.node))
         note = f"Successfully assigned {pod.key} to {placement.node}"
         self._profiles[pod.scheduler_name].handle.event(pod, "Normal", "Scheduled", "Binding", note)
         self._failures.forget(pod.uid)

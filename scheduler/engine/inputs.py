@@ -133,8 +133,8 @@ class PodInputs:
         self._queue.on_event(ASSIGNED_POD_DELETE, old=pod, max_priority=pod.priority)
 
     def _gone_assigned(self, uid: str) -> None:
-        if self._state.is_assumed(uid):
-            # Its binding is under way and will find out; usage is taken back there.
+        if self._state.is_binding(uid):
+            # The Binding will find out; usage is taken back there.
             return
         old = self._state.remove_pod(uid)
         if old is not None:

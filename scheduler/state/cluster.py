@@ -19,12 +19,16 @@ from scheduler.state.table import NodeTable
 
 
 class _Placed(Struct, gc=False):
-    """A pod on a node. `logged_at` is when it was assigned; NaN for one bound long before this process looked."""
+    """A pod on a node. `logged_at` is when it was assigned; NaN for one bound long before this process looked.
+
+    `confirmed`: the API server has taken the Binding of an assumed pod, and the watch has not shown it yet.
+    """
 
     pod: PodInfo
     assumed: bool
     logged_at: float
     observed_at: float
+    confirmed: bool = False
 
 
 class ClusterState:
@@ -166,6 +170,17 @@ class ClusterState:
             return False
         self._drop(placed)
         return True
+
+    def confirm(self, uid: str) -> None:
+        """Note that the API server has taken an assumed pod's Binding."""
+        placed = self._pods.get(uid)
+        if placed is not None and placed.assumed:
+            placed.confirmed = True
+
+    def is_binding(self, uid: str) -> bool:
+        """Tell whether a pod is assumed and its Binding may still fail."""
+        placed = self._pods.get(uid)
+        return placed is not None and placed.assumed and not placed.confirmed
 
     def is_assumed(self, uid: str) -> bool:
         """Tell whether a pod is assumed and not yet seen bound."""

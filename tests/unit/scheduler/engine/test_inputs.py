@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
 from tests.unit.scheduler.engine.fakes import Engine
+from tests.unit.scheduler.engine.pods import pod_info
 
 
 @pytest.fixture
@@ -38,3 +40,32 @@ async def test_a_pod_that_waits_for_one_of_ours_is_placed_beside_it(engine: Engi
     await eventually(lambda: len(engine.api.bindings) == 1, "the other is bound")
     engine.add_pod("db", node="n1", rv="2", metadata={"labels": {"app": "db"}})
     await eventually(lambda: len(engine.api.bindings) == 2, "bound, too")
+
+
+async def test_a_pod_that_ended_while_the_watch_was_lost_keeps_no_room(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    engine.add_pod("short", cpu="1")
+    await eventually(lambda: bool(engine.api.events), "bound")
+    engine.add_pod("next", cpu="1")
+    await eventually(lambda: bool(engine.api.patches), "no room")
+    engine.relist_pods(pod_info("next", cpu="1"))
+    await eventually(lambda: len(engine.api.bindings) == 2, "room after the list")
+
+
+async def test_nor_does_one_whose_end_was_seen_before_the_answer_to_its_binding(engine: Engine) -> None:
+    engine.add_node("n1", cpu="1")
+    post, answered = engine.api.post, asyncio.Event()
+
+    async def slow(path: str, body: Any) -> bytes:
+        if path.endswith("short/binding"):
+            await answered.wait()
+        return await post(path, body)
+
+    engine.api.post = slow  # type: ignore[method-assign]
+    engine.add_pod("short", cpu="1")
+    await eventually(lambda: engine.state.is_binding("short-uid"), "its Binding is under way")
+    engine.add_pod("next", cpu="1")
+    engine.relist_pods(pod_info("next", cpu="1"))
+    await eventually(lambda: bool(engine.api.patches), "no room yet")
+    answered.set()
+    await eventually(lambda: len(engine.api.bindings) == 2, "room after the answer")
