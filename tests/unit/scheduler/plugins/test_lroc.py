@@ -283,6 +283,18 @@ def test_stale_load_leaves_the_plugin_out_in_safe_mode_and_counts_upstream() -> 
     assert None not in raw(state, info, profile("upstream")).values()
 
 
+def test_pods_that_are_only_assumed_count_in_safe_mode() -> None:
+    state = cluster(node("a"), node("b"))
+    state.set_load(loads({name: NodeLoad(40, 20, 10, 5, timestamp=NOW) for name in "ab"}))
+    # Requests next to nothing, so that what it is predicted to use is beyond what is requested on the node.
+    first = sized("first", ("1500m", "4", "1Mi", "2Mi"))
+    state.assume(first, "a", NOW)
+    info = sized("p", ("100m", "4", "1Mi", "2Mi"))
+    safe, upstream = raw(state, info, profile()), raw(state, info, profile("upstream"))
+    assert safe["a"] < upstream["a"]
+    assert safe["b"] == upstream["b"]
+
+
 @pytest.mark.parametrize("mode", ["safe", "upstream"])
 def test_risks_that_were_worked_out_ahead_are_used_and_change_no_score(
     mode: str, monkeypatch: pytest.MonkeyPatch

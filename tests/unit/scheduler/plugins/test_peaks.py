@@ -237,4 +237,6 @@ def test_a_model_that_overflows_upstream_is_bounded_in_safe_mode() -> None:
     models = {"wild": {"k0": 0.0, "k1": 1e300, "k2": 9.0}, "tame": MODEL}
     found = scores(state, pod("p", container("1")), profile("safe", models))
     assert found == {"wild": 0, "tame": 100}
+    upstream = scores(state, pod("p", container("1")), profile("upstream", models))
+    assert upstream == {"wild": 100, "tame": 0}, "wrapped around, the largest growth looks like the smallest"
     assert math.isfinite(sum(value for value in found.values() if value is not None))
