@@ -81,6 +81,8 @@ class ClassColumns:
         changed = table.log.since(self.generation)
         if changed is None:
             return False
+        if not len(changed):
+            return True
         if self.node_generation != table.node_log.end:
             nodes = table.node_log.since(self.node_generation)
             if nodes is None or not self._take_nodes(view, pod, nodes):
@@ -106,10 +108,10 @@ class ClassColumns:
 
     def _take_rows(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> None:
         totals = self.plan.on_top(pod, view, rows, self.base[rows])
-        was, now = self.totals[rows] >= 0, totals >= 0
+        everywhere = self.feasible == len(view.rows)
         self.totals[rows] = totals
         self._ties = None
-        if (was != now).any():
+        if not everywhere or np.minimum.reduce(totals) < 0:
             self._rows = None
             self.feasible = int(np.count_nonzero(self.totals[: view.size] >= 0))
 

@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from scheduler.framework import (
     MAX_SCORE,
+    BoolArray,
     CycleState,
     FilterPlugin,
+    FloatArray,
     IntArray,
     NodeView,
     PodInfo,
@@ -23,6 +25,8 @@ from scheduler.state import Snapshot
 
 Fits = Callable[[NodeView, int], bool]
 Rate = Callable[[NodeView, int], int]
+FitsBlock = Callable[[FloatArray], BoolArray]
+RateBlock = Callable[[FloatArray], IntArray]
 Weighted = tuple[ScorePlugin, int]
 Column = NDArray[np.int16] | NDArray[np.int64]
 """Totals; in 16 bits where they fit, which is quicker to search."""
@@ -67,7 +71,8 @@ class Plan:
         filters, pre_scores, scores: those that are asked in every attempt.
         node_filters, node_scores: those that look at the node alone;
         pod_filters, pod_scores: those that look at the pods on it too.
-        row_by_row: functions for single rows of the latter; None unless all of them have some.
+        row_by_row: functions for single rows of the latter; None unless all of them have some;
+        by_block: functions of `NodeView.basics`, and those of them that have none.
         ranged: those that are normalised over the feasible rows.
         versions: what else answers follow from.
         largest: bound of the totals.
@@ -84,6 +89,7 @@ class Plan:
     node_scores: tuple[Weighted, ...]
     pod_scores: tuple[Weighted, ...]
     row_by_row: tuple[tuple[Fits, ...], tuple[tuple[Rate, int], ...]] | None
+    by_block: tuple[list[FitsBlock], list[tuple[RateBlock, int]], list[FilterPlugin], list[Weighted]] | None
     ranged: list[Ranged]
     versions: tuple[Callable[[NodeView], Hashable], ...]
     largest: int
@@ -107,7 +113,23 @@ class Plan:
 
     def on_top(self, pod: PodInfo, view: NodeView, rows: RowArray, base: Column) -> IntArray:
         """Return the base with the plugins that look at the pods on a node added; -1 where one of them rejects it."""
-        return summed(pod, view, rows, base, self.pod_filters, self.pod_scores)
+        if self.by_block is None:
+            return summed(pod, view, rows, base, self.pod_filters, self.pod_scores)
+        fits, rates, filters, scores = self.by_block
+        block = view.basics
+        if rows is not view.rows or not view.dense:
+            block = block.take(rows, axis=1, mode="clip")
+        if not block[:2].all():
+            return summed(pod, view, rows, base, self.pod_filters, self.pod_scores)
+        total = summed(pod, view, rows, base, filters, scores)
+        out = total < 0
+        for rate, weight in rates:
+            total += rate(block) if weight == 1 else rate(block) * weight
+        for passes in fits:
+            out |= ~passes(block)
+        if out.any():
+            total[out] = -1
+        return total
 
 
 def summed(
@@ -198,11 +220,23 @@ def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
         node_scores=tuple([(one, weight) for one, weight, said in plain if said.scores is Follows.NODE]),
         pod_scores=tuple([(one, weight) for one, weight, _ in pod_scores]),
         row_by_row=(tuple(fits), tuple(rates)) if singly else None,
+        by_block=_by_block(pod_filters, pod_scores),
         ranged=ranged,
         versions=tuple([said.version for said in words.values() if said.version is not None]),
         largest=1 + MAX_SCORE * sum(weight for _, weight, _ in plain),
         floor=0 if profile.scores else 1,
     )
+
+
+def _by_block(
+    filters: list[tuple[FilterPlugin, Locality]], scores: list[tuple[ScorePlugin, int, Locality]]
+) -> tuple[list[FitsBlock], list[tuple[RateBlock, int]], list[FilterPlugin], list[Weighted]] | None:
+    fits = [said.fits_block for _, said in filters if said.fits_block is not None]
+    rates = [(said.rate_block, weight) for _, weight, said in scores if said.rate_block is not None]
+    if not fits and not rates:
+        return None
+    others = [one for one, said in filters if said.fits_block is None]
+    return fits, rates, others, [(one, weight) for one, weight, said in scores if said.rate_block is None]
 
 
 def _ranged(

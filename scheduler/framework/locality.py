@@ -6,6 +6,7 @@ from enum import Enum, auto
 from typing import Protocol, runtime_checkable
 
 from scheduler.framework.objects import PodInfo
+from scheduler.framework.status import BoolArray, FloatArray, IntArray
 from scheduler.framework.view import NodeView
 
 
@@ -38,6 +39,9 @@ class Locality:
         fits: `filter` for one row, faster than an array of one; True lets it through. It may keep columns of the view
             it was made with: it is made anew when `NodeView.layout` changes.
         rate: `score` for one row, likewise.
+        fits_block: `filter` as a function of `NodeView.basics` at some rows, all of which have cpu and memory; True
+            lets a row through. Made anew as `fits`.
+        rate_block: `score`, likewise; within 0..100.
     """
 
     filters: Follows = Follows.ANYTHING
@@ -46,6 +50,8 @@ class Locality:
     version: Callable[[NodeView], Hashable] | None = None
     fits: Callable[[NodeView, int], bool] | None = None
     rate: Callable[[NodeView, int], int] | None = None
+    fits_block: Callable[[FloatArray], BoolArray] | None = None
+    rate_block: Callable[[FloatArray], IntArray] | None = None
 
 
 @runtime_checkable

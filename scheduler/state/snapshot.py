@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from scheduler.framework import (
     Assignment,
     BoolArray,
@@ -147,6 +149,11 @@ class Snapshot:
         return amounts is not None and bool(amounts.wide_rows)
 
     @property
+    def basics(self) -> FloatArray:
+        """Cpu and memory allocatable, requested, nonzero requested; allowed pods; pods."""
+        return self.table.basics[:, : self.table.size]
+
+    @property
     def capacity_cpu(self) -> FloatArray:
         """CPU capacity in milli-units."""
         return self.table.capacity_cpu[: self.table.size]
@@ -280,6 +287,16 @@ class Overlay(Snapshot):
             for move in self._moves:
                 column[move.row] += move.sign * getattr(move.pod.spec.declared, field)
         return column
+
+    @property
+    def basics(self) -> FloatArray:
+        """Cpu and memory allocatable, requested, nonzero requested; allowed pods; pods."""
+        columns = [
+            column(resource)
+            for column in (self.allocatable, self.requested, self.nonzero_requested)
+            for resource in ("cpu", "memory")
+        ]
+        return np.array([*columns, self.allowed_pods, self.pod_count])
 
     @property
     def pod_count(self) -> FloatArray:

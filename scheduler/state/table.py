@@ -53,6 +53,8 @@ class NodeTable:
         self.nonzero = {name: Amounts(capacity) for name in ("cpu", "memory")}
         self.declared: dict[str, Amounts] = {}
         self.pods = Amounts(capacity)
+        self.basics: FloatArray = np.zeros((8, capacity))
+        self._pack()
         self.capacity_cpu: FloatArray = np.zeros(capacity)
         self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.taints = Taints(capacity)
@@ -200,6 +202,16 @@ class NodeTable:
         self._images.clear()
         self._zeros = np.zeros(capacity)
         self.capacity = capacity
+        self._pack()
+
+    def _pack(self) -> None:
+        """Let the columns most pods ask about lie in one array."""
+        cpu, memory, pods = self.amounts["cpu"], self.amounts["memory"], self.pods
+        busy = self.nonzero["cpu"], self.nonzero["memory"]
+        columns = [cpu.allocatable, memory.allocatable, cpu.requested, memory.requested]
+        self.basics = np.array([*columns, *(one.requested for one in busy), pods.allocatable, pods.requested])
+        cpu.allocatable, memory.allocatable, cpu.requested, memory.requested = self.basics[:4]
+        busy[0].requested, busy[1].requested, pods.allocatable, pods.requested = self.basics[4:]
 
     # Usage ----------------------------------------------------------------------------------------------------------
 
@@ -299,6 +311,7 @@ class NodeTable:
         twin.nonzero = {name: amounts.copy() for name, amounts in self.nonzero.items()}
         twin.declared = {name: amounts.copy() for name, amounts in self.declared.items()}
         twin.pods = self.pods.copy()
+        twin._pack()
         twin.capacity_cpu, twin.unschedulable = self.capacity_cpu.copy(), self.unschedulable.copy()
         twin.taints = self.taints.copy()
         twin._labels = {key: copy_label_column(column) for key, column in self._labels.items()}

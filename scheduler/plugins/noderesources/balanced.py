@@ -20,7 +20,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.locality import Follows, Locality
-from scheduler.plugins.noderesources.shared import amounts_after
+from scheduler.plugins.noderesources.shared import BASIC, amounts_after
 
 NAME = "NodeResourcesBalancedAllocation"
 
@@ -57,15 +57,38 @@ class NodeResourcesBalancedAllocation:
         """Scores follow from the node's amounts and what its pods request."""
         if self.pre_score(CycleState(), pod, view, view.rows).is_skip:
             return Locality(scores=Follows.NOTHING)
-        return Locality(scores=Follows.PODS, rate=self._rate(pod, view))
+        return Locality(scores=Follows.PODS, rate=self._rate(pod, view), rate_block=self._rate_block(pod))
+
+    def _counted(self, pod: PodInfo) -> list[str]:
+        requests = pod.spec.requests
+        always = ("cpu", "memory", "ephemeral-storage")
+        return [name for name in self._resources if requests.get(name, 0) or name in always]
+
+    def _rate_block(self, pod: PodInfo) -> Callable[[FloatArray], IntArray] | None:
+        """`score` by cpu and memory alone, in the same operations."""
+        if sorted(self._counted(pod)) != sorted(BASIC):
+            return None
+        asked = np.array([[pod.spec.requests.get(name, 0)] for name in BASIC], dtype=np.float64)
+
+        def rate(block: FloatArray) -> IntArray:
+            fractions = block[2:4] + asked
+            fractions /= block[:2]
+            np.minimum(fractions, 1.0, out=fractions)
+            score = np.abs(fractions[0] - fractions[1])
+            score /= 2.0
+            np.subtract(1.0, score, out=score)
+            score *= 100.0
+            whole: IntArray = score.astype(np.int64)
+            return whole
+
+        return rate
 
     def _rate(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], int] | None:
         """`score` in the same operations on one row; None unless two resources count."""
         requests = pod.spec.requests
         counted = [
             (view.allocatable(resource).item, view.requested(resource).item, requests.get(resource, 0))
-            for resource in self._resources
-            if requests.get(resource, 0) or resource in ("cpu", "memory", "ephemeral-storage")
+            for resource in self._counted(pod)
         ]
         if len(counted) != 2:
             return None

@@ -33,7 +33,7 @@ from scheduler.framework import (
 from scheduler.framework.locality import Follows, Locality
 from scheduler.framework.status import MAX_REASONS
 from scheduler.helpers import covers, round_half_away
-from scheduler.plugins.noderesources.shared import amounts_after, has_requests, interpolate, ratio
+from scheduler.plugins.noderesources.shared import BASIC, amounts_after, has_requests, interpolate, ratio
 
 NAME = "NodeResourcesFit"
 
@@ -52,6 +52,7 @@ class NodeResourcesFit:
         strategy = args.strategy
         self._weights = [(spec.name, spec.effective_weight) for spec in strategy.effective_resources]
         self._ratio_of_capacity = strategy.type == "RequestedToCapacityRatio"
+        self._most = strategy.type == "MostAllocated"
         if self._ratio_of_capacity:
             points = strategy.requested_to_capacity_ratio.shape if strategy.requested_to_capacity_ratio else []
             if not points:
@@ -59,7 +60,6 @@ class NodeResourcesFit:
             shape = [(point.utilization, point.score * 10) for point in points]
             self._formula: Formula = lambda allocatable, requested, wide: _by_shape(allocatable, requested, wide, shape)
         else:
-            self._most = strategy.type == "MostAllocated"
             self._formula = _most_allocated if self._most else _least_allocated
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
@@ -129,7 +129,56 @@ class NodeResourcesFit:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Both follow from the node's amounts and what its pods request."""
-        return Locality(Follows.PODS, Follows.PODS, fits=self._fits(pod, view), rate=self._rate(pod, view))
+        return Locality(
+            Follows.PODS,
+            Follows.PODS,
+            fits=self._fits(pod, view),
+            rate=self._rate(pod, view),
+            fits_block=self._fits_block(pod),
+            rate_block=self._rate_block(pod, view),
+        )
+
+    def _fits_block(self, pod: PodInfo) -> Callable[[FloatArray], BoolArray] | None:
+        """`filter` for pods that want nothing but cpu and memory."""
+        wanted = {name: amount for name, amount in pod.spec.requests.items() if amount > 0}
+        if not wanted.keys() <= set(BASIC):
+            return None
+        checks = [(wanted[name], index) for index, name in enumerate(BASIC) if name in wanted]
+
+        def fits(block: FloatArray) -> BoolArray:
+            passed: BoolArray = block[7] + 1.0 <= block[6]
+            for request, index in checks:
+                passed &= request <= block[index] - block[index + 2]
+            return passed
+
+        return fits
+
+    def _rate_block(self, pod: PodInfo, view: NodeView) -> Callable[[FloatArray], IntArray] | None:
+        """`score` by cpu and memory alone, in the same operations."""
+        weights = dict(self._weights)
+        if self._ratio_of_capacity or len(self._weights) != 2 or weights.keys() != set(BASIC):
+            return None
+        if any(map(view.wide, BASIC)):
+            return None
+        asked = np.array([[pod.spec.score_requests.get(name, 0)] for name in BASIC], dtype=np.float64)
+        cpu, memory = (float(weights[name]) for name in BASIC)
+
+        def rate(block: FloatArray) -> IntArray:
+            allocatable = block[:2]
+            shares = block[4:6] + asked
+            if self._most:
+                np.minimum(shares, allocatable, out=shares)
+            else:
+                np.subtract(allocatable, shares, out=shares)
+                np.maximum(shares, 0.0, out=shares)
+            shares *= 100.0
+            shares /= allocatable
+            np.floor(shares, out=shares)
+            total = shares[0] * cpu + shares[1] * memory
+            whole: IntArray = (total / (cpu + memory)).astype(np.int64)
+            return whole
+
+        return rate
 
     def _fits(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], bool]:
         count, allowed = view.pod_count.item, view.allowed_pods.item
@@ -162,7 +211,7 @@ class NodeResourcesFit:
                 return None
             used = view.nonzero_requested(resource) if basic else view.requested(resource)
             parts.append((view.allocatable(resource).item, used.item, request, weight))
-        most = self._most if not self._ratio_of_capacity else False
+        most = self._most
 
         def rate(now: NodeView, row: int) -> int:
             total = weights = 0

@@ -8,6 +8,8 @@ import numpy as np
 from scheduler.framework import FloatArray, NodeView, Resources, RowArray, gather
 
 HUNDRED = 100.0
+BASIC = ("cpu", "memory")
+"""In the order of `NodeView.basics`."""
 
 
 def amounts_after(
