@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import msgspec
 
 from scheduler.engine.loads import match_instances, window_seconds
-from scheduler.load import InstanceLoad, LoadError, LoadSettings, PrometheusSource
+from scheduler.load import LoadError, LoadSettings, PrometheusSource, watcher_document
 from scheduler.load.session import GuardedSession
 from secondary_scheduler.cli.simulation.watcherload import LOAD_API_VERSION, LOAD_KIND
 
@@ -79,28 +78,11 @@ def _from_prometheus(
     if len(fresh) < len(matched):
         old = sorted(matched.keys() - fresh.keys())
         say(f"load of {len(old)} nodes older than {_MAX_AGE:.0f} s left out, such as {old[0]}")
-    end = math.floor(reading.window_end)
-    return {
-        "timestamp": end,
-        "window": {
-            "duration": settings.window,
-            "start": end - math.floor(window_seconds(settings.window)),
-            "end": end,
-        },
-        "source": "Prometheus",
-        "data": {"NodeMetricsMap": {name: {"metrics": _metrics(load)} for name, load in sorted(fresh.items())}},
-    }
-
-
-def _metrics(load: InstanceLoad) -> list[Mapping[str, Any]]:
-    figures = (
-        ("CPU", "AVG", load.cpu_average),
-        ("CPU", "STD", load.cpu_stddev),
-        ("Memory", "AVG", load.memory_average),
-        ("Memory", "STD", load.memory_stddev),
+    return watcher_document(
+        fresh,
+        source="Prometheus",
+        window=settings.window,
+        window_seconds=window_seconds(settings.window),
+        end=reading.window_end,
+        timestamp=reading.window_end,
     )
-    return [
-        {"type": kind, "operator": operator, "value": value}
-        for kind, operator, value in figures
-        if not math.isnan(value)
-    ]
