@@ -40,6 +40,8 @@ PREEMPTED_REASON = "PreemptionByScheduler"
 _PRIORITY_SHIFT = 1 << 31
 _LEAST_BATCH = 16
 """Upstream tries 16 nodes at a time (`parallelism`), so it overshoots by as many."""
+_LARGEST_BATCH = 128
+"""Beyond that, what one batch holds in memory costs more time than it saves."""
 
 
 class NodeTrouble(Exception):
@@ -182,7 +184,7 @@ def dry_run(
             result.refuse(rules.nobody(pod, view.name(row)))
             continue
         batch.append((row, victims))
-        if alone or len(batch) >= max(_LEAST_BATCH, wanted - len(result.candidates)):
+        if alone or len(batch) >= min(_LARGEST_BATCH, max(_LEAST_BATCH, wanted - len(result.candidates))):
             trial.run(batch)
             batch = []
             if result.enough(wanted):

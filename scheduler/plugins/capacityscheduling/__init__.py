@@ -27,7 +27,7 @@ from scheduler.framework import (
     Status,
     unschedulable,
 )
-from scheduler.helpers.evicting import Preemption
+from scheduler.helpers.evicting import Preemption, wanted_candidates
 from scheduler.plugins.capacityscheduling.attempt import Attempt
 from scheduler.plugins.capacityscheduling.quotas import Quotas, add_to
 from scheduler.plugins.capacityscheduling.rules import NAME, QuotaRules
@@ -71,7 +71,7 @@ class CapacityScheduling:
         self._upstream = context.upstream
         self._amounts = summed if context.upstream else occupied
         rules = QuotaRules(self._amounts, upstream=context.upstream)
-        self._preemption = Preemption(self.name, context, rules, lambda nodes: nodes)
+        self._preemption = Preemption(self.name, context, rules, self._wanted)
         self._objects: Objects | None = None
         self._generation = -1
         self._quotas = Quotas()
@@ -124,6 +124,10 @@ class CapacityScheduling:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Nothing to give back: the pod is forgotten, and with it what it used."""
+
+    def _wanted(self, nodes: int) -> int:
+        """Upstream tries every node; beyond some hundred, the time that takes holds up all other pods."""
+        return nodes if self._upstream else wanted_candidates(nodes, 10, 100)
 
     def _quotas_of(self, objects: Objects) -> Quotas:
         generation = objects.generation(ELASTIC_QUOTA)

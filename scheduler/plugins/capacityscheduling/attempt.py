@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from scheduler.framework import NodeView, PodAmounts, PodInfo, Resources
-from scheduler.plugins.capacityscheduling.quotas import Quota, Quotas, add_to
+from scheduler.plugins.capacityscheduling.quotas import NOTHING, Quota, Quotas, add_to
 
 
 class Attempt:
@@ -61,33 +61,32 @@ class Attempt:
             moved = self._moved.setdefault(row, {}).setdefault(pod.namespace, {})
             add_to(moved, self._amounts(pod), sign)
 
-    def used(self, namespace: str, row: int = -1) -> dict[str, int]:
-        """Return what a namespace uses, with what was moved on a row."""
-        used = dict(self._used.get(namespace, {}))
-        add_to(used, self._moved.get(row, {}).get(namespace, {}))
-        return used
+    def used(self, namespace: str) -> Resources:
+        """Return what a namespace uses, as things are."""
+        return self._used.get(namespace, NOTHING)
 
     def over_min(self, quota: Quota) -> bool:
         """Tell whether a namespace uses more than it is guaranteed."""
-        return quota.over_min(self._used.get(quota.namespace, {}), {})
+        return quota.over_min(self.used(quota.namespace), NOTHING)
 
     def over_max(self, request: Resources, row: int = -1) -> bool:
         """Tell whether the pod's namespace would exceed its limit with a request."""
-        return self.own is not None and self.own.over_max(request, self.used(self.own.namespace, row))
+        own = self.own
+        if own is None:
+            return False
+        moved = self._moved.get(row, {}).get(own.namespace, NOTHING)
+        return own.over_max(request, self._used.get(own.namespace, NOTHING), moved)
 
     def over_total(self, request: Resources, row: int = -1) -> bool:
         """Tell whether all quotas together would be exceeded with a request."""
         if self._total is None:
             self._total = {}
             for namespace in self._quotas.by_namespace:
-                add_to(self._total, self._used.get(namespace, {}))
-        total = self._total
-        moved = self._moved.get(row)
-        if moved:
-            total = dict(total)
-            for amounts in moved.values():
-                add_to(total, amounts)
-        return self._quotas.over_total(request, total)
+                add_to(self._total, self.used(namespace))
+        moved: dict[str, int] = {}
+        for amounts in self._moved.get(row, {}).values():
+            add_to(moved, amounts)
+        return self._quotas.over_total(request, self._total, moved)
 
     def borrowers_pods(self, pod: PodInfo, others: Sequence[PodInfo]) -> list[PodInfo]:
         """Return the pods of other namespaces that go until each of these uses no more than it is guaranteed, in the
@@ -100,8 +99,8 @@ class Attempt:
                 continue
             used = left.get(other.namespace)
             if used is None:
-                used = left[other.namespace] = self.used(other.namespace)
-            if quota.over_min(used, {}):
+                used = left[other.namespace] = dict(self.used(other.namespace))
+            if quota.over_min(used, NOTHING):
                 chosen.append(other)
                 add_to(used, self._amounts(other), -1)
         return chosen

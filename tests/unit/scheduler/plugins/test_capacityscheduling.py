@@ -374,6 +374,17 @@ def test_a_broken_budget_counts_also_where_a_quota_is_why_the_pod_goes(
     assert names(preempt(state, incoming("2"), safe).victims) == ["plain"]
 
 
+def test_on_many_nodes_the_search_ends_with_enough_candidates(safe: ProfileRunner, upstream: ProfileRunner) -> None:
+    state = cluster(*(node(f"n{number}", allocatable={"cpu": "1"}) for number in range(400)))
+    for number in range(400):
+        priority = LOW if number == 7 else MID
+        placed(state, running(f"r{number}", "b", "1", priority, age=100 + number), on=f"n{number}")
+    with_quotas(state, quota("a", {"cpu": "400"}), quota("b", {"cpu": "1"}))
+    chosen = [preempt(state, incoming("1"), upstream, seed).nominated_node for seed in range(3)]
+    assert chosen == ["n7"] * 3, "upstream looks at all nodes"
+    assert {preempt(state, incoming("1"), safe, seed).nominated_node for seed in range(6)} != {"n7"}
+
+
 # Waking -------------------------------------------------------------------------------------------------------------
 
 
