@@ -74,6 +74,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         images: normalised images of init and main containers.
         terms: compiled terms of affinity and anti-affinity between pods.
         holds: keys of what others may want too, see `scheduler.helpers.holding`.
+        volumes: those with a source that some plugin reads.
         attachable: number of volumes that may have to be attached to the node.
         declared: requests and limits as the load-aware plugins count them.
         containers: what each container asks for, init containers first.

@@ -18,7 +18,7 @@ from scheduler.helpers.resources import (
     pod_requests,
 )
 from scheduler.helpers.seccomp import seccomp_paths
-from secondary_scheduler.kube.model import Node, Pod
+from secondary_scheduler.kube.model import Node, Pod, Volume
 from secondary_scheduler.kube.primitives.quantity import milli_value, value
 from secondary_scheduler.kube.primitives.selectors import (
     NodeSelector,
@@ -75,7 +75,7 @@ def class_key(pod: Pod) -> bytes:
         spec.overhead,
         spec.topology_spread_constraints,
         spec.scheduling_gates,
-        spec.volumes,
+        _volumes(pod),
         spec.resource_claims,
         spec.preemption_policy,
         seccomp_paths(pod),
@@ -87,8 +87,17 @@ def class_key(pod: Pod) -> bytes:
     return blake2b(encoded, digest_size=16).digest()
 
 
+def _volumes(pod: Pod) -> tuple[Volume, ...]:
+    """Return the volumes with a source that some plugin reads.
+
+    Others would give every pod a class of its own: the API server adds a token volume with a name made up per pod.
+    """
+    return tuple([volume for volume in pod.spec.volumes if volume != Volume(name=volume.name)])
+
+
 def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
     spec = pod.spec
+    volumes = _volumes(pod)
     requests = pod_requests(pod)
     required: NodeSelector | None = None
     preferred: tuple[WeightedTerm, ...] = ()
@@ -127,12 +136,12 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         overhead_cpu=milli_value(spec.overhead["cpu"]) if "cpu" in spec.overhead else 0,
         images=tuple(normalized_image(one.image) for one in (*spec.init_containers, *spec.containers)),
         gates=tuple(gate.name for gate in spec.scheduling_gates),
-        volumes=spec.volumes,
+        volumes=volumes,
         claims=spec.resource_claims,
         preemption_policy=spec.preemption_policy or "PreemptLowerPriority",
         terms=pod_terms(spec.affinity, pod.metadata.namespace),
-        holds=holds(pod.metadata.namespace, host_ports, spec.volumes),
-        attachable=sum(map(is_attachable, spec.volumes)),
+        holds=holds(pod.metadata.namespace, host_ports, volumes),
+        attachable=sum(map(is_attachable, volumes)),
         declared=declared(pod),
         containers=container_resources(pod),
         overhead=parse_resources(spec.overhead),

@@ -55,6 +55,15 @@ def test_whatever_a_filter_can_see_makes_another_class(change: dict) -> None:
     assert class_key(api_pod("a", container("1"))) != class_key(api_pod("a", container("1"), **change))
 
 
+def test_the_token_volume_of_the_api_server_does_not_make_every_pod_a_class_of_its_own() -> None:
+    reducer = PodReducer()
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    projected = [{"name": f"kube-api-access-{suffix}", "projected": {"sources": []}} for suffix in ("x7zqk", "pl2v9")]
+    one, other = (reducer.reduce(api_pod(each["name"], volumes=[claim, each])) for each in projected)
+    assert one.spec is other.spec
+    assert [volume.name for volume in one.spec.volumes] == ["data"]
+
+
 def test_the_order_of_a_map_does_not_make_another_class() -> None:
     one = api_pod("a", nodeSelector={"a": "1", "b": "2"})
     two = api_pod("a", nodeSelector={"b": "2", "a": "1"})
