@@ -40,16 +40,22 @@ def moved_by_domain(
 def moved_terms(
     terms: Sequence[TermCounts], pod: PodInfo, kind: TermKind, view: NodeView, moves: Sequence[Move]
 ) -> list[TermCounts]:
-    """Return the terms that mean a pod after the moves: those below, and one entry more per term of a moved pod."""
-    result = list(terms)
+    """Return the terms that mean a pod after the moves: those below, and one entry more per term of moved pods."""
     labels = namespace_labels(view.objects, pod.namespace)
+    # The members of a gang are of one class and share their terms: one count for all of them.
+    extra: dict[int, TermCounts | None] = {}
     for row, moved, sign in moves:
+        if not moved.spec.terms.any:
+            continue
         for of_kind, weight, term in terms_of(moved.spec.terms):
-            if of_kind is not kind or not term.matches(pod.namespace, pod.labels, labels):
+            if of_kind is not kind:
                 continue
             column = view.labels(term.topology_key)
-            if column.codes[row] >= 0:
+            if id(term) not in extra:
+                meant = term.matches(pod.namespace, pod.labels, labels)
                 counts = np.zeros(len(column.values) + 1, dtype=np.int64)
-                counts[column.codes[row]] = sign
-                result.append(TermCounts(term, weight, counts))
-    return result
+                extra[id(term)] = TermCounts(term, weight, counts) if meant else None
+            known = extra[id(term)]
+            if known is not None and column.codes[row] >= 0:
+                known.counts[column.codes[row]] += sign
+    return [*terms, *(one for one in extra.values() if one is not None)]

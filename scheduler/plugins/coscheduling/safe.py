@@ -55,7 +55,8 @@ class SafeCoscheduling:
         self._bound: dict[str, set[str]] = {}
         self._under_way: set[str] = set()
         self._lacking: set[str] = set()
-        self._checked: tuple[str, float, str] = ("", 0.0, "")
+        self._answered: tuple[str, float, int] = ("", 0.0, 0)
+        self._answer = SUCCESS
         self.groups = Groups(context.handle)
 
     def use_objects(self, objects: Objects) -> None:
@@ -139,42 +140,36 @@ class SafeCoscheduling:
         full = full_name(pod)
         if not full:
             return None, SUCCESS
-        self._lacking.discard(full)
+        # The members of a gang are decided one after the other on one snapshot, and all get the same answer: what the
+        # earlier ones were given counts as free for the later ones.
+        attempt = (full, view.now, view.assignments.end)
+        if self._answered != attempt:
+            self._lacking.discard(full)
+            self._answer = self._judge(full, pod, view)
+            self._answered = attempt
+        return None, self._answer
+
+    def _judge(self, full: str, pod: PodInfo, view: NodeView) -> Status:
         group = self.groups.of(pod)
         if group is None:
-            return None, _pending(f"pod group {full} does not exist")
+            return _pending(f"pod group {full} does not exist")
         if full in self._backed_off:
-            return None, unresolvable(f"podGroup {full} failed recently")
+            return unresolvable(f"podGroup {full} failed recently")
         needed = group.spec.min_member
         siblings = [one for one in self.groups.siblings(pod) if not one.deleting]
         if len(siblings) < needed:
-            return None, _pending(f"pod group {full}: {len(siblings)} of at least {needed} members exist")
+            return _pending(f"pod group {full}: {len(siblings)} of at least {needed} members exist")
         ready = sum(1 for one in siblings if not one.spec.gates)
         if ready < needed:
-            return None, _pending(f"pod group {full}: {ready} of at least {needed} members have no scheduling gates")
+            return _pending(f"pod group {full}: {ready} of at least {needed} members have no scheduling gates")
         if group.spec.min_resources is None:
-            return None, SUCCESS
-        gap = self._gap(full, group, pod, view)
+            return SUCCESS
+        held = ((one, view.row(node)) for one in siblings if (node := self.groups.node_of(one)))
+        gap = resource_gap(group, view, [(one, row) for one, row in held if row >= 0])
         if not gap:
-            return None, SUCCESS
+            return SUCCESS
         self._lacking.add(full)
-        return None, unresolvable(f"pod group {full}: {gap}")
-
-    def _gap(self, full: str, group: PodGroup, pod: PodInfo, view: NodeView) -> str:
-        """Compute once per attempt what is missing: where the members are does not matter, as theirs counts as
-        free."""
-        if self._checked[:2] != (full, view.now):
-            rows = [
-                (one, view.row(node)) for one in self.groups.siblings(pod) if (node := self.groups.node_of(one)) != ""
-            ]
-            rows += [
-                (entry.pod, view.row(entry.node))
-                for entry in view.overlay_assignments
-                if entry.sign > 0 and full_name(entry.pod) == full
-            ]
-            gap = resource_gap(group, view, [(one, row) for one, row in rows if row >= 0])
-            self._checked = (full, view.now, gap)
-        return self._checked[2]
+        return unresolvable(f"pod group {full}: {gap}")
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes

@@ -1,0 +1,562 @@
+"""Gangs in small worlds of their own, played on one API server by the real scheduler-plugins and by our daemon.
+
+A world is a few nodes that only its pods may use, PodGroups, pods, and something that happens after a while. Many
+worlds are played at a time. Who is bound after each phase must be the same: with `compatibility: upstream` in every
+world, with `safe` in those in which nobody competes with a gang. Both schedulers are started when everything is there
+already, so that the order of the queue is no matter of who came first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain import binaries
+from tests.conformance.apiclient import COLLECTIONS, Api
+from tests.conformance.case import Json
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+
+Process = subprocess.Popen[bytes]
+LABEL = "scheduling.x-k8s.io/pod-group"
+PERMIT_SECONDS = 2
+SETTLED_SECONDS = PERMIT_SECONDS + 2.0
+"""A phase is over when nobody was bound for so long: longer than a gang may wait, and than the first back-off."""
+_PHASE_SECONDS = 14.0
+_START_SECONDS = 40.0
+PRIORITIES = {"low": 1, "high": 100}
+"""Priority classes; nobody is preempted."""
+_CRD = Path(__file__).parents[2] / "components/crds/scheduling.x-k8s.io_podgroups.yaml"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A PodGroup; `later` ones are made by the step that says so."""
+
+    name: str
+    minimum: int
+    resources: str = ""
+    later: bool = False
+
+
+@dataclass(frozen=True)
+class Member:
+    """A pod that wants some CPUs; of a group or on its own."""
+
+    name: str
+    group: str = ""
+    cpu: int = 1
+    priority: str = "low"
+    gated: bool = False
+    later: bool = False
+
+
+@dataclass(frozen=True)
+class World:
+    """What is there, and what happens after everything has settled.
+
+    Attributes:
+        nodes: name to CPUs; one called `later` comes with the step.
+        competing: somebody else could use the room that a gang holds while it waits.
+        step: (what, whom).
+    """
+
+    seed: int
+    nodes: dict[str, int]
+    groups: tuple[Group, ...]
+    pods: tuple[Member, ...]
+    step: tuple[str, str]
+    competing: bool
+
+    @property
+    def namespace(self) -> str:
+        """Its own."""
+        return f"world-{self.seed}"
+
+
+def generate(seed: int, *, competing: bool | None = None) -> World:
+    """A world; with or without competition, where that is asked for."""
+    rng = random.Random(seed)
+    while True:
+        world = _draw(seed, rng, competing)
+        if not _depends_on_the_heap(world):
+            return world
+
+
+def _depends_on_the_heap(world: World) -> bool:
+    """Tell whether others who want more than the room there is queue up behind a group that fails.
+
+    A group that fails moves to the end of the queue. Upstream changes the keys under its heap without putting the heap
+    in order again, so that who comes next is a matter of where in the heap they lie.
+    """
+    if not world.competing:
+        return False
+    room = sum(world.nodes.values())
+    trying = [one for one in world.pods if not (one.gated or one.later)]
+    for group in world.groups:
+        members = sum(1 for one in trying if one.group == group.name)
+        if group.minimum > min(members, room) or group.resources == "5000":
+            trying = [one for one in trying if one.group != group.name]
+    failing = len({one.group for one in trying} - {""}) < len(world.groups)
+    return failing and sum(one.cpu for one in trying) > room
+
+
+def _draw(seed: int, rng: random.Random, competing: bool | None) -> World:
+    rivals = rng.random() < 0.5 if competing is None else competing
+    nodes = {f"n{number}": rng.choice((1, 2, 3)) for number in range(rng.randint(1, 3))}
+    room = sum(nodes.values())
+    groups, pods = [], []
+    for number in range(2 if rivals else 1):
+        size = rng.randint(1, room + 1)
+        minimum = max(1, rng.choice((size, size, size - 1, size + 1, (size + 1) // 2)))
+        name = "ab"[number]
+        step_makes_it = not rivals and rng.random() < 0.15
+        resources = rng.choice(("", "", "", "1", "5000"))
+        groups.append(Group(name, minimum, resources, step_makes_it))
+        priority = rng.choice(("low", "low", "high"))
+        pods += [Member(f"{name}-{one}", name, priority=priority) for one in range(size)]
+    if rng.random() < 0.2:
+        pods[-1] = Member(pods[-1].name, pods[-1].group, priority=pods[-1].priority, gated=True)
+    if rivals:
+        pods += [Member(f"c-{one}", priority=rng.choice(("low", "high"))) for one in range(rng.choice((0, 0, 1, 2)))]
+    elif rng.random() < 0.2:
+        pods.append(Member("x-lost", "nowhere"))
+    if rng.random() < 0.3:
+        last = pods[-1]
+        pods[-1] = Member(last.name, last.group, last.cpu, last.priority, last.gated, later=True)
+    step = _step(rng, groups, pods, rivals)
+    return World(seed, nodes, tuple(groups), tuple(pods), step, rivals)
+
+
+def _step(rng: random.Random, groups: list[Group], pods: list[Member], rivals: bool) -> tuple[str, str]:
+    if any(one.later for one in groups):
+        return "create group", groups[0].name
+    if any(one.later for one in pods):
+        return "create pods", ""
+    if any(one.gated for one in pods):
+        return "ungate", next(one.name for one in pods if one.gated)
+    kinds = ["add node", "shrink group", "complete pod", "delete pod"]
+    if rivals:
+        kinds = ["add node", "delete group", "complete pod"]
+    kind = rng.choice(kinds)
+    whom = {"add node": "later", "shrink group": "a", "delete group": "a"}.get(kind, rng.choice(pods).name)
+    return kind, whom
+
+
+# Objects ------------------------------------------------------------------------------------------------------------
+
+
+def _node(world: World, name: str, cpus: int) -> Json:
+    resources = {"cpu": str(cpus), "memory": "64Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"{world.namespace}-{name}", "labels": {"world": world.namespace}},
+        "status": {"capacity": resources, "allocatable": resources},
+    }
+
+
+def _group(world: World, group: Group, minimum: int | None = None) -> Json:
+    spec: Json = {"minMember": minimum or group.minimum}
+    if group.resources:
+        spec["minResources"] = {"cpu": group.resources}
+    return {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": group.name, "namespace": world.namespace},
+        "spec": spec,
+    }
+
+
+def _pod(world: World, pod: Member, scheduler: str) -> Json:
+    spec: Json = {
+        "schedulerName": scheduler,
+        "nodeSelector": {"world": world.namespace},
+        "priorityClassName": f"coscheduling-{pod.priority}",
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": str(pod.cpu)}}}],
+    }
+    if pod.gated:
+        spec["schedulingGates"] = [{"name": "example.com/gate"}]
+    labels = {LABEL: pod.group} if pod.group else {}
+    metadata = {"name": pod.name, "namespace": world.namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+# Schedulers ---------------------------------------------------------------------------------------------------------
+
+
+def configuration(name: str, kubeconfig: str, args: Json, compatibility: str = "") -> str:
+    """One profile with Coscheduling; our own options where they are given."""
+    plugins = [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": PERMIT_SECONDS, **args}}]
+    if compatibility:
+        plugins.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}})
+    points = {
+        "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
+        "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
+    }
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
+            "percentageOfNodesToScore": 100,
+            "podInitialBackoffSeconds": 1,
+            "podMaxBackoffSeconds": 1,
+            "profiles": [{"schedulerName": name, "plugins": points, "pluginConfig": plugins}],
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """One of the two, as a process."""
+
+    name: str
+    command: tuple[str, ...]
+
+    @contextlib.contextmanager
+    def running(self, log: Path) -> Iterator[Process]:
+        """Run it; it must be alive in the end."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+        with (
+            log.open("wb") as output,
+            subprocess.Popen(self.command, stdout=output, stderr=output, env=environment) as process,
+        ):
+            try:
+                yield process
+                assert process.poll() is None, log.read_text()[-3000:]
+            finally:
+                process.terminate()
+
+
+def real(plane: ControlPlane, directory: Path, args: Json) -> Scheduler:
+    """The real scheduler-plugins."""
+    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    file = directory / "real.json"
+    file.write_text(configuration("gangs-real", str(plane.layout.kubeconfig), args))
+    return Scheduler("gangs-real", (str(binary), f"--config={file}", "--secure-port=0", "-v=2"))
+
+
+def ours(plane: ControlPlane, directory: Path, args: Json, compatibility: str) -> Scheduler:
+    """Our daemon."""
+    name = f"gangs-{compatibility}"
+    file = directory / f"{name}.json"
+    file.write_text(configuration(name, str(plane.layout.kubeconfig), args, compatibility))
+    return Scheduler(name, (sys.executable, "-m", "scheduler", f"--config={file}", "--secure-port=0"))
+
+
+# Playing ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Story:
+    """What happened in a world.
+
+    Attributes:
+        bound: after each phase, who had a node.
+        order: groups in the order in which they were complete, per phase; those of the same moment together.
+        messages: everything that pods were told.
+    """
+
+    bound: list[list[str]] = field(default_factory=list)
+    messages: set[str] = field(default_factory=set)
+
+
+class Stage:
+    """Where worlds are played."""
+
+    def __init__(self, api: Api, directory: Path) -> None:
+        self._api = api
+        self._directory = directory
+        self._plays = 0
+
+    async def prepare(self) -> None:
+        """Make what every world needs."""
+        crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        manifest = yaml.safe_load(_CRD.read_text())
+        if manifest["metadata"]["name"] in {
+            one["metadata"]["name"] for one in (await self._api.call("GET", crds))["items"]
+        }:
+            return
+        await self._api.call("POST", crds, manifest)
+        for name, value in PRIORITIES.items():
+            metadata = {"name": f"coscheduling-{name}"}
+            item = {"kind": "PriorityClass", "metadata": metadata, "value": value, "preemptionPolicy": "Never"}
+            await self._api.create(item)
+        deadline = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(Exception):
+                await self._api.list_all("PodGroup", "default")
+                return
+            assert time.monotonic() < deadline, "the PodGroup kind is not served"
+            await asyncio.sleep(0.1)
+
+    async def play(self, worlds: list[World], scheduler: Scheduler) -> dict[int, Story]:
+        """Play all worlds with a scheduler, and clear the stage."""
+        self._plays += 1
+        stories = {world.seed: Story() for world in worlds}
+        await self._set(worlds, scheduler.name)
+        try:
+            with scheduler.running(self._directory / f"{self._plays}-{scheduler.name}.log") as process:
+                await self._phase(worlds, stories, process, starting=True)
+                await asyncio.gather(*(self._do(world, scheduler.name) for world in worlds))
+                await self._phase(worlds, stories, process)
+        finally:
+            await self._clear(worlds)
+        return stories
+
+    async def _set(self, worlds: list[World], scheduler: str) -> None:
+        made: list[Json] = []
+        namespaces = {item["metadata"]["name"] for item in await self._api.list_all("Namespace")}
+        spaces = [one.namespace for one in worlds if one.namespace not in namespaces]
+        await self._api.create_all([{"kind": "Namespace", "metadata": {"name": name}} for name in spaces], made)
+        await self._api.create_all(
+            [_node(world, name, cpus) for world in worlds for name, cpus in world.nodes.items()], made
+        )
+        # Creation times have whole seconds, and order the groups.
+        for number in range(2):
+            if number:
+                await asyncio.sleep(1.1)
+            round_ = [_group(one, one.groups[number]) for one in worlds if _is_there(one.groups, number)]
+            await self._api.create_all(round_, made)
+        await self._api.create_all(
+            [_pod(world, pod, scheduler) for world in worlds for pod in world.pods if not pod.later], made
+        )
+
+    async def _do(self, world: World, scheduler: str) -> None:
+        kind, whom = world.step
+        group = {one.name: one for one in world.groups}.get(whom)
+        pods = [one for one in world.pods if not one.later]
+        path = f"/api/v1/namespaces/{world.namespace}/pods"
+        if kind == "create group" and group is not None:
+            await self._api.create(_group(world, group))
+        elif kind == "shrink group" and group is not None:
+            changed = {"spec": {"minMember": max(1, group.minimum - 1)}}
+            await self._api.call(
+                "PATCH", f"{COLLECTIONS['PodGroup'][0]}/namespaces/{world.namespace}/podgroups/{whom}", changed
+            )
+        elif kind == "create pods":
+            for pod in world.pods:
+                if pod.later:
+                    await self._api.create(_pod(world, pod, scheduler))
+        elif kind == "ungate":
+            await self._api.call("PATCH", f"{path}/{whom}", {"spec": {"schedulingGates": None}})
+        elif kind == "add node":
+            await self._api.create(_node(world, whom, 2))
+        elif kind == "delete group":
+            await asyncio.gather(*(self._api.delete(_pod(world, pod, scheduler)) for pod in pods if pod.group == whom))
+        elif kind == "delete pod":
+            await self._api.delete(_pod(world, next(one for one in pods if one.name == whom), scheduler))
+        elif kind == "complete pod":
+            await self._api.call("PATCH", f"{path}/{whom}/status", {"status": {"phase": "Succeeded"}})
+
+    async def _phase(
+        self, worlds: list[World], stories: dict[int, Story], process: Process, *, starting: bool = False
+    ) -> None:
+        """Watch until nobody has been bound for a while."""
+        began = changed = time.monotonic()
+        patience = began + _START_SECONDS
+        before: dict[int, list[str]] = {}
+        heard = not starting
+        while True:
+            await asyncio.sleep(0.2)
+            now = time.monotonic()
+            bound = await self._read(worlds, stories)
+            heard = heard or any(stories[one.seed].messages or bound[one.seed] for one in worlds)
+            if bound != before or not heard:
+                before, changed = bound, now
+            if not heard:
+                assert process.poll() is None, "the scheduler has ended"
+                assert now < patience, "the scheduler says nothing"
+                began = now
+            elif now - changed > SETTLED_SECONDS or now - began > _PHASE_SECONDS:
+                break
+        for seed, names in before.items():
+            stories[seed].bound.append(names)
+
+    async def _read(self, worlds: list[World], stories: dict[int, Story]) -> dict[int, list[str]]:
+        by_namespace = {world.namespace: world.seed for world in worlds}
+        bound: dict[int, list[str]] = {world.seed: [] for world in worlds}
+        for item in (await self._api.call("GET", "/api/v1/pods"))["items"]:
+            seed = by_namespace.get(item["metadata"]["namespace"])
+            if seed is None:
+                continue
+            if item["spec"].get("nodeName"):
+                bound[seed].append(item["metadata"]["name"])
+            for condition in item["status"].get("conditions", ()):
+                # Gated pods are said to be so by the API server.
+                if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+                    stories[seed].messages.add(condition["message"])
+        return {seed: sorted(names) for seed, names in bound.items()}
+
+    async def _clear(self, worlds: list[World]) -> None:
+        await asyncio.gather(
+            *(self._api.delete_all(kind, world.namespace) for kind in ("Pod", "PodGroup") for world in worlds)
+        )
+        await self._api.delete_all("Node")
+        while (await self._api.call("GET", "/api/v1/pods"))["items"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+def _is_there(groups: tuple[Group, ...], number: int) -> bool:
+    return number < len(groups) and not groups[number].later
+
+
+# Comparing ----------------------------------------------------------------------------------------------------------
+
+
+def counts(world: World, story: Story) -> list[dict[str, int]]:
+    """How many of each group (or of the pods on their own) were bound after each phase: equals may swap places."""
+    group_of = {pod.name: (pod.group or "alone") + pod.priority for pod in world.pods}
+    found = []
+    for names in story.bound:
+        tally: dict[str, int] = {}
+        for name in names:
+            tally[group_of[name]] = tally.get(group_of[name], 0) + 1
+        found.append(tally)
+    return found
+
+
+def differences(worlds: list[World], theirs: dict[int, Story], own: dict[int, Story]) -> list[str]:
+    """What was not the same."""
+    return [
+        f"{world}\n  real: {theirs[world.seed].bound}\n  ours: {own[world.seed].bound}\n"
+        f"  real said: {sorted(vocabulary({0: theirs[world.seed]}))}\n"
+        f"  ours said: {sorted(vocabulary({0: own[world.seed]}))}"
+        for world in worlds
+        if counts(world, theirs[world.seed]) != counts(world, own[world.seed])
+    ]
+
+
+def vocabulary(stories: dict[int, Story]) -> set[str]:
+    """The sentences that were said, without names and numbers."""
+    words: set[str] = set()
+    for story in stories.values():
+        for message in story.messages:
+            for part in re.split(r"(?<=\.) |, (?=\d)|: (?=\d)", message):
+                words.add(re.sub(r"world-#|\b[abcx](-#)?\b", "@", re.sub(r"\d+", "#", part)).rstrip("."))
+    return words
+
+
+@dataclass
+class Outcome:
+    """What a number of plays gave."""
+
+    cases: int = 0
+    bound: int = 0
+    mismatches: list[str] = field(default_factory=list)
+    theirs: set[str] = field(default_factory=set)
+    ours: set[str] = field(default_factory=set)
+
+    @property
+    def new_words(self) -> set[str]:
+        """Sentences that only ours said."""
+        return self.ours - self.theirs - SEEN
+
+    def add(self, other: Outcome) -> None:
+        """Count another one in."""
+        self.cases += other.cases
+        self.bound += other.bound
+        self.mismatches += other.mismatches
+        self.theirs |= other.theirs
+        self.ours |= other.ours
+
+    def text(self) -> str:
+        """In one line."""
+        told = f"{self.cases} worlds, {self.bound} pods bound, {len(self.mismatches)} differences"
+        return f"{told}, words of our own: {sorted(self.new_words)}" if self.new_words else told
+
+
+ARGS: tuple[Json, ...] = (
+    {},
+    {"podGroupRejectPercentage": 0},
+    {"podGroupBackoffSeconds": 1, "podGroupRejectPercentage": 50},
+)
+SEEN = frozenset(
+    {
+        "no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never",
+        "no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never., can not find pod group",
+        "# optimistic rejection in PostFilter",
+        "# rejection in Unreserve",
+        "# rejected due to timeout after waiting #s at plugin Coscheduling",
+        "#/# nodes are available: podGroup @/@ failed recently",
+        "#/# nodes are available: pre-filter pod @-# cannot proceed due to gated pods in the same PodGroup",
+        "# PodGroup not found",
+    }
+)
+"""Sentences that the real one says, if not in every run."""
+
+
+async def compare(plane: ControlPlane, directory: Path, worlds: list[World], args: Json, compatibility: str) -> Outcome:
+    """Play worlds with both and compare. Those that differ are played once more, each alone: a group that fails puts
+    upstream's heap out of order for the other worlds too."""
+    api = Api(plane)
+    try:
+        stage = Stage(api, directory)
+        await stage.prepare()
+        them, us = real(plane, directory, args), ours(plane, directory, args, compatibility)
+        theirs, own = await stage.play(worlds, them), await stage.play(worlds, us)
+        outcome = Outcome(len(worlds), sum(len(story.bound[-1]) for story in own.values()))
+        if compatibility == "upstream":
+            outcome.theirs, outcome.ours = vocabulary(theirs), vocabulary(own)
+        for world in worlds:
+            if differences([world], theirs, own):
+                alone = differences([world], await stage.play([world], them), await stage.play([world], us))
+                outcome.mismatches += [f"args: {args}\n{text}" for text in alone]
+    finally:
+        await api.close()
+    return outcome
+
+
+def batches(seed: int, count: int, compatibility: str, size: int) -> Iterator[tuple[list[World], Json]]:
+    """Worlds to play together, and the plugin's args; without competition where gangs are placed as a whole."""
+    competing = None if compatibility == "upstream" else False
+    for start in range(seed, seed + count, size):
+        numbers = range(start, min(start + size, seed + count))
+        yield [generate(number, competing=competing) for number in numbers], ARGS[(start // size) % len(ARGS)]
+
+
+async def compare_all(
+    plane: ControlPlane, directory: Path, seed: int, count: int, compatibility: str, size: int = 12
+) -> Outcome:
+    """Compare many worlds, told of each batch."""
+    total = Outcome()
+    for worlds, args in batches(seed, count, compatibility, size):
+        outcome = await compare(plane, directory, worlds, args, compatibility)
+        print("\n".join([*outcome.mismatches, f"{compatibility}, {args}: {outcome.text()}"]), flush=True)
+        total.add(outcome)
+    return total
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code 0 when everything agrees, 1 on a difference."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.coscheduling", description=__doc__)
+    parser.add_argument("--worlds", type=int, default=120, metavar="N", help="number of worlds (120)")
+    parser.add_argument("--seed", type=int, metavar="S", help="first seed (random; printed)")
+    parser.add_argument("--compatibility", choices=("upstream", "safe"), default="upstream", help="mode of ours")
+    options = parser.parse_args(arguments)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
+    with control_plane_running() as plane, tempfile.TemporaryDirectory(prefix="gangs-") as directory:
+        total = asyncio.run(compare_all(plane, Path(directory), seed, options.worlds, options.compatibility))
+    print(f"seed {seed}\n{total.text()}")
+    return 1 if total.mismatches or total.new_words else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

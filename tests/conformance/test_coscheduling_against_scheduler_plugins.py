@@ -1,0 +1,39 @@
+"""A fixed sample of random worlds with gangs, played by the real scheduler-plugins 0.34.7 and by our daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.coscheduling import compare_all
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+SEED = 1_000
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with control_plane_running() as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("compatibility", "worlds"),
+    [
+        ("upstream", 16),
+        pytest.param("safe", 16, marks=pytest.mark.slow),
+        pytest.param("upstream", 96, marks=pytest.mark.slow),
+    ],
+)
+async def test_the_same_pods_are_admitted_over_time(
+    plane: ControlPlane, tmp_path: Path, compatibility: str, worlds: int
+) -> None:
+    """Safe mode is asked only about worlds in which nobody competes with a gang."""
+    outcome = await compare_all(plane, tmp_path, SEED, worlds, compatibility, size=16)
+    assert not outcome.mismatches, "\n".join(outcome.mismatches)
+    assert not outcome.new_words
+    assert outcome.cases == worlds
+    assert outcome.bound > worlds
