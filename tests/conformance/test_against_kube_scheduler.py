@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance import profiles
+from tests.conformance.case import ERROR, Case
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.directed import DIRECTED
+from tests.conformance.directed_plugins import PLUGIN_CASES, UNREADABLE
 from tests.conformance.features import FEATURES, available
 from tests.conformance.generator import choose, generate
 from tests.conformance.oracle import oracle_of
@@ -64,9 +66,22 @@ async def test_random_cases_agree(control_plane: ControlPlane) -> None:
 async def test_directed_cases_agree(control_plane: ControlPlane) -> None:
     async with oracle_of(control_plane) as oracle:
         runner = Runner(oracle, Ours())
-        found = {name: reports for name, case in DIRECTED.items() if (reports := await runner.compare(case))}
+        cases = DIRECTED | {
+            name: Case(0, (), profile, tuple(objects), tuple(pods))
+            for name, (objects, pods, profile) in PLUGIN_CASES.items()
+        }
+        found = {name: reports for name, case in cases.items() if (reports := await runner.compare(case))}
     assert not found, "\n\n".join(f"{name}:\n{report}" for name, reports in found.items() for report in reports)
     assert not runner.summary.refused, _verdict(runner.summary)
+    assert not runner.summary.coverage.missing(), _verdict(runner.summary)
+
+
+async def test_a_preference_that_cannot_be_read_fails_the_pod(control_plane: ControlPlane) -> None:
+    async with oracle_of(control_plane) as oracle:
+        (asked,) = await oracle.ask(UNREADABLE)
+    start = 'running PreScore plugin "NodeAffinity": '
+    for answer in (asked.answer, Ours().ask(asked.pod, asked.world)):
+        assert (answer.outcome, answer.message[: len(start)]) == (ERROR, start)
 
 
 async def test_log_says_what_users_read_on_the_pod(control_plane: ControlPlane) -> None:
