@@ -19,15 +19,9 @@ _FEW_ROWS = 16
 rows."""
 _BYTES = 32 * 1024 * 1024
 """Bound on the columns of all classes of one profile."""
-_MOST_SEEN = 8192
+_FEWEST = 16
+_MOST_MET = 8192
 _KEY = "core.classes"
-
-
-@dataclass(slots=True)
-class _Seen:
-    """A class of which there was one pod so far (or none that could be answered for): not worth a column."""
-
-    hopeless_at: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -159,57 +153,65 @@ class ClassColumns:
 
 @dataclass(slots=True)
 class _Memory:
-    """The columns by class, of one profile and one table; the class unused longest is dropped."""
+    """What is kept of one profile and one table.
+
+    Attributes:
+        columns: by class, the one unused longest first.
+        met: classes without columns that there was a pod of, the oldest first; for one whose plugins could not be
+            answered for, when that was.
+    """
 
     table: NodeTable
-    columns: OrderedDict[bytes, ClassColumns | _Seen] = field(default_factory=OrderedDict)
-    kept: int = 0
+    columns: OrderedDict[bytes, ClassColumns] = field(default_factory=OrderedDict)
+    met: OrderedDict[bytes, tuple[int, int] | None] = field(default_factory=OrderedDict)
+
+    def meet(self, key: bytes, hopeless: tuple[int, int] | None = None) -> None:
+        """Note a class without columns."""
+        self.columns.pop(key, None)
+        self.met[key] = hopeless
+        if len(self.met) > _MOST_MET:
+            self.met.popitem(last=False)
+
+    def keep(self, key: bytes, columns: ClassColumns) -> None:
+        """Keep a class's columns, and drop others where they are too many."""
+        self.met.pop(key, None)
+        self.columns[key] = columns
+        most = max(_FEWEST, _BYTES // (columns.base.nbytes + columns.totals.nbytes))
+        while len(self.columns) > most:
+            self.meet(next(iter(self.columns)))
 
 
 def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
     """Return the columns of a pod's class as of now; None where every plugin has to be asked.
 
-    That is so for a class met for the first time, on what-if views, and where a plugin fails or does not keep to its
-    word.
+    That is so for a class met for the first time, as many are never met again, and where a plugin fails or does not
+    keep to its word.
     """
-    table = view.table
+    table, key = view.table, pod.spec.class_key
     memory = profile.memory.get(_KEY)
     if not isinstance(memory, _Memory) or memory.table is not table:
         memory = profile.memory[_KEY] = _Memory(table)
-    key = pod.spec.class_key
+    now = (table.layout, table.log.start)
     known = memory.columns.get(key)
     if known is None:
-        memory.columns[key] = _Seen()
-        if len(memory.columns) - memory.kept > _MOST_SEEN:
-            _drop_oldest(memory)
-        return None
-    memory.columns.move_to_end(key)
-    now = (table.layout, table.log.start)
-    if isinstance(known, _Seen) and known.hopeless_at == now:
-        return None
+        if key not in memory.met:
+            memory.meet(key)
+            return None
+        if memory.met[key] == now:
+            return None
     try:
-        if isinstance(known, ClassColumns):
-            if known.catch_up(view, pod):
-                return known
-            memory.kept -= 1
-        memory.columns[key] = _Seen()
-        made = memory.columns[key] = make_columns(view, pod, profile)
+        if known is not None and known.catch_up(view, pod):
+            memory.columns.move_to_end(key)
+            return known
+        made = make_columns(view, pod, profile)
     except Exception:
         # Asking every plugin meets the same failure and reports it; if not, this class goes without columns until the
         # table has changed a good deal.
-        memory.kept -= isinstance(memory.columns[key], ClassColumns)
-        memory.columns[key] = _Seen(hopeless_at=now)
+        memory.meet(key, hopeless=now)
         return None
-    memory.kept += 1
-    most = max(16, _BYTES // (made.base.nbytes + made.totals.nbytes))
-    while memory.kept > most:
-        _drop_oldest(memory)
+    memory.keep(key, made)
+    memory.columns.move_to_end(key)
     return made
-
-
-def _drop_oldest(memory: _Memory) -> None:
-    _, oldest = memory.columns.popitem(last=False)
-    memory.kept -= isinstance(oldest, ClassColumns)
 
 
 def make_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns:

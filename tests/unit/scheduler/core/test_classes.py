@@ -1,0 +1,194 @@
+"""What is kept per class of pods: when it is made, what it stands for, what is asked all the same, and its bounds."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scheduler.catalog import ExtensionPoint
+from scheduler.core import classes, decide
+from scheduler.core.byclass import usable_columns
+from scheduler.framework import (
+    CycleState,
+    Follows,
+    IntArray,
+    Locality,
+    NodeView,
+    Plugin,
+    PodInfo,
+    ProfileRunner,
+    RowArray,
+)
+from scheduler.plugins import FACTORIES, build_profile
+from scheduler.state import ClusterState
+from tests.unit.scheduler.core.builders import NOW, cluster, container, node, only_scores, pod, runner
+
+
+def some_cluster() -> ClusterState:
+    return cluster(*(node(f"n{index}") for index in range(4)))
+
+
+def place(state: ClusterState, info: PodInfo, profile: ProfileRunner, **how: Any) -> Any:
+    return decide(state.snapshot(NOW), [info], profile, random.Random(1), **how).only
+
+
+class Scorer:
+    """A score plugin that counts how often it is asked, and about how many rows."""
+
+    name = "ImageLocality"
+    said = Locality()
+    answer = 7
+
+    def __init__(self, args: Any, context: Any) -> None:
+        self.asked: list[int] = []
+
+    def score(self, state: CycleState, info: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        self.asked.append(len(rows))
+        return np.full(len(rows), self.answer, dtype=np.int64)
+
+    def locality(self, info: PodInfo, view: NodeView) -> Locality:
+        return self.said
+
+
+def profile_with(**attributes: Any) -> tuple[ProfileRunner, Any]:
+    """A profile that scores by one plugin of the test."""
+    kind = type("Odd", (Scorer,), attributes)
+    profile = ProfileRunner(runner(only_scores("ImageLocality")).effective, {**FACTORIES, "ImageLocality": kind})
+    return profile, profile.plugins["ImageLocality"]
+
+
+def test_the_second_pod_of_a_class_makes_its_columns() -> None:
+    state, profile = some_cluster(), runner()
+    info = pod("p", container("100m"))
+    assert usable_columns(state.snapshot(NOW), info, profile) is None
+    assert usable_columns(state.snapshot(NOW), info, profile) is not None
+    assert usable_columns(state.snapshot(NOW), pod("q", container("200m")), profile) is None
+
+
+def test_what_if_views_nominations_and_named_nodes_are_looked_at_afresh() -> None:
+    state, profile = some_cluster(), runner()
+    info = pod("p", container("100m"), priority=1)
+    for _ in range(2):
+        usable_columns(state.snapshot(NOW), info, profile)
+    assert usable_columns(state.snapshot(NOW).overlay(), info, profile) is None
+    assert usable_columns(state.snapshot(NOW), pod("p", container("100m"), nodeName="n1"), profile) is None
+    state.nominator.set(pod("lower", priority=0), "n0")
+    assert usable_columns(state.snapshot(NOW), info, profile) is not None
+    state.nominator.set(pod("equal", priority=1), "n0")
+    assert usable_columns(state.snapshot(NOW), info, profile) is None
+
+
+def test_a_plugin_that_vouches_for_nothing_is_asked_in_every_attempt() -> None:
+    profile, plugin = profile_with()
+    state = some_cluster()
+    for _ in range(5):
+        place(state, pod("p", container("100m")), profile)
+    assert plugin.asked == [4] * 5
+
+
+def test_a_plugin_that_looks_at_nodes_alone_is_asked_again_only_about_nodes_that_change() -> None:
+    profile, plugin = profile_with(said=Locality(scores=Follows.NODE))
+    state = some_cluster()
+    for index in range(3):
+        place(state, pod("p", container("100m")), profile)
+        state.assume(pod(f"other-{index}", container("100m")), "n0", NOW)
+    assert plugin.asked == [4, 4], "once to decide, once for the column"
+    state.upsert_node(node("n2", labels={"a": "b"}))
+    assert place(state, pod("p", container("100m")), profile).total == 7
+    assert plugin.asked == [4, 4, 1]
+
+
+def test_a_version_that_changes_has_everything_asked_again() -> None:
+    versions = iter([1, 1, 2, 2])
+    profile, plugin = profile_with(said=Locality(scores=Follows.NODE, version=lambda view: next(versions)))
+    state = some_cluster()
+    for _ in range(4):
+        place(state, pod("p", container("100m")), profile)
+    assert plugin.asked == [4, 4, 4]
+
+
+@pytest.mark.parametrize("answer", [101, -1])
+def test_a_score_out_of_range_is_clamped_and_counted_whatever_the_plugin_vouches_for(answer: int) -> None:
+    profile, _ = profile_with(said=Locality(scores=Follows.PODS), answer=answer)
+    state = some_cluster()
+    for _ in range(3):
+        placement = place(state, pod("p", container("100m")), profile)
+        assert placement.counters == {"clamped_scores/ImageLocality": 4}
+        assert placement.total == (100 if answer > 100 else 0)
+
+
+def test_a_plugin_that_fails_fails_the_attempt_with_columns_too() -> None:
+    def refuse(view: NodeView, row: int) -> int:
+        raise RuntimeError("boom")
+
+    def score(self: Any, state: CycleState, info: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        if view.pods_on(0):
+            raise RuntimeError("boom")
+        return np.zeros(len(rows), dtype=np.int64)
+
+    profile, _ = profile_with(said=Locality(scores=Follows.PODS, rate=refuse), score=score)
+    state = some_cluster()
+    for _ in range(2):
+        assert place(state, pod("p", container("100m")), profile).node is not None
+    state.assume(pod("first", container("100m")), "n0", NOW)
+    for _ in range(2):
+        assert place(state, pod("p", container("100m")), profile).message == (
+            'running Score plugins: plugin "ImageLocality" failed with: boom'
+        )
+
+
+def test_an_observer_that_does_not_pass_locality_on_sees_every_attempt() -> None:
+    seen: list[str] = []
+
+    class Observed:
+        def __init__(self, plugin: Any) -> None:
+            self.plugin, self.name = plugin, plugin.name
+
+        def score(self, *args: Any) -> Any:
+            seen.append(self.name)
+            return self.plugin.score(*args)
+
+    def wrap(point: ExtensionPoint, plugin: Plugin) -> Plugin:
+        return Observed(plugin) if point is ExtensionPoint.SCORE and plugin.name == "NodeResourcesFit" else plugin
+
+    profile = build_profile(runner(only_scores("NodeResourcesFit", "ImageLocality")).effective, wrap=wrap)
+    state = some_cluster()
+    totals = {place(state, pod("p", container("100m")), profile).total for _ in range(4)}
+    assert seen == ["NodeResourcesFit"] * 4
+    assert totals == {place(state, pod("p", container("100m")), runner(only_scores("NodeResourcesFit"))).total}
+
+
+def test_the_columns_of_the_class_unused_longest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classes, "_BYTES", 0)
+    state, profile = some_cluster(), runner()
+    infos = [pod(f"p{index}", container(f"{index + 1}m")) for index in range(40)]
+    for info in infos * 2:
+        place(state, info, profile)
+    memory: Any = profile.memory["core.classes"]
+    assert list(memory.columns) == [info.spec.class_key for info in infos[-16:]]
+    assert usable_columns(state.snapshot(NOW), infos[0], profile) is not None, "made again as soon as it is used"
+
+
+def test_classes_met_once_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classes, "_MOST_MET", 10)
+    state, profile = some_cluster(), runner()
+    for index in range(40):
+        place(state, pod(f"p{index}", container(f"{index + 1}m")), profile)
+    memory: Any = profile.memory["core.classes"]
+    assert (len(memory.met), len(memory.columns)) == (10, 0)
+
+
+def test_a_profile_that_turns_to_another_cluster_starts_afresh() -> None:
+    profile, info = runner(), pod("p", container("100m"))
+    first, second = some_cluster(), cluster(node("other"), node("more"))
+    for _ in range(3):
+        place(first, info, profile)
+    assert place(second, info, profile).node in ("other", "more")
+
+
+def test_ties_are_broken_evenly_with_columns_too() -> None:
+    state, profile, rng = some_cluster(), runner(), random.Random(5)
+    info = pod("p", container("100m"))
+    chosen = [decide(state.snapshot(NOW), [info], profile, rng).node for _ in range(2000)]
+    assert all(400 < chosen.count(f"n{index}") < 600 for index in range(4))
