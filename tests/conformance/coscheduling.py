@@ -30,6 +30,7 @@ from secondary_scheduler.devcluster.toolchain import binaries
 from tests.conformance.apiclient import COLLECTIONS, Api
 from tests.conformance.case import Json
 from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.coscheduling_worlds import Group, Member, World, generate
 
 Process = subprocess.Popen[bytes]
 LABEL = "scheduling.x-k8s.io/pod-group"
@@ -41,120 +42,6 @@ _START_SECONDS = 40.0
 PRIORITIES = {"low": 1, "high": 100}
 """Priority classes; nobody is preempted."""
 _CRD = Path(__file__).parents[2] / "components/crds/scheduling.x-k8s.io_podgroups.yaml"
-
-
-@dataclass(frozen=True)
-class Group:
-    """A PodGroup; `later` ones are made by the step that says so."""
-
-    name: str
-    minimum: int
-    resources: str = ""
-    later: bool = False
-
-
-@dataclass(frozen=True)
-class Member:
-    """A pod that wants some CPUs; of a group or on its own."""
-
-    name: str
-    group: str = ""
-    cpu: int = 1
-    priority: str = "low"
-    gated: bool = False
-    later: bool = False
-
-
-@dataclass(frozen=True)
-class World:
-    """What is there, and what happens after everything has settled.
-
-    Attributes:
-        nodes: name to CPUs; one called `later` comes with the step.
-        competing: somebody else could use the room that a gang holds while it waits.
-        step: (what, whom).
-    """
-
-    seed: int
-    nodes: dict[str, int]
-    groups: tuple[Group, ...]
-    pods: tuple[Member, ...]
-    step: tuple[str, str]
-    competing: bool
-
-    @property
-    def namespace(self) -> str:
-        """Its own."""
-        return f"world-{self.seed}"
-
-
-def generate(seed: int, *, competing: bool | None = None) -> World:
-    """A world; with or without competition, where that is asked for."""
-    rng = random.Random(seed)
-    while True:
-        world = _draw(seed, rng, competing)
-        if not _depends_on_the_heap(world):
-            return world
-
-
-def _depends_on_the_heap(world: World) -> bool:
-    """Tell whether others who want more than the room there is queue up behind a group that fails.
-
-    A group that fails moves to the end of the queue. Upstream changes the keys under its heap without putting the heap
-    in order again, so that who comes next is a matter of where in the heap they lie.
-    """
-    if not world.competing:
-        return False
-    room = sum(world.nodes.values())
-    trying = [one for one in world.pods if not (one.gated or one.later)]
-    for group in world.groups:
-        members = sum(1 for one in trying if one.group == group.name)
-        if group.minimum > min(members, room) or group.resources == "5000":
-            trying = [one for one in trying if one.group != group.name]
-    failing = len({one.group for one in trying} - {""}) < len(world.groups)
-    return failing and sum(one.cpu for one in trying) > room
-
-
-def _draw(seed: int, rng: random.Random, competing: bool | None) -> World:
-    rivals = rng.random() < 0.5 if competing is None else competing
-    nodes = {f"n{number}": rng.choice((1, 2, 3)) for number in range(rng.randint(1, 3))}
-    room = sum(nodes.values())
-    groups, pods = [], []
-    for number in range(2 if rivals else 1):
-        size = rng.randint(1, room + 1)
-        minimum = max(1, rng.choice((size, size, size - 1, size + 1, (size + 1) // 2)))
-        name = "ab"[number]
-        step_makes_it = not rivals and rng.random() < 0.15
-        resources = rng.choice(("", "", "", "1", "5000"))
-        groups.append(Group(name, minimum, resources, step_makes_it))
-        priority = rng.choice(("low", "low", "high"))
-        pods += [Member(f"{name}-{one}", name, priority=priority) for one in range(size)]
-    if rng.random() < 0.2:
-        pods[-1] = Member(pods[-1].name, pods[-1].group, priority=pods[-1].priority, gated=True)
-    if rivals:
-        pods += [Member(f"c-{one}", priority=rng.choice(("low", "high"))) for one in range(rng.choice((0, 0, 1, 2)))]
-    elif rng.random() < 0.2:
-        pods.append(Member("x-lost", "nowhere"))
-    if rng.random() < 0.3:
-        last = pods[-1]
-        pods[-1] = Member(last.name, last.group, last.cpu, last.priority, last.gated, later=True)
-    step = _step(rng, groups, pods, rivals)
-    return World(seed, nodes, tuple(groups), tuple(pods), step, rivals)
-
-
-def _step(rng: random.Random, groups: list[Group], pods: list[Member], rivals: bool) -> tuple[str, str]:
-    if any(one.later for one in groups):
-        return "create group", groups[0].name
-    if any(one.later for one in pods):
-        return "create pods", ""
-    if any(one.gated for one in pods):
-        return "ungate", next(one.name for one in pods if one.gated)
-    kinds = ["add node", "shrink group", "complete pod", "delete pod"]
-    if rivals:
-        kinds = ["add node", "delete group", "complete pod"]
-    kind = rng.choice(kinds)
-    whom = {"add node": "later", "shrink group": "a", "delete group": "a"}.get(kind, rng.choice(pods).name)
-    return kind, whom
 
 
 # Objects ------------------------------------------------------------------------------------------------------------
