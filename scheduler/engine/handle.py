@@ -123,7 +123,11 @@ class EngineHandle:
             "target": {"kind": "Node", "name": node},
         }
         try:
-            await self._client.post(f"{_pod_path(pod)}/binding", body)
+            self._recorder.hold()
+            try:
+                await self._client.post(f"{_pod_path(pod)}/binding", body)
+            finally:
+                self._recorder.release()
         except Conflict:
             return await self._after_doubt(pod, node, "conflict")
         except NotFound:

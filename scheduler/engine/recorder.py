@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import structlog
 
@@ -20,6 +20,13 @@ NOTE_LIMIT = 1024
 _SERIES_IDLE = 360.0
 _SERIES_RESEND = 1800.0
 _KNOWN_SERIES = 4096
+LANES_BEHIND = 2
+"""Events written at once while bindings are under way: each costs the API server as much as a binding."""
+LANES_IDLE = 32
+_LANES_MOST = 64
+PATIENCE_SECONDS = ((3.0, 16), (5.0, _LANES_MOST))
+"""Age of the oldest event from which on so many are written at once, bindings or not: all are written within 10 s."""
+_LOOK_SECONDS = 0.5
 log = structlog.get_logger(component="events")
 
 
@@ -55,10 +62,33 @@ class _Series:
     last_sent: float
 
 
-class EventRecorder:
-    """Queues events and writes them with a few workers; the same event again becomes a series.
+class _Post(NamedTuple):
+    """An event to be written; its body is made when its turn comes, as thousands may wait."""
 
-    Bounded: when the queue is full an event is dropped and counted, bindings go on.
+    at: float
+    name: str
+    regarding: Regarding
+    controller: str
+    kind: str
+    reason: str
+    action: str
+    note: str
+    related: Regarding | None
+
+
+class _Patch(NamedTuple):
+    """A series that goes on."""
+
+    at: float
+    path: str
+    repeats: int
+
+
+class EventRecorder:
+    """Queues events and writes them behind the bindings; the same event again becomes a series.
+
+    While bindings are under way (`hold` and `release`) a few are written at a time, and more as they grow old. Bounded:
+    when the queue is full an event is dropped and counted, bindings go on.
     """
 
     def __init__(
@@ -67,7 +97,6 @@ class EventRecorder:
         *,
         instance: str,
         on_drop: Callable[[], None] = lambda: None,
-        workers: int = 4,
         capacity: int = 20_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -75,28 +104,46 @@ class EventRecorder:
         self._instance = instance
         self._on_drop = on_drop
         self._clock = clock
-        self._queue: asyncio.Queue[tuple[str, str, dict[str, Any]]] = asyncio.Queue(capacity)
+        self._capacity = capacity
+        self._queue: deque[_Post | _Patch] = deque()
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._sequence = 0
-        self._worker_count = workers
-        self._workers: list[asyncio.Task[None]] = []
+        self._bindings = 0
+        self._started = self._draining = False
+        self._writers: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start the workers on the running loop."""
-        self._workers = [
-            asyncio.create_task(self._work(), name=f"events-{number}") for number in range(self._worker_count)
-        ]
+        """Start to write, on the running loop."""
+        self._started = True
+        self._pump()
 
     async def drain(self, timeout: float) -> None:
         """Write what is queued, at most `timeout` seconds, then stop."""
+        self._draining = True
+        self._pump()
         try:
             async with asyncio.timeout(timeout):
-                await self._queue.join()
+                while self._writers:
+                    await asyncio.wait(self._writers)
         except TimeoutError:
-            log.warning("events left unwritten at exit", count=self._queue.qsize())
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+            log.warning("events left unwritten at exit", count=len(self._queue) + len(self._writers))
+        self._started = False
+        if self._looking is not None:
+            self._looking.cancel()
+        for writer in self._writers:
+            writer.cancel()
+        await asyncio.gather(*self._writers, return_exceptions=True)
+
+    def hold(self) -> None:
+        """A binding is under way: it goes first."""
+        self._bindings += 1
+
+    def release(self) -> None:
+        """It has ended."""
+        self._bindings -= 1
+        if not self._bindings:
+            self._pump()
 
     def record(
         self,
@@ -121,56 +168,95 @@ class EventRecorder:
         # Unique without asking the clock twice: several events may fall into one tick.
         self._sequence += 1
         name = f"{regarding.name[:230]}.{int(now * 1e9) + self._sequence:x}"
-        namespace = regarding.namespace or "default"
-        collection = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-        body: dict[str, Any] = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
-            "eventTime": _micro_time(now),
-            "reportingController": controller,
-            "reportingInstance": f"{controller}-{self._instance}"[:128],
-            "type": kind,
-            "reason": reason,
-            "action": action,
-            "regarding": regarding.to_dict(),
-            "note": shorten(note),
-        }
-        if related is not None:
-            body["related"] = related.to_dict()
-        self._series[key] = _Series(f"{collection}/{name}", 1, now, now)
+        self._series[key] = _Series(f"{_collection(regarding)}/{name}", 1, now, now)
         while len(self._series) > _KNOWN_SERIES:
             self._series.popitem(last=False)
-        self._enqueue("POST", collection, body)
+        self._enqueue(_Post(now, name, regarding, controller, kind, reason, action, note, related))
 
     def _repeat(self, series: _Series, now: float) -> None:
         series.count += 1
         series.last_seen = now
         if series.count == 2 or now - series.last_sent >= _SERIES_RESEND:
             series.last_sent = now
-            patch = {"series": {"count": series.count, "lastObservedTime": _micro_time(now)}}
-            self._enqueue("PATCH", series.path, patch)
+            self._enqueue(_Patch(now, series.path, series.count))
 
-    def _enqueue(self, method: str, path: str, body: dict[str, Any]) -> None:
-        try:
-            self._queue.put_nowait((method, path, body))
-        except asyncio.QueueFull:
+    def _enqueue(self, item: _Post | _Patch) -> None:
+        if len(self._queue) >= self._capacity:
             self._on_drop()
+            return
+        self._queue.append(item)
+        self._pump()
 
-    async def _work(self) -> None:
-        while True:
-            method, path, body = await self._queue.get()
+    def _lanes(self) -> int:
+        """How many events may be written at once now."""
+        if not self._started or not self._queue:
+            return 0
+        if self._draining:
+            return _LANES_MOST
+        if not self._bindings:
+            return LANES_IDLE
+        age = self._clock() - self._queue[0].at
+        return max([LANES_BEHIND, *(lanes for seconds, lanes in PATIENCE_SECONDS if age >= seconds)])
+
+    def _pump(self) -> None:
+        """Start as many writers as there is work and room for; look again later, as events grow old."""
+        for _ in range(min(self._lanes() - len(self._writers), len(self._queue))):
+            writer = asyncio.create_task(self._write(), name="events")
+            self._writers.add(writer)
+            writer.add_done_callback(self._ended)
+        if self._queue and self._started and self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+
+    def _ended(self, writer: asyncio.Task[None]) -> None:
+        self._writers.discard(writer)
+        if not writer.cancelled() and writer.exception() is not None:
+            log.error("writing an event failed", exc_info=writer.exception())
+        if not writer.cancelled():
+            self._pump()
+
+    def _look(self) -> None:
+        self._looking = None
+        self._pump()
+
+    async def _write(self) -> None:
+        while self._queue:
+            if len(self._writers) > self._lanes():
+                # At once, or all that are too many would go, and none stay.
+                self._writers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+                return
+            item = self._queue.popleft()
             try:
-                if method == "POST":
-                    await self._client.post(path, body)
+                if isinstance(item, _Post):
+                    await self._client.post(_collection(item.regarding), self._body(item))
                 else:
-                    await self._client.patch(path, body, content_type="application/merge-patch+json")
+                    patch = {"series": {"count": item.repeats, "lastObservedTime": _micro_time(item.at)}}
+                    await self._client.patch(item.path, patch, content_type="application/merge-patch+json")
             except KubeError as error:
                 # An event is a courtesy: a namespace that is going away refuses it, and nothing depends on it.
-                log.debug("event not written", path=path, error=str(error)[:200])
+                log.debug("event not written", regarding=item[1], error=str(error)[:200])
                 self._on_drop()
-            finally:
-                self._queue.task_done()
+
+    def _body(self, item: _Post) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": item.name, "namespace": item.regarding.namespace or "default"},
+            "eventTime": _micro_time(item.at),
+            "reportingController": item.controller,
+            "reportingInstance": f"{item.controller}-{self._instance}"[:128],
+            "type": item.kind,
+            "reason": item.reason,
+            "action": item.action,
+            "regarding": item.regarding.to_dict(),
+            "note": shorten(item.note),
+        }
+        if item.related is not None:
+            body["related"] = item.related.to_dict()
+        return body
+
+
+def _collection(regarding: Regarding) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{regarding.namespace or 'default'}/events"
 
 
 def _micro_time(seconds: float) -> str:

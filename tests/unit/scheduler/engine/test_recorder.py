@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from scheduler.engine.recorder import NOTE_LIMIT, EventRecorder, Regarding, shorten
+from scheduler.engine.recorder import (
+    LANES_BEHIND,
+    LANES_IDLE,
+    NOTE_LIMIT,
+    PATIENCE_SECONDS,
+    EventRecorder,
+    Regarding,
+    shorten,
+)
+from secondary_scheduler.kube.client.errors import api_error
 from tests.unit.scheduler.engine.fakes import FakeApi
 
 POD = Regarding("Pod", "ns", "p", "p-uid", "7")
@@ -48,6 +61,81 @@ async def test_a_full_queue_drops_events_and_counts_them() -> None:
     for number in range(5):
         say(events, regarding=Regarding("Pod", "ns", f"p{number}", f"u{number}"))
     assert len(dropped) == 3
+
+
+class SlowApi(FakeApi):
+    """Answers when the test says so, and counts who waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+        self.gate = asyncio.Event()
+
+    async def post(self, path: str, body: object) -> bytes:
+        self.waiting += 1
+        await self.gate.wait()
+        self.waiting -= 1
+        return await super().post(path, body)
+
+
+def many(events: EventRecorder, count: int) -> None:
+    for number in range(count):
+        say(events, regarding=Regarding("Pod", "ns", f"p{number}", f"u{number}"))
+
+
+async def test_bindings_under_way_go_first_and_events_catch_up_when_there_are_none() -> None:
+    api = SlowApi()
+    events = recorder(api)
+    events.start()
+    events.hold()
+    many(events, 100)
+    await asyncio.sleep(0)
+    assert api.waiting == LANES_BEHIND
+    events.release()
+    await asyncio.sleep(0)
+    assert api.waiting == LANES_IDLE
+    api.gate.set()
+    await events.drain(5)
+    assert len(api.events) == 100
+
+
+async def test_events_that_grow_old_are_written_although_bindings_are_under_way() -> None:
+    api, now = SlowApi(), [1000.0]
+    events = recorder(api, clock=lambda: now[0])
+    events.start()
+    events.hold()
+    many(events, 200)
+    await asyncio.sleep(0)
+    before = api.waiting
+    for seconds, lanes in PATIENCE_SECONDS:
+        now[0] = 1000.0 + seconds
+        await wait_until(lambda lanes=lanes: api.waiting == lanes)  # type: ignore[misc]
+    assert before == LANES_BEHIND
+    api.gate.set()
+    await events.drain(5)
+    assert len(api.events) == 200
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 # the recorder looks by a timer of its own
+            await asyncio.sleep(0.02)
+
+
+async def test_an_event_that_is_refused_is_counted_and_the_others_are_written() -> None:
+    class Refusing(FakeApi):
+        async def post(self, path: str, body: Any) -> bytes:
+            if body["regarding"]["name"] == "p3":
+                raise api_error("POST", path, 403, b"")
+            return await super().post(path, body)
+
+    api, dropped = Refusing(), []
+    events = recorder(api, on_drop=lambda: dropped.append(1))
+    many(events, 50)
+    events.start()
+    await events.drain(5)
+    assert len(api.events) == 49
+    assert len(dropped) == 1
 
 
 @pytest.mark.parametrize("note", ["x" * 5000, "ä" * 2000])
