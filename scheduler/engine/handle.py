@@ -12,6 +12,7 @@ import structlog
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import SUCCESS, Code, NodeInfo, PodInfo, PodListener, Status
+from scheduler.helpers import reduce_pod
 from scheduler.observe.metrics import Metrics
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.kube.client import (
@@ -23,9 +24,10 @@ from secondary_scheduler.kube.client import (
     NotFound,
     api_path,
 )
-from secondary_scheduler.kube.model import DecodeError
+from secondary_scheduler.kube.model import PODS, DecodeError
 
 _KINDS = {watched.kind: (watch, watched.codec) for watch, watched in WATCHED_KINDS.items()}
+_ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 _READ_BACK_SECONDS = (0.1, 0.5, 2.0, 5.0, 10.0)
 log = structlog.get_logger(component="handle")
 
@@ -204,6 +206,15 @@ class EngineHandle:
     def pods_on(self, node: str) -> Collection[PodInfo]:
         """The pods on a node as they are now."""
         return self._pods_on(node)
+
+    async def ended_pods(self, node: str) -> Collection[PodInfo]:
+        """Read the pods of a node that have ended; none where that fails."""
+        try:
+            answer = await self._client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node},{_ENDED}"})
+            return [reduce_pod(item) for item in PODS.decode_list(answer).items]
+        except (KubeError, ValueError) as error:
+            log.warning("pods that have ended cannot be read", node=node, error=str(error)[:200])
+            return ()
 
     def watch_pods(self, listener: PodListener) -> None:
         """Call a function whenever a pod with a node comes, changes or goes."""

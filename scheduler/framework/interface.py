@@ -59,6 +59,12 @@ class Handle(Protocol):
     def pods_on(self, node: str) -> Collection[PodInfo]:
         """Return the pods on a node as they are now, assumed ones included."""
 
+    async def ended_pods(self, node: str) -> Collection[PodInfo]:
+        """Return the pods of a node that have ended and whose objects are still there, which no watch brings.
+
+        One request; empty where it fails.
+        """
+
     def watch_pods(self, listener: PodListener) -> None:
         """Call a function whenever a pod with a node comes, changes or goes, as the API server shows it."""
 

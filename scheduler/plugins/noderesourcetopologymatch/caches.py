@@ -23,6 +23,7 @@ from secondary_scheduler.kube.model import NodeResourceTopology
 
 log = structlog.get_logger(component="noderesourcetopologymatch")
 
+MISMATCH = "other pods than on the node"
 PodsOn = Callable[[str], Collection[PodInfo]]
 NeedsOf = Callable[[SpecInfo], Needs]
 
@@ -155,7 +156,8 @@ class OverReserve(_Published):
     include exactly the pods on the node.
 
     Published numbers are looked at when a resync finds that a node turned a pod down, got pods of other schedulers, or
-    has another topology manager; otherwise what was taken in first stays.
+    has another topology manager; otherwise what was taken in first stays. `counts_ended` says whether pods that have
+    ended may be part of a fingerprint.
     """
 
     counts_reservations = True
@@ -175,6 +177,7 @@ class OverReserve(_Published):
         self._as_upstream = as_upstream
         self._detect = args.cache.foreign_pods_detect
         self._method = args.cache.resync_method
+        self.counts_ended = args.cache.informer_mode != "Shared"
         self._running_only = args.cache.informer_mode == "Shared"
         self._watch_managers = args.cache.resync_scope != "OnlyResources"
         self._deciding = False
@@ -280,13 +283,18 @@ class OverReserve(_Published):
                     changed.append(name)
         return suspects, changed
 
-    def compare(self, node: str, objects: Objects, pods_on: PodsOn) -> str:
-        """Take in a node's object if it includes exactly the pods on the node; else return why not."""
+    def compare(self, node: str, objects: Objects, pods_on: PodsOn, ended: Collection[PodInfo] = ()) -> str:
+        """Take in a node's object if it includes exactly the pods on the node; else return why not.
+
+        `ended` are pods that have ended: kubelets before 1.34 go on reporting them while their objects exist.
+        """
         item = objects.get(KIND, "", node)
         if item is None:
             return "no object"
         everyone = pods_on(node)
+        there = {pod.uid for pod in everyone}
         pods = [pod for pod in everyone if self._counts(pod)]
+        pods += [pod for pod in ended if pod.uid not in there]
         if not pods and self._as_upstream:
             return "no pods on the node"
         expected, exclusive_only = published_fingerprint(item, self._method)
@@ -297,7 +305,7 @@ class OverReserve(_Published):
             (pod.namespace, pod.name) for pod in pods if not exclusive_only or self._needs_of(pod.spec).exclusive
         )
         if fingerprint(counted) != expected:
-            return "other pods than on the node"
+            return MISMATCH
         self._flush(item, {pod.uid for pod in everyone if not self._counts(pod)})
         return ""
 

@@ -7,11 +7,13 @@ from collections import Counter
 import structlog
 
 from scheduler.framework import Handle, Objects, PodInfo
-from scheduler.plugins.noderesourcetopologymatch.caches import OverReserve
+from scheduler.plugins.noderesourcetopologymatch.caches import MISMATCH, OverReserve
 from scheduler.plugins.noderesourcetopologymatch.topology import KIND
 
 SLICE_SECONDS = 0.005
 """Longest stretch of comparing before others get their turn."""
+MOST_REQUESTS = 10
+"""Nodes whose ended pods are asked for in one round: each costs the API server a list."""
 _MOST_WAITING = 10_000
 log = structlog.get_logger(component="noderesourcetopologymatch")
 
@@ -29,6 +31,7 @@ class Resync:
         self._wakes = wakes
         self._waiting: dict[str, PodInfo] = {}
         self._told: dict[str, int] = {}
+        self._round = 0
 
     def turned_down(self, pod: PodInfo) -> None:
         """Remember a pod that some node had no zone for, or could not be counted on for."""
@@ -49,11 +52,19 @@ class Resync:
     async def once(self, objects: Objects) -> int:
         """Look at every suspicious node; returns how many can be counted on again."""
         suspects, changed = self._cache.desynced(objects)
+        # Everybody's turn comes, though few can be asked about in a round.
+        start = self._round * MOST_REQUESTS % max(1, len(suspects))
+        self._round += 1
         reasons: Counter[str] = Counter()
         fresh = 0
         until = time.perf_counter() + SLICE_SECONDS
-        for node in suspects:
+        requests = 0
+        for node in (*suspects[start:], *suspects[:start]):
             problem = self._cache.compare(node, objects, self._handle.pods_on)
+            if problem == MISMATCH and self._cache.counts_ended and requests < MOST_REQUESTS:
+                requests += 1
+                ended = await self._handle.ended_pods(node)
+                problem = self._cache.compare(node, objects, self._handle.pods_on, ended) if ended else problem
             if problem:
                 reasons[problem] += 1
             else:

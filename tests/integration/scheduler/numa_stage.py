@@ -97,10 +97,10 @@ class Stage:
             spec["nodeName"] = node
         await self._api.create({"kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 
-    async def started(self, name: str) -> None:
-        """The kubelet has started a pod."""
+    async def started(self, name: str, phase: str = "Running") -> None:
+        """The kubelet has started a pod, or seen its end."""
         await self._api.set_status(
-            {"kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}}, {"phase": "Running"}
+            {"kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}}, {"phase": phase}
         )
 
     async def verdict(self, name: str) -> str:
@@ -156,7 +156,11 @@ class Stage:
         await self.publish((1, 4), ["there", "a", "c"])
         await self.bound("b")
         await self.started("b")
-        await self.publish((1, 1), ["there", "a", "b", "c"])
+        # Its object stays, and this agent counts it.
+        await self.pod("done", 1, node=NODE, scheduler="somebody-else")
+        await self.started("done", "Succeeded")
+        await self.publish((1, 1), ["there", "a", "b", "c", "done"])
+        await self.resynced()
         await self.pod("big", 9)
         await self.verdict("big")
         await self.resynced()
@@ -165,7 +169,7 @@ class Stage:
         await asyncio.sleep(0.5)
         await self.pod("d", 1)
         await self.verdict("d")
-        await self.publish((1, 0), ["there", "a", "b", "c", "foreign"])
+        await self.publish((1, 0), ["there", "a", "b", "c", "done", "foreign"])
         await self.bound("d")
         await self.publish((1, 0), ["nobody"], policy="none")
         await self.resynced()

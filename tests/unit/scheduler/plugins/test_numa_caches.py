@@ -28,6 +28,8 @@ class FakeHandle:
         self.state = state
         self.spawned: list[Coroutine[Any, Any, None]] = []
         self.activated: list[str] = []
+        self.ended: list[PodInfo] = []
+        self.asked: list[str] = []
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         self.spawned.append(coroutine)
@@ -37,6 +39,10 @@ class FakeHandle:
 
     def pods_on(self, node: str) -> Iterable[PodInfo]:
         return self.state.pods_on(node)
+
+    async def ended_pods(self, node: str) -> list[PodInfo]:
+        self.asked.append(node)
+        return [one for one in self.ended if one.node_name == node]
 
     def node(self, name: str) -> Any:
         return self.state.node(name)
@@ -217,6 +223,28 @@ def test_which_pods_an_agent_is_expected_to_include(informer: str, phase: str, c
     world.show(first, "n", phase)
     world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
     assert world.resync() == int(counts)
+
+
+@pytest.mark.parametrize(("informer", "synced"), [("Dedicated", 1), ("Shared", 0)])
+def test_pods_that_have_ended_may_be_part_of_a_fingerprint(informer: str, synced: int) -> None:
+    first, done = named("a", TWO), named("done", TWO)
+    world = World(signed("n", *two_zones(), pods=[first, done]), cache={"informerMode": informer}, **OVER_RESERVE)
+    world.show(first, "n")
+    world.handle.ended = [msgspec.structs.replace(done, node_name="n", phase="Succeeded", terminal=True)]
+    world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
+    assert world.resync() == synced
+    assert world.handle.asked == ["n"] * synced
+
+
+def test_ended_pods_are_asked_for_only_where_the_others_do_not_do_and_on_few_nodes_at_once() -> None:
+    items = [signed(f"n-{number}", *two_zones(), pods=[named("gone", TWO)]) for number in range(25)]
+    world = World(signed("good", *two_zones()), *items, **OVER_RESERVE)
+    world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
+    assert world.resync() == 1
+    assert len(world.handle.asked) == 10
+    world.resync()
+    world.resync()
+    assert set(world.handle.asked) == {f"n-{number}" for number in range(25)}
 
 
 @pytest.mark.parametrize(
