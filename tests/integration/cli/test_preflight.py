@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -20,6 +19,8 @@ from kubernetes import config as kubernetes_config
 from secondary_scheduler.devcluster import environment
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
 from secondary_scheduler.devcluster.pki import CertificateAuthority
+from tests.unit.cli.simulating import Result
+from tests.unit.cli.simulating import run as run_command
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -35,21 +36,18 @@ def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
         )
     ) as cluster:
         deadline = time.monotonic() + 40
-        while run(cluster, *source(cluster), *SIMULATED).returncode:
-            assert time.monotonic() < deadline, run(cluster, *source(cluster), *SIMULATED).stdout
+        # Until everything has been scraped and recorded for the first time.
+        while any(check["status"] != "ok" for check in checks(run(cluster, *source(cluster), "-o", "json")).values()):
+            assert time.monotonic() < deadline, run(cluster, *source(cluster)).out
             time.sleep(1)
         yield cluster
 
 
-def run(
-    cluster: Cluster, *arguments: str | Path, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "secondary_scheduler.cli", "preflight", "--kubeconfig", str(cluster.kubeconfig)]
+def run(cluster: Cluster, *arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
+    """Run the command in this process: it starts many times here, and importing takes longer than the checks."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SECONDARY_SCHEDULER_")}
-    environment_ = {**clean, "COLUMNS": "200", **(env or {})}
-    return subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=90, check=False, env=environment_
-    )
+    with mock.patch.dict(os.environ, {**clean, "COLUMNS": "200", **(env or {})}, clear=True):
+        return run_command("preflight", "--kubeconfig", cluster.kubeconfig, *arguments)
 
 
 def source(cluster: Cluster) -> tuple[str, ...]:
@@ -60,14 +58,14 @@ def source(cluster: Cluster) -> tuple[str, ...]:
     )
 
 
-def checks(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, str]]:
-    (one,) = json.loads(done.stdout)["sources"]
+def checks(done: Result) -> dict[str, dict[str, str]]:
+    (one,) = json.loads(done.out)["sources"]
     return {check["name"]: check for check in one["checks"]}
 
 
 def test_all_is_well_with_the_local_clusters_prometheus(cluster: Cluster) -> None:
     done = run(cluster, *source(cluster), "-o", "json")
-    assert done.returncode == 0, done.stdout
+    assert done.code == 0, done.out
     found = checks(done)
     assert {check["status"] for check in found.values()} == {"ok"}
     assert set(found) >= {"cluster", "reachable", "TLS", "token", "answers", "labels", "nodes", "ages", "values"}
@@ -75,20 +73,20 @@ def test_all_is_well_with_the_local_clusters_prometheus(cluster: Cluster) -> Non
     assert found["nodes"]["found"].startswith("3 of 3")
     assert found["labels"]["found"] == "3 by name, 0 by address, 0 of no node"
     assert "verified by" in found["TLS"]["found"]
-    assert cluster.prometheus_token_file.read_text().strip() not in done.stdout + done.stderr
+    assert cluster.prometheus_token_file.read_text().strip() not in done.out + done.err
 
 
 def test_the_table_is_for_people(cluster: Cluster) -> None:
     done = run(cluster, *source(cluster))
-    assert done.returncode == 0
-    assert cluster.prometheus_url in done.stdout
-    assert "what to do" in done.stdout
+    assert done.code == 0
+    assert cluster.prometheus_url in done.out
+    assert "what to do" in done.out
 
 
 def failing(cluster: Cluster, *arguments: str | Path) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """All checks, and the one that failed."""
     done = run(cluster, *arguments, "-o", "json")
-    assert done.returncode == 1, done.stdout
+    assert done.code == 1, done.out
     found = checks(done)
     (failed,) = [check for check in found.values() if check["status"] == "failed"]
     assert failed["advice"], "a line that failed says what to do"
@@ -147,7 +145,7 @@ def test_series_that_do_not_exist_are_told_with_what_there_is_instead(cluster: C
     queries = {"cpuAverage": "avg_over_time(renamed:rule[$window])", "memoryStddev": "stddev_over_time(gone[$window])"}
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries=queries)
     done = run(cluster, "--config", config, "-o", "json")
-    assert done.returncode == 1
+    assert done.code == 1
     found = checks(done)
     assert found["series cpuAverage"]["status"] == "failed"
     assert (
@@ -165,8 +163,8 @@ def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: Cluste
     queries = list(yaml.safe_load_all(block))[1]["load"]["queries"]
     config = configuration(cluster, tmp_path / "config.yaml", "LowRiskOverCommitment", queries=queries, window="1m")
     deadline = time.monotonic() + 60
-    while (done := run(cluster, "--config", config, "-o", "json")).returncode:
-        assert time.monotonic() < deadline, done.stdout
+    while (done := run(cluster, "--config", config, "-o", "json")).code:
+        assert time.monotonic() < deadline, done.out
         time.sleep(2)
     assert {check["status"] for check in checks(done).values()} == {"ok"}
 
@@ -187,8 +185,8 @@ def test_a_node_without_load_is_named_unless_it_does_not_matter(cluster: Cluster
         assert "3 of 4" in failed["found"]
         assert "unmonitored" in failed["found"]
         without = run(cluster, *source(cluster), *SIMULATED)
-        assert without.returncode == 0, without.stdout
-        assert run(cluster, *source(cluster), "--selector", "a=(").returncode == 2
+        assert without.code == 0, without.out
+        assert run(cluster, *source(cluster), "--selector", "a=(").code == 2
     finally:
         core.delete_node("unmonitored")
 
@@ -207,24 +205,24 @@ def test_a_stack_file_is_checked_with_its_own_credentials_and_written_with_its_c
     variables = environment.variables(cluster.layout, cluster.prometheus_url, os.environ)
     stack = CHECKOUT / "stacks" / "Pulumi.local.yaml"
     done = run(cluster, "--stack", stack, "-o", "json", env=variables)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert cluster.prometheus_token_file.read_text().strip() not in done.stdout + done.stderr
+    assert done.code == 0, done.out + done.err
+    assert cluster.prometheus_token_file.read_text().strip() not in done.out + done.err
 
     unset = run(cluster, "--stack", stack)
-    assert unset.returncode == 1
-    assert "SECONDARY_SCHEDULER_PROMETHEUS_URL" in unset.stderr
+    assert unset.code == 1
+    assert "SECONDARY_SCHEDULER_PROMETHEUS_URL" in unset.err
 
     mine = tmp_path / "Pulumi.mine.yaml"
     before = stack.read_text()
     mine.write_text(before)
-    assert run(cluster, *source(cluster), "--write", mine).returncode == 0
+    assert run(cluster, *source(cluster), "--write", mine).code == 0
     changed = [
         (old, new) for old, new in zip(before.splitlines(), mine.read_text().splitlines(), strict=True) if old != new
     ]
     assert [new.strip() for _, new in changed] == [f"address: {cluster.prometheus_url}"]
     failed = run(cluster, "--address", "https://127.0.0.1:9", "--write", mine)
-    assert failed.returncode == 1
-    assert "not written" in failed.stderr
+    assert failed.code == 1
+    assert "not written" in failed.err
 
 
 ROUTE_CRD: dict[str, Any] = {
@@ -254,14 +252,14 @@ def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: Cluster
     core, custom = kubernetes.CoreV1Api(api), kubernetes.CustomObjectsApi(api)
     extensions = kubernetes.ApiextensionsV1Api(api)
     nothing = run(cluster)
-    assert nothing.returncode == 2
-    assert "--address" in nothing.stderr
+    assert nothing.code == 2
+    assert "--address" in nothing.err
     extensions.create_custom_resource_definition(ROUTE_CRD)
     try:
         for name in ("openshift-monitoring", "openshift-config-managed"):
             core.create_namespace({"metadata": {"name": name}})
         deadline = time.monotonic() + 20
-        while "nothing to check" in (done := run(cluster, "-o", "json")).stderr or done.returncode != 1:
+        while "nothing to check" in (done := run(cluster, "-o", "json")).err or done.code != 1:
             assert time.monotonic() < deadline
             time.sleep(0.5)
         assert checks(done)["route"]["status"] == "failed"
@@ -294,10 +292,10 @@ def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: Cluster
         # With that one, all is well, and the prod stack's inside address is asked through the route.
         token = ("--token-file", str(cluster.prometheus_token_file))
         done = run(cluster, *token, "-o", "json", *SIMULATED)
-        assert done.returncode == 0, done.stdout
+        assert done.code == 0, done.out
         stack = CHECKOUT / "stacks" / "Pulumi.openshift-prod.yaml"
         done = run(cluster, "--stack", stack, *token, "-o", "json", *SIMULATED)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.code == 0, done.out + done.err
         assert "reached from inside only" in checks(done)["route"]["found"]
     finally:
         extensions.delete_custom_resource_definition("routes.route.openshift.io")
