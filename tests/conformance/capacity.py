@@ -41,13 +41,13 @@ _EARLY = frozenset({"ElasticQuota", "PriorityClass"})
 """Made before the rest. Priority classes of a case are deleted again before the first question."""
 
 
-def configuration(kubeconfig: str, *, ours: bool) -> str:
+def configuration(kubeconfig: str, *, ours: bool, compatibility: str = "upstream") -> str:
     """The configuration of both; our own options stand in the file of ours only."""
     profiles = []
     for name, plugin in PROFILES.items():
         config: list[Json] = [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 1}}]
         if ours:
-            config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": "upstream"}})
+            config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}})
         plugins: Json = {
             "multiPoint": {"enabled": [{"name": plugin}], "disabled": [{"name": "DynamicResources"}]},
             "postFilter": {"enabled": [{"name": plugin}], "disabled": [{"name": "*"}]},

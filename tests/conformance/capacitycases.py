@@ -80,6 +80,36 @@ def lost_class(seed: int) -> Case:
     return Case(seed, ("toleration",), "toleration", (short_lived, node, there), (new,))
 
 
+def nominated(seed: int, room: str) -> Case:
+    """A pod is nominated and will take what is left of a quota when the next one comes to a node with so much room."""
+    rng = random.Random(seed)
+    names = (f"q{seed}-here", f"q{seed}-there")
+    nodes = [_node(rng, name, (cpu,)) for name, cpu in zip(names, (room, "3"), strict=True)]
+    everything = {"memory": "64Gi", "ephemeral-storage": "64Gi"}
+    quota = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "quota", "namespace": NAMESPACES[0]},
+        "spec": {"min": {"cpu": "1", **everything}, "max": {"cpu": "6", **everything}},
+    }
+    lender = quota | {"metadata": {"name": "quota", "namespace": NAMESPACES[1]}, "spec": {"min": {"cpu": "90"}}}
+
+    def pod(name: str, cpu: str, priority: str, node: str) -> Json:
+        spec: Json = {"containers": [_container_of(cpu)], "priorityClassName": priority}
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+        metadata = {"name": name, "namespace": NAMESPACES[0], "labels": {"app": "web"}}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    there = []
+    for number, name in enumerate(names):
+        one = pod(f"there-{number}", "2", "low", name)
+        one["spec"]["nodeName"] = name
+        one["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:0{number}Z"}
+        there.append(one)
+    new = (pod("first", "3", "high", names[1]), pod("second", "2", "middle", names[0]))
+    return Case(seed, ("capacity",), "capacity", (quota, lender, *nodes, *there), new)
+
+
 def _container_of(cpu: str) -> Json:
     return {"name": "c", "image": "registry.k8s.io/pause", "resources": {"requests": {"cpu": cpu}}}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance import capacity
-from tests.conformance.capacitycases import PROFILES, generate, lost_class
+from tests.conformance.capacitycases import PROFILES, generate, lost_class, nominated
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.ours import Ours
 from tests.conformance.runner import Runner
@@ -60,3 +60,26 @@ async def test_a_class_that_is_gone_fails_both(real: ControlPlane) -> None:
         ours = Ours(capacity.configuration("", ours=True)).ask(asked.pod, asked.world)
     assert 'priorityclass.scheduling.k8s.io "short-lived" not found' in asked.answer.message
     assert ours.message == asked.answer.message
+
+
+@pytest.mark.parametrize(
+    ("room", "said", "victims"),
+    [
+        pytest.param("3", "no corresponding pod there-0 in pods of node", (), id="taken away twice"),
+        pytest.param("9", "is more than Max", ("default/there-0",), id="evicted in vain"),
+    ],
+)
+async def test_upstreams_trouble_with_nominated_pods(
+    real: ControlPlane, room: str, said: str, victims: tuple[str, ...]
+) -> None:
+    async with capacity.quota_oracle_of(real) as oracle:
+        first, second = await oracle.ask(nominated(SEED, room), 0.2)
+    assert first.answer.victims == ("default/there-1",)
+    assert said in second.answer.message
+    assert second.answer.victims == victims
+    ours = Ours(capacity.configuration("", ours=True)).ask(second.pod, second.world)
+    assert (ours.message, ours.victims) == (second.answer.message, second.answer.victims)
+    safe = Ours(capacity.configuration("", ours=True, compatibility="safe")).ask(second.pod, second.world)
+    assert "is more than Max" in safe.message
+    assert "global quota max exceeded" in safe.message
+    assert safe.victims == ()

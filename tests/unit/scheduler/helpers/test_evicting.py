@@ -1,0 +1,105 @@
+"""Evictions of plugins that have no PreEnqueue: while they are under way the pod preempts nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from scheduler.config import load_configuration
+from scheduler.core import PostFilterOutcome, decide, run_post_filters
+from scheduler.framework import SUCCESS, PodInfo, ProfileRunner, Status, failure
+from scheduler.plugins import build_profile
+from scheduler.state import ClusterState
+from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
+from tests.unit.scheduler.plugins.quotas import names, running
+
+
+class SlowHandle:
+    """An API server that deletes nobody before it is told to."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.deleted: list[str] = []
+        self.activated: list[str] = []
+        self.refuses = False
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def now(self) -> float:
+        return NOW
+
+    async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
+        return SUCCESS
+
+    async def delete_pod(self, pod: PodInfo) -> Status:
+        await self.go.wait()
+        if self.refuses:
+            return failure("no")
+        self.deleted.append(pod.name)
+        return SUCCESS
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        self.tasks.append(asyncio.create_task(coroutine, name=name))
+
+    def event(self, *args: Any) -> None:
+        pass
+
+    def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
+        return False
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        self.activated += [one.name for one in pods]
+
+
+def profile(handle: SlowHandle, plugin: str) -> ProfileRunner:
+    text = f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: test
+  plugins:
+    multiPoint: {{enabled: [{{name: {plugin}}}]}}
+    postFilter: {{enabled: [{{name: {plugin}}}], disabled: [{{name: "*"}}]}}
+"""
+    effective = load_configuration(text, source="test").profiles[0]
+    return build_profile(effective, handle)  # type: ignore[arg-type]
+
+
+def attempt(state: ClusterState, incoming: PodInfo, runner: ProfileRunner) -> PostFilterOutcome:
+    snapshot = state.snapshot(NOW)
+    return run_post_filters(snapshot, decide(snapshot, [incoming], runner, random.Random(1)).only, runner)
+
+
+def world() -> ClusterState:
+    return cluster(node("n1"), node("n2"), pods={f"n{n}": [running(f"v{n}", "a", "3", 1)] for n in (1, 2)})
+
+
+@pytest.mark.parametrize("plugin", ["CapacityScheduling", "PreemptionToleration"])
+async def test_a_pod_whose_victims_are_going_preempts_nobody_else(plugin: str) -> None:
+    handle = SlowHandle()
+    state = cluster(node("n1"), pods={"n1": [running(f"v{n}", "a", "2", 1, age=n) for n in (1, 2)]})
+    runner = profile(handle, plugin)
+    incoming = pod("p", container("4"), priority=9)
+    assert sorted(names(attempt(state, incoming, runner).victims)) == ["v1", "v2"]
+    # Another node, where a single pod would have to go.
+    state.upsert_node(node("n2"))
+    state.upsert_pod(pod("v3", container("4"), priority=1, nodeName="n2"))
+    again = attempt(state, incoming, runner)
+    assert again.message.endswith(" waiting for the preemption for this pod to be finished")
+    assert (again.nominated_node, again.victims) == (None, ())
+    handle.go.set()
+    await asyncio.gather(*handle.tasks)
+    assert sorted(handle.deleted) == ["v1", "v2"]
+
+
+async def test_a_pod_whose_victims_could_not_be_deleted_is_tried_again() -> None:
+    handle, state = SlowHandle(), world()
+    handle.refuses = True
+    handle.go.set()
+    runner = profile(handle, "CapacityScheduling")
+    attempt(state, pod("p", container("2"), priority=9), runner)
+    await asyncio.gather(*handle.tasks)
+    assert (handle.deleted, handle.activated) == ([], ["p"])
