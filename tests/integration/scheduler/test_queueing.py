@@ -448,3 +448,20 @@ def test_what_kube_scheduler_forgets_to_wake_is_woken(stage: tuple[QueueStage, a
     ours = runner.run(play.play(_FORGOTTEN[name], OURS, patience=2.0))
     assert real[:-1] == ours[:-1]
     assert (real[-1].conditions["p"][:13], ours[-1].conditions["p"]) == ("Unschedulable", "scheduled")
+
+
+@pytest.mark.slow
+def test_a_port_that_two_pods_have_is_taken_until_both_are_gone(stage: tuple[QueueStage, asyncio.Runner]) -> None:
+    """Upstream keeps used ports as a set, and forgets the second pod's with the first."""
+    play, runner = stage
+    steps = [
+        create(node("n1"), pod("x", on="n1", ports=_PORT), pod("y", on="n1", ports=_PORT)),
+        create(pod("p", ports=_PORT)),
+        delete("Pod", "x"),
+        delete("Pod", "y"),
+    ]
+    bound = {
+        scheduler: ["p" in state.bound for state in runner.run(play.play(steps, scheduler, patience=2.0))]
+        for scheduler in (REAL, OURS)
+    }
+    assert bound == {REAL: [False, False, True, True], OURS: [False, False, False, True]}
