@@ -345,3 +345,25 @@ async def test_upstream_the_last_member_lets_all_go_on(start: Start) -> None:
     await eventually(lambda: "cannot find enough sibling pods" in engine.message("g-1"), "too few")
     engine.add_member("g-2", "g")
     await eventually(lambda: len(engine.bound) == 3, "all")
+
+
+async def test_members_of_two_profiles_are_one_gang(start: Start) -> None:
+    engine = await start(profiles=2)
+    engine.add_group("g", 2)
+    engine.add_node("n1")
+    engine.add_member("g-0", "g")
+    await eventually(lambda: "1 of at least 2 members exist" in engine.message("g-0"), "one is not enough")
+    engine.add_member("g-1", "g", scheduler="second-scheduler")
+    await eventually(lambda: len(engine.bound) == 2, "both")
+
+
+async def test_members_of_another_scheduler_count_once_they_have_a_node(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 2)
+    engine.add_node("n1")
+    engine.add_member("g-0", "g")
+    engine.add_member("g-1", "g", scheduler="default-scheduler")
+    told = "pod group ns/g: 1 of 1 members fit, minMember is 2, 1 cannot be tried by this scheduler now"
+    await eventually(lambda: engine.message("g-0") == told, "the reason")
+    engine.add_member("g-1", "g", scheduler="default-scheduler", node="n1", rv="2")
+    await eventually(lambda: engine.bound == {"g-0"}, "its other half runs")

@@ -353,3 +353,101 @@ class QueueMachine(RuleBasedStateMachine):
 
 QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
+
+
+def test_pods_whose_keys_changed_take_their_new_places(clock: Clock) -> None:
+    """Whatever lies where in the heap: the order is that of the keys as they are now."""
+    weights = {f"p{number}": number for number in range(20)}
+    queue = SchedulingQueue(clock=clock, sort_key=lambda info, at: weights[info.name], hints=HINTS)
+    for name in weights:
+        queue.add(pod(name))
+    for number in range(0, 20, 2):
+        weights[f"p{number}"] = 100 + number
+    queue.reorder([f"uid-p{number}" for number in range(0, 20, 2)])
+    assert names(queue) == [f"p{number}" for number in (*range(1, 20, 2), *range(0, 20, 2))]
+
+
+def test_an_event_may_change_the_order(clock: Clock) -> None:
+    late = {"a"}
+    members = {"a": pod("a"), "b": pod("b")}
+    queue = SchedulingQueue(
+        clock=clock,
+        sort_key=lambda info, at: info.name in late,
+        hints=HINTS,
+        reordered_by=lambda event, old, new: members.values(),
+    )
+    for one in members.values():
+        queue.add(one)
+    late.clear()
+    late.add("b")
+    queue.on_event(NODE_ADD)
+    assert names(queue) == ["a", "b"]
+
+
+def test_a_pod_that_backs_off_is_put_in_order_as_well(clock: Clock) -> None:
+    first = {"a": 0, "b": 1}
+    queue = SchedulingQueue(clock=clock, sort_key=lambda info, at: first[info.name], hints=HINTS)
+    for name in first:
+        queue.add(pod(name))
+    for queued in [queue.pop(), queue.pop()]:
+        assert queued is not None
+        queue.add_unschedulable(queued, rejectors={"Fit"})
+    queue.on_event(NODE_ADD)
+    assert queue.counts()["backoff"] == 2
+    first["a"] = 2
+    queue.reorder(["uid-a"])
+    assert names(queue) == ["b", "a"]
+
+
+def test_the_time_of_the_first_attempt_may_give_the_order(clock: Clock) -> None:
+    queue = SchedulingQueue(clock=clock, sort_key=lambda info, at: at, hints=HINTS, by_first_attempt=True)
+    queue.add(pod("old"))
+    clock.now += 5
+    queue.add(pod("new"))
+    queued = queue.pop()
+    assert queued is not None
+    clock.now += 5
+    queue.add_unschedulable(queued, rejectors={"Fit"})
+    clock.now += 5
+    queue.on_event(NODE_ADD)
+    assert names(queue) == ["old", "new"]
+
+
+@pytest.mark.parametrize("where", ["active", "backoff", "unschedulable"])
+def test_a_pod_may_be_taken_out_of_its_turn(clock: Clock, where: str) -> None:
+    queue = make(clock)
+    queue.add(pod("p"))
+    if where != "active":
+        queued = queue.pop()
+        assert queued is not None
+        queue.add_unschedulable(queued, rejectors={"Fit"})
+        if where == "backoff":
+            queue.on_event(NODE_ADD)
+    assert queue.where("uid-p") == where
+    taken = queue.take("uid-p")
+    assert taken is not None
+    assert taken.attempts == (1 if where == "active" else 2)
+    assert queue.where("uid-p") == "in-flight"
+    # What happens meanwhile is not lost.
+    queue.on_event(NODE_ADD)
+    assert queue.add_unschedulable(taken, rejectors={"Fit"}) != "unschedulable"
+
+
+def test_gated_unknown_and_tried_pods_cannot_be_taken(clock: Clock) -> None:
+    queue = make(clock)
+    queue.add(pod("gated", schedulingGates=[{"name": "g"}]))
+    queue.add(pod("tried"))
+    assert queue.pop() is not None
+    assert [queue.take(f"uid-{name}") for name in ("gated", "unknown", "tried")] == [None, None, None]
+    assert queue.where("uid-gated") == "gated"
+
+
+def test_an_event_about_a_pod_may_leave_it_out(clock: Clock) -> None:
+    queue = make(clock)
+    for name in ("a", "b"):
+        queue.add(pod(name))
+    for queued in [queue.pop(), queue.pop()]:
+        assert queued is not None
+        queue.add_unschedulable(queued, rejectors={"Fit"})
+    assert queue.on_event(ASSIGNED_POD_DELETE, old=pod("a"), besides="uid-a") == 1
+    assert queue.where("uid-a") == "unschedulable"

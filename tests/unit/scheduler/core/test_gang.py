@@ -1,0 +1,132 @@
+"""Placing gangs: greedy on one snapshot, what fits is found, and nothing is changed."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core import GangDecision, decide_gang, gang_message, place_gang
+from scheduler.core.decide import Placement
+from scheduler.framework import Gang, PodInfo, Status, unschedulable
+from scheduler.state import ClusterState
+from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
+
+PROFILE = runner()
+
+
+def gang(pods: Sequence[PodInfo], minimum: int, placed: int = 0) -> Gang:
+    return Gang("pod group default/g", tuple(pods), minimum, placed, 60.0)
+
+
+def decided(state: ClusterState, one: Gang, seed: int = 1) -> GangDecision:
+    return decide_gang(state.snapshot(NOW), one, one.waiting, lambda pod: PROFILE, random.Random(seed))
+
+
+def beside(label: str, **more: Any) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": label}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}, **more}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_member_sees_the_earlier_ones_placed(seed: int) -> None:
+    state = cluster(*(node(f"n{number}", allocatable={"cpu": "2"}) for number in range(3)))
+    decision = decided(state, gang([pod(f"p{number}", container("1500m")) for number in range(3)], 3), seed)
+    assert sorted(one.node or "" for one in decision.placements) == ["n0", "n1", "n2"]
+    assert decision.is_complete
+    assert state.pod_count == 0
+
+
+def test_members_that_do_not_fit_are_passed_over() -> None:
+    state = cluster(node("n", allocatable={"cpu": "3"}))
+    pods = [pod("a", container("1")), pod("b", container("9")), pod("c", container("1"))]
+    decision = decided(state, gang(pods, 2))
+    assert [one.node for one in decision.placements] == ["n", None, "n"]
+    assert decision.is_complete
+
+
+def test_a_member_that_wants_to_be_beside_a_later_one_is_tried_again() -> None:
+    state = cluster(node("n1"), node("n2"))
+    pods = [pod("worker", affinity=beside("leader")), pod("leader", labels={"app": "leader"})]
+    decision = decided(state, gang(pods, 2))
+    assert decision.placements[0].node == decision.placements[1].node is not None
+
+
+def test_the_message_counts_and_gives_the_reason() -> None:
+    state = cluster(node("n", allocatable={"cpu": "3"}))
+    decision = decided(state, gang([pod(f"p{number}", container("2")) for number in range(2)], 4, placed=2))
+    expected = "pod group default/g: 3 of 4 members fit, minMember is 4: 0/1 nodes are available: 1 Insufficient cpu."
+    assert gang_message(decision) == expected
+
+
+def test_the_message_says_that_members_are_elsewhere() -> None:
+    pods = [pod("a"), pod("b")]
+    state = cluster(node("n"))
+    one = gang(pods, 2)
+    decision = decide_gang(state.snapshot(NOW), one, pods[:1], lambda pod: PROFILE, random.Random(1))
+    assert gang_message(decision) == (
+        "pod group default/g: 1 of 1 members fit, minMember is 2, 1 cannot be tried by this scheduler now"
+    )
+
+
+def test_what_cannot_be_reserved_is_decided_again_on_what_is_left() -> None:
+    """As with two members that count on one volume: the second is refused, and finds another one."""
+    state = cluster(node("n1"), node("n2"))
+    one = gang([pod("a"), pod("b")], 2)
+    taken: list[str] = []
+    rounds: list[int] = []
+
+    def decide_now(left: Sequence[PodInfo]) -> GangDecision:
+        rounds.append(len(left))
+        return decide_gang(state.snapshot(NOW), one, left, lambda pod: PROFILE, random.Random(len(rounds)))
+
+    def take(placement: Placement) -> Status:
+        if taken and len(rounds) == 1:
+            return unschedulable("the volume is taken", plugin="VolumeBinding")
+        taken.append(placement.pod.name)
+        state.assume(placement.pod, placement.node or "", NOW)
+        return Status()
+
+    decision = place_gang(one, one.waiting, decide_now, take)
+    assert (taken, rounds) == (["a", "b"], [2, 1])
+    assert decision.is_complete
+
+
+def test_a_gang_whose_members_are_refused_again_and_again_is_not_complete() -> None:
+    state = cluster(node("n1"))
+    one = gang([pod("a"), pod("b")], 2)
+
+    def decide_now(left: Sequence[PodInfo]) -> GangDecision:
+        return decide_gang(state.snapshot(NOW), one, left, lambda pod: PROFILE, random.Random(1))
+
+    def take(placement: Placement) -> Status:
+        return Status() if placement.pod.name == "a" else unschedulable("no volume", plugin="VolumeBinding")
+
+    decision = place_gang(one, one.waiting, decide_now, take)
+    assert not decision.is_complete
+    (refused,) = decision.unplaced
+    assert refused.message == "0/1 nodes are available: 1 no volume."
+    assert refused.rejectors == {"VolumeBinding"}
+
+
+def test_pods_of_one_kind_that_were_refused_are_not_looked_at_again() -> None:
+    state = cluster(*(node(f"n{number}", allocatable={"cpu": "1"}) for number in range(3)))
+    pods = [pod(f"p{number}", container("2")) for number in range(50)]
+    looked: list[str] = []
+
+    def runner_of(one: PodInfo) -> Any:
+        looked.append(one.name)
+        return PROFILE
+
+    decision = decide_gang(state.snapshot(NOW), gang(pods, 50), pods, runner_of, random.Random(1))
+    assert looked == ["p0"]
+    assert {one.message for one in decision.placements} == {decision.placements[0].message}
+    assert [one.pod for one in decision.placements] == pods
+
+
+def test_the_same_seed_gives_the_same_places() -> None:
+    state = cluster(*(node(f"n{number}") for number in range(10)))
+    one = gang([msgspec.structs.replace(pod(f"p{number}"), scheduler_name="test") for number in range(5)], 5)
+    places = [[placement.node for placement in decided(state, one, seed=7).placements] for _ in range(2)]
+    assert places[0] == places[1]
