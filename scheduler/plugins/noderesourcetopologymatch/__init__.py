@@ -24,6 +24,7 @@ from scheduler.framework import (
     Status,
     Verdicts,
 )
+from scheduler.framework.locality import Follows, Locality
 from scheduler.plugins.noderesourcetopologymatch import leastnuma
 from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, misfits
 from scheduler.plugins.noderesourcetopologymatch.caches import (
@@ -117,6 +118,14 @@ class NodeResourceTopologyMatch:
             scores[part.positions] = self._score(part, view, needs)
         scores[self._stale(view, rows)] = 0
         return scores
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Pods that take nothing of a zone for themselves find all nodes equally good; some are not filtered either."""
+        needs = self._needs.of(pod.spec)
+        return Locality(
+            filters=Follows.NOTHING if needs.ignored else Follows.ANYTHING,
+            scores=Follows.ANYTHING if needs.guaranteed else Follows.NODE,
+        )
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Note that the pod is on its way to the node."""

@@ -1,8 +1,11 @@
 """What a score means in the cases that decide between nodes, and where ours is deliberately another than upstream's."""
 
+import random
+
 import pytest
 
-from scheduler.core import explain
+from scheduler.core import decide, explain
+from scheduler.framework import PodInfo
 from tests.unit.scheduler.core.builders import NOW, container, pod
 from tests.unit.scheduler.plugins.numa import NAME, asking, guaranteed, numa_runner, scores, state_of, topology, zone
 
@@ -106,3 +109,22 @@ def test_many_zones_do_not_hold_up_the_scheduler() -> None:
     runner = numa_runner(**LEAST_ZONES)
     assert scores(state, guaranteed({"cpu": "3", "memory": "1Gi"}), runner) == {"n": 100 - 3}
     assert scores(state, guaranteed({"cpu": "20", "memory": "1Gi"}), runner) == {"n": 0}
+
+
+def test_pods_without_a_claim_on_zones_are_decided_as_if_the_plugin_were_asked_anew() -> None:
+    """What is kept for a class of pods must not hide a change of the zones from the pods that it matters to."""
+    state = state_of(topology("n", zone(0, cpu="4", memory="4Gi")), topology("m", zone(0, cpu="8", memory="4Gi")))
+    runner, rng = numa_runner(), random.Random(1)
+
+    def chosen(new: PodInfo) -> str | None:
+        return decide(state.snapshot(NOW), [new], runner, rng).node
+
+    for _ in range(3):
+        assert chosen(guaranteed(TWO)) == "m"
+        assert {chosen(pod("plain")) for _ in range(30)} == {"n", "m"}
+        assert chosen(guaranteed({"cpu": "6", "memory": "1Gi"})) == "m"
+    state.objects.upsert("NodeResourceTopology", topology("m", zone(0, cpu="1", memory="4Gi")))
+    for _ in range(3):
+        assert chosen(guaranteed(TWO)) == "n"
+        assert {chosen(pod("plain")) for _ in range(30)} == {"n", "m"}
+        assert chosen(guaranteed({"cpu": "6", "memory": "1Gi"})) is None
