@@ -10,28 +10,18 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import ssl
-import time
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import yaml
-
-from secondary_scheduler.devcluster import ports, processes
-from secondary_scheduler.devcluster.ports import LOOPBACK
-from secondary_scheduler.devcluster.processes import Service
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
 from tests.conformance.apiclient import Api, ApiError
 from tests.conformance.capacitycases import CLASSES, PROFILES
 from tests.conformance.case import BOUND, UNSCHEDULABLE, Asked, Case, Json, key_of
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.oracle import Oracle, _answer
 from tests.conformance.profiles import scheduler_name
-from tests.conformance.schedulerlog import VMODULE
+from tests.conformance.schedulerplugins import install_crds, scheduler_plugins_running
 
-_CRD = Path(__file__).parents[2] / "components/crds/scheduling.x-k8s.io_elasticquotas.yaml"
+QUOTA_CRD = Path(__file__).parents[2] / "components/crds/scheduling.x-k8s.io_elasticquotas.yaml"
 _EARLY_SECONDS = 0.12
 """How long quotas get to reach the scheduler before the pods: upstream counts a pod only where it knows the quota."""
 _CLASS_SECONDS = 0.5
@@ -66,57 +56,11 @@ def configuration(kubeconfig: str, *, ours: bool, compatibility: str = "upstream
 
 
 @contextlib.contextmanager
-def scheduler_plugins_running(running: ControlPlane) -> Iterator[ControlPlane]:
-    """Run the real scheduler-plugins beside the control plane; its log takes the place of kube-scheduler's."""
-    _install_crd(running)
-    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
-    layout = running.layout
-    file = layout.config("capacity.json")
-    file.write_text(configuration(str(layout.kubeconfig), ours=False))
-    port = ports.allocate(["scheduler-plugins"], {})["scheduler-plugins"]
-    service = Service(
-        "scheduler-plugins",
-        [
-            str(binary),
-            f"--config={file}",
-            f"--bind-address={LOOPBACK}",
-            f"--secure-port={port}",
-            f"--authentication-kubeconfig={layout.kubeconfig}",
-            f"--authorization-kubeconfig={layout.kubeconfig}",
-            "-v=2",
-            f"--vmodule={VMODULE}",
-        ],
-        ports=[port],
-    )
-    record = processes.start(service, layout.root)
-    try:
-        yield ControlPlane(layout, running.api_server, record.log, lambda: processes.is_alive(record))
-    finally:
-        processes.stop([record])
-
-
-def _install_crd(running: ControlPlane) -> None:
-    collection = f"{running.api_server}/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    context = running.ssl_context()
-    body = json.dumps(yaml.safe_load(_CRD.read_text())).encode()
-    headers = {"Content-Type": "application/json"}
-    # Another test of the same control plane may have made it.
-    with contextlib.suppress(urllib.error.HTTPError):
-        _open(urllib.request.Request(collection, body, headers), context)
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            _open(urllib.request.Request(f"{running.api_server}/apis/scheduling.x-k8s.io/v1alpha1"), context)
-            return
-        except urllib.error.HTTPError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-
-
-def _open(request: urllib.request.Request, context: ssl.SSLContext) -> None:
-    with urllib.request.urlopen(request, context=context, timeout=10):
-        pass
+def real_scheduler_running(running: ControlPlane) -> Iterator[ControlPlane]:
+    """Run the real scheduler-plugins with these profiles; the CRD has to be there before it."""
+    asyncio.run(install_crds(running, [QUOTA_CRD]))
+    with scheduler_plugins_running(running, configuration(str(running.layout.kubeconfig), ours=False)) as real:
+        yield real
 
 
 @contextlib.asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
@@ -30,11 +30,11 @@ _NUMBERS = itertools.count()
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-async def install_crds(control_plane: ControlPlane) -> None:
-    """Install the CRDs and wait until they are served."""
+async def install_crds(control_plane: ControlPlane, files: Iterable[Path] = CRDS) -> None:
+    """Install CRDs and wait until they are served."""
     api = Api(control_plane)
     try:
-        for file in CRDS:
+        for file in files:
             manifest = yaml.safe_load(file.read_text())
             with contextlib.suppress(ApiError):
                 await api.call("POST", _DEFINITIONS, manifest)

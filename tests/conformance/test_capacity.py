@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[ControlPlane]:
-    with control_plane_running() as running, capacity.scheduler_plugins_running(running) as plugins:
+    with control_plane_running() as running, capacity.real_scheduler_running(running) as plugins:
         yield plugins
 
 

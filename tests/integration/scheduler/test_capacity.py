@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from scheduler.plugins.preemptiontoleration.policy import MINIMUM, SECONDS
 from tests.conformance.apiclient import Api
+from tests.conformance.capacity import QUOTA_CRD
 from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.schedulerplugins import install_crds
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 Json = dict[str, Any]
-_CRD = Path(__file__).parents[3] / "components/crds/scheduling.x-k8s.io_elasticquotas.yaml"
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NUMBERS = itertools.count()
 
 
@@ -71,24 +70,8 @@ def _daemon(plane: ControlPlane, directory: Path) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with control_plane_running() as plane, _daemon(plane, tmp_path_factory.mktemp("daemon")):
-        asyncio.run(_install_crd(plane))
+        asyncio.run(install_crds(plane, [QUOTA_CRD]))
         yield plane
-
-
-async def _install_crd(plane: ControlPlane) -> None:
-    api = Api(plane)
-    try:
-        manifest = yaml.safe_load(_CRD.read_text())
-        await api.call("POST", _DEFINITIONS, manifest)
-        async with asyncio.timeout(30):
-            while True:
-                answer = await api.call("GET", f"{_DEFINITIONS}/{manifest['metadata']['name']}")
-                conditions = answer.get("status", {}).get("conditions", [])
-                if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
-                    return
-                await asyncio.sleep(0.1)
-    finally:
-        await api.close()
 
 
 class World:
