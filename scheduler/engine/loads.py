@@ -187,8 +187,12 @@ class LoadFeed:
         # Dictionaries may be read here while the loop changes them.
         matched, unmatched = match_instances(reading, self._node_of_address)
         table = load_table(self._source_key, reading, matched, self._window)
-        for work in self._ask(table):
-            work()
+        try:
+            for work in self._ask(table):
+                work()
+        except Exception:
+            # Nothing is lost but time: what was not worked out ahead is worked out when it is needed.
+            log.warning("a plugin could not work ahead of a load", source=self._source_key, exc_info=True)
         self._call(lambda _: self._take(reading, table, unmatched), None)
 
     def _ask(self, table: LoadTable) -> Works:

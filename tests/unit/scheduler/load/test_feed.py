@@ -205,3 +205,31 @@ async def test_what_plugins_prepare_is_worked_out_off_the_loop_and_before_the_lo
     await asyncio.to_thread(made.collector.read_once)
     await asyncio.sleep(0)
     assert order == ["asked for ['n1'] on the loop: True", "worked on the loop: False", "taken"]
+
+
+async def test_a_plugin_that_fails_to_prepare_does_not_end_the_reading() -> None:
+    def prepare(_: LoadTable) -> list[Callable[[], None]]:
+        raise RuntimeError("boom")
+
+    taken: list[LoadTable] = []
+
+    def take(table: LoadTable) -> LoadCoverage:
+        taken.append(table)
+        return LoadCoverage(1, (), ())
+
+    reading = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 1)
+    made = LoadFeed(
+        "key",
+        LoadSettings(address=WATCHER),
+        node_of_address=lambda name: name,
+        on_table=take,
+        on_status=lambda _: None,
+        metrics=Metrics(),
+        source=ScriptedSource(reading),
+        prepare=prepare,
+    )
+    with capture_logs() as logs:
+        await asyncio.to_thread(made.collector.read_once)
+        await asyncio.sleep(0)
+    assert [set(table.nodes) for table in taken] == [{"n1"}]
+    assert [one["event"] for one in logs] == ["a plugin could not work ahead of a load"]
