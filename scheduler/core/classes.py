@@ -18,8 +18,8 @@ _FEW_ROWS = 16
 """Up to so many changed rows are recomputed one by one, where the plugins can: numpy's calls cost as much as some 20
 rows."""
 _BYTES = 32 * 1024 * 1024
-"""Bound on the columns of all classes of one profile."""
-_FEWEST = 16
+"""Bound on the columns of all classes of one profile; but a few are kept whatever their size."""
+_FEWEST = 256
 _MOST_MET = 8192
 _KEY = "core.classes"
 

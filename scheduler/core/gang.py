@@ -17,7 +17,7 @@ class GangDecision:
 
     Attributes:
         gang: who belongs together.
-        placements: one per pod, in the order of the pods.
+        placements: one per pod that was tried, in the order of the pods.
     """
 
     gang: Gang
@@ -45,19 +45,22 @@ def decide_gang(
     pods: Sequence[PodInfo],
     runner_of: Callable[[PodInfo], ProfileRunner],
     rng: random.Random,
+    enough: int,
 ) -> GangDecision:
-    """Place pods one after the other, each seeing the earlier ones; those that do not fit are passed over, and tried
-    once more when others found a place, as they may want to be next to one of these.
+    """Place pods one after the other, each seeing the earlier ones, until there are `enough`.
 
-    Nothing is said here about whether they may run: that is `is_complete`.
+    Those that do not fit are passed over, and tried once more when others found a place, as they may want to be next
+    to one of these.
     """
     overlay = snapshot.overlay()
     found: dict[str, Placement] = {}
     refused: dict[tuple[object, ...], Placement] = {}
-    open_pods, progress = list(pods), True
-    while progress and open_pods:
+    open_pods, placed, progress = list(pods), 0, True
+    while progress and open_pods and placed < enough:
         progress, again = False, []
         for pod in open_pods:
+            if placed == enough:
+                break
             kind = _kind(pod)
             known = refused.get(kind)
             if known is not None:
@@ -72,10 +75,11 @@ def decide_gang(
             else:
                 overlay.add_pod(pod, overlay.row(placement.node))
                 refused.clear()
+                placed += 1
                 progress = True
         # Whoever was refused last, after everybody who was placed, would be refused again.
         open_pods = [pod for pod in again if _kind(pod) not in refused]
-    return GangDecision(gang, tuple(found[pod.uid] for pod in pods))
+    return GangDecision(gang, tuple(found[pod.uid] for pod in pods if pod.uid in found))
 
 
 def _kind(pod: PodInfo) -> tuple[object, ...]:
@@ -86,10 +90,12 @@ def _kind(pod: PodInfo) -> tuple[object, ...]:
 def place_gang(
     gang: Gang,
     pods: Sequence[PodInfo],
-    decide_now: Callable[[Sequence[PodInfo]], GangDecision],
+    decide_now: Callable[[Sequence[PodInfo], int], GangDecision],
     take: Callable[[Placement], Status],
 ) -> GangDecision:
-    """Decide about members and take their nodes; `placed` are then those that hold one.
+    """Decide about as many members as are missing, and take their nodes; `placed` are then those that hold one.
+
+    Members beyond these are not tried: once the gang may run, they are pods like any other.
 
     What is refused when it is taken (two members counted on one volume) is decided again, now that the others' nodes
     are taken. When the result is not complete, the caller takes everything back.
@@ -97,27 +103,28 @@ def place_gang(
     Args:
         gang: who belongs together.
         pods: the members to place, in queue order.
-        decide_now: decides about some of them on the cluster as it is at that moment.
+        decide_now: decides about some of them, until so many have a place, on the cluster as it is at that moment.
         take: reserves what was decided; anything but Success has been undone.
     """
     left, held = list(pods), 0
     found: dict[str, Placement] = {}
-    while left:
-        decision = decide_now(left)
+    while held < gang.missing:
+        decision = decide_now(left, gang.missing - held)
         found.update((one.pod.uid, one) for one in decision.placements)
         if held + len(decision.placed) < gang.missing:
             break
-        before, left = held, []
+        before, kept = held, set()
         for placement in decision.placed:
             status = take(placement)
             if status.is_success:
                 held += 1
+                kept.add(placement.pod.uid)
             else:
                 found[placement.pod.uid] = _refused(placement, status)
-                left.append(placement.pod)
         if held == before:
             break
-    return GangDecision(gang, tuple(found[pod.uid] for pod in pods))
+        left = [pod for pod in left if pod.uid not in kept]
+    return GangDecision(gang, tuple(found[pod.uid] for pod in pods if pod.uid in found))
 
 
 def _refused(placement: Placement, status: Status) -> Placement:

@@ -119,17 +119,16 @@ class Plan:
         block = view.basics
         if rows is not view.rows or not view.dense:
             block = block.take(rows, axis=1, mode="clip")
-        if not block[:2].all():
-            return summed(pod, view, rows, base, self.pod_filters, self.pod_scores)
-        total = summed(pod, view, rows, base, filters, scores)
-        out = total < 0
+        if filters or scores:
+            total = summed(pod, view, rows, base, filters, scores)
+            passed = total >= 0
+        else:
+            passed, total = base >= 0, base.astype(np.int64)
         for rate, weight in rates:
             total += rate(block) if weight == 1 else rate(block) * weight
         for passes in fits:
-            out |= ~passes(block)
-        if out.any():
-            total[out] = -1
-        return total
+            passed &= passes(block)
+        return np.where(passed, total, -1)
 
 
 def summed(
@@ -220,7 +219,7 @@ def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
         node_scores=tuple([(one, weight) for one, weight, said in plain if said.scores is Follows.NODE]),
         pod_scores=tuple([(one, weight) for one, weight, _ in pod_scores]),
         row_by_row=(tuple(fits), tuple(rates)) if singly else None,
-        by_block=_by_block(pod_filters, pod_scores),
+        by_block=_by_block(pod_filters, pod_scores) if view.table.complete else None,
         ranged=ranged,
         versions=tuple([said.version for said in words.values() if said.version is not None]),
         largest=1 + MAX_SCORE * sum(weight for _, weight, _ in plain),

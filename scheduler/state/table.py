@@ -69,6 +69,8 @@ class NodeTable:
         self.topology = next(_MEMBERSHIPS)
         self.layout = next(_MEMBERSHIPS)
         self._wide: frozenset[str] = frozenset()
+        self.complete = True
+        self._incomplete: set[int] = set()
         self.log = RowLog()
         self.node_log = RowLog()
 
@@ -114,7 +116,8 @@ class NodeTable:
                 self._add_resource(name)
         for name, amounts in self.amounts.items():
             amounts.set_allocatable(row, info.allocatable.get(name, 0))
-        self._check_wide()
+        self._note_incomplete(row, info)
+        self._check_amounts()
         self.pods.set_allocatable(row, info.allowed_pods)
         self.capacity_cpu[row] = info.capacity_cpu
         self.unschedulable[row] = info.unschedulable
@@ -152,8 +155,9 @@ class NodeTable:
                 getattr(load, field)[row] = np.nan
         self._images.clear()
         self._free.append(row)
+        self._incomplete.discard(row)
         self._membership_changed()
-        self._check_wide()
+        self._check_amounts()
         self.node_log.add(row)
         self.touch(row)
         return info
@@ -163,10 +167,18 @@ class NodeTable:
         self.layout = next(_MEMBERSHIPS)
         return amounts
 
-    def _check_wide(self) -> None:
+    def _note_incomplete(self, row: int, info: NodeInfo) -> None:
+        """Keep `complete` true to its word: that every node has cpu and memory."""
+        if all(info.allocatable.get(name, 0) > 0 for name in ("cpu", "memory")):
+            self._incomplete.discard(row)
+        else:
+            self._incomplete.add(row)
+
+    def _check_amounts(self) -> None:
         wide = frozenset([name for name, amounts in self.amounts.items() if amounts.wide_rows])
-        if wide != self._wide:
-            self._wide = wide
+        complete = not self._incomplete
+        if wide != self._wide or complete != self.complete:
+            self._wide, self.complete = wide, complete
             self.layout = next(_MEMBERSHIPS)
 
     def _new_row(self, name: str) -> int:
@@ -310,6 +322,7 @@ class NodeTable:
         twin.amounts = {name: amounts.copy() for name, amounts in self.amounts.items()}
         twin.nonzero = {name: amounts.copy() for name, amounts in self.nonzero.items()}
         twin.declared = {name: amounts.copy() for name, amounts in self.declared.items()}
+        twin.complete, twin._incomplete = self.complete, set(self._incomplete)
         twin.pods = self.pods.copy()
         twin._pack()
         twin.capacity_cpu, twin.unschedulable = self.capacity_cpu.copy(), self.unschedulable.copy()

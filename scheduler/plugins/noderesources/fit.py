@@ -162,6 +162,7 @@ class NodeResourcesFit:
             return None
         asked = np.array([[pod.spec.score_requests.get(name, 0)] for name in BASIC], dtype=np.float64)
         cpu, memory = (float(weights[name]) for name in BASIC)
+        even = cpu == memory == 1.0
 
         def rate(block: FloatArray) -> IntArray:
             allocatable = block[:2]
@@ -174,7 +175,7 @@ class NodeResourcesFit:
             shares *= 100.0
             shares /= allocatable
             np.floor(shares, out=shares)
-            total = shares[0] * cpu + shares[1] * memory
+            total = shares[0] + shares[1] if even else shares[0] * cpu + shares[1] * memory
             whole: IntArray = (total / (cpu + memory)).astype(np.int64)
             return whole
 

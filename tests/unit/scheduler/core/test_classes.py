@@ -161,6 +161,7 @@ def test_an_observer_that_does_not_pass_locality_on_sees_every_attempt() -> None
 
 def test_the_columns_of_the_class_unused_longest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classes, "_BYTES", 0)
+    monkeypatch.setattr(classes, "_FEWEST", 16)
     state, profile = some_cluster(), runner()
     infos = [pod(f"p{index}", container(f"{index + 1}m")) for index in range(40)]
     for info in infos * 2:
@@ -192,3 +193,20 @@ def test_ties_are_broken_evenly_with_columns_too() -> None:
     info = pod("p", container("100m"))
     chosen = [decide(state.snapshot(NOW), [info], profile, rng).node for _ in range(2000)]
     assert all(400 < chosen.count(f"n{index}") < 600 for index in range(4))
+
+
+def test_the_best_nodes_follow_pods_that_come_and_go() -> None:
+    state, profile = some_cluster(), runner()
+    info = pod("p", container("100m"))
+    for _ in range(2):
+        place(state, info, profile)
+    best = []
+    for change in ("n1", "n3", "-n1", "n0", "n2", "-n3", "-n0", "-n2"):
+        if change.startswith("-"):
+            state.forget(f"uid-{change[1:]}")
+        else:
+            state.assume(pod(change, container("100m")), change, NOW)
+        placement = place(state, info, profile)
+        assert placement.node == place(state, info, profile, anew=True).node
+        best.append(placement.best)
+    assert best == [3, 2, 3, 2, 1, 2, 3, 4]

@@ -159,10 +159,12 @@ class History:
         self.reducer = PodReducer()
         self.names = (f"p{number}" for number in range(1000))
         self.pods: list[PodInfo] = []
-        for index in range(3):
+        for index in range(4):
             self.state.upsert_node(self.some_node(random.Random(index), f"n{index}"))
 
     def some_node(self, chance: random.Random, name: str) -> NodeInfo:
+        # Many nodes are alike, so that ties are common.
+        chance = random.Random(chance.choice([1, 2, chance.random()]))
         words: dict[str, Any] = {
             "labels": {"zone": chance.choice("abc"), "size": chance.choice("123")} if chance.random() < 0.8 else {},
             "taints": [("x", "", chance.choice(["NoSchedule", "PreferNoSchedule"]))] if chance.random() < 0.3 else [],

@@ -1,0 +1,96 @@
+"""The quick forms of a plugin's filter and score, for one row and for a block of rows, say what those two say."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.framework import CycleState, LocalPlugin, PodInfo, ProfileRunner, gather
+from scheduler.state import ClusterState
+from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, pod, runner
+from tests.unit.scheduler.core.strategies import clusters, pods
+
+WEIGHTS = [{"name": "memory", "weight": 3}, {"name": "cpu", "weight": 2}]
+PROFILES = {
+    "least": runner(),
+    "least, weighted": runner(
+        args={"NodeResourcesFit": {"scoringStrategy": {"type": "LeastAllocated", "resources": WEIGHTS}}}
+    ),
+    "most": runner(args={"NodeResourcesFit": {"scoringStrategy": {"type": "MostAllocated", "resources": WEIGHTS}}}),
+    "load": runner(
+        {"score": {"enabled": [{"name": "TargetLoadPacking"}]}},
+        {"TargetLoadPacking": {"watcherAddress": WATCHER, "targetUtilization": 55}},
+    ),
+    "load, full": runner(
+        {"score": {"enabled": [{"name": "TargetLoadPacking"}]}},
+        {"TargetLoadPacking": {"watcherAddress": WATCHER, "targetUtilization": 100}},
+    ),
+}
+CROWD = [pod(f"crowd-{index}") for index in range(25)]
+
+
+def check(profile: ProfileRunner, state: ClusterState, info: PodInfo) -> set[str]:
+    """Compare all the forms there are on every row; returns which there were."""
+    view = state.snapshot(NOW)
+    rows, found = view.rows, set()
+    for plugin in profile.plugins.values():
+        if not isinstance(plugin, LocalPlugin):
+            continue
+        said, cycle = plugin.locality(info, view), CycleState()
+        instance: Any = plugin
+        if said.fits is not None or said.fits_block is not None:
+            verdicts = instance.filter(cycle, info, view, rows)
+            passed = [True] * len(rows) if verdicts is None else (verdicts.codes == 0).tolist()
+            if said.fits is not None:
+                assert [said.fits(view, row) for row in rows.tolist()] == passed
+                found.add(f"{plugin.name} fits")
+            if said.fits_block is not None and view.table.complete:
+                assert said.fits_block(view.basics[:, rows]).tolist() == passed
+                found.add(f"{plugin.name} fits in a block")
+        if said.rate is not None or said.rate_block is not None:
+            scores = instance.score(cycle, info, view, rows).tolist()
+            if said.rate is not None:
+                assert [said.rate(view, row) for row in rows.tolist()] == scores
+                found.add(f"{plugin.name} rates")
+            if said.rate_block is not None and view.table.complete:
+                assert said.rate_block(view.basics[:, rows]).tolist() == scores
+                found.add(f"{plugin.name} rates a block")
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+@settings(max_examples=60, deadline=None)
+@given(state=clusters(), info=pods("new"), loads=st.lists(st.floats(0, 140), min_size=4, max_size=4))
+def test_on_any_cluster_they_agree(name: str, state: ClusterState, info: PodInfo, loads: list[float]) -> None:
+    state.set_load(load({f"n{index}": value for index, value in enumerate(loads)}))
+    check(PROFILES[name], state, info)
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_they_agree_where_more_is_counted_than_there_is(name: str) -> None:
+    state = cluster(
+        node("n0", allocatable={"cpu": "1", "memory": "2Gi"}), node("n1"), pods={"n0": CROWD, "n1": [pod("x")]}
+    )
+    state.set_load(load({"n0": 130.0, "n1": 20.0}))
+    found = check(PROFILES[name], state, pod("p", container("100m", "100Mi")))
+    wanted = {"NodeResourcesFit fits", "NodeResourcesFit fits in a block", "NodeResourcesFit rates"}
+    wanted |= {"NodeResourcesFit rates a block", "NodeResourcesBalancedAllocation rates"}
+    wanted |= {"NodeResourcesBalancedAllocation rates a block"}
+    assert found == wanted | ({"TargetLoadPacking rates"} if name.startswith("load") else set())
+
+
+def test_a_node_without_cpu_or_memory_makes_the_table_incomplete_until_it_has_them() -> None:
+    state = cluster(node("n0"), node("n1"))
+    layout = state.table.layout
+    state.upsert_node(node("n1", allocatable={"cpu": "0"}))
+    assert not state.table.complete
+    assert state.table.layout != layout
+    state.upsert_node(node("n1"))
+    assert state.table.complete
+    state.upsert_node(node("n2", allocatable={"memory": "0"}))
+    state.remove_node("n2")
+    assert state.table.complete
+    view = state.snapshot(NOW)
+    assert (gather(view, view.basics[0], view.rows) == np.array([4000.0, 4000.0])).all()
