@@ -208,11 +208,11 @@ class SchedulingCycle:
         else:
             self._report_lost(attempt, status, status.message)
 
-    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo]) -> GangDecision:
-        """Decide about the members of a gang on the cluster as it is now."""
+    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
+        """Decide about members of a gang on the cluster as it is now, until so many have a place."""
         began = time.perf_counter()
         snapshot = self._state.snapshot(self._clock())
-        decision = decide_gang(snapshot, gang, pods, lambda pod: self._profiles[pod.scheduler_name].runner, self._rng)
+        decision = decide_gang(snapshot, gang, pods, self._runner_of, self._rng, enough)
         self._metrics.algorithm_duration.observe(time.perf_counter() - began)
         for placement in decision.placements:
             self._count(placement)
@@ -220,7 +220,7 @@ class SchedulingCycle:
 
     def take(self, attempt: Attempt) -> Status:
         """Assume, reserve, ask for permission; what does not end in Success or Wait has been taken back."""
-        pod, node, state, runner = attempt.pod, attempt.node, attempt.placement.state, self._runner(attempt)
+        pod, node, state, runner = attempt.pod, attempt.node, attempt.placement.state, self._runner_of(attempt.pod)
         self._state.assume(pod, node, self._clock())
         status = runner.run_reserve(state, pod, node)
         if status.is_success:
@@ -232,7 +232,7 @@ class SchedulingCycle:
 
     def take_back(self, attempt: Attempt) -> None:
         """Unreserve and forget."""
-        self._runner(attempt).run_unreserve(attempt.placement.state, attempt.pod, attempt.node)
+        self._runner_of(attempt.pod).run_unreserve(attempt.placement.state, attempt.pod, attempt.node)
         self._state.forget(attempt.pod.uid)
 
     def start_binding(self, attempt: Attempt) -> None:
@@ -258,7 +258,7 @@ class SchedulingCycle:
             log.error("binding cycle failed", task=task.get_name(), exc_info=task.exception())
 
     async def _bind(self, attempt: Attempt, waiting: asyncio.Future[Status] | None) -> None:
-        pod, node, state, runner = attempt.pod, attempt.node, attempt.placement.state, self._runner(attempt)
+        pod, node, state, runner = attempt.pod, attempt.node, attempt.placement.state, self._runner_of(attempt.pod)
         if waiting is not None:
             status = await waiting
             if not status.is_success:
@@ -279,8 +279,8 @@ class SchedulingCycle:
         await runner.run_post_bind(state, pod, node)
         self._activate_asked(state)
 
-    def _runner(self, attempt: Attempt) -> ProfileRunner:
-        return self._profiles[attempt.pod.scheduler_name].runner
+    def _runner_of(self, pod: PodInfo) -> ProfileRunner:
+        return self._profiles[pod.scheduler_name].runner
 
     def _count(self, placement: Placement) -> None:
         for observation, count in placement.counters.items():

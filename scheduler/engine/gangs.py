@@ -85,8 +85,8 @@ class Attempt:
 class Steps(Protocol):
     """What the scheduling cycle does with one pod, for gangs as for others."""
 
-    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo]) -> GangDecision:
-        """Decide on the cluster as it is now."""
+    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
+        """Decide on the cluster as it is now, until so many have a place."""
 
     def take(self, attempt: Attempt) -> Status:
         """Assume, reserve, ask for permission; Success or Wait, else everything has been taken back."""
@@ -153,7 +153,7 @@ class Gangs:
             return status
 
         pods = [one.pod for one in members]
-        decision = place_gang(gang, pods, lambda left: self._steps.decide_gang(gang, left), take)
+        decision = place_gang(gang, pods, lambda left, enough: self._steps.decide_gang(gang, left, enough), take)
         name = self._plugins[head.pod.scheduler_name].name
         if len(taken) < gang.missing:
             for attempt in reversed(taken):
@@ -168,9 +168,12 @@ class Gangs:
             attempt.group = group
         for plugin in self._plugins.values():
             plugin.gang_placed(head.pod)
-        placed = {attempt.pod.uid for attempt in taken}
-        others = [one for one in members if one.pod.uid not in placed]
-        self._turn_away(name, others, decision, started, whole=False)
+        unplaced = {one.pod.uid for one in decision.unplaced}
+        self._turn_away(name, [one for one in members if one.pod.uid in unplaced], decision, started, whole=False)
+        tried = {one.pod.uid for one in decision.placements}
+        for queued in members:
+            if queued.pod.uid not in tried:
+                self._queue.give_back(queued)
         for attempt in taken:
             self._steps.start_binding(attempt)
 

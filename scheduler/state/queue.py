@@ -180,6 +180,12 @@ class SchedulingQueue:
         self._remove(uid)
         return self._to_flight(queued)
 
+    def give_back(self, queued: QueuedPod) -> QueueName:
+        """Take a pod back that was not tried after all, as if it had not been popped."""
+        queued.attempts -= 1
+        self._in_flight.finish(queued.pod.uid)
+        return self._to_active(queued)
+
     def done(self, uid: str) -> None:
         """End a pod's flight; called right before PreBind, and by `add_unschedulable`."""
         self._in_flight.finish(uid)

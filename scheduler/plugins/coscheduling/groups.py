@@ -8,6 +8,7 @@ from secondary_scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
 KIND = "PodGroup"
+_REMEMBERED = 10_000
 DEFAULT_WAIT_SECONDS = 60.0
 """Where neither the group nor the args name a time."""
 
@@ -49,8 +50,11 @@ class Expiring:
 
     def add(self, key: Hashable, seconds: float) -> None:
         """Remember a key, unless it is remembered already."""
-        if key not in self:
-            self._until[key] = self._clock() + (seconds or self._default)
+        if key in self:
+            return
+        if len(self._until) > _REMEMBERED:
+            self._until = {one: until for one, until in self._until.items() if until >= self._clock()}
+        self._until[key] = self._clock() + (seconds or self._default)
 
     def discard(self, key: Hashable) -> None:
         """Forget a key."""
@@ -122,14 +126,18 @@ class Groups:
                 seconds = epoch_seconds(text)
             except TimestampError:
                 seconds = -math.inf
-            if len(self._created) > 10_000:
+            if len(self._created) > _REMEMBERED:
                 self._created.clear()
             self._created[text] = seconds
         return seconds
 
     def mark_failed(self, full: str, now: float) -> None:
         """Let a group queue up as of now."""
+        self._failed.pop(full, None)
         self._failed[full] = now
+        if len(self._failed) > _REMEMBERED:
+            # Of groups that are long gone, mostly: the oldest mark.
+            del self._failed[next(iter(self._failed))]
         self.reorder(full)
 
     def clear_failed(self, full: str) -> None:
@@ -142,7 +150,3 @@ class Groups:
         if self._handle is not None:
             namespace, _, name = full.partition("/")
             self._handle.reorder(self.members(namespace, name))
-
-    def forget(self, group: PodGroup) -> None:
-        """Drop what is known of a group that is gone."""
-        self._failed.pop(group.metadata.key, None)

@@ -195,6 +195,9 @@ class SafeCoscheduling:
         full, group = full_name(pod), self.groups.of(pod)
         if group is None or full in self._backed_off:
             return None
+        if len(self._bound.get(full, ())) >= group.spec.min_member and full not in self._under_way:
+            # Enough run: its further pods, be they thousands, are pods like any other.
+            return None
         placed, waiting = 0, []
         for one in self.groups.siblings(pod):
             if one.deleting:

@@ -96,8 +96,9 @@ class Simulation:
                 continue
             waiting = {one.uid for one in gang.waiting} & left
             members = [one for one in ordered if one.uid in waiting and self._may_be_tried(one)]
-            left -= {one.uid for one in members}
-            yield from self._attempt_gang(gang, members)
+            for uid, outcome in self._attempt_gang(gang, members).items():
+                left.discard(uid)
+                yield outcome
 
     def _gang_of(self, pod: PodInfo) -> Gang | None:
         """Return the gang that has to be placed together with a pod."""
@@ -110,8 +111,8 @@ class Simulation:
     def _may_be_tried(self, pod: PodInfo) -> bool:
         return not pod.deleting and self._runners[pod.scheduler_name].run_pre_enqueue(pod).is_success
 
-    def _attempt_gang(self, gang: Gang, members: Sequence[PodInfo]) -> list[Outcome]:
-        """Place all members that fit, or, where these are too few, none."""
+    def _attempt_gang(self, gang: Gang, members: Sequence[PodInfo]) -> dict[str, Outcome]:
+        """Place as many members as are missing, or none; returns by UID what became of those that were tried."""
         taken: list[Placement] = []
         matrices: dict[str, Explanation] = {}
 
@@ -122,7 +123,7 @@ class Simulation:
                 taken.append(placement)
             return status
 
-        decision = place_gang(gang, members, lambda left: self._decide_gang(gang, left), take)
+        decision = place_gang(gang, members, lambda some, enough: self._decide_gang(gang, some, enough), take)
         complete = len(taken) >= gang.missing
         if complete:
             for placement in taken:
@@ -130,19 +131,19 @@ class Simulation:
         else:
             for placement in reversed(taken):
                 self._give_up(placement)
-        outcomes = []
+        outcomes = {}
         for placement in decision.placements:
             pod, node = placement.pod, placement.node if complete else None
             if pod.uid not in matrices:
                 self._note_matrix(matrices, pod)
             message = gang_message(decision, placement.message) if node is None else None
             matrix = matrices.get(pod.uid)
-            outcomes.append(Outcome(pod.key, pod.scheduler_name, node, message, placement, matrix))
+            outcomes[pod.uid] = Outcome(pod.key, pod.scheduler_name, node, message, placement, matrix)
         return outcomes
 
-    def _decide_gang(self, gang: Gang, pods: Sequence[PodInfo]) -> GangDecision:
+    def _decide_gang(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
         snapshot = self._state.snapshot(self._now)
-        return decide_gang(snapshot, gang, pods, lambda pod: self._runners[pod.scheduler_name], self._rng)
+        return decide_gang(snapshot, gang, pods, lambda pod: self._runners[pod.scheduler_name], self._rng, enough)
 
     def _note_matrix(self, matrices: dict[str, Explanation], pod: PodInfo) -> None:
         if self._explained:

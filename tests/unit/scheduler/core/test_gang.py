@@ -21,7 +21,7 @@ def gang(pods: Sequence[PodInfo], minimum: int, placed: int = 0) -> Gang:
 
 
 def decided(state: ClusterState, one: Gang, seed: int = 1) -> GangDecision:
-    return decide_gang(state.snapshot(NOW), one, one.waiting, lambda pod: PROFILE, random.Random(seed))
+    return decide_gang(state.snapshot(NOW), one, one.waiting, lambda pod: PROFILE, random.Random(seed), one.missing)
 
 
 def beside(label: str, **more: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_the_message_says_that_members_are_elsewhere() -> None:
     pods = [pod("a"), pod("b")]
     state = cluster(node("n"))
     one = gang(pods, 2)
-    decision = decide_gang(state.snapshot(NOW), one, pods[:1], lambda pod: PROFILE, random.Random(1))
+    decision = decide_gang(state.snapshot(NOW), one, pods[:1], lambda pod: PROFILE, random.Random(1), 2)
     assert gang_message(decision) == (
         "pod group default/g: 1 of 1 members fit, minMember is 2, 1 cannot be tried by this scheduler now"
     )
@@ -77,9 +77,9 @@ def test_what_cannot_be_reserved_is_decided_again_on_what_is_left() -> None:
     taken: list[str] = []
     rounds: list[int] = []
 
-    def decide_now(left: Sequence[PodInfo]) -> GangDecision:
+    def decide_now(left: Sequence[PodInfo], enough: int) -> GangDecision:
         rounds.append(len(left))
-        return decide_gang(state.snapshot(NOW), one, left, lambda pod: PROFILE, random.Random(len(rounds)))
+        return decide_gang(state.snapshot(NOW), one, left, lambda pod: PROFILE, random.Random(len(rounds)), enough)
 
     def take(placement: Placement) -> Status:
         if taken and len(rounds) == 1:
@@ -97,8 +97,8 @@ def test_a_gang_whose_members_are_refused_again_and_again_is_not_complete() -> N
     state = cluster(node("n1"))
     one = gang([pod("a"), pod("b")], 2)
 
-    def decide_now(left: Sequence[PodInfo]) -> GangDecision:
-        return decide_gang(state.snapshot(NOW), one, left, lambda pod: PROFILE, random.Random(1))
+    def decide_now(left: Sequence[PodInfo], enough: int) -> GangDecision:
+        return decide_gang(state.snapshot(NOW), one, left, lambda pod: PROFILE, random.Random(1), enough)
 
     def take(placement: Placement) -> Status:
         return Status() if placement.pod.name == "a" else unschedulable("no volume", plugin="VolumeBinding")
@@ -119,7 +119,7 @@ def test_pods_of_one_kind_that_were_refused_are_not_looked_at_again() -> None:
         looked.append(one.name)
         return PROFILE
 
-    decision = decide_gang(state.snapshot(NOW), gang(pods, 50), pods, runner_of, random.Random(1))
+    decision = decide_gang(state.snapshot(NOW), gang(pods, 50), pods, runner_of, random.Random(1), 50)
     assert looked == ["p0"]
     assert {one.message for one in decision.placements} == {decision.placements[0].message}
     assert [one.pod for one in decision.placements] == pods
@@ -130,3 +130,10 @@ def test_the_same_seed_gives_the_same_places() -> None:
     one = gang([msgspec.structs.replace(pod(f"p{number}"), scheduler_name="test") for number in range(5)], 5)
     places = [[placement.node for placement in decided(state, one, seed=7).placements] for _ in range(2)]
     assert places[0] == places[1]
+
+
+def test_members_beyond_what_is_missing_are_not_tried() -> None:
+    state = cluster(node("n"))
+    decision = decided(state, gang([pod(f"p{number}") for number in range(5)], 3, placed=1))
+    assert [one.pod.name for one in decision.placements] == ["p0", "p1"]
+    assert decision.is_complete
