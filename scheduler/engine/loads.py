@@ -207,8 +207,11 @@ class LoadFeed:
 
         try:
             self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            return ()
+        try:
             return answer.result(timeout=_LOOP_PATIENCE_SECONDS)
-        except (RuntimeError, TimeoutError):
+        except TimeoutError:
             return ()
 
     def _take(self, reading: LoadReading, table: LoadTable, unmatched: Sequence[str]) -> None:
