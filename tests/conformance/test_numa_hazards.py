@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from tests.conformance.apiclient import Api
 from tests.conformance.case import BOUND, ERROR, Case, Json
 from tests.conformance.controlplane import ControlPlane, control_plane_running
-from tests.conformance.numa_running import OursWithZones, install, scheduler_plugins_running
+from tests.conformance.numa_running import RESERVING, OursWithZones, install, scheduler_plugins_running
 from tests.conformance.oracle import NoVerdict, oracle_of
 from tests.conformance.profiles import scheduler_name
 
@@ -116,3 +118,22 @@ async def test_the_real_plugin_ends_or_fails_the_pod_and_ours_places_it(control_
         await api.close()
     pod = hazard.pods[0] | {"spec": hazard.pods[0]["spec"] | {"schedulerName": scheduler_name(hazard.profile)}}
     assert OursWithZones().ask(pod, hazard.objects).outcome == BOUND
+
+
+async def test_without_the_crd_the_real_scheduler_does_not_start_where_it_is_to_resync(
+    control_plane: ControlPlane,
+) -> None:
+    api = Api(control_plane)
+    try:
+        await install(api)
+        name = "noderesourcetopologies.topology.node.k8s.io"
+        await api.call("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+        await asyncio.sleep(1)
+        with scheduler_plugins_running(control_plane, RESERVING) as real:
+            deadline = time.monotonic() + 30
+            while real.alive() and time.monotonic() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            assert not real.alive()
+            assert "NodeResourceTopology" in real.log.read_text()
+    finally:
+        await api.close()

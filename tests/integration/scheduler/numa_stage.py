@@ -113,9 +113,9 @@ class Stage:
                 return found
             await asyncio.sleep(0.05)
 
-    async def bound(self, name: str) -> None:
+    async def bound(self, name: str, patience: float = PATIENCE) -> None:
         """Wait until a pod that was turned down is bound after all. Upstream has to be told that there is news."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         poked = time.monotonic()
         while (found := await self._state(name)) != "bound":
             if time.monotonic() > deadline:
@@ -174,6 +174,17 @@ class Stage:
         await self.publish((1, 0), ["nobody"], policy="none")
         await self.resynced()
         await self.bound("big")
+        return self.transcript
+
+    async def play_slow_start(self) -> list[str]:
+        """A pod is placed and not started, while numbers without it go on having the right fingerprint."""
+        await self.resynced()
+        await self.pod("a", 2)
+        await self.verdict("a")
+        await self.pod("b", 3)
+        await self.verdict("b")
+        await self.resynced()
+        await self.bound("b", 10.0)
         return self.transcript
 
 

@@ -83,14 +83,19 @@ async def test_reservations_fingerprints_and_foreign_pods(plane: ControlPlane, a
         await stage.clear()
 
 
+async def _started(running: ControlPlane) -> None:
+    """Wait until the real scheduler works."""
+    while "Add event for scheduled pod" not in running.log.read_text():
+        assert running.alive(), running.log.read_text()[-2000:]
+        await asyncio.sleep(0.1)
+
+
 @pytest.mark.slow
 async def test_the_real_plugin_and_ours_reserve_alike(plane: ControlPlane, api: Api, tmp_path: Path) -> None:
     stage = await _play(api, pokes=True)
     try:
         with scheduler_plugins_running(plane, {"cacheResyncPeriodSeconds": PERIOD}) as running:
-            while "Add event for scheduled pod" not in running.log.read_text():
-                assert running.alive(), running.log.read_text()[-2000:]
-                await asyncio.sleep(0.1)
+            await _started(running)
             real = await stage.play()
     finally:
         await stage.clear()
@@ -102,3 +107,28 @@ async def test_the_real_plugin_and_ours_reserve_alike(plane: ControlPlane, api: 
     finally:
         await stage.clear()
     assert real == ours == EXPECTED
+
+
+@pytest.mark.slow
+async def test_a_zone_is_not_promised_twice_while_an_image_is_pulled(
+    plane: ControlPlane, api: Api, tmp_path: Path
+) -> None:
+    last = {}
+    for compatibility in ("real", "upstream", "safe"):
+        stage = await _play(api, pokes=True)
+        text = our_configuration("safe" if compatibility == "real" else compatibility, cacheResyncPeriodSeconds=PERIOD)
+        directory = tmp_path / compatibility
+        directory.mkdir()
+        try:
+            with (
+                scheduler_plugins_running(plane, {"cacheResyncPeriodSeconds": PERIOD})
+                if compatibility == "real"
+                else our_daemon(plane, directory, _with_kubeconfig(plane, text))
+            ) as running:
+                if isinstance(running, ControlPlane):
+                    await _started(running)
+                last[compatibility] = (await stage.play_slow_start())[-1]
+        finally:
+            await stage.clear()
+    assert last["real"] == last["upstream"] == "b: in the end bound"
+    assert last["safe"] == "b: in the end 0/1 nodes are available: 1 cannot align container"
