@@ -9,6 +9,7 @@ What tells one preempting plugin from another, namely which pods may go and what
 `VictimRules`.
 """
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -65,7 +66,7 @@ class VictimRules:
         """Tell whether a pod on the nominated node is leaving it for this one, which then preempts nobody else."""
         return other.priority < pod.priority and _is_preempted(other)
 
-    def worth_trying(self, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
+    def worth_trying(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
         """Return the rows among these where `candidates` may find somebody, in their order: a quick look ahead."""
         return rows[view.lowest_priority[rows] < pod.priority]
 
@@ -73,9 +74,9 @@ class VictimRules:
         """Return the pods of a node that may go; NodeTrouble where that cannot be told."""
         return [other for other in view.pods_on(row) if other.priority < pod.priority]
 
-    def nobody(self, pod: PodInfo, node: str) -> str:
-        """Return what the pod is told of a node where nobody may go."""
-        return NO_VICTIMS
+    def nobody(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
+        """Yield what the pod is told of nodes where nobody may go: a text for each."""
+        return itertools.repeat(NO_VICTIMS, len(nodes))
 
     def shortage(self, state: CycleState, row: int) -> str:
         """Return why the pod may not run on a node from which all candidates are gone, though it fits; "" if it may."""
@@ -172,8 +173,8 @@ def dry_run(
     trial = _Trial(state, pod, view, filters, rules, budgets, result)
     alone = filters.looks_beyond_node(state)
     batch: list[tuple[int, list[PodInfo]]] = []
-    promising = rules.worth_trying(pod, view, rows)
-    hopeless = rows[~np.isin(rows, promising)] if len(promising) < len(rows) else rows[:0]
+    promising = rules.worth_trying(state, pod, view, rows)
+    hopeless = rows[~np.isin(rows, promising)].tolist() if len(promising) < len(rows) else []
     for row in promising.tolist():
         try:
             victims = rules.candidates(state, pod, view, row)
@@ -181,7 +182,7 @@ def dry_run(
             result.fail(str(trouble))
             continue
         if not victims:
-            result.refuse(rules.nobody(pod, view.name(row)))
+            hopeless.append(row)
             continue
         batch.append((row, victims))
         if alone or len(batch) >= min(_LARGEST_BATCH, max(_LEAST_BATCH, wanted - len(result.candidates))):
@@ -191,8 +192,8 @@ def dry_run(
                 return result
     if batch:
         trial.run(batch)
-    for row in hopeless.tolist():
-        result.refuse(rules.nobody(pod, view.name(row)))
+    result.refused += len(hopeless)
+    result.reasons.update(rules.nobody(pod, [view.name(row) for row in hopeless]))
     return result
 
 

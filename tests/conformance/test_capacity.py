@@ -14,7 +14,7 @@ from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.ours import Ours
 from tests.conformance.runner import Runner
 
-CASES = int(os.environ.get("CONFORMANCE_CAPACITY_CASES", "35"))
+CASES = int(os.environ.get("CONFORMANCE_CASES", "35"))
 SEED = 70_000
 _SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "30"))
 

@@ -88,6 +88,14 @@ class Attempt:
             add_to(moved, amounts)
         return self._quotas.over_total(request, self._total, moved)
 
+    def borrowers(self) -> list[str]:
+        """Return the other namespaces that use more than they are guaranteed."""
+        return [
+            quota.namespace
+            for quota in self._quotas.by_namespace.values()
+            if quota is not self.own and self.over_min(quota)
+        ]
+
     def borrowers_pods(self, pod: PodInfo, others: Sequence[PodInfo]) -> list[PodInfo]:
         """Return the pods of other namespaces that go until each of these uses no more than it is guaranteed, in the
         order given."""

@@ -1,11 +1,19 @@
 """Who may go for a pod under quotas (SelectVictimsOnNode of pkg/capacityscheduling, scheduler-plugins 0.34.7)."""
 
-from scheduler.framework import CycleState, NodeView, PodAmounts, PodInfo, RowArray
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from scheduler.framework import CycleState, NodeView, PodAmounts, PodClause, PodInfo, PodQuery, RowArray
 from scheduler.helpers.preemption import Fate, NodeTrouble, VictimRules, by_importance
 from scheduler.plugins.capacityscheduling.attempt import Attempt
+from secondary_scheduler.kube.primitives.selectors import EVERYTHING
 
 NAME = "CapacityScheduling"
 _NO_ROOM = "global quota max exceeded"
+_MOST_QUERIES = 32
+"""Namespaces that are asked for their nodes; with more of them, few nodes would be without."""
 
 
 class QuotaRules(VictimRules):
@@ -30,9 +38,21 @@ class QuotaRules(VictimRules):
             return less_important
         return not _borrows(attempt) and attempt.over_min(quota)
 
-    def worth_trying(self, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
-        """Return all rows: elsewhere priorities do not matter."""
-        return rows
+    def worth_trying(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
+        """Return the rows with pods of the namespaces that may have to give."""
+        attempt = _attempt(state)
+        if attempt.own is None:
+            return super().worth_trying(state, pod, view, rows)
+        if _borrows(attempt):
+            rows = super().worth_trying(state, pod, view, rows)
+            return rows[view.pods_by_node(_pods_of(pod.namespace))[rows] > 0]
+        lenders = attempt.borrowers()
+        if len(lenders) > _MOST_QUERIES:
+            return rows
+        found = np.zeros(len(rows), dtype=np.bool_)
+        for namespace in lenders:
+            found |= view.pods_by_node(_pods_of(namespace))[rows] > 0
+        return rows[found]
 
     def candidates(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
         """Return the pods of a node that may go."""
@@ -43,12 +63,12 @@ class QuotaRules(VictimRules):
             return [one for one in others if one.namespace == pod.namespace and one.priority < pod.priority]
         return attempt.borrowers_pods(pod, by_importance(others, view.now)[::-1])
 
-    def nobody(self, pod: PodInfo, node: str) -> str:
-        """Return what the pod is told: upstream names every node, which fills the status of a pod on a large
+    def nobody(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
+        """Yield what the pod is told: upstream names every node, which fills the status of a pod on a large
         cluster."""
         if self._upstream:
-            return f"No victims found on node {node} for preemptor pod {pod.name}"
-        return super().nobody(pod, node)
+            return (f"No victims found on node {node} for preemptor pod {pod.name}" for node in nodes)
+        return super().nobody(pod, nodes)
 
     def shortage(self, state: CycleState, row: int) -> str:
         """Return why the quotas leave no room though all candidates are gone.
@@ -77,6 +97,11 @@ class QuotaRules(VictimRules):
                 # Upstream takes such a pod away twice, and stumbles.
                 raise NodeTrouble(f"no corresponding pod {other.name} in pods of node {view.name(row)}")
         return Fate.GOES
+
+
+@lru_cache(maxsize=1024)
+def _pods_of(namespace: str) -> PodQuery:
+    return PodQuery((PodClause(frozenset((namespace,)), EVERYTHING),))
 
 
 def _attempt(state: CycleState) -> Attempt:

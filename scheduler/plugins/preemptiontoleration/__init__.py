@@ -3,6 +3,8 @@
 pkg/preemptiontoleration of scheduler-plugins 0.34.7; it takes the place of DefaultPreemption.
 """
 
+from collections.abc import Iterable, Sequence
+
 from scheduler.catalog import PreemptionTolerationArgs
 from scheduler.framework import (
     CycleState,
@@ -41,12 +43,12 @@ class TolerationRules(VictimRules):
             if other.priority < pod.priority and not self._exempted(pod, other, view)
         ]
 
-    def nobody(self, pod: PodInfo, node: str) -> str:
-        """Return what the pod is told: upstream names every node, which fills the status of a pod on a large
+    def nobody(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
+        """Yield what the pod is told: upstream names every node, which fills the status of a pod on a large
         cluster."""
         if self._upstream:
-            return f"No victims found on node {node} for preemptor pod {pod.name}"
-        return super().nobody(pod, node)
+            return (f"No victims found on node {node} for preemptor pod {pod.name}" for node in nodes)
+        return super().nobody(pod, nodes)
 
     def _exempted(self, pod: PodInfo, other: PodInfo, view: NodeView) -> bool:
         if not other.priority_class:
