@@ -320,34 +320,34 @@ class ProfileRunner:
         }
         if nominated:
             wanted = np.isin(rows, list(nominated))
-            refused = [
-                row
-                for row in rows[wanted].tolist()
-                if not self._fits_with(state, pod, view, row, nominated[row], diagnosis)
-            ]
-            if refused:
-                rows = rows[~np.isin(rows, refused)]
+            some = rows[wanted]
+            # Where no verdict looks beyond its node, one what-if run answers for all of them.
+            runs = np.split(some, len(some)) if len(some) and self.looks_beyond_node(state) else [some]
+            fitting = [self._fitting_with(state, pod, view, one, nominated, diagnosis) for one in runs if len(one)]
+            if fitting:
+                rows = rows[~wanted | np.isin(rows, np.concatenate(fitting))]
         return self.run_filters(state, pod, view, rows, diagnosis)
 
     def looks_beyond_node(self, state: CycleState) -> bool:
         """Tell whether a Filter plugin that takes part keeps count of pods elsewhere."""
         return any(name in self._filter_names and name not in state.skip_filter for name, _ in self._pod_watchers)
 
-    def _fits_with(
+    def _fitting_with(
         self,
         state: CycleState,
         pod: PodInfo,
         view: NodeView,
-        row: int,
-        nominated: Sequence[PodInfo],
+        rows: RowArray,
+        nominated: Mapping[int, Sequence[PodInfo]],
         diagnosis: Diagnosis,
-    ) -> bool:
+    ) -> RowArray:
         overlay = view.overlay()
         trial = state.clone()
-        for other in nominated:
-            overlay.add_pod(other, row)
-            self.run_add_pod(trial, pod, other, overlay, row)
-        return len(self.run_filters(trial, pod, overlay, np.array([row], dtype=np.intp), diagnosis)) == 1
+        for row in rows.tolist():
+            for other in nominated[row]:
+                overlay.add_pod(other, row)
+                self.run_add_pod(trial, pod, other, overlay, row)
+        return self.run_filters(trial, pod, overlay, rows, diagnosis)
 
     def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Tell PreFilter plugins of a pod put on a node for a what-if run."""

@@ -3,8 +3,11 @@
 import random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler.catalog import ExtensionPoint
 from scheduler.core import classes, decide
@@ -23,6 +26,7 @@ from scheduler.framework import (
 from scheduler.plugins import FACTORIES, build_profile
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, only_scores, pod, runner
+from tests.unit.scheduler.core.strategies import clusters, pods
 
 
 def some_cluster() -> ClusterState:
@@ -210,3 +214,35 @@ def test_the_best_nodes_follow_pods_that_come_and_go() -> None:
         assert placement.node == place(state, info, profile, anew=True).node
         best.append(placement.best)
     assert best == [3, 2, 3, 2, 1, 2, 3, 4]
+
+
+class OneByOne(ProfileRunner):
+    """A profile that tries each node with nominated pods by itself."""
+
+    def looks_beyond_node(self, state: CycleState) -> bool:
+        return True
+
+
+TOGETHER = runner()
+ONE_BY_ONE = OneByOne(TOGETHER.effective, FACTORIES)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    state=clusters(),
+    info=pods("new"),
+    promised=st.lists(pods("promised"), min_size=1, max_size=5),
+    where=st.lists(st.integers(0, 3), min_size=5, max_size=5),
+    seed=st.integers(0, 99),
+)
+def test_nodes_promised_to_others_are_judged_together_as_one_by_one(
+    state: ClusterState, info: PodInfo, promised: list[PodInfo], where: list[int], seed: int
+) -> None:
+    for index, (one, row) in enumerate(zip(promised, where, strict=False)):
+        state.nominator.set(msgspec.structs.replace(one, uid=f"promised-{index}"), f"n{row}")
+    found, wanted = (
+        decide(state.snapshot(NOW), [info], profile, random.Random(seed)).only for profile in (TOGETHER, ONE_BY_ONE)
+    )
+    assert (found.node, found.message, found.feasible) == (wanted.node, wanted.message, wanted.feasible)
+    if found.node is None:
+        assert dict(found.node_codes(state.snapshot(NOW))) == dict(wanted.node_codes(state.snapshot(NOW)))
