@@ -1,123 +1,25 @@
-"""What decisions rest on between a placement and the agent's next word: the three caches, foreign pods, and resync."""
+"""What decisions rest on between a placement and the agent's next word: the three caches, and resync."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
-from scheduler.config import load_configuration
-from scheduler.framework import CycleState, PodInfo, ProfileRunner
-from scheduler.plugins import build_profile
-from scheduler.plugins.noderesourcetopologymatch import NodeResourceTopologyMatch
+from scheduler.framework import CycleState
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import ANNOTATION, fingerprint
-from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, container, pod
-from tests.unit.scheduler.plugins.numa import KIND, NAME, guaranteed, scores, state_of, topology, verdicts, zone
-
-STALE = "invalid node topology data"
-FULL = "cannot align container"
-TWO = {"cpu": "2", "memory": "1Gi"}
-
-
-class FakeHandle:
-    """What the plugin needs of the engine, driven by hand."""
-
-    def __init__(self, state: ClusterState) -> None:
-        self.state = state
-        self.spawned: list[Coroutine[Any, Any, None]] = []
-        self.activated: list[str] = []
-        self.ended: list[PodInfo] = []
-        self.asked: list[str] = []
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        self.spawned.append(coroutine)
-
-    def watch_pods(self, listener: Callable[[PodInfo | None, PodInfo | None], None]) -> None:
-        self.state.watch_pods(listener)
-
-    def pods_on(self, node: str) -> Iterable[PodInfo]:
-        return self.state.pods_on(node)
-
-    async def ended_pods(self, node: str) -> list[PodInfo]:
-        self.asked.append(node)
-        return [one for one in self.ended if one.node_name == node]
-
-    def node(self, name: str) -> Any:
-        return self.state.node(name)
-
-    def activate(self, pods: Iterable[PodInfo]) -> None:
-        self.activated += [one.name for one in pods]
-
-
-class World:
-    """A cluster with a plugin that is told of everything, and whose loop runs when it is asked to."""
-
-    def __init__(self, *topologies: Any, compatibility: str = "safe", **args: Any) -> None:
-        self.state = state_of(*topologies)
-        self.handle = FakeHandle(self.state)
-        config = [
-            {"name": NAME, "args": args},
-            {"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}},
-        ]
-        points: dict[str, Any] = {
-            point: {"enabled": [{"name": NAME}]} for point in ("filter", "score", "reserve", "postBind")
-        }
-        profile = {"schedulerName": "test", "plugins": points, "pluginConfig": config}
-        document = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [profile],
-        }
-        text = msgspec.json.encode(document).decode()
-        configuration = load_configuration(text, source="test")
-        self.runner: ProfileRunner = build_profile(configuration.profiles[0], self.handle)  # type: ignore[arg-type]
-        plugin = self.runner.plugins[NAME]
-        assert isinstance(plugin, NodeResourceTopologyMatch)
-        self.plugin = plugin
-
-    def verdicts(self, new: PodInfo) -> dict[str, str]:
-        return verdicts(self.state, new, self.runner)
-
-    def place(self, new: PodInfo, node: str) -> PodInfo:
-        assumed = self.state.assume(new, node, NOW)
-        assert self.plugin.reserve(CycleState(), new, node).is_success
-        return assumed
-
-    def show(self, new: PodInfo, node: str, phase: str = "Running", version: str = "1") -> PodInfo:
-        """The watch brings a pod on a node."""
-        shown = msgspec.structs.replace(new, node_name=node, phase=phase, resource_version=version)
-        self.state.upsert_pod(shown)
-        return shown
-
-    def publish(self, item: Any) -> None:
-        self.state.objects.upsert(KIND, item)
-
-    def resync(self) -> int:
-        resync = self.plugin._resync
-        assert resync is not None
-        return asyncio.run(resync.once(self.state.objects))
-
-
-def signed(name: str, *zones: Any, pods: Iterable[PodInfo] = (), method: str = "", **content: Any) -> Any:
-    """An object whose agent says which pods it includes."""
-    attributes = {"nodeTopologyPodsFingerprint": fingerprint((one.namespace, one.name) for one in pods)}
-    if method:
-        attributes["nodeTopologyPodsFingerprintMethod"] = method
-    return topology(name, *zones, attributes=attributes, **content)
-
-
-def two_zones(cpu: str = "4") -> list[dict[str, Any]]:
-    return [zone(0, cpu=cpu, memory="8Gi"), zone(1, cpu=cpu, memory="8Gi")]
-
-
-def named(name: str, *amounts: dict[str, str], **fields: Any) -> PodInfo:
-    return msgspec.structs.replace(guaranteed(*amounts, **fields), name=name, uid=f"uid-{name}", key=f"default/{name}")
-
-
-OVER_RESERVE = {"cacheResyncPeriodSeconds": 5}
-
+from tests.unit.scheduler.plugins.numa import KIND, NAME, scores, topology, zone
+from tests.unit.scheduler.plugins.numa_world import (
+    FULL,
+    OVER_RESERVE,
+    STALE,
+    TWO,
+    World,
+    foreign,
+    named,
+    signed,
+    two_zones,
+)
 
 # Passthrough and DiscardReserved -----------------------------------------------------------------------------------
 
@@ -385,135 +287,3 @@ def test_a_changed_topology_manager_is_taken_in_without_a_fingerprint(scope: str
     world.publish(topology("n", *two_zones("1"), policy="none"))
     world.resync()
     assert world.verdicts(new) == {"n": expected}
-
-
-# Foreign pods -------------------------------------------------------------------------------------------------------
-
-
-def foreign(name: str, *containers: dict[str, Any]) -> PodInfo:
-    made = guaranteed(TWO) if not containers else pod("x", *containers)
-    return msgspec.structs.replace(
-        made, name=name, uid=f"uid-{name}", key=f"default/{name}", scheduler_name="somebody-else"
-    )
-
-
-def test_a_foreign_pod_closes_its_node_until_the_numbers_include_it() -> None:
-    world = World(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
-    new = named("a", TWO)
-    assert world.verdicts(new) == {"n": "", "m": ""}
-    other = world.show(foreign("f"), "n", "Pending")
-    assert world.verdicts(new) == {"n": STALE, "m": ""}
-    assert scores(world.state, new, world.runner)["n"] == 0
-    # It has not been started: the old numbers are right.
-    assert world.resync() == 1
-    assert world.verdicts(new) == {"n": "", "m": ""}
-    other = world.show(other, "n", "Running", "2")
-    assert world.verdicts(new) == {"n": STALE, "m": ""}
-    assert world.resync() == 0
-    world.publish(signed("n", *two_zones("1"), pods=[other]))
-    assert world.resync() == 1
-    assert world.verdicts(new) == {"n": FULL, "m": ""}
-    world.state.remove_pod(other.uid)
-    assert world.verdicts(new) == {"n": STALE, "m": ""}
-
-
-def test_the_same_state_of_a_foreign_pod_listed_again_is_no_news() -> None:
-    world = World(signed("n", *two_zones(), pods=[foreign("f")]), **OVER_RESERVE)
-    other = world.show(foreign("f"), "n")
-    world.verdicts(named("a", TWO))
-    assert world.resync() == 1
-    world.state.upsert_pod(other)
-    assert world.verdicts(named("a", TWO)) == {"n": ""}
-
-
-@pytest.mark.parametrize(
-    ("mode", "small", "large"), [("All", STALE, STALE), ("None", "", ""), ("OnlyExclusiveResources", "", STALE)]
-)
-def test_which_foreign_pods_matter_is_configured(mode: str, small: str, large: str) -> None:
-    world = World(signed("n", *two_zones()), cache={"foreignPodsDetect": mode}, **OVER_RESERVE)
-    new = named("a", TWO)
-    world.verdicts(new)
-    world.show(foreign("f", container(cpu="100m")), "n")
-    assert world.verdicts(new) == {"n": small}
-    world.show(foreign("g"), "n")
-    assert world.verdicts(new) == {"n": large}
-
-
-def test_a_pod_of_another_profile_is_foreign() -> None:
-    """Upstream knows the names of all profiles and overlooks their pods, though each has a cache of its own."""
-    world = World(signed("n", *two_zones()), **OVER_RESERVE)
-    new = named("a", TWO)
-    assert world.verdicts(new) == {"n": ""}
-    world.show(msgspec.structs.replace(foreign("f"), scheduler_name="test-2"), "n")
-    assert world.verdicts(new) == {"n": STALE}
-
-
-def test_pods_of_our_own_do_not_close_a_node_and_pods_there_before_us_do() -> None:
-    world = World(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
-    world.show(named("own", TWO), "n")
-    world.show(foreign("f"), "m")
-    assert world.verdicts(named("a", TWO)) == {"n": "", "m": STALE}
-
-
-def test_a_foreign_pod_on_a_node_without_an_object_does_not_matter() -> None:
-    world = World(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
-    world.state.objects.remove(KIND, "", "m")
-    world.verdicts(named("a", TWO))
-    world.show(foreign("f"), "m")
-    assert world.verdicts(named("a", TWO)) == {"n": "", "m": ""}
-
-
-# Objects that come and go -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
-def test_a_node_that_gets_its_object_later_is_judged_by_it(compatibility: str, expected: str) -> None:
-    """Upstream takes the list of its start and never learns of further nodes."""
-    world = World(topology("n", *two_zones()), topology("m", *two_zones()), compatibility=compatibility, **OVER_RESERVE)
-    world.state.objects.remove(KIND, "", "m")
-    new = named("a", TWO)
-    assert world.verdicts(new) == {"n": "", "m": ""}
-    world.publish(topology("m", *two_zones("1")))
-    assert world.verdicts(new) == {"n": "", "m": expected}
-
-
-@pytest.mark.parametrize(("compatibility", "expected"), [("safe", ""), ("upstream", FULL)])
-def test_an_object_that_is_gone_counts_no_longer(compatibility: str, expected: str) -> None:
-    """Upstream goes on with its copy."""
-    world = World(topology("n", *two_zones("1")), compatibility=compatibility, **OVER_RESERVE)
-    new = named("a", TWO)
-    assert world.verdicts(new) == {"n": FULL}
-    world.state.objects.remove(KIND, "", "n")
-    assert world.verdicts(new) == {"n": expected}
-
-
-@pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
-def test_pods_placed_in_the_same_decision_are_missing_from_the_zones(compatibility: str, expected: str) -> None:
-    world = World(topology("n", *two_zones("3")), compatibility=compatibility, **OVER_RESERVE)
-    overlay = world.state.snapshot(NOW).overlay()
-    overlay.add_pod(named("a", TWO), overlay.row("n"))
-    answer = world.plugin.filter(CycleState(), named("b", TWO), overlay, overlay.rows)
-    assert (answer.status(0, NAME).message if answer else "") == expected
-    assert world.verdicts(named("b", TWO)) == {"n": ""}, "what was tried leaves no trace"
-
-
-async def test_the_loop_follows_what_is_published_until_the_first_decision_and_compares_from_then_on() -> None:
-    world = World(topology("n", *two_zones("1")), **OVER_RESERVE)
-    world.runner.use_objects(world.state.objects)
-    (loop,) = world.handle.spawned
-    task = asyncio.create_task(loop)
-    await asyncio.sleep(0)
-    world.publish(topology("n", *two_zones("4")))
-    assert world.verdicts(named("a", TWO)) == {"n": ""}
-    world.publish(topology("n", *two_zones("1")))
-    assert world.verdicts(named("a", TWO)) == {"n": ""}
-    assert not task.done()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-def test_without_an_engine_there_is_no_loop() -> None:
-    world = World(topology("n", *two_zones()))
-    world.runner.use_objects(world.state.objects)
-    assert world.handle.spawned == []
