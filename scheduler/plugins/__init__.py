@@ -5,79 +5,67 @@ A plugin may import `scheduler.framework`, `helpers`, `catalog`, `config` and `s
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from scheduler.catalog import lookup
 from scheduler.config import EffectiveProfile
 from scheduler.framework import Handle, Plugin, PluginFactory, ProfileRunner, Wrap
-from scheduler.plugins.capacityscheduling import CapacityScheduling
-from scheduler.plugins.coscheduling import coscheduling
-from scheduler.plugins.defaultbinder import DefaultBinder
-from scheduler.plugins.defaultpreemption import DefaultPreemption
-from scheduler.plugins.dynamicresources import DynamicResources
-from scheduler.plugins.imagelocality import ImageLocality
-from scheduler.plugins.interpodaffinity import InterPodAffinity
-from scheduler.plugins.loadvariationriskbalancing import LoadVariationRiskBalancing
-from scheduler.plugins.lowriskovercommitment import LowRiskOverCommitment
-from scheduler.plugins.networkoverhead import NetworkOverhead
-from scheduler.plugins.nodeaffinity import NodeAffinity
-from scheduler.plugins.nodename import NodeName
-from scheduler.plugins.nodeports import NodePorts
-from scheduler.plugins.noderesources import NodeResourcesBalancedAllocation, NodeResourcesFit
-from scheduler.plugins.noderesourcesallocatable import NodeResourcesAllocatable
-from scheduler.plugins.noderesourcetopologymatch import NodeResourceTopologyMatch
-from scheduler.plugins.nodeunschedulable import NodeUnschedulable
-from scheduler.plugins.nodevolumelimits import NodeVolumeLimits
-from scheduler.plugins.peaks import Peaks
-from scheduler.plugins.podstate import PodState
-from scheduler.plugins.podtopologyspread import PodTopologySpread
-from scheduler.plugins.preemptiontoleration import PreemptionToleration
-from scheduler.plugins.qossort import QOSSort
-from scheduler.plugins.queuesort import PrioritySort
-from scheduler.plugins.schedulinggates import SchedulingGates
-from scheduler.plugins.sysched import SySched
-from scheduler.plugins.tainttoleration import TaintToleration
-from scheduler.plugins.targetloadpacking import TargetLoadPacking
-from scheduler.plugins.topologicalsort import TopologicalSort
-from scheduler.plugins.volumebinding import VolumeBinding
-from scheduler.plugins.volumerestrictions import VolumeRestrictions
-from scheduler.plugins.volumezone import VolumeZone
 
-FACTORIES: Mapping[str, PluginFactory] = {
-    "CapacityScheduling": CapacityScheduling,
-    "Coscheduling": coscheduling,
-    "DefaultBinder": DefaultBinder,
-    "DefaultPreemption": DefaultPreemption,
-    "DynamicResources": DynamicResources,
-    "ImageLocality": ImageLocality,
-    "InterPodAffinity": InterPodAffinity,
-    "LoadVariationRiskBalancing": LoadVariationRiskBalancing,
-    "LowRiskOverCommitment": LowRiskOverCommitment,
-    "NetworkOverhead": NetworkOverhead,
-    "NodeAffinity": NodeAffinity,
-    "NodeName": NodeName,
-    "NodePorts": NodePorts,
-    "NodeResourcesAllocatable": NodeResourcesAllocatable,
-    "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
-    "NodeResourcesFit": NodeResourcesFit,
-    "NodeResourceTopologyMatch": NodeResourceTopologyMatch,
-    "NodeUnschedulable": NodeUnschedulable,
-    "NodeVolumeLimits": NodeVolumeLimits,
-    "Peaks": Peaks,
-    "PodState": PodState,
-    "PodTopologySpread": PodTopologySpread,
-    "PreemptionToleration": PreemptionToleration,
-    "PrioritySort": PrioritySort,
-    "QOSSort": QOSSort,
-    "SchedulingGates": SchedulingGates,
-    "SySched": SySched,
-    "TaintToleration": TaintToleration,
-    "TargetLoadPacking": TargetLoadPacking,
-    "TopologicalSort": TopologicalSort,
-    "VolumeBinding": VolumeBinding,
-    "VolumeRestrictions": VolumeRestrictions,
-    "VolumeZone": VolumeZone,
+_PLACES: Mapping[str, str] = {
+    "CapacityScheduling": "capacityscheduling:CapacityScheduling",
+    "Coscheduling": "coscheduling:coscheduling",
+    "DefaultBinder": "defaultbinder:DefaultBinder",
+    "DefaultPreemption": "defaultpreemption:DefaultPreemption",
+    "DynamicResources": "dynamicresources:DynamicResources",
+    "ImageLocality": "imagelocality:ImageLocality",
+    "InterPodAffinity": "interpodaffinity:InterPodAffinity",
+    "LoadVariationRiskBalancing": "loadvariationriskbalancing:LoadVariationRiskBalancing",
+    "LowRiskOverCommitment": "lowriskovercommitment:LowRiskOverCommitment",
+    "NetworkOverhead": "networkoverhead:NetworkOverhead",
+    "NodeAffinity": "nodeaffinity:NodeAffinity",
+    "NodeName": "nodename:NodeName",
+    "NodePorts": "nodeports:NodePorts",
+    "NodeResourcesAllocatable": "noderesourcesallocatable:NodeResourcesAllocatable",
+    "NodeResourcesBalancedAllocation": "noderesources:NodeResourcesBalancedAllocation",
+    "NodeResourcesFit": "noderesources:NodeResourcesFit",
+    "NodeResourceTopologyMatch": "noderesourcetopologymatch:NodeResourceTopologyMatch",
+    "NodeUnschedulable": "nodeunschedulable:NodeUnschedulable",
+    "NodeVolumeLimits": "nodevolumelimits:NodeVolumeLimits",
+    "Peaks": "peaks:Peaks",
+    "PodState": "podstate:PodState",
+    "PodTopologySpread": "podtopologyspread:PodTopologySpread",
+    "PreemptionToleration": "preemptiontoleration:PreemptionToleration",
+    "PrioritySort": "queuesort:PrioritySort",
+    "QOSSort": "qossort:QOSSort",
+    "SchedulingGates": "schedulinggates:SchedulingGates",
+    "SySched": "sysched:SySched",
+    "TaintToleration": "tainttoleration:TaintToleration",
+    "TargetLoadPacking": "targetloadpacking:TargetLoadPacking",
+    "TopologicalSort": "topologicalsort:TopologicalSort",
+    "VolumeBinding": "volumebinding:VolumeBinding",
+    "VolumeRestrictions": "volumerestrictions:VolumeRestrictions",
+    "VolumeZone": "volumezone:VolumeZone",
 }
+"""Room and constructor of each built-in plugin."""
+
+
+class _Factories(Mapping[str, PluginFactory]):
+    """Constructors by name. A plugin's code is imported when it is asked for: most profiles enable half of them."""
+
+    def __getitem__(self, name: str) -> PluginFactory:
+        return _imported(f"{__name__}.{_PLACES[name]}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in _PLACES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+FACTORIES: Mapping[str, PluginFactory] = _Factories()
 """Constructors of the built-in plugins by name."""
 
 
@@ -98,10 +86,12 @@ def build_profile(
     Raises:
         ValueError: a plugin refuses its args, or an installed package's constructor cannot be imported.
     """
-    factories = dict(FACTORIES)
+    factories: dict[str, PluginFactory] = {}
     for name in effective.enabled:
         descriptor = lookup(name)
-        if name not in factories and descriptor is not None and descriptor.factory:
+        if name in FACTORIES:
+            factories[name] = FACTORIES[name]
+        elif descriptor is not None and descriptor.factory:
             factories[name] = _imported(descriptor.factory)
     return ProfileRunner(effective, factories, handle, wrap)
 

@@ -17,6 +17,7 @@ from scheduler.config import Configuration, ConfigurationError, load_configurati
 from scheduler.framework import ProfileRunner
 from scheduler.plugins import build_profile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.simulation import output as forms
 from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, read_cluster
 from secondary_scheduler.cli.simulation.deciding import Outcome, Simulation
@@ -96,7 +97,8 @@ def _configuration(path: Path, report: Report) -> Configuration:
 
 def _runners(configuration: Configuration) -> dict[str, ProfileRunner]:
     try:
-        return {profile.scheduler_name: build_profile(profile) for profile in configuration.profiles}
+        with importing():
+            return {profile.scheduler_name: build_profile(profile) for profile in configuration.profiles}
     except ValueError as error:
         raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
 
