@@ -168,7 +168,7 @@ class LoadFeed:
         self._absent = 0
         self._unusable = ""
         self._warned: dict[str, frozenset[str]] = {}
-        self._warned_of: tuple[object, ...] = ()
+        self._problems: frozenset[str] = frozenset()
         self.collector = Collector(
             source,
             refresh_seconds=settings.refresh_seconds,
@@ -221,16 +221,12 @@ class LoadFeed:
         self._warn("load series whose instance is no node of the cluster", unmatched)
         for query, count in reading.rejected.items():
             self._metrics.load_rejected.labels(source, query).inc(count)
-        flaws = (tuple(sorted(reading.rejected)), reading.problems)
-        if flaws != self._warned_of:
-            self._warned_of = flaws
-            if reading.rejected or reading.problems:
-                log.warning(
-                    "a part of the load could not be used",
-                    source=source,
-                    rejected=dict(reading.rejected),
-                    problems=reading.problems[:4],
-                )
+        self._warn("values that can be no load", reading.rejected)
+        if reading.problems:
+            self._metrics.load_failures.labels(source).inc()
+        # Said when it happens twice in a row: a source that goes down between two queries is told of anyway.
+        self._warn("a part of the load could not be read", set(reading.problems) & self._problems)
+        self._problems = frozenset(reading.problems)
         coverage = self._on_table(table)
         self._unusable = ""
         if reading.instances and not matched:
@@ -247,7 +243,7 @@ class LoadFeed:
         self._warn("nodes whose load is too old to be used", stale if len(stale) < len(table.nodes) else ())
 
     def _warn(self, what: str, names: Iterable[str]) -> None:
-        """Say which nodes something holds for, if there are some it has not been said of."""
+        """Say which nodes, queries or problems something holds for, if there are some it has not been said of."""
         now = frozenset(names)
         new = now - self._warned.get(what, frozenset())
         self._warned[what] = now

@@ -108,14 +108,21 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 async def test_values_that_are_no_load_are_counted_each_time_and_named_once() -> None:
-    broken = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 100, {"watcher": 2}, ("memory failed",))
+    broken = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 100, {"watcher": 2})
     whole = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 100)
     tables, _, metrics, logs = await feed(broken, broken, whole, broken)
     assert len(tables) == 4
     assert value(metrics, "secondary_scheduler_load_rejected_values_total", source="key", query="watcher") == 6
-    warnings = [one for one in logs if "could not be used" in one["event"]]
-    assert len(warnings) == 2, "once, and once more after it had been well"
-    assert warnings[0]["problems"] == ("memory failed",)
+    warnings = named(logs, "can be no load")
+    assert [one["examples"] for one in warnings] == [["watcher"]] * 2, "once, and once more after it had been well"
+
+
+async def test_a_figure_that_fails_is_counted_and_named_when_it_fails_again() -> None:
+    broken = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 100, {}, ("memory failed",))
+    whole = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 100)
+    _, _, metrics, logs = await feed(broken, whole, broken, broken, broken)
+    assert [one["examples"] for one in named(logs, "could not be read")] == [["memory failed"]]
+    assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 4
 
 
 async def test_a_failed_read_makes_no_table_and_says_why() -> None:
