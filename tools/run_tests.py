@@ -59,7 +59,7 @@ PARTS: dict[str, list[list[str]]] = {
     "bench-smoke": [
         [
             *(str(BIN / "python"), "-m", "benchmarks", "race", "--scenario", "SchedulingBasic", "--label", "smoke"),
-            *("--rounds", "1", "--check"),
+            *("--rounds", "2", "--check"),
         ]
     ],
 }

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchmarks.race import report
-from benchmarks.race.figures import Round, shortfalls
+from benchmarks.race.figures import Round, excesses, shortfalls
 from benchmarks.race.rounds import race
 from benchmarks.race.scenario import Scenario, ScenarioError, Workload, choose, load
 from secondary_scheduler.devcluster.errors import DevClusterError
@@ -96,9 +96,9 @@ def _race_all(chosen: list[tuple[Scenario, Workload]], options: argparse.Namespa
             continue
         result = _race_one(scenario, workload, paths, about, options)
         results.append(result)
-        missed += [
-            f"{scenario.name}/{workload.name}: {line}" for line in shortfalls(result["ratios"], workload.thresholds)
-        ]
+        lines = shortfalls(result["ratios"], workload.thresholds)
+        lines += excesses(result["figures"], {str(name): limit for name, limit in workload.limits.items()})
+        missed += [f"{scenario.name}/{workload.name}: {line}" for line in lines]
         if not options.json:
             print(report.table(result), end="\n\n", flush=True)
     if options.json:

@@ -135,6 +135,15 @@ def summary(values: Sequence[float]) -> dict[str, float]:
     }
 
 
+def excesses(found: Mapping[str, Mapping[str, Mapping[str, float]]], limits: Mapping[str, float]) -> list[str]:
+    """The limits that a figure of ours goes beyond, one line each."""
+    return [
+        f"{name}: {most:g} {UNITS[name]}, at most {limit:g} wanted"
+        for name, limit in limits.items()
+        if (most := found[OURS][name]["max"]) > limit
+    ]
+
+
 def shortfalls(found: Mapping[str, Mapping[str, float]], thresholds: Mapping[Metric, Bound]) -> list[str]:
     """The thresholds that the medians miss, one line each."""
     lines = []

@@ -105,6 +105,8 @@ class Workload(_Model):
     labels: tuple[str, ...] = ()
     params: dict[str, int]
     thresholds: dict[Metric, Bound] = {}
+    limits: dict[Literal["event_age_max", "livez_p99"], float] = {}
+    """The most that a figure of ours may be in any round, whatever the peer's."""
     timeout_seconds: float = Field(600, alias="timeoutSeconds")
     """How long a contestant may take for the backlog; what is not bound by then counts as not bound."""
 

@@ -9,7 +9,17 @@ import pytest
 from benchmarks.race import report
 from benchmarks.race.command import main
 from benchmarks.race.contestants import NULL, OURS, PEER, configuration
-from benchmarks.race.figures import Round, Run, drain_rate, figures, of_the_ceiling, percentile, ratios, shortfalls
+from benchmarks.race.figures import (
+    Round,
+    Run,
+    drain_rate,
+    excesses,
+    figures,
+    of_the_ceiling,
+    percentile,
+    ratios,
+    shortfalls,
+)
 from benchmarks.race.scenario import (
     ROLE,
     Bound,
@@ -162,6 +172,13 @@ def test_thresholds_judge_the_median():
     [late] = shortfalls(found, {"latency_p99": Bound(most=0.4)})
     assert late == "latency_p99: 0.5 times the peer's, at most 0.4 wanted"
     assert shortfalls(found, {"rss": Bound(most=1.0)}) == ["rss: no ratio was measured"]
+
+
+def test_limits_judge_the_worst_round():
+    late = [run(20, event_age_max=age, livez_p99=1.0) for age in (2.0, 12.0)]
+    found = figures([one.model_copy(update={"runs": {OURS: late[n]}}) for n, one in enumerate(rounds((1, 1), (1, 1)))])
+    assert excesses(found, {"event_age_max": 20, "livez_p99": 200}) == []
+    assert excesses(found, {"event_age_max": 10}) == ["event_age_max: 12 s, at most 10 wanted"]
 
 
 def test_the_result_has_the_shape_that_readers_rely_on(tmp_path: Path):
