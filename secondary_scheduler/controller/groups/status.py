@@ -1,7 +1,6 @@
 """One loop for both kinds: objects and pods come in by watches, what a pure function makes of them goes out."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -153,19 +152,16 @@ class StatusController(Generic[O, P]):
         while True:
             await self._until(lambda: len(self._objects) > 0)
             watch = self._watch_pods = self._pod_watch()
-            task = asyncio.create_task(watch.run(), name=f"pods for {self.name}")
-            try:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(watch.run(), name=f"pods for {self.name}")
                 await self._until(watch.synced.is_set)
                 # Until then nothing was known of the pods, and nothing was written.
                 self._objects.each(self._queue.add)
                 log.info("following pods", for_status_of=self.name)
                 await self._until(lambda: not len(self._objects))
-            finally:
-                self._watch_pods = None
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-                self._pods.clear()
+            self._watch_pods = None
+            self._pods.clear()
 
     def _pod_watch(self) -> Reflector[Pod, Seen[P]]:
         kind = self._kind
