@@ -1,4 +1,4 @@
-"""How little `simulate` needs to start: a small question has its answer before anybody thinks of waiting."""
+"""How little `simulate` needs: a small question has its answer before anybody thinks of waiting, a large one soon."""
 
 from __future__ import annotations
 
@@ -66,3 +66,53 @@ def test_a_small_question_takes_little_work(tmp_path: Path) -> None:
     _run("from secondary_scheduler.cli import main; main()", arguments)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < _CPU_SECONDS
+
+
+def _large(directory: Path) -> tuple[str, ...]:
+    """5,000 nodes, 20,000 pods that run, 100 that wait."""
+    config, snapshot = directory / "config.yaml", directory / "snapshot.json"
+    config.write_text(CONFIGURATION)
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
+    spread = {
+        "maxSkew": 5,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    with snapshot.open("w") as file:
+        for number in range(5000):
+            labels = {"kubernetes.io/hostname": f"n{number}", "topology.kubernetes.io/zone": f"z{number % 3}"}
+            amounts = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+            metadata = {"name": f"n{number}", "labels": labels}
+            item = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": amounts}}
+            file.write(json.dumps(item) + "\n")
+        for number in range(20_100):
+            spec = {"schedulerName": SCHEDULER, "containers": [container], "topologySpreadConstraints": [spread]}
+            if number < 20_000:
+                spec["nodeName"] = f"n{number * 7 % 5000}"
+            metadata = {"name": f"p{number}", "namespace": f"team-{number % 20}", "labels": {"app": "web"}}
+            file.write(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}) + "\n")
+    return "simulate", "--config", str(config), "--snapshot", str(snapshot), "--detail", "top:5", "-o", "json"
+
+
+_TELL_COST = """
+import resource, sys
+from secondary_scheduler.cli import main
+try:
+    main()
+finally:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
+"""
+
+
+def test_a_large_snapshot_takes_seconds_and_no_gigabyte(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _TELL_COST, *_large(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert result.returncode == 0, result.stderr
+    decisions = json.loads(result.stdout)["decisions"]
+    assert len(decisions) == 100
+    assert all(one["node"] and len(one["nodes"]) == 5 for one in decisions)
+    seconds, kilobytes = result.stderr.splitlines()[-1].split()
+    assert float(seconds) < 10
+    assert int(kilobytes) < 1_000_000
