@@ -7,7 +7,8 @@ import numpy as np
 
 from scheduler.core.classes import ClassColumns, columns_of
 from scheduler.core.feasible import Search, filter_nodes
-from scheduler.framework import SUCCESS, CycleState, IntArray, PluginScores, PodInfo, ProfileRunner, RowArray
+from scheduler.core.plan import Column
+from scheduler.framework import SUCCESS, CycleState, PluginScores, PodInfo, ProfileRunner, RowArray
 from scheduler.framework.calls import PreFilterOutcome
 from scheduler.state import Snapshot
 
@@ -73,7 +74,9 @@ def choose_by_class(
     if rows is all_rows and not scores and not plan.varying:
         ties, best = columns.best(view)
         return Choice(_pick(ties, rng), best + plan.constant, len(ties), len(rows), evaluated)
-    totals: IntArray = columns.totals.take(rows, mode="clip").astype(np.int64)
+    totals: Column = columns.totals.take(rows, mode="clip")
+    if scores or plan.varying:
+        totals = totals.astype(np.int64)
     for one in scores:
         totals += one.weighted
     for ranged, column in plan.varying:

@@ -9,6 +9,9 @@ from scheduler.framework.status import Code, CodeArray, IntArray, Status, failur
 Q = ParamSpec("Q")
 T = TypeVar("T")
 
+# Plain numbers: compared with a member of an enum, the column would first become one of 64-bit integers.
+_NO_VERDICTS = tuple(map(int, (Code.ERROR, Code.WAIT, Code.SKIP)))
+
 # Upstream words an error at each extension point differently.
 _WORDING = {
     "PreFilter": 'running PreFilter plugin "{plugin}": {cause}',
@@ -57,7 +60,7 @@ PreFilterOutcome = tuple[Status, frozenset[str] | None, tuple[str, ...]]
 
 def check_codes(plugin: str, codes: CodeArray) -> None:
     """Raise PluginError where a filter gave a node something else than Success or a rejection."""
-    if ((codes == Code.ERROR) | (codes == Code.WAIT) | (codes == Code.SKIP)).any():
+    if any((codes == code).any() for code in _NO_VERDICTS):
         raise PluginError(plugin, "Filter", "answered a code that a filter may not give")
 
 

@@ -131,10 +131,12 @@ class InterPodAffinity:
         if found is None:
             return None
         bits: IntArray | None = None
-        far = self._far(found, pod, view, rows)
-        for bit, failed in ((1, far), (2, found.anti_affinity.near(view, rows)), (4, found.existing.near(view, rows))):
-            if failed is None:
-                continue
+        masks = self._far(found, pod, view, rows), found.anti_affinity.near(view, rows), found.existing.near(view, rows)
+        refusals = [(1 << index, mask) for index, mask in enumerate(masks) if mask is not None]
+        if len(refusals) == 1:
+            bit, failed = refusals[0]
+            return Verdicts(failed.view(np.int8) * _CODES[bit], failed * np.int64(bit), _REASONS)
+        for bit, failed in refusals:
             bits = failed * np.int64(bit) if bits is None else np.where(bits != 0, bits, failed * np.int64(bit))
         if bits is None:
             return None

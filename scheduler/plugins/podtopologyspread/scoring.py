@@ -17,7 +17,7 @@ from scheduler.framework import (
     RowArray,
     gather_codes,
 )
-from scheduler.helpers import round_half_away
+from scheduler.helpers.scoring import quotients
 from scheduler.plugins.podtopologyspread.constraints import HOSTNAME, Constraint
 from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
 
@@ -120,7 +120,10 @@ def soft_scores(found: SoftState) -> IntArray:
     total = found.parts[0]
     for part in found.parts[1:]:
         total = total + part
-    scores = round_half_away(total).astype(np.int64)
+    # Rounded half away from zero; nothing is negative here.
+    whole = np.floor(total)
+    scores: IntArray = whole.astype(np.int64)
+    scores += total - whole >= 0.5
     if found.ignored is not None:
         scores[found.ignored] = 0
     return scores
@@ -132,7 +135,10 @@ def normalized(scores: IntArray, ignored: BoolArray | None) -> IntArray:
     if not len(taking_part):
         return np.zeros_like(scores)
     least, most = int(taking_part.min()), int(taking_part.max())
-    result = MAX_SCORE * (most + least - scores) // most if most else np.full_like(scores, MAX_SCORE)
+    if most:
+        result: IntArray = quotients(MAX_SCORE * (most + least - scores), most)
+    else:
+        result = np.full_like(scores, MAX_SCORE)
     if ignored is not None:
         result[ignored] = 0
     return result

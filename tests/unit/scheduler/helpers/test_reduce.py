@@ -21,6 +21,7 @@ from scheduler.helpers import (
     round_half_away,
     tolerates,
 )
+from scheduler.helpers.scoring import quotients
 from secondary_scheduler.kube.model import Taint, Toleration
 from tests.unit.scheduler.core.builders import api_node, api_pod, container
 
@@ -188,3 +189,13 @@ def test_halves_round_away_from_zero(value: float, expected: int) -> None:
 )
 def test_default_normalisation(scores: list[int], reverse: bool, expected: list[int]) -> None:
     assert default_normalize(np.array(scores, dtype=np.int64), reverse=reverse).tolist() == expected
+
+
+@given(
+    st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**54), st.integers(0, 10_000)), max_size=6),
+    st.one_of(st.integers(1, 2**62), st.integers(1, 1000)),
+)
+def test_quick_quotients_are_those_of_integers(dividends: list[int], divisor: int) -> None:
+    near_multiples = [each for factor in (1, 99, 2**53 // divisor) for each in (factor * divisor, factor * divisor - 1)]
+    values = dividends + [each for each in near_multiples if each < 2**63]
+    assert quotients(np.array(values, dtype=np.int64), divisor).tolist() == [value // divisor for value in values]
