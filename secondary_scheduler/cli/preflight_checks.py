@@ -22,6 +22,7 @@ from scheduler.load import (
     LoadRefused,
     LoadSettings,
     LoadSource,
+    MetricsServerSource,
     PrometheusSource,
     by_address,
 )
@@ -102,13 +103,21 @@ class Examination:
             yield Check("token", Status.FAILED, str(error), "give the token of an account that may read it")
             return
         except LoadError as error:
-            yield Check("answers", Status.FAILED, str(error))
+            yield Check("answers", Status.FAILED, str(error), self._without_answer())
             return
         if not reading.instances:
-            yield Check("answers", Status.FAILED, "; ".join(reading.problems) or "it has no load of any node")
+            found = "; ".join(reading.problems) or "it has no load of any node"
+            yield Check("answers", Status.FAILED, found, self._without_answer())
             return
         yield Check("answers", Status.OK, f"loads of {len(reading.instances)} instances")
         yield from self._of_reading(reading)
+
+    def _without_answer(self) -> str:
+        if isinstance(self._source, PrometheusSource):
+            return "see the queries above"
+        if isinstance(self._source, MetricsServerSource):
+            return "install the metrics server (kubectl top nodes must work), or name another source"
+        return "look at the log of what runs there: it has to have read its own source once"
 
     def _reachable(self) -> Check:
         address = self._settings.address

@@ -218,6 +218,14 @@ def test_other_sources_are_checked_by_what_they_answer() -> None:
     assert checks["ages"].status is checks["values"].status is checks["labels"].status is Status.WARNING
 
 
+def test_a_source_that_has_nothing_fails_with_advice_and_what_depends_on_it_is_skipped() -> None:
+    source = OneReading(LoadReading({}, 1))
+    checks = list(Examination(LoadSettings(address=""), source, [], frozenset(), frozenset()).run())
+    assert (checks[0].name, checks[0].status, bool(checks[0].advice)) == ("answers", Status.FAILED, True)
+    assert [check.name for check in checks[1:]] == ["labels", "nodes", "ages", "values"]
+    assert {check.status for check in checks[1:]} == {Status.SKIPPED}
+
+
 STACK = """# A comment at the top.
 config:
   # Of the cluster.
