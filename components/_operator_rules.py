@@ -17,7 +17,7 @@ _FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 _LEASES = "coordination.k8s.io"
 _GROUPS = "scheduling.x-k8s.io"
 _OPERATOR_LEASE = "openshift-secondary-scheduler-operator-lock"  # upstream's name: never two operators on one resource
-_SCHEDULER_LEASE = "secondary-scheduler"
+_SCHEDULER_LEASES = ("secondary-scheduler", "secondary-scheduler-canary")
 
 
 def cluster_rules(bindable_roles: Iterable[str], namespace: str) -> list[dict[str, Any]]:
@@ -49,7 +49,9 @@ def namespace_rules() -> list[dict[str, Any]]:
         _rule("operator.openshift.io", ["secondaryschedulers/status"], ["patch"]),
         _rule("", ["configmaps", "serviceaccounts", "services"], [*_READ, *_WRITE]),
         # Of Secrets it wants to know only whether those that the scheduler mounts are there.
-        _rule("", ["secrets", "pods"], _READ),
+        _rule("", ["secrets"], _READ),
+        # Written: the one pod that a candidate for a new configuration has to bind.
+        _rule("", ["pods"], [*_READ, *_WRITE]),
         _rule("", ["events"], ["create"]),
         _rule("apps", ["deployments"], [*_READ, *_WRITE]),
         _rule(_RBAC, ["roles", "rolebindings"], [*_READ, *_WRITE]),
@@ -60,8 +62,8 @@ def namespace_rules() -> list[dict[str, Any]]:
         _rule(_LEASES, ["leases"], ["get", "update"], [_OPERATOR_LEASE]),
         # Watched for what schedulers report there, whatever they are called.
         _rule(_LEASES, ["leases"], _READ),
-        # Held to be passed on to the scheduler (get, update, patch), deleted at the end.
-        _rule(_LEASES, ["leases"], ["get", "update", "patch", "delete"], [_SCHEDULER_LEASE]),
+        # Held to be passed on to the scheduler and its candidate (get, update, patch), deleted at the end.
+        _rule(_LEASES, ["leases"], ["get", "update", "patch", "delete"], _SCHEDULER_LEASES),
     ]
 
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from scheduler.config import OURS, ConfigurationError, flavour_of, load_configuration
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.model import Json, Observed
+from secondary_scheduler.controller.reconcile.revision import Revision
 
 MAX_PROBLEMS_SHOWN = 5
 """A condition is read by people: the first problems and a count of the rest."""
@@ -134,6 +135,17 @@ def last_good(observed: Observed) -> EffectiveConfiguration | None:
     # What was accepted once is not refused for a permission that has been withdrawn since.
     image = _image(deployment) or _spec(observed, "schedulerImage")
     result = evaluate(text, str(newest["metadata"]["name"]), image, allow_default_name=True, allow_token=True)
+    return result if isinstance(result, EffectiveConfiguration) else None
+
+
+def of_copy(observed: Observed, revision: Revision) -> EffectiveConfiguration | None:
+    """What a revision's configuration means, read from its copy; None if that is gone."""
+    name = observed.names.active_config_map(revision.configuration)
+    copy = observed.get("ConfigMap", name)
+    text = _text(copy) if copy is not None else None
+    if text is None:
+        return None
+    result = evaluate(text, name, revision.image, allow_default_name=True, allow_token=True)
     return result if isinstance(result, EffectiveConfiguration) else None
 
 

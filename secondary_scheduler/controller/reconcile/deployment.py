@@ -5,6 +5,8 @@ differs is repaired on purpose: probes that answer at once and tell live from re
 when there is a certificate, a numeric user, the rollout keyed by the configuration's content.
 """
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
 from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
@@ -12,11 +14,17 @@ from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import EffectiveConfiguration
 from secondary_scheduler.controller.reconcile.model import Json, Observed
 from secondary_scheduler.controller.reconcile.objects import new_object
+from secondary_scheduler.controller.reconcile.revision import Revision, Run, note
 from secondary_scheduler.controller.reconcile.spec import Spec
 
 USER = 65532
 """The user of distroless images, upstream's scheduler images included."""
 DEFAULT_RESOURCES: Json = {"requests": {"cpu": "100m", "memory": "128Mi"}}
+CONTAINER_SECURITY: Json = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
 
@@ -29,29 +37,89 @@ def is_our_image(image: str) -> bool:
     return flavour_of(image).is_ours
 
 
-def deployment(observed: Observed, spec: Spec, configuration: EffectiveConfiguration, replicas: int) -> Json:
-    """The Deployment that runs the image with the configuration; spec.schedulerImage must not be empty."""
-    serving_cert = has_serving_cert(observed)
-    template = {
-        "metadata": {
-            "labels": observed.names.labels,
-            "annotations": _pod_annotations(observed, configuration),
-        },
-        "spec": _pod_spec(observed, spec, configuration, serving_cert=serving_cert),
+@dataclass(frozen=True)
+class _Part:
+    """What the scheduler and its candidate differ in."""
+
+    name: str
+    """Of the Deployment and the Lease, and the pods' label `app`."""
+    labels: dict[str, str]
+    config_map: str
+    strategy: Json
+    replicas: int
+    configuration_hash: str
+    revision_mark: str
+
+
+def wanted_revision(spec: Spec, configuration: EffectiveConfiguration) -> Revision:
+    """What the spec asks for, with a configuration."""
+    timings = spec.leader_election
+    return Revision(
+        configuration=configuration.hash,
+        image=spec.scheduler_image,
+        command=tuple(spec.command),
+        lease_timings=(timings.lease_duration, timings.renew_deadline, timings.retry_period),
+        args=(
+            *(["--allow-default-scheduler-name"] if _must_allow_default_name(spec, configuration) else []),
+            *spec.extra_args,
+        ),
+        env=json.dumps(spec.env, sort_keys=True),
+    )
+
+
+def deployment(observed: Observed, spec: Spec, run: Run, replicas: int) -> Json:
+    """The Deployment that runs a revision; what can not be proven by a candidate comes from the spec."""
+    part = _Part(
+        name=observed.names.operand,
+        labels=observed.names.labels,
+        config_map=observed.names.active_config_map(run.revision.configuration),
+        # The Lease keeps two at a time from scheduling; the old one leaves only when the new one is ready.
+        strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        replicas=replicas,
+        configuration_hash=run.revision.configuration,
+        revision_mark=run.revision.key,
+    )
+    return _deployment(observed, spec, run, part)
+
+
+def candidate_deployment(observed: Observed, spec: Spec, run: Run, reported_hash: str, attempt: str) -> Json:
+    """The same for the candidate, whose own configuration has another hash; a former attempt's pod goes first."""
+    part = _Part(
+        name=observed.names.candidate,
+        labels=observed.names.candidate_labels,
+        config_map=observed.names.candidate_config_map(run.revision.configuration),
+        strategy={"type": "Recreate"},
+        replicas=1,
+        configuration_hash=reported_hash,
+        revision_mark=attempt,
+    )
+    return _deployment(observed, spec, run, part)
+
+
+def _deployment(observed: Observed, spec: Spec, run: Run, part: _Part) -> Json:
+    annotations = {
+        names.ANNOTATION_CONFIGURATION_HASH: part.configuration_hash,
+        names.ANNOTATION_REVISION: part.revision_mark,
     }
-    return new_object(
+    if observed.openshift:
+        annotations["openshift.io/required-scc"] = "restricted-v2"
+    body = new_object(
         observed,
         "Deployment",
-        observed.names.operand,
-        observed.names.labels,
+        part.name,
+        part.labels,
         spec={
-            "replicas": replicas,
-            "selector": {"matchLabels": _selector(observed)},
-            # The Lease keeps two at a time from scheduling; the old one leaves only when the new one is ready.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": template,
+            "replicas": part.replicas,
+            "selector": {"matchLabels": _selector(part)},
+            "strategy": part.strategy,
+            "template": {
+                "metadata": {"labels": part.labels, "annotations": annotations},
+                "spec": _pod_spec(observed, spec, run.revision, part, serving_cert=has_serving_cert(observed)),
+            },
         },
     )
+    body["metadata"]["annotations"] = {names.ANNOTATION_REVISION: note(run)}
+    return body
 
 
 def has_serving_cert(observed: Observed) -> bool:
@@ -63,11 +131,9 @@ def has_serving_cert(observed: Observed) -> bool:
     return any(volume["name"] == _CERTS_VOLUME for volume in volumes)
 
 
-def arguments(
-    observed: Observed, spec: Spec, configuration: EffectiveConfiguration, *, serving_cert: bool
-) -> list[str]:
+def _arguments(observed: Observed, spec: Spec, revision: Revision, lease: str, *, serving_cert: bool) -> list[str]:
     """The scheduler's command line. The Lease flags win over leaderElection in the file, as upstream."""
-    timings = spec.leader_election
+    lease_duration, renew_deadline, retry_period = revision.lease_timings
     args = [f"--config={names.CONFIG_DIRECTORY}/{names.CONFIG_KEY}"]
     if serving_cert:
         args += [
@@ -77,15 +143,14 @@ def arguments(
     return [
         *args,
         "--leader-elect=true",
-        f"--leader-elect-lease-duration={timings.lease_duration}",
-        f"--leader-elect-renew-deadline={timings.renew_deadline}",
+        f"--leader-elect-lease-duration={lease_duration}",
+        f"--leader-elect-renew-deadline={renew_deadline}",
         "--leader-elect-resource-lock=leases",
-        f"--leader-elect-resource-name={observed.names.operand}",
+        f"--leader-elect-resource-name={lease}",
         f"--leader-elect-resource-namespace={observed.namespace}",
-        f"--leader-elect-retry-period={timings.retry_period}",
+        f"--leader-elect-retry-period={retry_period}",
         f"-v={spec.verbosity}",
-        *(["--allow-default-scheduler-name"] if _must_allow_default_name(spec, configuration) else []),
-        *spec.extra_args,
+        *revision.args,
     ]
 
 
@@ -94,18 +159,16 @@ def _must_allow_default_name(spec: Spec, configuration: EffectiveConfiguration) 
     return DEFAULT_SCHEDULER_NAME in configuration.scheduler_names and is_our_image(spec.scheduler_image)
 
 
-def _pod_annotations(observed: Observed, configuration: EffectiveConfiguration) -> dict[str, str]:
-    annotations = {names.ANNOTATION_CONFIGURATION_HASH: configuration.hash}
-    if observed.openshift:
-        annotations["openshift.io/required-scc"] = "restricted-v2"
-    return annotations
-
-
-def _pod_spec(observed: Observed, spec: Spec, configuration: EffectiveConfiguration, *, serving_cert: bool) -> Json:
+def pod_security(observed: Observed) -> Json:
+    """What Kubernetes' restricted pods are."""
     security: Json = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     if not observed.openshift:
         # OpenShift's SCC assigns a user from the namespace's range and refuses any other.
         security["runAsUser"] = USER
+    return security
+
+
+def _pod_spec(observed: Observed, spec: Spec, revision: Revision, part: _Part, *, serving_cert: bool) -> Json:
     topology = spec.topology.highly_available_topology if spec.highly_available else None
     node_selector = {**(topology.node_selector if topology else {}), **spec.node_selector}
     tolerations = [*(topology.tolerations if topology else []), *spec.tolerations]
@@ -118,15 +181,15 @@ def _pod_spec(observed: Observed, spec: Spec, configuration: EffectiveConfigurat
     return {
         "serviceAccountName": observed.names.operand,
         "restartPolicy": "Always",
-        "securityContext": security,
-        "affinity": spec.affinity if spec.affinity is not None else _spread_over_nodes(observed),
-        "containers": [_container(observed, spec, configuration, serving_cert=serving_cert)],
-        "volumes": _volumes(observed, spec, configuration, serving_cert=serving_cert),
+        "securityContext": pod_security(observed),
+        "affinity": spec.affinity if spec.affinity is not None else _spread_over_nodes(part),
+        "containers": [_container(observed, spec, revision, part, serving_cert=serving_cert)],
+        "volumes": _volumes(observed, spec, part, serving_cert=serving_cert),
         **{key: value for key, value in optional.items() if value},
     }
 
 
-def _container(observed: Observed, spec: Spec, configuration: EffectiveConfiguration, *, serving_cert: bool) -> Json:
+def _container(observed: Observed, spec: Spec, revision: Revision, part: _Part, *, serving_cert: bool) -> Json:
     mounts: list[Json] = [
         {"name": names.CONFIG_VOLUME, "mountPath": names.CONFIG_DIRECTORY, "readOnly": True},
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 the only place upstream's images may write to
@@ -137,33 +200,27 @@ def _container(observed: Observed, spec: Spec, configuration: EffectiveConfigura
         mounts.append({"name": _METRICS_VOLUME, "mountPath": names.METRIC_CREDENTIALS_DIRECTORY, "readOnly": True})
     container = {
         "name": names.OPERAND,
-        "image": spec.scheduler_image,
-        "command": list(spec.command or flavour_of(spec.scheduler_image).command),
-        "args": arguments(observed, spec, configuration, serving_cert=serving_cert),
+        "image": revision.image,
+        "command": list(revision.command or flavour_of(revision.image).command),
+        "args": _arguments(observed, spec, revision, part.name, serving_cert=serving_cert),
         "ports": [{"name": "https", "containerPort": names.SECURE_PORT, "protocol": "TCP"}],
         "resources": spec.resources if spec.resources is not None else DEFAULT_RESOURCES,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": CONTAINER_SECURITY,
         "startupProbe": _probe("/livez", period=1, timeout=2, failures=STARTUP_SECONDS),
         "livenessProbe": _probe("/livez", period=10, timeout=5, failures=3),
         "readinessProbe": _probe("/readyz", period=2, timeout=2, failures=3),
         "volumeMounts": mounts,
     }
-    if spec.env:
-        container["env"] = spec.env
+    env = json.loads(revision.env)
+    if env:
+        container["env"] = env
     return container
 
 
-def _volumes(
-    observed: Observed, spec: Spec, configuration: EffectiveConfiguration, *, serving_cert: bool
-) -> list[Json]:
-    copy = observed.names.active_config_map(configuration.hash)
+def _volumes(observed: Observed, spec: Spec, part: _Part, *, serving_cert: bool) -> list[Json]:
     volumes: list[Json] = [
-        {"name": names.CONFIG_VOLUME, "configMap": {"name": copy}},
+        {"name": names.CONFIG_VOLUME, "configMap": {"name": part.config_map}},
         {"name": "tmp", "emptyDir": {}},
     ]
     if serving_cert:
@@ -183,12 +240,12 @@ def _probe(path: str, *, period: int, timeout: int, failures: int) -> dict[str, 
     }
 
 
-def _selector(observed: Observed) -> dict[str, str]:
-    return {names.LABEL_APP: observed.names.operand}
+def _selector(part: _Part) -> dict[str, str]:
+    return {names.LABEL_APP: part.name}
 
 
-def _spread_over_nodes(observed: Observed) -> Json:
-    term = {"labelSelector": {"matchLabels": _selector(observed)}, "topologyKey": "kubernetes.io/hostname"}
+def _spread_over_nodes(part: _Part) -> Json:
+    term = {"labelSelector": {"matchLabels": _selector(part)}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "podAntiAffinity": {
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]

@@ -16,6 +16,8 @@ FINALIZER = "secondary-scheduler.io/cleanup"
 FIELD_MANAGER = "secondary-scheduler-operator"
 
 OPERAND = "secondary-scheduler"
+CANARY_SUFFIX = "-canary"
+"""Ends the names of candidates, and of the profiles in their configuration."""
 _LONGEST_OPERAND = 39
 """Names made from it are a Service's or a label's value, which have 63 characters at most."""
 
@@ -34,6 +36,12 @@ LABEL_NAMESPACE = "secondary-scheduler.io/namespace"
 
 ANNOTATION_CONFIGURATION_HASH = "secondary-scheduler.io/configuration-hash"
 ANNOTATION_SOURCE = "secondary-scheduler.io/source"
+ANNOTATION_REVISION = "secondary-scheduler.io/revision"
+"""On a Deployment what it runs since when, on its pods the key of it."""
+ANNOTATION_TRIAL = "secondary-scheduler.io/trial"
+"""On a copy of a configuration: how the last attempt at it ended."""
+ANNOTATION_RAN = "secondary-scheduler.io/ran"
+"""On a copy of a configuration: the revision that ran with it."""
 ANNOTATION_LOAD_FRESH = "secondary-scheduler.io/load-data-fresh"
 ANNOTATION_LOAD_MESSAGE = "secondary-scheduler.io/load-data-message"
 
@@ -83,6 +91,11 @@ class InstanceNames:
         return f"{self.operand}-operand"
 
     @property
+    def candidate_labels(self) -> dict[str, str]:
+        """Labels of what exists only to prove a revision; nothing that selects the scheduler's pods selects these."""
+        return {**self.labels, LABEL_APP: self.candidate}
+
+    @property
     def metrics_service(self) -> str:
         """The Service that is scraped."""
         return "metrics" if self.operand == OPERAND else f"{self.operand}-metrics"
@@ -105,6 +118,19 @@ class InstanceNames:
         return flow_schema_name(purpose, self.namespace, self.operand)
 
     @property
+    def candidate(self) -> str:
+        """Deployment and Lease of the scheduler that proves a new revision, and value of its pods' label `app`."""
+        return f"{self.operand}{CANARY_SUFFIX}"
+
+    def candidate_config_map(self, configuration_hash: str) -> str:
+        """The candidate's configuration, named after the one that it was made from."""
+        return f"{self.candidate}-{configuration_hash}"
+
+    def probe(self, key: str) -> str:
+        """The pod that a candidate of that revision has to bind."""
+        return f"{self.candidate}-probe-{key}"
+
+    @property
     def labels(self) -> dict[str, str]:
         """Labels of an object that was made for the instance."""
         return {LABEL_APP: self.operand, LABEL_MANAGED_BY: FIELD_MANAGER, LABEL_INSTANCE: self.operand}
@@ -120,13 +146,14 @@ class InstanceNames:
 def names_of(namespace: str, name: str) -> InstanceNames:
     """The names of an instance: upstream's for `cluster`, derived from its own for any other.
 
-    A name that is too long, that a Service cannot have, or that would be the operator's own, is cut and made unique
-    by a hash.
+    A name that is too long, that a Service cannot have, or that would be the operator's or a candidate's, is cut and
+    made unique by a hash.
     """
     if name == INSTANCE_NAME:
         return InstanceNames(namespace, OPERAND)
     operand = f"{OPERAND}-{name}"
-    if len(operand) > _LONGEST_OPERAND or "." in name or operand == FIELD_MANAGER:
+    taken = operand == FIELD_MANAGER or operand.endswith(CANARY_SUFFIX)
+    if len(operand) > _LONGEST_OPERAND or "." in name or taken:
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         operand = f"{operand[: _LONGEST_OPERAND - 9].replace('.', '-').rstrip('-')}-{digest}"
     return InstanceNames(namespace, operand)

@@ -1,11 +1,11 @@
 """The objects around the scheduler's Deployment, as server-side apply wants them: only the fields we own."""
 
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, static_cluster_roles
 from scheduler.config import configuration_hash, flavour_of
 from secondary_scheduler.controller.reconcile import names
-from secondary_scheduler.controller.reconcile.configuration import EffectiveConfiguration
 from secondary_scheduler.controller.reconcile.model import Json, Observed
 
 _RBAC_GROUP = "rbac.authorization.k8s.io"
@@ -16,11 +16,12 @@ def service_account(observed: Observed) -> Json:
     return _object(observed, "ServiceAccount", observed.names.operand)
 
 
-def lease_role(observed: Observed) -> Json:
-    """The right to hold one Lease, the scheduler's own."""
+def lease_role(observed: Observed, *, candidate: bool) -> Json:
+    """The right to hold one Lease, the scheduler's own; beside it the candidate's, as long as there is one."""
+    held = [observed.names.operand, *([observed.names.candidate] if candidate else [])]
     leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     rules = [
-        {**leases, "resourceNames": [observed.names.operand], "verbs": ["get", "update", "patch"]},
+        {**leases, "resourceNames": held, "verbs": ["get", "update", "patch"]},
         # RBAC cannot tie a create to a name: the name is not yet known to the authorizer.
         {**leases, "verbs": ["create"]},
     ]
@@ -38,15 +39,16 @@ def lease_role_binding(observed: Observed) -> Json:
     )
 
 
-def cluster_role_bindings(observed: Observed, configuration: EffectiveConfiguration, image: str) -> list[Json]:
-    """Bindings to the base ClusterRole and to that of every enabled plugin that has rules; an image that is not ours
-    gets those of the cluster's own scheduler, too."""
+def cluster_role_bindings(observed: Observed, run: Iterable[tuple[Collection[str], str]]) -> list[Json]:
+    """Bindings to the base ClusterRole and to those of plugins that have rules, for all of the pairs (enabled plugins,
+    image) that are run; an image that is not ours gets those of the cluster's own scheduler, too."""
     shipped = static_cluster_roles()
-    wanted = [BASE_CLUSTER_ROLE, *map(cluster_role_name, configuration.plugins)]
-    roles = [role for role in wanted if role in shipped]
-    if image and not flavour_of(image).is_ours:
-        roles += GO_CLUSTER_ROLES
-    return [cluster_role_binding(observed, role) for role in roles]
+    wanted = [BASE_CLUSTER_ROLE]
+    for plugins, image in run:
+        wanted += [role for role in map(cluster_role_name, plugins) if role in shipped]
+        if image and not flavour_of(image).is_ours:
+            wanted += GO_CLUSTER_ROLES
+    return [cluster_role_binding(observed, role) for role in dict.fromkeys(wanted)]
 
 
 def cluster_role_binding(observed: Observed, role: str) -> Json:
@@ -60,17 +62,23 @@ def cluster_role_binding(observed: Observed, role: str) -> Json:
     )
 
 
-def active_config_map(observed: Observed, configuration: EffectiveConfiguration) -> Json:
-    """The immutable copy that the Deployment mounts, so that an edit of the user's map cannot reach a running pod."""
-    name = observed.names.active_config_map(configuration.hash)
-    text = configuration.text
+def active_config_map(
+    observed: Observed, configuration: str, text: str | None, notes: Mapping[str, str]
+) -> Json | None:
+    """The immutable copy that the Deployment mounts, so that an edit of the user's map cannot reach a running pod.
+
+    `text` is None where only the copy itself knows it; without one there is nothing to make. `notes` are annotations.
+    """
+    name = observed.names.active_config_map(configuration)
     live = observed.get("ConfigMap", name)
     kept = ((live or {}).get("data") or {}).get(names.CONFIG_KEY)
     # The hash ignores comments and layout, and an immutable copy cannot follow those: the copy keeps its own text.
-    if kept is not None and _same_content(kept, configuration.hash):
+    if kept is not None and _same_content(kept, configuration):
         text = kept
+    if text is None:
+        return None
     body = _object(observed, "ConfigMap", name, data={names.CONFIG_KEY: text}, immutable=True)
-    body["metadata"]["annotations"] = {names.ANNOTATION_CONFIGURATION_HASH: configuration.hash}
+    body["metadata"]["annotations"] = {names.ANNOTATION_CONFIGURATION_HASH: configuration, **notes}
     return body
 
 

@@ -1,18 +1,20 @@
 """`reconcile`: from what is observed to what is to be done."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from secondary_scheduler.controller.reconcile import names, objects, optional
+from secondary_scheduler.controller.reconcile import canary, names, objects, optional
 from secondary_scheduler.controller.reconcile.configuration import (
     EffectiveConfiguration,
     Problem,
     Selection,
     active_copies,
     mounted_config_map,
+    of_copy,
     select_configuration,
 )
-from secondary_scheduler.controller.reconcile.deployment import deployment
+from secondary_scheduler.controller.reconcile.deployment import deployment, wanted_revision
 from secondary_scheduler.controller.reconcile.model import (
     Action,
     Apply,
@@ -26,10 +28,13 @@ from secondary_scheduler.controller.reconcile.model import (
     fingerprint,
 )
 from secondary_scheduler.controller.reconcile.replicas import Replicas, wanted_replicas
+from secondary_scheduler.controller.reconcile.revision import noted_run
+from secondary_scheduler.controller.reconcile.rollout import Decision, decide
 from secondary_scheduler.controller.reconcile.spec import InvalidSpecError, Spec, parse_spec
 from secondary_scheduler.controller.reconcile.status import Findings, build_status, events_for
 from secondary_scheduler.controller.reconcile.workload import (
     assess_rollout,
+    pods_of,
     scheduler_pods,
     workload_problems,
 )
@@ -72,47 +77,81 @@ def _managed(observed: Observed, spec: Spec) -> Plan:
     rollout = assess_rollout(observed)
     selection = select_configuration(observed, spec.scheduler_config)
     effective = selection.effective
-    problems = list(_problems(observed, spec, selection))
-    deployable = effective is not None and bool(spec.scheduler_image)
     replicas = wanted_replicas(observed, spec)
+    decision = None
+    if effective is not None and spec.scheduler_image:
+        prove = spec.rollout.canary and canary.renamed(effective.text) is not None
+        decision = decide(observed, wanted_revision(spec, effective), rollout, prove=prove)
     findings = Findings(
         rollout=rollout,
-        problems=problems,
+        problems=list(_problems(observed, spec, selection, decision)),
         warnings=list(_warnings(observed, replicas)),
         selection=selection,
-        wanted_hash=effective.hash if effective is not None and deployable else "",
+        decision=decision,
         hold="Unmanaged" if spec.management_state == "Unmanaged" else "",
     )
     if findings.hold:
         return _plan(observed, findings)
     actions: list[Action] = list(_hold_finalizer(observed))
     if effective is not None:
-        actions += _applies(observed, spec, effective, replicas.number)
+        bindings = _bindings(observed, effective, decision)
+        actions += _applies(observed, spec, effective, decision, bindings, replicas.number)
         actions += _budget_of_one(observed, replicas.number)
-        if rollout.settled and rollout.template_hash == effective.hash:
-            actions += _leftovers(observed, spec, effective)
-    return _plan(observed, findings, actions)
+        actions += canary.leftovers(observed, decision.candidate if decision else None)
+        if decision is not None and decision.finished and rollout.settled:
+            actions += _leftovers(observed, decision, bindings)
+    plan = _plan(observed, findings, actions)
+    recheck = decision.recheck if decision is not None else None
+    return plan if recheck is None else replace(plan, requeue_after=max(recheck.total_seconds(), 0.1))
 
 
-def _applies(observed: Observed, spec: Spec, effective: EffectiveConfiguration, replicas: int) -> Iterator[Action]:
+def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: Decision | None) -> list[Json]:
+    """Bindings for what is run now, what shall be, and what a candidate proves."""
+    if decision is None:
+        return objects.cluster_role_bindings(observed, [(effective.plugins, "")])
+    live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+    run = []
+    for one in (decision.target, decision.candidate, live):
+        if one is not None:
+            known = effective if one.revision.configuration == effective.hash else of_copy(observed, one.revision)
+            run.append((known.plugins if known is not None else (), one.revision.image))
+    return objects.cluster_role_bindings(observed, run)
+
+
+def _applies(
+    observed: Observed,
+    spec: Spec,
+    effective: EffectiveConfiguration,
+    decision: Decision | None,
+    bindings: Sequence[Json],
+    replicas: int,
+) -> Iterator[Action]:
     instance = ObjectKey.of(observed.resource)
     account = objects.service_account(observed)
-    copy = objects.active_config_map(observed, effective)
+    candidate = decision.candidate if decision is not None else None
     wanted: list[tuple[Json, tuple[ObjectKey, ...]]] = [
         (account, ()),
-        (objects.lease_role(observed), ()),
+        (objects.lease_role(observed, candidate=candidate is not None or canary.present(observed)), ()),
         (objects.lease_role_binding(observed), ()),
         # Without the finalizer nobody would delete what Kubernetes' garbage collector cannot.
-        *(
-            (binding, (instance,))
-            for binding in objects.cluster_role_bindings(observed, effective, spec.scheduler_image)
-        ),
-        (copy, ()),
-        (objects.metrics_service(observed), ()),
+        *((binding, (instance,)) for binding in bindings),
     ]
-    if spec.scheduler_image:
-        needed = (ObjectKey.of(account), ObjectKey.of(copy))
-        wanted.append((deployment(observed, spec, effective, replicas), needed))
+    notes = decision.notes if decision is not None else {}
+    copies = []
+    for configuration in dict.fromkeys((effective.hash, *notes)):
+        text = effective.text if configuration == effective.hash else None
+        copy = objects.active_config_map(observed, configuration, text, notes.get(configuration, {}))
+        if copy is not None:
+            copies.append(ObjectKey.of(copy))
+            wanted.append((copy, ()))
+    wanted.append((objects.metrics_service(observed), ()))
+    if decision is not None:
+        # The notes on the copies are what a later look at the Deployment is judged by: they come first.
+        needed = (ObjectKey.of(account), *copies)
+        wanted.append((deployment(observed, spec, decision.target, replicas), needed))
+        if candidate is not None:
+            parts = canary.objects(observed, spec, candidate, effective.text, probe=decision.probe)
+            wanted += [(part, needed) for part in parts]
         for body in optional.optional_objects(observed, replicas):
             wanted.append((body, () if names.RESOURCES[body["kind"]].namespaced else (instance,)))
     for body, requires in wanted:
@@ -140,14 +179,15 @@ def _must_be_replaced(body: Json, live: Json) -> bool:
     return "roleRef" in body and bool(body["roleRef"] != live.get("roleRef"))
 
 
-def _leftovers(observed: Observed, spec: Spec, effective: EffectiveConfiguration) -> Iterator[Delete]:
-    """What only former configurations needed; asked for once the present one runs."""
-    wanted = objects.cluster_role_bindings(observed, effective, spec.scheduler_image)
+def _leftovers(observed: Observed, decision: Decision, wanted: Sequence[Json]) -> Iterator[Delete]:
+    """What only former revisions needed; asked for once the present one runs."""
     bindings = {binding["metadata"]["name"] for binding in wanted}
     for binding in _owned(observed, "ClusterRoleBinding"):
-        if binding["metadata"]["name"] not in bindings and not _is_going(binding):
+        unused = binding["metadata"]["name"] not in bindings and not canary.present(observed)
+        if unused and not _is_going(binding):
             yield _delete(binding, "no enabled plugin needs it")
-    in_use = {observed.names.active_config_map(effective.hash), *map(mounted_config_map, scheduler_pods(observed))}
+    in_use = {observed.names.active_config_map(configuration) for configuration in decision.notes}
+    in_use |= {mounted_config_map(pod) or "" for pod in scheduler_pods(observed)}
     for copy in active_copies(observed):
         if copy["metadata"]["name"] not in in_use and not _is_going(copy):
             yield _delete(copy, "no scheduler runs this configuration any more")
@@ -189,15 +229,16 @@ def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]
     The Deployment goes first and its rights stay until its pods are gone: a scheduler that is being stopped still
     finishes its bindings and releases its Lease, and one that still runs would make a new Lease.
     """
-    live = observed.get("Deployment", observed.names.operand)
-    if live is not None:
-        return ([] if _is_going(live) else [_delete(live, "the scheduler is to be removed")]), True
-    if patient and scheduler_pods(observed):
+    candidate = observed.names.candidate
+    live = [observed.get("Deployment", name) for name in (observed.names.operand, candidate)]
+    first = [*filter(None, live), *pods_of(observed, f"{candidate}-probe")]
+    if first:
+        return [_delete(obj, "the scheduler is to be removed") for obj in first if not _is_going(obj)], True
+    if patient and (scheduler_pods(observed) or pods_of(observed, candidate)):
         return [], True
     rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
-    lease = observed.get("Lease", observed.names.operand)
-    if lease is not None:
-        rest.append(lease)
+    leases = (observed.get("Lease", name) for name in (observed.names.operand, candidate))
+    rest += filter(None, leases)
     unknown = bool(set(observed.unreadable) & _NOT_COLLECTED)
     return [_delete(obj, "the scheduler is removed") for obj in rest if not _is_going(obj)], bool(rest) or unknown
 
@@ -210,10 +251,12 @@ def _hold_finalizer(observed: Observed) -> Iterator[SetFinalizers]:
         yield SetFinalizers(key, (*present, names.FINALIZER), str(metadata["resourceVersion"]))
 
 
-def _problems(observed: Observed, spec: Spec, selection: Selection) -> Iterator[Problem]:
+def _problems(observed: Observed, spec: Spec, selection: Selection, decision: Decision | None) -> Iterator[Problem]:
     """Everything that is wrong, what a user can put right first."""
     if selection.problem is not None:
         yield selection.problem
+    if decision is not None and decision.problem is not None:
+        yield decision.problem
     if not spec.scheduler_image:
         yield Problem("ImageMissing", "spec.schedulerImage is empty: name the scheduler's image")
     credentials = spec.metric_credentials

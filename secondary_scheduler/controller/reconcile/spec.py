@@ -55,6 +55,12 @@ class MetricCredentials(_Model):
     key: str = "token"
 
 
+class RolloutPolicy(_Model):
+    """How a new revision replaces the old one."""
+
+    canary: bool = True
+
+
 class Spec(_Model):
     """Desired state; the defaults are the CRD's, repeated for instances written before the CRD had them."""
 
@@ -75,6 +81,7 @@ class Spec(_Model):
     affinity: Json | None = None
     leader_election: LeaderElection = LeaderElection()
     metric_credentials: MetricCredentials | None = None
+    rollout: RolloutPolicy = RolloutPolicy()
     allow_default_scheduler_name: bool = False
     allow_token_in_config_map: bool = False
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import Problem, Selection
 from secondary_scheduler.controller.reconcile.model import EventDraft, Json, Observed
+from secondary_scheduler.controller.reconcile.rollout import Decision
 from secondary_scheduler.controller.reconcile.workload import Rollout, lease_annotations
 
 AVAILABLE = "Available"
@@ -41,8 +42,8 @@ class Findings:
     warnings: Sequence[str] = ()
     """What does not degrade anything, and is told all the same."""
     selection: Selection | None = None
-    wanted_hash: str = ""
-    """Hash of the configuration that should run; empty if none can."""
+    decision: Decision | None = None
+    """What is to be run; None if nothing can be."""
     running: bool = True
     """Whether a scheduler is wanted at all."""
     hold: str = ""
@@ -102,15 +103,19 @@ def _available(findings: Findings) -> Condition:
 
 
 def _progressing(findings: Findings) -> Condition:
-    rollout, wanted = findings.rollout, findings.wanted_hash
+    rollout, decision = findings.rollout, findings.decision
     if findings.removing:
         return Condition(PROGRESSING, True, "Removing", "The scheduler and what belongs to it are being deleted")
     if findings.hold:
         return Condition(PROGRESSING, False, findings.hold, f"Nothing is changed: managementState is {findings.hold}")
     if not findings.running:
         return Condition(PROGRESSING, False, AS_EXPECTED, "Nothing is left to remove")
-    if not wanted:
+    if decision is None:
         return Condition(PROGRESSING, False, "Blocked", "Nothing can be rolled out; see the condition Degraded")
+    if decision.candidate is not None:
+        message = f"A candidate proves {decision.wanted}: {decision.stage}"
+        return Condition(PROGRESSING, True, "Proving", message[:_CONDITION_LIMIT])
+    wanted = decision.target.revision.configuration
     if not rollout.exists or rollout.template_hash != wanted:
         return Condition(PROGRESSING, True, "RollingOut", f"Configuration {wanted} is to be rolled out")
     if not rollout.complete:

@@ -1,6 +1,6 @@
 """What the live Deployment, its pods and its Lease say about the scheduler."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from secondary_scheduler.controller.reconcile import names
@@ -12,6 +12,7 @@ MESSAGE_LIMIT = 600
 """Characters of a foreign message (a registry's, a dying process's) that a condition repeats."""
 
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_HOPELESS_REASONS = _IMAGE_REASONS - {"ErrImagePull"}
 _STARTING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
@@ -45,9 +46,10 @@ class Rollout:
         return self.complete and (not is_our_image(self.image) or self.reported_hash == self.template_hash)
 
 
-def assess_rollout(observed: Observed) -> Rollout:
-    """Read the Deployment's status."""
-    live = observed.get("Deployment", observed.names.operand)
+def assess_rollout(observed: Observed, name: str = "") -> Rollout:
+    """Read the status of the scheduler's Deployment and Lease, or of those of that name."""
+    name = name or observed.names.operand
+    live = observed.get("Deployment", name)
     if live is None:
         return Rollout()
     spec, status = live["spec"], live.get("status") or {}
@@ -64,23 +66,47 @@ def assess_rollout(observed: Observed) -> Rollout:
         generation=generation,
         template_hash=str(annotations.get(names.ANNOTATION_CONFIGURATION_HASH, "")),
         image=str(spec["template"]["spec"]["containers"][0].get("image", "")),
-        reported_hash=lease_annotations(observed).get(names.ANNOTATION_CONFIGURATION_HASH, ""),
+        reported_hash=lease_annotations(observed, name).get(names.ANNOTATION_CONFIGURATION_HASH, ""),
     )
 
 
-def lease_annotations(observed: Observed) -> dict[str, str]:
-    """What the scheduler reports about itself on its Lease."""
-    lease = observed.get("Lease", observed.names.operand)
+def lease_annotations(observed: Observed, name: str = "") -> dict[str, str]:
+    """What the scheduler reports about itself on its Lease, or on that of this name."""
+    lease = observed.get("Lease", name or observed.names.operand)
     return dict(lease["metadata"].get("annotations") or {}) if lease else {}
 
 
 def scheduler_pods(observed: Observed) -> list[Json]:
     """The scheduler's pods, whoever made them."""
-    return [
-        pod
-        for pod in observed.of_kind("Pod")
-        if (pod["metadata"].get("labels") or {}).get(names.LABEL_APP) == observed.names.operand
-    ]
+    return pods_of(observed, observed.names.operand)
+
+
+def pods_of(observed: Observed, app: str) -> list[Json]:
+    """The pods with this label `app`."""
+    return [pod for pod in observed.of_kind("Pod") if (pod["metadata"].get("labels") or {}).get(names.LABEL_APP) == app]
+
+
+def hopeless(pods: Iterable[Json]) -> str:
+    """Why one of the pods will not run however long one waits, in words; empty if they may.
+
+    An image that was refused repeatedly, or a process that failed again after it was started anew.
+    """
+    for pod in pods:
+        if pod["metadata"].get("deletionTimestamp"):
+            continue
+        for container in (pod.get("status") or {}).get("containerStatuses") or []:
+            waiting = ((container.get("state") or {}).get("waiting") or {}).get("reason", "")
+            problem = _container_problem(pod["metadata"]["name"], container)
+            crashed = problem is not None and problem.reason == "SchedulerCrashing"
+            if problem and (waiting in _HOPELESS_REASONS or (crashed and int(container.get("restartCount", 0)) > 0)):
+                return problem.message
+    return ""
+
+
+def pod_trouble(pod: Json) -> str:
+    """What is wrong with a pod at the moment, in words; empty if nothing is known."""
+    problem = _pod_problem(pod)
+    return problem.message if problem is not None else ""
 
 
 def workload_problems(observed: Observed) -> Iterator[Problem]:

@@ -184,6 +184,12 @@ class TestKubelet:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.container_status: dict[str, Any] | None = None
         """Given to pods instead of readiness, to play trouble."""
+        self.troubled = ""
+        """Only pods with this label `app` get it; all of them if empty."""
+        self.fails_with_image = ""
+        """Only pods with this image get it; all of them if empty."""
+        self.binds = True
+        """Whether candidates bind the pod that they are given."""
         self.annotations: dict[str, str] = {}
         """What the scheduler reports besides its configuration's hash."""
 
@@ -202,26 +208,40 @@ class TestKubelet:
                     self._treat(pod)
 
     def _treat(self, pod: dict[str, Any]) -> None:
-        if pod["metadata"].get("deletionTimestamp"):
+        metadata, app = pod["metadata"], pod["metadata"]["labels"].get("app", "")
+        if metadata.get("deletionTimestamp") or not app:
             return
+        if app.endswith("-canary-probe"):
+            self._bind(pod)
+            return
+        image = pod["spec"]["containers"][0]["image"]
+        meant = self.troubled in ("", app) and self.fails_with_image in ("", image)
+        trouble = self.container_status if meant else None
         container = {"name": "secondary-scheduler", "image": "x", "imageID": "", "restartCount": 0}
-        ready = self.container_status is None
+        ready = trouble is None
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        state = {"ready": ready, **(self.container_status or {"state": {"running": {}}})}
+        state = {"ready": ready, **(trouble or {"state": {"running": {}}})}
         before = (pod.get("status") or {}).get("containerStatuses")
         if before is None or before[0]["ready"] != ready:
             status = {"phase": "Running", "conditions": [condition], "containerStatuses": [{**container, **state}]}
-            self._api.patch("pods", pod["metadata"]["name"], {"status": status}, "status")
+            self._api.patch("pods", metadata["name"], {"status": status}, "status")
         if ready:
-            self._report(pod["metadata"]["annotations"][HASH_ANNOTATION])
+            self._report(app, metadata["annotations"][HASH_ANNOTATION])
 
-    def _report(self, configuration_hash: str) -> None:
+    def _bind(self, probe: dict[str, Any]) -> None:
+        """As the candidate would: there is no node here, and none is needed for a pod to be bound to it."""
+        if self.binds and not probe["spec"].get("nodeName"):
+            name = probe["metadata"]["name"]
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "nowhere"}}
+            self._api.call("POST", f"{self._api.path('pods', name)}/binding", body)
+
+    def _report(self, name: str, configuration_hash: str) -> None:
         wanted = {HASH_ANNOTATION: configuration_hash, **self.annotations}
-        lease = self._api.get("leases", "secondary-scheduler")
+        lease = self._api.get("leases", name)
         if lease is None:
-            self._api.create("leases", "secondary-scheduler", spec={"holderIdentity": "a pod"})
+            self._api.create("leases", name, spec={"holderIdentity": "a pod"})
         elif lease["metadata"].get("annotations") != wanted:
-            self._api.patch("leases", "secondary-scheduler", {"metadata": {"annotations": wanted}})
+            self._api.patch("leases", name, {"metadata": {"annotations": wanted}})
 
 
 def install_crd(api: Api) -> None:

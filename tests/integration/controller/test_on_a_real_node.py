@@ -7,10 +7,10 @@ import pytest
 from scheduler.catalog import static_cluster_roles
 from scheduler.config import configuration_hash
 from secondary_scheduler.kube.client import AlreadyExists
-from tests.integration.controller.support import Api, Operator, as_rules, install_crd, until
+from tests.integration.controller.support import HASH_ANNOTATION, Api, Operator, as_rules, install_crd, until
 from tests.unit.controller.builders import IMAGE
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 
 NS = "openshift-secondary-scheduler-operator"
 # Without a metric source nothing has to be reached; TargetLoadPacking would only add a complaint about its absence.
@@ -46,6 +46,16 @@ def api(make_cluster, tmp_path):
     assert operator.end() == 0
 
 
+def deployment_hash(api):
+    template = api.get("deployments", "secondary-scheduler")["spec"]["template"]
+    return template["metadata"]["annotations"][HASH_ANNOTATION]
+
+
+def left_of_candidates(api):
+    kinds = ("deployments", "replicasets", "pods", "leases", "configmaps")
+    return [name for kind in kinds for name in api.names(kind) if "canary" in name]
+
+
 def test_an_instance_becomes_a_scheduler_that_reports_its_configuration(api):
     api.create("configmaps", "config", data={"config.yaml": PLAIN})
     spec = {"schedulerConfig": "config", "schedulerImage": IMAGE}
@@ -57,11 +67,16 @@ def test_an_instance_becomes_a_scheduler_that_reports_its_configuration(api):
 
     changed = PLAIN.replace("weight: 3", "weight: 5")
     api.patch("configmaps", "config", {"data": {"config.yaml": changed}})
+    until(lambda: deployment_hash(api) == configuration_hash(changed), 120, "proven and rolled out")
+    bound = [event for event in api.items("events") if "canary-probe" in event["involvedObject"]["name"]]
+    assert "Scheduled" in [event["reason"] for event in bound], "a real scheduler bound the pod"
     api.wait_for_hash(configuration_hash(changed), seconds=60)
+    until(lambda: not left_of_candidates(api), 60, "nothing is left of the candidate")
 
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": [BROKEN]}})
-    found = api.wait_for("Degraded", "True", "SchedulerCrashing", seconds=60)
+    found = api.wait_for("Degraded", "True", "CanaryFailed", seconds=120)
     assert BROKEN in found["message"], "its last words are told"
+    until(lambda: not left_of_candidates(api), 60, "nothing is left of the candidate")
     assert api.condition("Available")["status"] == "True", "the one before goes on"
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": None}})
     api.wait_for("Degraded", "False", seconds=60)

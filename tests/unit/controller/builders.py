@@ -161,8 +161,11 @@ class World:
                 return plan
         raise AssertionError(f"still writing after ten rounds: {plan}")
 
-    def carry_out(self, plan: Plan) -> None:
-        for action in plan.actions:
+    def carry_out(self, plan: Plan, killed_after: int | None = None) -> None:
+        """`killed_after`: the operator ends after so many writes, the status not written."""
+        for done, action in enumerate(plan.actions):
+            if done == killed_after:
+                break
             match action:
                 case Apply(body=body):
                     self.writes.append(("apply", str(action.key.kind)))
@@ -175,7 +178,7 @@ class World:
                     self.writes.append(("finalizers", "SecondaryScheduler"))
                     metadata = {**self.resource["metadata"], "finalizers": list(finalizers)}
                     self.resource = {**self.resource, "metadata": metadata}
-        if plan.status is not None:
+        if plan.status is not None and killed_after is None:
             self.resource = {**self.resource, "status": plan.status}
             self.events += [(event.reason, event.message) for event in plan.events]
 
@@ -204,6 +207,14 @@ class World:
             reported = lease(configuration_hash=annotations["secondary-scheduler.io/configuration-hash"])
             reported["metadata"]["name"] = operand
             self.put(reported)
+
+    def prove(self, *, bind: bool = True) -> None:
+        """The candidate runs, and binds the pod that it is given."""
+        self.roll_out(operand="secondary-scheduler-canary")
+        self.settle()
+        (name,) = (name for name in self.names("Pod") if name.startswith("secondary-scheduler-canary-probe-"))
+        probe = self.get("Pod", name)
+        self.put({**probe, "spec": {**probe["spec"], **({"nodeName": "n1"} if bind else {})}})
 
     def start(self) -> "World":
         """From nothing to a running scheduler."""

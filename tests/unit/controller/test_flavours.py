@@ -65,7 +65,7 @@ def test_each_release_is_started_by_the_command_that_its_image_has(image: str, c
 
 
 def test_an_image_of_the_go_scheduler_gets_the_roles_it_is_written_for_and_ours_does_not() -> None:
-    world = World(scheduler(schedulerImage=FOREIGN_IMAGE), config_map()).start()
+    world = World(scheduler(schedulerImage=FOREIGN_IMAGE, rollout={"canary": False}), config_map()).start()
     system = {name for name in world.names("ClusterRoleBinding") if "system" in name}
     assert system == {
         "secondary-scheduler:system-kube-scheduler", "secondary-scheduler:system-volume-scheduler",

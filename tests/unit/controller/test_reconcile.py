@@ -35,6 +35,9 @@ PLUGIN_BINDINGS = {
 }
 
 
+AT_ONCE = {"canary": False}
+
+
 def world(**spec):
     return World(scheduler(**spec), config_map())
 
@@ -195,7 +198,7 @@ def test_an_image_that_cannot_report_is_taken_at_its_rollout():
 
 
 def test_an_incomplete_rollout_keeps_reporting_the_former_configuration():
-    w = world().start()
+    w = world(rollout=AT_ONCE).start()
     w.put(config_map(OTHER_CONFIG))
     w.settle()
     assert w.resource["status"]["configurationHash"] == HASH
@@ -289,7 +292,7 @@ def test_an_edit_without_meaning_rolls_nothing(edit):
 
 
 def test_a_new_configuration_rolls_and_the_former_copy_goes_afterwards():
-    w = world().start()
+    w = world(rollout=AT_ONCE).start()
     w.put(config_map(OTHER_CONFIG))
     w.settle()
     old, new = f"secondary-scheduler-active-{HASH}", f"secondary-scheduler-active-{OTHER_HASH}"
@@ -659,7 +662,7 @@ def test_condition_times_change_only_with_the_status():
 
 
 def test_bindings_of_plugins_no_longer_enabled_go_after_the_rollout():
-    w = world().start()
+    w = world(rollout=AT_ONCE).start()
     stale = {**w.get("ClusterRoleBinding", "secondary-scheduler:base")}
     stale["metadata"] = {**stale["metadata"], "name": "secondary-scheduler:plugin:gone", "uid": "stale"}
     w.put(stale)
