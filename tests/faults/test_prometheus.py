@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 NAMESPACE = "faults"
 NODES = ("node-a", "node-b", "node-c", "node-d")
+PLUGINS = ("TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment")
 TOKEN = "canary-token-1"
 
 
@@ -94,9 +95,12 @@ def configuration(kubeconfig: Path, prometheus: str, token: Path, ca: Path) -> d
         "profiles": [
             {
                 "schedulerName": "faults",
-                "plugins": {"score": {"enabled": [{"name": "TargetLoadPacking"}]}},
+                "plugins": {
+                    "score": {"enabled": [{"name": plugin} for plugin in PLUGINS]},
+                    "preScore": {"enabled": [{"name": "LowRiskOverCommitment"}]},
+                },
                 "pluginConfig": [
-                    {"name": "TargetLoadPacking", "args": {"metricProvider": provider}},
+                    *({"name": plugin, "args": {"metricProvider": provider}} for plugin in PLUGINS),
                     {"name": "SecondarySchedulerOptions", "args": {"load": load}},
                 ],
             }
@@ -188,6 +192,12 @@ class TestPrometheus:
         pods = running.core.list_namespaced_pod(NAMESPACE).items
         assert "node-a" not in {pod.spec.node_name for pod in pods}
         assert running.new_lines() == []
+
+    def test_three_plugins_cost_four_queries_a_refresh(self, running: Running) -> None:
+        before, began = running.prometheus.seen, time.monotonic()
+        time.sleep(4)
+        rounds = (running.prometheus.seen - before) / 4
+        assert 1 <= rounds <= time.monotonic() - began + 1
 
     def test_it_is_down(self, running: Running) -> None:
         running.prometheus.stop()
