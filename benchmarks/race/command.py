@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from secondary_scheduler.devcluster.toolchain import binaries
 from secondary_scheduler.kube.client import KubeError
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-_OK, _ERROR, _DIFFERENCES, _INVALID = 0, 1, 3, 4
+_OK, _ERROR, _DIFFERENCES, _INVALID, _TERMINATED = 0, 1, 3, 4, 143
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,10 +70,15 @@ def main(arguments: Sequence[str]) -> int:
     except ScenarioError as error:
         print(f"benchmarks race: {error}", file=sys.stderr)
         return _INVALID
+    # So that a race that is told to stop ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         return _race_all(chosen, options)
     except (DevClusterError, RuntimeError, KubeError) as error:
         print(f"benchmarks race: {error}", file=sys.stderr)
+        return _ERROR
+    except KeyboardInterrupt:
+        print("benchmarks race: interrupted; --resume goes on from the rounds that are finished", file=sys.stderr)
         return _ERROR
 
 
