@@ -10,7 +10,7 @@ import pytest
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.framework import Code, CycleState, PodInfo, Status
 from secondary_scheduler.kube.client import ConnectionLost
-from secondary_scheduler.kube.model import EventType
+from secondary_scheduler.kube.model import DecodeError, EventType
 from tests.unit.scheduler.engine.gangs import GangEngine
 from tests.unit.scheduler.engine.pods import node_info, pod_info
 from tests.unit.scheduler.engine.test_cycle import eventually, refused
@@ -367,3 +367,25 @@ async def test_members_of_another_scheduler_count_once_they_have_a_node(start: S
     await eventually(lambda: engine.message("g-0") == told, "the reason")
     engine.add_member("g-1", "g", scheduler="default-scheduler", node="n1", rv="2")
     await eventually(lambda: engine.bound == {"g-0"}, "its other half runs")
+
+
+async def test_a_group_that_makes_no_sense_stops_nobody_else(start: Start) -> None:
+    engine = await start()
+    engine.add_node("n1")
+    engine.add_group("broken", 2, min_resources={"cpu": "lots"})
+    engine.add_group("none", 0)
+    engine.add_members("broken", 2)
+    engine.add_members("none", 2)
+    engine.add_pod("other")
+    await eventually(lambda: engine.bound == {"other", "none-0", "none-1"}, "everybody else")
+    await eventually(lambda: "lots" in engine.message("broken-0"), "the reason")
+    assert engine.state.assumed_count == 3
+
+
+async def test_a_group_that_cannot_be_read_counts_as_absent(start: Start) -> None:
+    engine = await start()
+    engine.add_node("n1")
+    group = engine.add_group("g", 1)
+    engine.podgroups.invalid(group.metadata, DecodeError("not a PodGroup"))
+    engine.add_member("p", "g")
+    await eventually(lambda: "pod group ns/g does not exist" in engine.message("p"), "the reason")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
@@ -65,15 +66,14 @@ class Story:
         self.engine.queue._max_backoff = 0
         self.minimum: dict[str, int] = {}
         self.room: dict[str, int] = {}
+        self._add_node()
 
     def step(self) -> None:
         choice = self.rng.random()
         if choice < 0.35:
             self._add_gang()
         elif choice < 0.6:
-            name, cpus = f"n{len(self.room)}", self.rng.randint(1, 4)
-            self.room[name] = cpus
-            self.engine.add_node(name, cpu=str(cpus))
+            self._add_node()
         elif choice < 0.7:
             self._add_pod(f"alone-{len(self.api.known)}", "")
         elif choice < 0.8 and self.minimum:
@@ -88,6 +88,11 @@ class Story:
             failure = self.rng.choice((refused(403, "no"), refused(403, "no"), ConnectionLost("reset")))
             self.api.failures += [None] * self.rng.randint(0, 2) + [failure]
 
+    def _add_node(self) -> None:
+        name, cpus = f"n{len(self.room)}", self.rng.randint(1, 4)
+        self.room[name] = cpus
+        self.engine.add_node(name, cpu=str(cpus))
+
     def _add_gang(self) -> None:
         name, size = f"g{len(self.minimum)}", self.rng.randint(1, 6)
         self.minimum[name] = self.rng.randint(1, size)
@@ -100,7 +105,9 @@ class Story:
             self.engine.add_group(name, self.minimum[name])
 
     def _add_pod(self, name: str, group: str) -> None:
-        fields = {"cpu": "1", "scheduler": self.rng.choice(_NAMES), "priority": self.rng.choice((0, 0, 5))}
+        fields: dict[str, Any] = {"cpu": "1", "scheduler": self.rng.choice(_NAMES)}
+        # Nobody is preempted: there is nobody here to delete victims.
+        fields |= {"priority": self.rng.choice((0, 0, 5)), "preemptionPolicy": "Never"}
         add = self.engine.add_member if group else self.engine.add_pod
         pod = add(name, group, **fields) if group else add(name, **fields)
         self.api.known[name] = pod
