@@ -101,7 +101,7 @@ class ClassColumns:
         return True
 
     def _take_rows(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> None:
-        totals = self.plan.on_top(pod, view, rows, self.base[rows])
+        totals = self.plan.on_top(pod, view, rows, self.base.take(rows, mode="clip"))
         everywhere = self.feasible == len(view.rows)
         self.totals[rows] = totals
         self._ties = None

@@ -116,16 +116,14 @@ class Plan:
         if self.by_block is None:
             return summed(pod, view, rows, base, self.pod_filters, self.pod_scores)
         fits, rates, filters, scores = self.by_block
-        block = view.basics
-        if rows is not view.rows or not view.dense:
-            block = block.take(rows, axis=1, mode="clip")
+        everyone = rows is view.rows and view.dense
+        block = view.basics[:, : view.size] if everyone else view.basics.take(rows, axis=1, mode="clip")
+        total, passed = base, base >= 0
         if filters or scores:
             total = summed(pod, view, rows, base, filters, scores)
             passed = total >= 0
-        else:
-            passed, total = base >= 0, base.astype(np.int64)
         for rate, weight in rates:
-            total += rate(block) if weight == 1 else rate(block) * weight
+            total = total + (rate(block) if weight == 1 else rate(block) * weight)
         for passes in fits:
             passed &= passes(block)
         return np.where(passed, total, -1)

@@ -193,7 +193,8 @@ class NodeView(Protocol):
     @property
     def basics(self) -> FloatArray:
         """What most pods ask about, as one array of eight rows and a column per node, so that one call gathers it:
-        cpu and memory allocatable, then requested, then `nonzero_requested`; allowed pods; pods."""
+        cpu and memory allocatable, then requested, then `nonzero_requested`; allowed pods; pods. It may be longer than
+        `size`."""
 
     @property
     def capacity_cpu(self) -> FloatArray:

@@ -151,7 +151,8 @@ class Snapshot:
     @property
     def basics(self) -> FloatArray:
         """Cpu and memory allocatable, requested, nonzero requested; allowed pods; pods."""
-        return self.table.basics[:, : self.table.size]
+        # Not cut to size: of an array that is not contiguous, `take` would copy all of it first.
+        return self.table.basics
 
     @property
     def capacity_cpu(self) -> FloatArray:

@@ -32,6 +32,7 @@ from scheduler.plugins.podtopologyspread.constraints import (
     Constraint,
     ConstraintLike,
     Constraints,
+    has_selectors,
 )
 from scheduler.plugins.podtopologyspread.hints import SpreadHints
 from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
@@ -191,10 +192,15 @@ class PodTopologySpread:
         """Only pods that have no constraint, and get none by default, are let through."""
         if pod.spec.topology_spread:
             return Locality()
-        return Locality(
-            filters=Follows.ANYTHING if self._constraints.has_defaults(HARD) else Follows.NOTHING,
-            scores=Follows.ANYTHING if self._constraints.has_defaults(SOFT) else Follows.NOTHING,
-        )
+        hard, soft = self._constraints.has_defaults(HARD), self._constraints.has_defaults(SOFT)
+        namespace = pod.namespace
+        if not (hard or soft) or has_selectors(view.objects, namespace):
+            return Locality(
+                filters=Follows.ANYTHING if hard else Follows.NOTHING,
+                scores=Follows.ANYTHING if soft else Follows.NOTHING,
+            )
+        # Defaults hold for pods that something selects, and nothing in this namespace does.
+        return Locality(Follows.NOTHING, Follows.NOTHING, version=lambda now: has_selectors(now.objects, namespace))
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods that match a constraint, nodes that make or lose a domain."""

@@ -21,6 +21,7 @@ _OWNERS = {
     ("apps/v1", "ReplicaSet"): "ReplicaSet",
     ("apps/v1", "StatefulSet"): "StatefulSet",
 }
+_SELECTING = ("Service", *_OWNERS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,14 @@ def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
         labels = {key: pod.labels[key] for key in one.match_label_keys if key in pod.labels}
         found.append(constraint(one, selector.with_values(labels) if labels else selector))
     return tuple(found)
+
+
+def has_selectors(objects: Objects, namespace: str) -> bool:
+    """Tell whether a namespace has anything that `default_selector` could find."""
+    for kind in _SELECTING:  # noqa: SIM110 -- asked in every attempt, and a generator takes twice as long
+        if objects.in_namespace(kind, namespace):
+            return True
+    return False
 
 
 def owner_selector(pod: PodInfo, objects: Objects) -> OwnerSelector:
