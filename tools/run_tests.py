@@ -51,7 +51,8 @@ PARTS: dict[str, list[list[str]]] = {
     "integration": [
         pytest(
             *("-n", "2", "--dist", "loadfile", "--durations", "10"),
-            *("-m", f"integration{SELECTION}", "tests/integration", "tests/faults", "tests/conformance"),
+            *("-m", f"integration{SELECTION}"),
+            *("tests/integration", "tests/components", "tests/faults", "tests/conformance"),
         )
     ],
     "e2e": [pytest("-m", f"e2e{SELECTION}", "tests/e2e")],

@@ -120,8 +120,10 @@ def test_secret_of_stack_local_can_be_set_and_read_back_with_its_public_passphra
 def test_a_mistake_ends_the_preview_with_file_line_and_key_and_nothing_planned(project: Project) -> None:
     file = project.stack_file("local")
     text = file.read_text()
-    file.write_text(text.replace("weight: 5", "weight: 500").replace("name: TargetLoadPacking", "name: TargetPacking"))
-    line = 1 + text.split("weight: 5")[0].count("\n")
+    before, _, after = text.partition("weight: 10\n")
+    assert after, "the stack weighs a plugin"
+    file.write_text(f"{before}weight: 500\n{after}".replace("name: TargetLoadPacking", "name: TargetPacking"))
+    line = 1 + before.count("\n")
     project.ok("stack", "init", "local")
     done = project.run("preview", "--stack", "local")
     assert done.returncode != 0
