@@ -1,6 +1,7 @@
 """The operator's process: wires client, Lease, controller and health endpoints together."""
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ log = structlog.stdlib.get_logger(__name__)
 
 _STARTUP_RETRY = 2.0
 """Seconds between attempts to reach an API server that does not answer yet."""
+
+_VERSION_EVERY = 3600.0
+"""Seconds between looks at the version of the cluster."""
 
 _FINISH_WITHIN = 20.0
 """Seconds that a stopped operator takes to finish deletions; below the 30 s that a pod is given by default."""
@@ -124,12 +128,19 @@ class _Process:
         await self._leading.wait()
         self.metrics.leader.set(1)
         openshift = await _is_openshift(client)
-        log.info("leading", openshift=openshift)
+        minor = await _kubernetes_minor(client)
+        log.info("leading", openshift=openshift, kubernetes_minor=minor)
         self._controller = Controller(
-            client, namespaces=self._served, version=__version__, metrics=self.metrics, openshift=openshift
+            client,
+            namespaces=self._served,
+            version=__version__,
+            metrics=self.metrics,
+            openshift=openshift,
+            kubernetes_minor=minor,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run(), name="instances")
+            group.create_task(_follow_version(client, self._controller), name="version of the cluster")
             for one in status_controllers(client, self._status_of, self.metrics):
                 group.create_task(one.run(), name=f"status of {one.name}")
 
@@ -140,6 +151,23 @@ class _Process:
     def _from_thread(self, call: object) -> None:
         if callable(call) and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call)
+
+
+async def _follow_version(client: KubeClient, controller: Controller) -> None:
+    while True:
+        await asyncio.sleep(_VERSION_EVERY)
+        controller.cluster_is(await _kubernetes_minor(client))
+
+
+async def _kubernetes_minor(client: KubeClient) -> int | None:
+    """The API server's minor version; None if it does not say."""
+    try:
+        minor = json.loads(await client.get("/version"))["minor"]
+        # Some distributions write 34+.
+        return int(str(minor).rstrip("+"))
+    except (KubeError, ValueError, TypeError, KeyError) as error:
+        log.warning("cannot read the version of the cluster", error=str(error))
+        return None
 
 
 async def _is_openshift(client: KubeClient) -> bool:

@@ -59,10 +59,12 @@ class Controller:
         version: str,
         metrics: Metrics,
         openshift: bool = False,
+        kubernetes_minor: int | None = None,
     ) -> None:
         self._namespaces = tuple(namespaces)
         self._version = version
         self._openshift = openshift
+        self._kubernetes_minor = kubernetes_minor
         self._metrics = metrics
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._memory: dict[ObjectKey, _Memory] = {}
@@ -79,6 +81,13 @@ class Controller:
                 self._queue.add(key)
             group.create_task(self._watch_the_watches(unreadable), name="watch the watches")
             group.create_task(self._work(), name="worker")
+
+    def cluster_is(self, kubernetes_minor: int | None) -> None:
+        """Take note of the API server's version; the cluster may be upgraded while this process runs."""
+        if kubernetes_minor not in (None, self._kubernetes_minor):
+            self._kubernetes_minor = kubernetes_minor
+            for key in self.caches.instances():
+                self._queue.add(key)
 
     def trouble(self) -> str | None:
         """What is wrong with the loop itself, for the liveness probe."""
@@ -205,6 +214,7 @@ class Controller:
             now=datetime.now(UTC),
             version=self._version,
             openshift=self._openshift,
+            kubernetes_minor=self._kubernetes_minor,
             objects=self.caches.objects(),
             applied=dict(memory.applied),
             failures=dict(memory.failures),

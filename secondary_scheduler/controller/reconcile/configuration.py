@@ -1,11 +1,22 @@
 """Which configuration the scheduler shall run: the user's if it is good, else the last one that was."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from scheduler.config import OURS, ConfigurationError, flavour_of, load_configuration
+from scheduler.config import (
+    DEFAULT_SCHEDULER_NAME,
+    OURS,
+    ConfigurationError,
+    configuration_hash,
+    default_configuration,
+    flavour_of,
+    load_configuration,
+)
+from scheduler.config.document import read_document
 from secondary_scheduler.controller.reconcile import names
-from secondary_scheduler.controller.reconcile.model import Json, Observed
+from secondary_scheduler.controller.reconcile.model import Json, Observed, digest
 from secondary_scheduler.controller.reconcile.revision import Revision
 
 MAX_PROBLEMS_SHOWN = 5
@@ -66,6 +77,59 @@ def evaluate(
         scheduler_names=tuple(configuration.scheduler_names),
         plugins=tuple(plugins),
         warnings=tuple(str(warning) for warning in configuration.warnings),
+    )
+
+
+# As above.
+@lru_cache(maxsize=16)
+def unseen(text: str) -> EffectiveConfiguration:
+    """The same without any judgement: what its author names is taken to exist; it may not even be YAML."""
+    try:
+        data = read_document(text, "configuration").data
+    except ConfigurationError:
+        data = None
+    profiles = data.get("profiles") if isinstance(data, dict) else None
+    maps = [one for one in profiles if isinstance(one, dict)] if isinstance(profiles, list) else []
+    scheduler_names = [str(one.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for one in maps]
+    plugins = set(default_configuration(allow_default_scheduler_name=True).profiles[0].enabled)
+    plugins |= {name for one in maps for name in _named(one.get("plugins"))}
+    return EffectiveConfiguration(text, content_hash(text), tuple(scheduler_names), tuple(sorted(plugins)))
+
+
+def content_hash(text: str) -> str:
+    """The hash by which a configuration is named; of what is not YAML, that of its text."""
+    try:
+        return configuration_hash(text)
+    except ConfigurationError:
+        return digest(text)[:16]
+
+
+def _named(value: Any) -> Iterator[str]:
+    """Every `name` below a value."""
+    if isinstance(value, dict):
+        if isinstance(value.get("name"), str):
+            yield value["name"]
+        for part in value.values():
+            yield from _named(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _named(part)
+
+
+def without_effect(text: str, given: Mapping[str, object]) -> str:
+    """A warning about keys of `leaderElection` that say something else than the flags, which win; empty without any."""
+    try:
+        data = read_document(text, "configuration").data
+    except ConfigurationError:
+        return ""
+    election = data.get("leaderElection") if isinstance(data, dict) else None
+    keys = sorted(key for key in election if election[key] != given.get(key)) if isinstance(election, dict) else []
+    if not keys:
+        return ""
+    listed = ", ".join(f"leaderElection.{key}" for key in keys)
+    return (
+        f"{listed} in {names.CONFIG_KEY} {'have' if len(keys) > 1 else 'has'} no effect: the flags made from "
+        "spec.leaderElection win; set timings there and leave these keys out"
     )
 
 
@@ -132,10 +196,8 @@ def last_good(observed: Observed) -> EffectiveConfiguration | None:
     text = _text(newest)
     if text is None:
         return None
-    # What was accepted once is not refused for a permission that has been withdrawn since.
     image = _image(deployment) or _spec(observed, "schedulerImage")
-    result = evaluate(text, str(newest["metadata"]["name"]), image, allow_default_name=True, allow_token=True)
-    return result if isinstance(result, EffectiveConfiguration) else None
+    return _accepted(text, str(newest["metadata"]["name"]), image)
 
 
 def of_copy(observed: Observed, revision: Revision) -> EffectiveConfiguration | None:
@@ -145,8 +207,13 @@ def of_copy(observed: Observed, revision: Revision) -> EffectiveConfiguration | 
     text = _text(copy) if copy is not None else None
     if text is None:
         return None
-    result = evaluate(text, name, revision.image, allow_default_name=True, allow_token=True)
-    return result if isinstance(result, EffectiveConfiguration) else None
+    return _accepted(text, name, revision.image)
+
+
+def _accepted(text: str, source: str, image: str) -> EffectiveConfiguration:
+    # What was accepted once is not refused for a permission, or a policy, that has been withdrawn since.
+    result = evaluate(text, source, image, allow_default_name=True, allow_token=True)
+    return result if isinstance(result, EffectiveConfiguration) else unseen(text)
 
 
 def active_copies(observed: Observed) -> list[Json]:
@@ -186,6 +253,8 @@ def _from_user(observed: Observed, name: str) -> EffectiveConfiguration | Proble
             "ConfigMapKeyMissing",
             f"{where} has no key {names.CONFIG_KEY} (its keys: {found}): put the KubeSchedulerConfiguration there",
         )
+    if _spec(observed, "configPolicy") == "PassThrough":
+        return unseen(text)
     return evaluate(
         text,
         f"{where} {names.CONFIG_KEY}",

@@ -67,6 +67,20 @@ def wanted_revision(spec: Spec, configuration: EffectiveConfiguration) -> Revisi
     )
 
 
+def flags_of_lease(observed: Observed, spec: Spec) -> dict[str, object]:
+    """What the flags say, under the names that `leaderElection` of a configuration has for it."""
+    timings = spec.leader_election
+    return {
+        "leaderElect": True,
+        "leaseDuration": timings.lease_duration,
+        "renewDeadline": timings.renew_deadline,
+        "retryPeriod": timings.retry_period,
+        "resourceLock": "leases",
+        "resourceName": observed.names.operand,
+        "resourceNamespace": observed.namespace,
+    }
+
+
 def deployment(observed: Observed, spec: Spec, run: Run, replicas: int) -> Json:
     """The Deployment that runs a revision; what can not be proven by a candidate comes from the spec."""
     part = _Part(

@@ -70,6 +70,8 @@ class Observed:
     """The operator's own version, reported in the status."""
     openshift: bool = False
     """Whether the cluster serves security.openshift.io, whose admission picks the numeric user itself."""
+    kubernetes_minor: int | None = None
+    """The API server's, of Kubernetes 1.x; None where it is not known."""
     objects: Mapping[ObjectKey, Json] = field(default_factory=dict)
     applied: Mapping[ObjectKey, AppliedRecord] = field(default_factory=dict)
     failures: Mapping[ObjectKey, Failure] = field(default_factory=dict)

@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, static_cluster_roles
-from scheduler.config import configuration_hash, flavour_of
+from scheduler.config import flavour_of
 from secondary_scheduler.controller.reconcile import names
+from secondary_scheduler.controller.reconcile.configuration import content_hash
 from secondary_scheduler.controller.reconcile.model import Json, Observed
 
 _RBAC_GROUP = "rbac.authorization.k8s.io"
@@ -129,7 +130,4 @@ def _subject(observed: Observed) -> Json:
 
 
 def _same_content(text: str, expected: str) -> bool:
-    try:
-        return configuration_hash(text) == expected
-    except ValueError:
-        return False
+    return content_hash(text) == expected

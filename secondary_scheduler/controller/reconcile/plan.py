@@ -13,8 +13,9 @@ from secondary_scheduler.controller.reconcile.configuration import (
     mounted_config_map,
     of_copy,
     select_configuration,
+    without_effect,
 )
-from secondary_scheduler.controller.reconcile.deployment import deployment, wanted_revision
+from secondary_scheduler.controller.reconcile.deployment import deployment, flags_of_lease, wanted_revision
 from secondary_scheduler.controller.reconcile.model import (
     Action,
     Apply,
@@ -27,6 +28,7 @@ from secondary_scheduler.controller.reconcile.model import (
     digest,
     fingerprint,
 )
+from secondary_scheduler.controller.reconcile.platform import kubernetes_mismatch
 from secondary_scheduler.controller.reconcile.replicas import Replicas, wanted_replicas
 from secondary_scheduler.controller.reconcile.revision import noted_run
 from secondary_scheduler.controller.reconcile.rollout import Decision, decide
@@ -85,7 +87,7 @@ def _managed(observed: Observed, spec: Spec) -> Plan:
     findings = Findings(
         rollout=rollout,
         problems=list(_problems(observed, spec, selection, decision)),
-        warnings=list(_warnings(observed, replicas)),
+        warnings=list(_warnings(observed, spec, selection, replicas)),
         selection=selection,
         decision=decision,
         hold="Unmanaged" if spec.management_state == "Unmanaged" else "",
@@ -289,8 +291,11 @@ def _write_problems(observed: Observed) -> Iterator[Problem]:
         yield Problem("Forbidden" if forbidden else "ApplyFailed", message)
 
 
-def _warnings(observed: Observed, replicas: Replicas) -> Iterator[str]:
+def _warnings(observed: Observed, spec: Spec, selection: Selection, replicas: Replicas) -> Iterator[str]:
     """What a person should know, and what does not keep the scheduler from doing its work."""
+    yield from filter(None, [kubernetes_mismatch(spec.scheduler_image, observed.kubernetes_minor)])
+    if selection.effective is not None:
+        yield from filter(None, [without_effect(selection.effective.text, flags_of_lease(observed, spec))])
     if replicas.warning:
         yield replicas.warning
     for kind in sorted(set(observed.unreadable) & _NOT_NEEDED):

@@ -82,6 +82,7 @@ class Spec(_Model):
     leader_election: LeaderElection = LeaderElection()
     metric_credentials: MetricCredentials | None = None
     rollout: RolloutPolicy = RolloutPolicy()
+    config_policy: Literal["Validate", "PassThrough"] = "Validate"
     allow_default_scheduler_name: bool = False
     allow_token_in_config_map: bool = False
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import Problem, Selection
@@ -13,8 +14,11 @@ AVAILABLE = "Available"
 PROGRESSING = "Progressing"
 DEGRADED = "Degraded"
 LOAD_DATA_FRESH = "LoadDataFresh"
+UPGRADEABLE = "Upgradeable"
 
 AS_EXPECTED = "AsExpected"
+SUCCEEDED = "Succeeded"
+IN_PROGRESS = "InProgress"
 _CONDITION_LIMIT = 4096
 
 
@@ -53,13 +57,15 @@ class Findings:
 
 def build_status(observed: Observed, findings: Findings) -> Json | None:
     """The status to apply, or None if the instance already has it."""
+    previous: Json = observed.resource.get("status") or {}
+    last = _last_rollout(findings, previous)
     conditions = (
         _available(findings),
         _progressing(findings),
         _degraded(findings),
+        _upgradeable(findings, last),
         _load_data_fresh(observed, findings),
     )
-    previous: Json = observed.resource.get("status") or {}
     rollout = findings.rollout
     status: Json = {
         "observedGeneration": int(observed.resource["metadata"].get("generation", 0)),
@@ -67,6 +73,7 @@ def build_status(observed: Observed, findings: Findings) -> Json | None:
         "readyReplicas": rollout.ready,
         "conditions": [_timed(observed, previous, condition) for condition in conditions],
         **_running_configuration(findings, previous),
+        **({"lastRollout": last} if last else {}),
     }
     if rollout.exists:
         generation = {"group": "apps", "resource": "deployments", "namespace": observed.namespace}
@@ -138,6 +145,40 @@ def _degraded(findings: Findings) -> Condition:
     return Condition(DEGRADED, False, AS_EXPECTED, text[:_CONDITION_LIMIT])
 
 
+def _upgradeable(findings: Findings, last: Json) -> Condition:
+    """Whether now is a time to change something else, too."""
+    if not findings.running or last.get("outcome") in (None, SUCCEEDED):
+        return Condition(UPGRADEABLE, True, AS_EXPECTED, "")
+    if last["outcome"] == IN_PROGRESS:
+        return Condition(UPGRADEABLE, False, "RollingOut", "A roll-out is under way; see status.lastRollout")
+    return Condition(UPGRADEABLE, False, last["outcome"], "The last roll-out failed; see status.lastRollout")
+
+
+def _last_rollout(findings: Findings, previous: Json) -> Json:
+    """The revision that is wanted and how far it got; what was told before, where nothing is decided."""
+    decision = findings.decision
+    if decision is None or findings.hold:
+        return dict(previous.get("lastRollout") or {})
+    revision, message = decision.target.revision, ""
+    if decision.candidate is not None:
+        revision, message = decision.wanted, f"A candidate proves it: {decision.stage}"
+        outcome, time = IN_PROGRESS, decision.candidate.at
+    elif decision.refused is not None:
+        revision, message = decision.wanted, decision.refused.message
+        outcome, time = decision.refused.reason, decision.refused.at
+    elif decision.finished is not None:
+        outcome, time = SUCCEEDED, decision.finished.at
+    else:
+        outcome, time, message = IN_PROGRESS, decision.target.at, "The scheduler is given it"
+    return {
+        "configurationHash": revision.configuration,
+        "image": revision.image,
+        "outcome": outcome,
+        "message": message[:_CONDITION_LIMIT],
+        "time": _written(time),
+    }
+
+
 def _load_data_fresh(observed: Observed, findings: Findings) -> Condition:
     if findings.rollout.available == 0:
         return Condition(LOAD_DATA_FRESH, None, "SchedulerNotRunning", "No scheduler is available to report")
@@ -171,7 +212,7 @@ def _running_configuration(findings: Findings, previous: Json) -> Json:
 
 def _timed(observed: Observed, previous: Json, condition: Condition) -> Json:
     before = _find(previous, condition.type)
-    now = observed.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = _written(observed.now)
     unchanged = before is not None and before["status"] == condition.status_text
     return {
         "type": condition.type,
@@ -180,6 +221,10 @@ def _timed(observed: Observed, previous: Json, condition: Condition) -> Json:
         "message": condition.message,
         "lastTransitionTime": before["lastTransitionTime"] if before is not None and unchanged else now,
     }
+
+
+def _written(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _event(condition: Json, before: Json | None) -> EventDraft | None:
@@ -210,7 +255,7 @@ def _find(status: Json, condition_type: str) -> Json | None:
 
 
 def _same(previous: Json, status: Json) -> bool:
-    ours = set(status) | {"configurationHash", "schedulerNames"}
+    ours = set(status) | {"configurationHash", "schedulerNames", "lastRollout"}
     for key in ours - {"conditions"}:
         if previous.get(key) != status.get(key):
             return False
