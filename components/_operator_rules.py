@@ -37,6 +37,8 @@ def cluster_rules(bindable_roles: Iterable[str], namespace: str) -> list[dict[st
         _rule(
             _FLOW_CONTROL, ["flowschemas"], _WRITE, [flow_schema_name(purpose, namespace) for purpose in FLOW_SCHEMAS]
         ),
+        # OpenShift's TLS profile.
+        _rule("config.openshift.io", ["apiservers"], _READ),
         # How many nodes could run one of several replicas.
         _rule("", ["nodes"], _READ),
     ]

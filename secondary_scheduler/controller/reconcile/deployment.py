@@ -14,6 +14,7 @@ from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import EffectiveConfiguration
 from secondary_scheduler.controller.reconcile.model import Json, Observed
 from secondary_scheduler.controller.reconcile.objects import new_object
+from secondary_scheduler.controller.reconcile.platform import tls_arguments
 from secondary_scheduler.controller.reconcile.revision import Revision, Run, note
 from secondary_scheduler.controller.reconcile.spec import Spec
 
@@ -51,7 +52,7 @@ class _Part:
     revision_mark: str
 
 
-def wanted_revision(spec: Spec, configuration: EffectiveConfiguration) -> Revision:
+def wanted_revision(observed: Observed, spec: Spec, configuration: EffectiveConfiguration) -> Revision:
     """What the spec asks for, with a configuration."""
     timings = spec.leader_election
     return Revision(
@@ -61,6 +62,7 @@ def wanted_revision(spec: Spec, configuration: EffectiveConfiguration) -> Revisi
         lease_timings=(timings.lease_duration, timings.renew_deadline, timings.retry_period),
         args=(
             *(["--allow-default-scheduler-name"] if _must_allow_default_name(spec, configuration) else []),
+            *tls_arguments(observed, spec.extra_args),
             *spec.extra_args,
         ),
         env=json.dumps(spec.env, sort_keys=True),

@@ -73,6 +73,7 @@ RESOURCES: Mapping[str, Resource] = {
     "FlowSchema": Resource("flowcontrol.apiserver.k8s.io/v1", "flowschemas", namespaced=False),
     "ServiceMonitor": Resource("monitoring.coreos.com/v1", "servicemonitors", optional=True),
     "Node": Resource("v1", "nodes", namespaced=False),
+    "APIServer": Resource("config.openshift.io/v1", "apiservers", namespaced=False, optional=True),
 }
 """Every kind the operator reads or writes."""
 

@@ -55,7 +55,7 @@ _OWNED_KINDS = (
 )
 
 
-_NOT_NEEDED = optional.KINDS | {"Node"}
+_NOT_NEEDED = optional.KINDS | {"Node", "APIServer"}
 """Kinds that a scheduler can do without."""
 
 _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
@@ -83,7 +83,7 @@ def _managed(observed: Observed, spec: Spec) -> Plan:
     decision = None
     if effective is not None and spec.scheduler_image:
         prove = spec.rollout.canary and canary.renamed(effective.text) is not None
-        decision = decide(observed, wanted_revision(spec, effective), rollout, prove=prove)
+        decision = decide(observed, wanted_revision(observed, spec, effective), rollout, prove=prove)
     findings = Findings(
         rollout=rollout,
         problems=list(_problems(observed, spec, selection, decision)),

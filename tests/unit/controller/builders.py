@@ -120,7 +120,7 @@ class World:
         self.resource = resource
         self.objects = {ObjectKey.of(obj): obj for obj in objects}
         self.applied: dict[ObjectKey, AppliedRecord] = {}
-        self.observed_fields = {"unserved": frozenset({"ServiceMonitor"}), **observed}
+        self.observed_fields = {"unserved": frozenset({"ServiceMonitor", "APIServer"}), **observed}
         self.now = NOW
         self.events: list[tuple[str, str]] = []
         self.writes: list[tuple[str, str]] = []
