@@ -22,7 +22,10 @@ from benchmarks.race.scenario import SCHEDULER_NAME
 from secondary_scheduler.kube.client import ClientConfig, KubeClient, KubeError
 from secondary_scheduler.kube.primitives.timestamps import format_micro_time
 
-_BINDERS, _WRITERS, _PAGE = 64, 4, 500
+_BINDERS, _WRITERS, _PAGE = 64, 32, 500
+_BEHIND = 4
+"""Events written at once while bindings are under way."""
+_YIELD_SECONDS = 0.05
 
 
 class _Meta(msgspec.Struct, frozen=True, gc=False):
@@ -71,6 +74,7 @@ class NullBinder:
         self._pods: asyncio.Queue[_Meta] = asyncio.Queue()
         self._events: deque[tuple[_Meta, str]] = deque()
         self._written = asyncio.Event()
+        self._binding = 0
 
     async def run(self) -> None:
         """Bind until cancelled."""
@@ -83,8 +87,8 @@ class NullBinder:
         async with asyncio.TaskGroup() as group:
             for _ in range(_BINDERS):
                 group.create_task(self._bind())
-            for _ in range(_WRITERS):
-                group.create_task(self._write())
+            for number in range(_WRITERS):
+                group.create_task(self._write(number))
             group.create_task(self._watch(version))
 
     async def close(self) -> None:
@@ -130,16 +134,22 @@ class NullBinder:
                 "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
                 "target": {"kind": "Node", "name": node},
             }
+            self._binding += 1
             try:
                 await self._client.post(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", body)
             except KubeError as error:
                 print(error, file=sys.stderr)
                 continue
+            finally:
+                self._binding -= 1
             self._events.append((pod, node))
             self._written.set()
 
-    async def _write(self) -> None:
+    async def _write(self, number: int) -> None:
         while True:
+            if number >= _BEHIND and self._binding:
+                await asyncio.sleep(_YIELD_SECONDS)
+                continue
             if not self._events:
                 self._written.clear()
                 await self._written.wait()
