@@ -1,4 +1,4 @@
-"""`python -m benchmarks race|core|spreading …`."""
+"""`python -m benchmarks race|core|spreading|numa …`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ COMMANDS = {
     "race": "this scheduler, its Go peer and a null binder on the same API server",
     "core": "decisions per second of the pure core, without I/O",
     "spreading": "microseconds per decision with spreading and affinity, without I/O",
+    "numa": "decisions per second with NodeResourceTopologyMatch, without I/O",
 }
 
 
