@@ -239,8 +239,9 @@ def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]
     if patient and (scheduler_pods(observed) or pods_of(observed, candidate)):
         return [], True
     rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
-    leases = (observed.get("Lease", name) for name in (observed.names.operand, candidate))
-    rest += filter(None, leases)
+    leases = filter(None, (observed.get("Lease", name) for name in (observed.names.operand, candidate)))
+    # A Lease that may not be deleted gives nobody a right; it is not worth an instance that never goes.
+    rest += (lease for lease in leases if not _forbidden(observed, lease))
     unknown = bool(set(observed.unreadable) & _NOT_COLLECTED)
     return [_delete(obj, "the scheduler is removed") for obj in rest if not _is_going(obj)], bool(rest) or unknown
 
@@ -308,6 +309,11 @@ def _warnings(observed: Observed, spec: Spec, selection: Selection, replicas: Re
 def _plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> Plan:
     status = build_status(observed, findings)
     return Plan(tuple(actions), status, events_for(observed, status) if status is not None else ())
+
+
+def _forbidden(observed: Observed, obj: Json) -> bool:
+    failure = observed.failures.get(ObjectKey.of(obj))
+    return failure is not None and failure.forbidden
 
 
 def _owned(observed: Observed, kind: str) -> list[Json]:

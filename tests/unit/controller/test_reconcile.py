@@ -618,6 +618,19 @@ class TestDeletion:
         w.delete()
         assert [a.key.kind for a in w.plan().actions] == ["Deployment"]
 
+    def test_does_not_wait_for_a_lease_that_it_may_not_delete(self):
+        w = world().start()
+        w.delete()
+        w.carry_out(w.plan())
+        key = ObjectKey("Lease", NS, "secondary-scheduler")
+        held = w.objects[key]
+        w.carry_out(w.plan())
+        w.objects[key] = held
+        assert [a.key.kind for a in w.plan().actions] == ["Lease"]
+        w.observed_fields["failures"] = {key: Failure(403, "leases is forbidden")}
+        (release,) = w.plan().actions
+        assert isinstance(release, SetFinalizers)
+
     def test_waits_while_it_cannot_see_what_is_left(self):
         w = World(scheduler(), unreadable={"ClusterRoleBinding": Failure(403, "forbidden")})
         w.delete()
