@@ -84,7 +84,7 @@ def rate(state: ClusterState, runner: ProfileRunner, *, different: bool, seconds
     started = time.process_time()
     done = 0
     for each in pods:
-        placement = decide(state.snapshot(0.0), (each,), runner, rng).only
+        placement = decide(state.snapshot(0.0), each, runner, rng)
         if placement.node is None:
             raise SystemExit(f"benchmarks: {each.key} did not fit: {placement.message}")
         state.assume(each, placement.node, 0.0)

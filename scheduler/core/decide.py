@@ -1,4 +1,4 @@
-"""Choosing a node for a pod, or for each pod of a gang. No I/O, no clock; the same seed gives the same choice."""
+"""Choosing a node for a pod. No I/O, no clock; the same seed gives the same choice."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -84,75 +84,14 @@ class Placement:
         return NodeCodes(snapshot, codes)
 
 
-@dataclass(slots=True)
-class Decision:
-    """What became of the pods: one placement each. Of a gang either all have a node or none has."""
-
-    placements: tuple[Placement, ...]
-
-    @property
-    def placed(self) -> bool:
-        """Tell whether every pod has a node."""
-        return all(placement.node is not None for placement in self.placements)
-
-    @property
-    def only(self) -> Placement:
-        """Return the placement of a decision about one pod."""
-        (placement,) = self.placements
-        return placement
-
-    @property
-    def node(self) -> str | None:
-        """Return the only pod's node."""
-        return self.only.node
-
-    @property
-    def message(self) -> str | None:
-        """Return the only pod's message."""
-        return self.only.message
-
-
 def decide(
-    snapshot: Snapshot, pods: Sequence[PodInfo], profile: ProfileRunner, rng: random.Random, *, anew: bool = False
-) -> Decision:
-    """Choose nodes for one pod, or for a gang.
+    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: random.Random, *, anew: bool = False
+) -> Placement:
+    """Choose a node for one pod; `decide_gang` does it for several that belong together.
 
     With `anew`, nothing that earlier decisions about pods of the same class found is used: every plugin is asked about
     every node. The decision is the same.
-
-    The pods of a gang are placed one after another, each seeing the earlier ones; when one does not fit, none is
-    placed, and the others' messages say which.
     """
-    if len(pods) == 1:
-        return Decision((_place(snapshot, pods[0], profile, rng, anew=anew),))
-    overlay = snapshot.overlay()
-    placements: list[Placement] = []
-    for pod in pods:
-        placement = _place(overlay, pod, profile, rng)
-        placements.append(placement)
-        if placement.node is None:
-            return _nobody(pods, placements)
-        overlay.add_pod(pod, overlay.row(placement.node))
-    return Decision(tuple(placements))
-
-
-def _nobody(pods: Sequence[PodInfo], tried: list[Placement]) -> Decision:
-    failed = tried[-1]
-    message = f"pod {failed.pod.key} of the same group does not fit: {failed.message}"
-    others = [
-        Placement(
-            pod, None, failed.code, message, CycleState(), rejectors=failed.rejectors, generation=failed.generation
-        )
-        for pod in pods
-        if pod is not failed.pod
-    ]
-    position = len(tried) - 1
-    return Decision((*others[:position], failed, *others[position:]))
-
-
-def _place(
-    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: random.Random, *, anew: bool = False
-) -> Placement:
     state = CycleState(rng)
     ages = load_ages(snapshot)
     columns = None if anew else usable_columns(snapshot, pod, profile)

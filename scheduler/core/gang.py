@@ -67,7 +67,7 @@ def decide_gang(
                 found[pod.uid] = dataclasses.replace(known, pod=pod)
                 again.append(pod)
                 continue
-            placement = decide(overlay, (pod,), runner_of(pod), rng).only
+            placement = decide(overlay, pod, runner_of(pod), rng)
             found[pod.uid] = placement
             if placement.node is None:
                 refused[kind] = placement

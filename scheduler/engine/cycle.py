@@ -166,7 +166,7 @@ class SchedulingCycle:
             self._gangs.attempt(queued, gang, started)
             return
         snapshot = self._state.snapshot(self._clock())
-        placement = decide(snapshot, (pod,), profile.runner, self._rng).placements[0]
+        placement = decide(snapshot, pod, profile.runner, self._rng)
         self._metrics.algorithm_duration.observe(time.perf_counter() - started)
         self._count(placement)
         if placement.node is not None:

@@ -55,14 +55,14 @@ class Ours:
             return Answer(GATED, message=gate.message), Exercised(turned_down=frozenset({gate.plugin}))
         snapshot = state.snapshot(datetime.now(UTC).timestamp())
         explanation = explain(snapshot, incoming, runner)
-        decision = decide(snapshot, [incoming], runner, random.Random(0))
+        decision = decide(snapshot, incoming, runner, random.Random(0))
         did = exercised(explanation)
         nodes = {name: node for name, node in explanation.nodes() if node.feasible}
         if decision.node is None:
             if decision.message != explanation.message:
                 message = f"decide and explain disagree: {decision.message!r} and {explanation.message!r}"
                 return Answer(ERROR, message=message), did
-            answer = _turned_down(snapshot, incoming, runner, decision.only)
+            answer = _turned_down(snapshot, incoming, runner, decision)
             if answer.nominated:
                 did = dataclasses.replace(did, decided=did.decided | {"DefaultPreemption"})
             return answer, did
@@ -89,7 +89,7 @@ def _turned_down(snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, placem
     # Nodes where preemption hurts equally are chosen between by chance: what can come out is seen by trying often.
     evictions: dict[tuple[str, tuple[str, ...]], None] = {}
     for seed in range(_CHANCES):
-        again = decide(snapshot, [pod], runner, random.Random(seed)).only
+        again = decide(snapshot, pod, runner, random.Random(seed))
         outcome = run_post_filters(snapshot, again, runner)
         victims = tuple(sorted(victim.key for victim in outcome.victims))
         evictions[outcome.nominated_node or "", victims] = None

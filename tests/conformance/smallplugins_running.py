@@ -97,7 +97,7 @@ class OursSmall:
         explanation = explain(snapshot, incoming, runner)
         nodes = {name: node for name, node in explanation.nodes() if node.feasible}
         if not nodes:
-            decision = decide(snapshot, [incoming], runner, random.Random(0))
+            decision = decide(snapshot, incoming, runner, random.Random(0))
             return Answer(UNSCHEDULABLE, message=decision.message or "")
         return Answer(
             BOUND,

@@ -197,7 +197,7 @@ class Simulation:
 
     def _decide(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[Placement, Explanation | None]:
         explanation = explain(snapshot, pod, runner) if self._explained else None
-        return decide(snapshot, (pod,), runner, self._rng).only, explanation
+        return decide(snapshot, pod, runner, self._rng), explanation
 
     def _evict(self, pod: PodInfo, outcome: PostFilterOutcome) -> PodInfo:
         """Remove the victims; the node is the pod's to look at first, as after a real preemption."""

@@ -115,7 +115,7 @@ def decided_by_the_core(objects: list[dict[str, Any]], runner: ProfileRunner, se
     result = []
     for info in sorted(waiting, key=lambda one: (-one.priority, one.created_at)):
         snapshot = state.snapshot(NOW)
-        placement = decide(snapshot, (info,), runner, rng).only
+        placement = decide(snapshot, info, runner, rng)
         message = placement.message
         if placement.node is not None:
             state.assume(info, placement.node, NOW)

@@ -78,7 +78,7 @@ async def test_the_time_of_scoring_is_patched_also_where_nothing_is_scored(nodes
     for number in range(nodes):
         state.upsert_node(node_info(f"n{number}"))
     pod = pod_info("p")
-    placement = decide(state.snapshot(1000.25), (pod,), runner, random.Random(1)).placements[0]
+    placement = decide(state.snapshot(1000.25), pod, runner, random.Random(1))
     assert placement.node is not None
     assert runner.run_reserve(placement.state, pod, placement.node).is_success
     await asyncio.gather(*handle.tasks)

@@ -34,7 +34,7 @@ def some_cluster() -> ClusterState:
 
 
 def place(state: ClusterState, info: PodInfo, profile: ProfileRunner, **how: Any) -> Any:
-    return decide(state.snapshot(NOW), [info], profile, random.Random(1), **how).only
+    return decide(state.snapshot(NOW), info, profile, random.Random(1), **how)
 
 
 class Scorer:
@@ -197,7 +197,7 @@ def test_a_profile_that_turns_to_another_cluster_starts_afresh() -> None:
 def test_ties_are_broken_evenly_with_columns_too() -> None:
     state, profile, rng = some_cluster(), runner(), random.Random(5)
     info = pod("p", container("100m"))
-    chosen = [decide(state.snapshot(NOW), [info], profile, rng).node for _ in range(2000)]
+    chosen = [decide(state.snapshot(NOW), info, profile, rng).node for _ in range(2000)]
     assert all(400 < chosen.count(f"n{index}") < 600 for index in range(4))
 
 
@@ -243,7 +243,7 @@ def test_nodes_promised_to_others_are_judged_together_as_one_by_one(
     for index, (one, row) in enumerate(zip(promised, where, strict=False)):
         state.nominator.set(msgspec.structs.replace(one, uid=f"promised-{index}"), f"n{row}")
     found, wanted = (
-        decide(state.snapshot(NOW), [info], profile, random.Random(seed)).only for profile in (TOGETHER, ONE_BY_ONE)
+        decide(state.snapshot(NOW), info, profile, random.Random(seed)) for profile in (TOGETHER, ONE_BY_ONE)
     )
     assert (found.node, found.message, found.feasible) == (wanted.node, wanted.message, wanted.feasible)
     if found.node is None:

@@ -198,8 +198,8 @@ class History:
     def check(self, pod: PodInfo, seed: int) -> str | None:
         """Decide both ways and compare all that a caller can see."""
         view = self.state.snapshot(self.now)
-        found = decide(view, [pod], self.profile, random.Random(seed)).only
-        wanted = decide(view, [pod], self.reference, random.Random(seed), anew=True).only
+        found = decide(view, pod, self.profile, random.Random(seed))
+        wanted = decide(view, pod, self.reference, random.Random(seed), anew=True)
         for name in ("node", "code", "message", "total", "evaluated", "feasible", "best", "rejectors", "pending"):
             assert getattr(found, name) == getattr(wanted, name), name
         assert found.counters == wanted.counters

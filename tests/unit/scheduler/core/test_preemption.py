@@ -58,7 +58,7 @@ def with_budgets(state: ClusterState, *budgets: PodDisruptionBudget) -> ClusterS
 
 def preempt(state: ClusterState, incoming: PodInfo, profile: ProfileRunner, seed: int = 1) -> PostFilterOutcome:
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, [incoming], profile, random.Random(seed)).only
+    placement = decide(snapshot, incoming, profile, random.Random(seed))
     assert placement.node is None, f"fits on {placement.node} anyway"
     return run_post_filters(snapshot, placement, profile)
 
@@ -398,7 +398,7 @@ def test_the_search_ends_with_enough_candidates(args: dict[str, int], expected: 
     )
     snapshot = state.snapshot(NOW)
     incoming = pod("p", container("2"), priority=HIGH)
-    placement = decide(snapshot, [incoming], profile, random.Random(1)).only
+    placement = decide(snapshot, incoming, profile, random.Random(1))
     wanted = plugin._wanted(60)  # type: ignore[attr-defined]
     found = dry_run(placement.state, incoming, snapshot, profile, snapshot.rows, wanted, VictimRules())
     assert len(found.candidates) == expected
@@ -449,7 +449,7 @@ def fits(state: ClusterState, incoming: PodInfo, name: str, without: Iterable[Po
     assert info is not None
     alone = cluster(info, pods={name: [one for one in state.pods_on(name) if one.uid not in gone]})
     alone.nominator.by_node = {key: pods for key, pods in state.nominator.by_node.items() if key == name}
-    return decide(alone.snapshot(NOW), [incoming], profile, random.Random(0)).node == name
+    return decide(alone.snapshot(NOW), incoming, profile, random.Random(0)).node == name
 
 
 @settings(max_examples=150, deadline=None)
@@ -457,7 +457,7 @@ def fits(state: ClusterState, incoming: PodInfo, name: str, without: Iterable[Po
 def test_victims_are_necessary_and_enough(profile: ProfileRunner, example: tuple[ClusterState, PodInfo]) -> None:
     state, incoming = example
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, [incoming], profile, random.Random(0)).only
+    placement = decide(snapshot, incoming, profile, random.Random(0))
     if placement.node is not None:
         return
     rows = placement.node_codes(snapshot).rows(Code.UNSCHEDULABLE)
@@ -482,7 +482,7 @@ def test_trying_nodes_together_gives_what_trying_them_alone_gives(
 ) -> None:
     state, incoming = example
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, [incoming], profile, random.Random(0)).only
+    placement = decide(snapshot, incoming, profile, random.Random(0))
     if placement.node is not None:
         return
     rows = placement.node_codes(snapshot).rows(Code.UNSCHEDULABLE)

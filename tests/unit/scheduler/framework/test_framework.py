@@ -139,7 +139,7 @@ def test_a_plugin_written_node_by_node_runs_through_the_adapter() -> None:
     assert explanation.best == ("n1",)
     assert explanation.node("n1").total == 22
     assert explanation.node("n4").rejection.reasons == ("even", "divisible by four")
-    assert decide(state.snapshot(NOW), [pod("p")], profile, random.Random(1)).node == "n1"
+    assert decide(state.snapshot(NOW), pod("p"), profile, random.Random(1)).node == "n1"
 
 
 class Recorder:

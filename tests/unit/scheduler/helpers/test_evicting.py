@@ -70,7 +70,7 @@ profiles:
 
 def attempt(state: ClusterState, incoming: PodInfo, runner: ProfileRunner) -> PostFilterOutcome:
     snapshot = state.snapshot(NOW)
-    return run_post_filters(snapshot, decide(snapshot, [incoming], runner, random.Random(1)).only, runner)
+    return run_post_filters(snapshot, decide(snapshot, incoming, runner, random.Random(1)), runner)
 
 
 def world() -> ClusterState:

@@ -57,12 +57,12 @@ def running(name: str, namespace: str, cpu: str, priority: int, *, age: int = 36
 
 
 def attempt(state: ClusterState, incoming: PodInfo, profile: ProfileRunner, seed: int = 1) -> Placement:
-    return decide(state.snapshot(NOW), [incoming], profile, random.Random(seed)).only
+    return decide(state.snapshot(NOW), incoming, profile, random.Random(seed))
 
 
 def preempt(state: ClusterState, incoming: PodInfo, profile: ProfileRunner, seed: int = 1) -> PostFilterOutcome:
     snapshot = state.snapshot(NOW)
-    placement = decide(snapshot, [incoming], profile, random.Random(seed)).only
+    placement = decide(snapshot, incoming, profile, random.Random(seed))
     assert placement.node is None, f"fits on {placement.node} anyway"
     return run_post_filters(snapshot, placement, profile)
 

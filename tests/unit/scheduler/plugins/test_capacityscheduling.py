@@ -126,9 +126,12 @@ def test_pods_chosen_a_moment_ago_count(safe: ProfileRunner) -> None:
 
 def test_members_decided_together_count_for_each_other(safe: ProfileRunner) -> None:
     state = with_quotas(wide(), quota("a", {"cpu": "9"}, {"cpu": "3"}))
-    gang = [pod(f"g{number}", container("2"), namespace="a") for number in range(2)]
-    assert decide(state.snapshot(NOW), gang[:1], safe, random.Random(1)).placed
-    assert not decide(state.snapshot(NOW), gang, safe, random.Random(1)).placed
+    first, second = (pod(f"g{number}", container("2"), namespace="a") for number in range(2))
+    overlay = state.snapshot(NOW).overlay()
+    placement = decide(overlay, first, safe, random.Random(1))
+    assert placement.node
+    overlay.add_pod(first, overlay.row(placement.node))
+    assert decide(overlay, second, safe, random.Random(1)).node is None
 
 
 def test_a_quota_that_comes_later_counts_the_pods_that_were_there(safe: ProfileRunner) -> None:
@@ -456,7 +459,7 @@ def test_once_the_victims_are_gone_the_pod_fits_on_the_node(safe: ProfileRunner,
         assert victim.priority < wanted.priority or (has_quota and not same)
         state.remove_pod(victim.uid)
     snapshot = state.snapshot(NOW)
-    again = decide(snapshot, [wanted], safe, random.Random(0)).only
+    again = decide(snapshot, wanted, safe, random.Random(0))
     # Other nodes may have become feasible too, by the quota alone.
     assert again.node is not None
     code = safe.plugins["NodeResourcesFit"]

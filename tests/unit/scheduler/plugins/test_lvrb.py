@@ -61,7 +61,7 @@ def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any])
     state, scheduler = state_of(case), profile_of(case)
     for index, one in enumerate(case["pods"]):
         info = pod_of(one, f"uid-{index}")
-        chosen = decide(state.snapshot(NOW), [info], scheduler, random.Random(index)).node
+        chosen = decide(state.snapshot(NOW), info, scheduler, random.Random(index)).node
         assert chosen == case["expected"]["placements"][info.name]
         state.upsert_pod(state.assume(info, chosen, NOW), NOW)
 

@@ -172,9 +172,9 @@ def test_many_nodes_share_the_last_reason_upstream() -> None:
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])
 def test_a_pod_whose_app_group_is_not_there_is_placed_without(compatibility: str) -> None:
     """Upstream ends the process with a nil dereference."""
-    decision = decide(basic(group=False).snapshot(NOW), [member("p1")], profile(compatibility), random.Random(0))
+    decision = decide(basic(group=False).snapshot(NOW), member("p1"), profile(compatibility), random.Random(0))
     assert decision.node
-    assert decision.only.counters["app_group_missing/NetworkOverhead"] == 1
+    assert decision.counters["app_group_missing/NetworkOverhead"] == 1
 
 
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])

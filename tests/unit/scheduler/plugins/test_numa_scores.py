@@ -117,7 +117,7 @@ def test_pods_without_a_claim_on_zones_are_decided_as_if_the_plugin_were_asked_a
     runner, rng = numa_runner(), random.Random(1)
 
     def chosen(new: PodInfo) -> str | None:
-        return decide(state.snapshot(NOW), [new], runner, rng).node
+        return decide(state.snapshot(NOW), new, runner, rng).node
 
     for _ in range(3):
         assert chosen(guaranteed(TWO)) == "m"

@@ -69,7 +69,7 @@ def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any])
     allowed = case["expected"]["placements"]
     for index, raw in enumerate(case["pods"]):
         info = pod_of(raw, f"uid-{index}")
-        node = decide(cluster.snapshot(NOW), [info], scheduler, random.Random(index)).node
+        node = decide(cluster.snapshot(NOW), info, scheduler, random.Random(index)).node
         assert node == allowed[info.name]
         bound = cluster.assume(info, node, NOW)
         cluster.upsert_pod(bound, NOW)
