@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -18,6 +17,7 @@ from yarl import URL
 from secondary_scheduler.kube.client.config import ClientConfig
 from secondary_scheduler.kube.client.credentials import Credentials
 from secondary_scheduler.kube.client.errors import (
+    ApiError,
     KubeError,
     MalformedResponse,
     ResponseTooLarge,
@@ -28,7 +28,6 @@ from secondary_scheduler.kube.client.errors import (
 )
 from secondary_scheduler.kube.client.limiter import TokenBucket
 from secondary_scheduler.kube.client.paths import JSON, MERGE_PATCH
-from secondary_scheduler.kube.client.wire import Answer, Endpoint, Lost, NeverSent, Pool, TooLong
 
 Body = bytes | Mapping[str, Any] | msgspec.Struct
 Params = Mapping[str, str | int]
@@ -40,7 +39,7 @@ _KEEP_ALIVE: Final = 60.0
 """Below the API server's 90 s, so that the server is not the one to close a connection we are about to use."""
 _CONNECT_TIMEOUT: Final = 10.0
 _ERROR_BODY: Final = 64 << 10
-_TARGET: Final = re.compile(r"/[!-~]*")
+_NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 
 
 class KubeClient:
@@ -75,14 +74,7 @@ class KubeClient:
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._observer = observer
-        parts = urlsplit(config.server)
-        self._secure = parts.scheme == "https"
-        self._prefix = parts.path.rstrip("/")
-        self._host, self._port = parts.hostname or "", parts.port or (443 if self._secure else 80)
-        headers = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items())
-        self._head = f" HTTP/1.1\r\nHost: {parts.netloc}\r\n{headers}"
-        self._pool = Pool(_CONNECTIONS, _KEEP_ALIVE)
-        self._endpoint = Endpoint(self._host, self._port, None, self._server_hostname)
+        self._requests: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -100,10 +92,10 @@ class KubeClient:
     async def close(self) -> None:
         """Close all connections; the client cannot be used any more."""
         self._closed = True
-        self._pool.close()
-        if self._streams is not None:
-            await self._streams.close()
-        self._streams = None
+        for session in (self._requests, self._streams):
+            if session is not None:
+                await session.close()
+        self._requests = self._streams = None
 
     async def get(self, path: str, params: Params | None = None, *, timeout: float | None = None) -> bytes:
         """Read an object or a page of a list."""
@@ -114,7 +106,11 @@ class KubeClient:
         return await self.request("POST", path, body=body, params=params, timeout=timeout)
 
     async def put(self, path: str, body: Body, params: Params | None = None, *, timeout: float | None = None) -> bytes:
-        """Replace an object."""
+        """Replace an object.
+
+        A keep-alive connection that the server has just closed makes the HTTP library send a PUT twice; the second one
+        then meets a Conflict with the first, so read the object back before believing one.
+        """
         return await self.request("PUT", path, body=body, params=params, timeout=timeout)
 
     async def patch(
@@ -147,14 +143,14 @@ class KubeClient:
     ) -> bytes:
         """Send one request and return the body of a 2xx answer."""
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        target = self._target(path, params)
+        url = self._url(path, params)
         await self._limiter.acquire()
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         reread = False
         delay = 1.0
         while True:
             try:
-                return await self._exchange(method, path, target, data, content_type, deadline)
+                return await self._exchange(method, path, url, data, content_type, deadline)
             except Unauthorized:
                 if reread or not self._credentials.reread():
                     raise
@@ -194,8 +190,7 @@ class KubeClient:
                 response = await session.get(url, allow_redirects=False, timeout=limits, **self._security())
                 if response.status == 200:
                     return response
-                body = await self._error_body(response)
-                raise _failure("GET", path, response.status, body, response.headers.get("Retry-After", ""))
+                raise await self._failure("GET", path, response)
             except Unauthorized:
                 if reread or not self._credentials.reread():
                     raise
@@ -211,75 +206,60 @@ class KubeClient:
             raise connection_error("GET", path, error, sent=True) from error
 
     async def _exchange(
-        self, method: str, path: str, target: str, data: bytes | None, content_type: str, deadline: float
+        self, method: str, path: str, url: URL, data: bytes | None, content_type: str, deadline: float
     ) -> bytes:
         started = time.monotonic()
+        limits = aiohttp.ClientTimeout(total=max(deadline - started, 0.001), sock_connect=_CONNECT_TIMEOUT)
+        options = self._security(content_type if data is not None else None)
         status = 0
         try:
-            answer = await self._answer(method, self._message(method, target, data, content_type), deadline)
-            status, headers, body = answer
-        except NeverSent as error:
+            async with self._request_session().request(
+                method, url, data=data, allow_redirects=False, timeout=limits, **options
+            ) as response:
+                status = response.status
+                if 200 <= status < 300:
+                    return await self._body(method, path, response, self._max_bytes)
+                raise await self._failure(method, path, response)
+        except _NEVER_SENT as error:
             raise connection_error(method, path, error, sent=False) from error
-        except Lost as error:
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise connection_error(method, path, error, sent=True) from error
-        except TooLong as error:
-            status, headers, body = error.status, {}, b""
-            if 200 <= status < 300:
-                limit = self._max_bytes
-                raise ResponseTooLarge(f"{method} {path}: the answer is larger than {limit} bytes") from error
         finally:
             self._observe(method, status, started)
-        if 200 <= status < 300:
-            return body
-        raise _failure(method, path, status, body, headers.get(b"retry-after", b"").decode("latin-1"))
 
-    async def _answer(self, method: str, message: bytes, deadline: float) -> Answer:
-        if self._closed:
-            raise KubeError("the client is closed")
-        if self._secure:
-            tls = self._credentials.ssl_context()
-            if tls is not self._endpoint.tls:
-                self._endpoint = self._endpoint._replace(tls=tls)
-        while True:
-            try:
-                return await self._pool.exchange(self._endpoint, message, deadline, self._max_bytes)
-            except Lost as error:
-                # The server had closed the connection before it heard of the request, most likely: a read is harmless
-                # to repeat.
-                if not error.unanswered or method != "GET":
-                    raise
+    async def _failure(self, method: str, path: str, response: aiohttp.ClientResponse) -> KubeError:
+        if 300 <= response.status < 400:
+            return MalformedResponse(f"{method} {path}: {response.status}: redirects are not followed")
+        try:
+            body = await self._body(method, path, response, _ERROR_BODY)
+        except ResponseTooLarge:
+            body = b""
+        error: ApiError = api_error(method, path, response.status, body, _retry_after(response))
+        return error
 
-    def _message(self, method: str, target: str, data: bytes | None, content_type: str) -> bytes:
-        authorization = self._credentials.authorization()
-        text = f"{method} {target}{self._head}"
-        if authorization is not None:
-            text = f"{text}Authorization: {authorization}\r\n"
-        if data is None:
-            empty = "Content-Length: 0\r\n" if method in ("POST", "PUT", "PATCH") else ""
-            return f"{text}{empty}\r\n".encode("latin-1")
-        return f"{text}Content-Type: {content_type}\r\nContent-Length: {len(data)}\r\n\r\n".encode("latin-1") + data
-
-    def _target(self, path: str, params: Params | None) -> str:
-        target = f"{self._prefix}{path}?{urlencode(params)}" if params else self._prefix + path
-        if not _TARGET.fullmatch(target):
-            raise KubeError(f"{path[:200]!r} is no path of a URL")
-        return target
-
-    async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
-        body = b""
-        async for chunk in response.content.iter_any():
-            body += chunk
-            if len(body) > _ERROR_BODY:
-                break
+    async def _body(self, method: str, path: str, response: aiohttp.ClientResponse, limit: int) -> bytes:
+        length = response.content_length
+        if length is not None and length <= limit:
+            return await response.read()
+        parts: list[bytes] = []
+        size = 0
+        if length is None:
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
+                if size > limit:
+                    break
+                parts.append(chunk)
+            else:
+                return b"".join(parts)
         response.close()
-        return body
+        raise ResponseTooLarge(f"{method} {path}: the answer is larger than {limit} bytes")
 
     def _url(self, path: str, params: Params | None) -> URL:
         return URL(f"{self._base}{path}?{urlencode(params)}" if params else self._base + path, encoded=True)
 
-    def _security(self) -> dict[str, Any]:
+    def _security(self, content_type: str | None = None) -> dict[str, Any]:
         """Options taken anew for each request, so that rotated tokens and certificates take effect."""
-        headers = {}
+        headers = {"Content-Type": content_type} if content_type is not None else {}
         authorization = self._credentials.authorization()
         if authorization is not None:
             headers["Authorization"] = authorization
@@ -290,16 +270,21 @@ class KubeClient:
                 found["server_hostname"] = self._server_hostname
         return found
 
+    def _request_session(self) -> aiohttp.ClientSession:
+        if self._requests is None:
+            self._requests = self._session(_CONNECTIONS)
+        return self._requests
+
     def _stream_session(self) -> aiohttp.ClientSession:
         if self._streams is None:
-            self._streams = self._session()
+            self._streams = self._session(0)
         return self._streams
 
-    def _session(self) -> aiohttp.ClientSession:
+    def _session(self, limit: int) -> aiohttp.ClientSession:
         if self._closed:
             raise KubeError("the client is closed")
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
+            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=_KEEP_ALIVE),
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -310,11 +295,7 @@ class KubeClient:
             self._observer(method, status, time.monotonic() - started)
 
 
-def _failure(method: str, path: str, status: int, body: bytes, retry_after: str) -> KubeError:
-    """`retry_after` is the header's text; the API server never sends its date form."""
-    if 300 <= status < 400:
-        return MalformedResponse(f"{method} {path}: {status}: redirects are not followed")
-    text = retry_after if retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 10 else ""
-    # At most five minutes are believed.
-    seconds = min(float(text), 300.0) if text else None
-    return api_error(method, path, status, body if len(body) <= _ERROR_BODY else b"", seconds)
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    """Read Retry-After in seconds; the API server never sends the date form. At most five minutes are believed."""
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), 300.0) if text.isascii() and text.isdigit() and len(text) < 10 else None
