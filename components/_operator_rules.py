@@ -17,6 +17,7 @@ _FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 _LEASES = "coordination.k8s.io"
 _GROUPS = "scheduling.x-k8s.io"
 _OPERATOR_LEASE = "openshift-secondary-scheduler-operator-lock"  # upstream's name: never two operators on one resource
+_INSTANCE = "cluster"
 _SCHEDULER_LEASES = ("secondary-scheduler", "secondary-scheduler-canary")
 
 
@@ -39,6 +40,8 @@ def cluster_rules(bindable_roles: Iterable[str], namespace: str) -> list[dict[st
         ),
         # OpenShift's TLS profile.
         _rule("config.openshift.io", ["apiservers"], _READ),
+        # Not in the Role alone: where a namespace is deleted with its Roles, the instance in it must still be let go.
+        _rule("operator.openshift.io", ["secondaryschedulers"], ["patch"], [_INSTANCE]),
         # How many nodes could run one of several replicas.
         _rule("", ["nodes"], _READ),
     ]

@@ -14,7 +14,7 @@ import yaml
 
 from components._operator_rules import cluster_rules, namespace_rules
 from scheduler.catalog import static_cluster_roles
-from secondary_scheduler.kube.client import AlreadyExists
+from secondary_scheduler.kube.client import AlreadyExists, NotFound
 from tests.integration.controller.support import Api, Operator, TestKubelet, as_rules, install_crd, until
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -32,7 +32,8 @@ def api(control_plane: Any) -> Iterator[Api]:
         with contextlib.suppress(AlreadyExists):
             api.call("POST", f"{_RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
     yield api
-    api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+    with contextlib.suppress(NotFound):
+        api.call("DELETE", f"/api/v1/namespaces/{namespace}")
 
 
 @pytest.fixture(scope="module")
