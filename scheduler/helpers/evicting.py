@@ -24,6 +24,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.helpers.preemption import (
+    LEAVING,
     PREEMPTED_REASON,
     Candidate,
     VictimRules,
@@ -43,13 +44,27 @@ class Evictions:
         self._plugin = plugin
         self._handle = handle
         self._running: set[str] = set()
+        self._asked: dict[str, Candidate] = {}
 
     def running(self, pod: PodInfo) -> bool:
-        """Tell whether victims of this pod are still being deleted, all but the last."""
+        """Tell whether there are victims of this pod that have yet to be asked to go."""
         return pod.uid in self._running
 
-    def start(self, preemptor: PodInfo, candidate: Candidate, displaced: Sequence[PodInfo]) -> None:
+    def leaving(self, pod: PodInfo, view: NodeView) -> bool:
+        """Tell whether a victim of this pod is still there, be it that the watch has yet to show that it goes."""
+        candidate = self._asked.get(pod.uid)
+        if candidate is None:
+            return False
+        if _still_there(candidate, view):
+            return True
+        del self._asked[pod.uid]
+        return False
+
+    def start(self, preemptor: PodInfo, candidate: Candidate, displaced: Sequence[PodInfo], view: NodeView) -> None:
         """Take the victims away; `displaced` are nominated pods that have to look for another node."""
+        for uid in [uid for uid, former in self._asked.items() if not _still_there(former, view)]:
+            del self._asked[uid]
+        self._asked[preemptor.uid] = candidate
         self._running.add(preemptor.uid)
         self._handle.spawn(self._carry_out(preemptor, candidate, displaced), f"preemption for {preemptor.key}")
 
@@ -62,14 +77,16 @@ class Evictions:
         try:
             cleared = await gather(*(self._clear_nomination(pod) for pod in displaced))
             gone = await gather(*(self._preempt(victim, preemptor, candidate.node) for victim in first))
-            # Before the last one goes: its deletion is what wakes the preemptor, which must be free to move then.
-            self._running.discard(preemptor.uid)
             last_gone = await self._preempt(last, preemptor, candidate.node)
             complete = last_gone and all(cleared) and all(gone)
         finally:
+            # Not earlier: whoever is tried while the last one has yet to be asked to go finds that nobody is leaving,
+            # and preempts once more.
             self._running.discard(preemptor.uid)
             if not complete:
-                # Somebody is still there whose deletion nothing will announce.
+                self._asked.pop(preemptor.uid, None)
+            if not complete or all(pod.uid != last.uid for pod in self._handle.pods_on(candidate.node)):
+                # Somebody is still there whose deletion nothing will announce, or it was announced already.
                 self._handle.activate([preemptor])
 
     async def _clear_nomination(self, pod: PodInfo) -> bool:
@@ -108,6 +125,14 @@ class Evictions:
         if victim.generation:
             condition["observedGeneration"] = victim.generation
         return condition
+
+
+def _still_there(candidate: Candidate, view: NodeView) -> bool:
+    row = view.row(candidate.node)
+    if row < 0:
+        return False
+    victims = {victim.uid for victim in candidate.victims}
+    return any(pod.uid in victims for pod in view.pods_on(row))
 
 
 def wanted_candidates(nodes: int, percentage: int, least: int) -> int:
@@ -151,7 +176,7 @@ class Preemption:
     ) -> tuple[PostFilterResult | None, Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
         state.count(PREEMPTION_ATTEMPTS)
-        reason = WAITING if self.running(pod) else ineligible(state, pod, view, codes, self._rules)
+        reason = self._busy(pod, view) or ineligible(state, pod, view, codes, self._rules)
         if reason is not None:
             return None, unschedulable(self._prefix + reason)
         if self._filters is None:
@@ -168,6 +193,14 @@ class Preemption:
         self._evict(pod, chosen, view)
         return PostFilterResult(chosen.node, chosen.victims), SUCCESS
 
+    def _busy(self, pod: PodInfo, view: NodeView) -> str | None:
+        """Why the pod must not preempt once more while an earlier preemption of its own is not over."""
+        if self._evictions is None:
+            return None
+        if self._evictions.running(pod):
+            return WAITING
+        return LEAVING if self._evictions.leaving(pod, view) else None
+
     def _evict(self, pod: PodInfo, chosen: Candidate, view: NodeView) -> None:
         if self._evictions is None:
             return
@@ -177,4 +210,4 @@ class Preemption:
             # One whose nomination the API server does not show has nothing to be cleared there.
             if one.priority < pod.priority and one.nominated_node
         ]
-        self._evictions.start(pod, chosen, displaced)
+        self._evictions.start(pod, chosen, displaced, view)

@@ -134,6 +134,9 @@ class DryRun:
         return unavailable(total, +reasons)
 
 
+LEAVING = "not eligible due to a terminating pod on the nominated node."
+
+
 def ineligible(
     state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int], rules: VictimRules
 ) -> str | None:
@@ -145,7 +148,7 @@ def ineligible(
         return None
     row = view.row(node)
     if row >= 0 and any(rules.in_the_way(state, pod, one) for one in view.pods_on(row)):
-        return "not eligible due to a terminating pod on the nominated node."
+        return LEAVING
     return None
 
 

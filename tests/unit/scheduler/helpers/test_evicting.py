@@ -27,6 +27,7 @@ class SlowHandle:
         self.activated: list[str] = []
         self.refuses = False
         self.tasks: list[asyncio.Task[None]] = []
+        self.still_there: list[PodInfo] = []
 
     def now(self) -> float:
         return NOW
@@ -49,6 +50,10 @@ class SlowHandle:
 
     def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
         return False
+
+    def pods_on(self, node: str) -> list[PodInfo]:
+        """The watch is slow, too: nobody has been seen to go."""
+        return self.still_there
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         self.activated += [one.name for one in pods]
@@ -93,6 +98,27 @@ async def test_a_pod_whose_victims_are_going_preempts_nobody_else(plugin: str) -
     handle.go.set()
     await asyncio.gather(*handle.tasks)
     assert sorted(handle.deleted) == ["v1", "v2"]
+    # Both were asked to go, and the watch has shown one of them gone.
+    state.remove_pod("uid-v1")
+    again = attempt(state, incoming, runner)
+    assert again.message.endswith(" not eligible due to a terminating pod on the nominated node.")
+    assert again.victims == ()
+    state.remove_pod("uid-v2")
+    state.upsert_pod(pod("v4", container("2"), priority=1, nodeName="n1"))
+    assert attempt(state, incoming, runner).victims
+
+
+@pytest.mark.parametrize("seen", [True, False])
+async def test_the_preemptor_is_tried_when_the_last_victim_was_seen_to_go_before_the_answer_to_its_deletion(
+    seen: bool,
+) -> None:
+    handle, state = SlowHandle(), world()
+    handle.go.set()
+    runner = profile(handle, "CapacityScheduling")
+    victims = attempt(state, pod("p", container("2"), priority=9), runner).victims
+    handle.still_there = [] if seen else list(victims)
+    await asyncio.gather(*handle.tasks)
+    assert handle.activated == (["p"] if seen else [])
 
 
 async def test_a_pod_whose_victims_could_not_be_deleted_is_tried_again() -> None:
