@@ -128,7 +128,7 @@ class _Process:
         await self._leading.wait()
         self.metrics.leader.set(1)
         openshift = await _is_openshift(client)
-        minor = await _kubernetes_minor(client)
+        minor = await kubernetes_minor(client)
         log.info("leading", openshift=openshift, kubernetes_minor=minor)
         self._controller = Controller(
             client,
@@ -156,10 +156,10 @@ class _Process:
 async def _follow_version(client: KubeClient, controller: Controller) -> None:
     while True:
         await asyncio.sleep(_VERSION_EVERY)
-        controller.cluster_is(await _kubernetes_minor(client))
+        controller.cluster_is(await kubernetes_minor(client))
 
 
-async def _kubernetes_minor(client: KubeClient) -> int | None:
+async def kubernetes_minor(client: KubeClient) -> int | None:
     """The API server's minor version; None if it does not say."""
     try:
         minor = json.loads(await client.get("/version"))["minor"]

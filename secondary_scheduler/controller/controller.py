@@ -207,8 +207,12 @@ class Controller:
         resource = self.caches.get(key)
         if resource is None:
             return None
-        level = (resource.get("spec") or {}).get("operatorLogLevel") or "Normal"
-        logs.follow(level)
+        others = tuple(
+            other
+            for other_key in self.caches.instances()
+            if other_key != key and (other := self.caches.get(other_key)) is not None
+        )
+        logs.follow((one.get("spec") or {}).get("operatorLogLevel") or "Normal" for one in (resource, *others))
         observed = Observed(
             resource=resource,
             now=datetime.now(UTC),
@@ -220,11 +224,7 @@ class Controller:
             failures=dict(memory.failures),
             unreadable=self.caches.unreadable(key.namespace),
             unserved=self.caches.unserved(),
-            others=tuple(
-                other
-                for other_key in self.caches.instances()
-                if other_key != key and (other := self.caches.get(other_key)) is not None
-            ),
+            others=others,
         )
         # Parsing a user's configuration may take long; health and watches go on meanwhile.
         return await asyncio.to_thread(reconcile, observed)

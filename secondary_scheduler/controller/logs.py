@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import structlog
 
@@ -62,7 +62,7 @@ def set_level(level: int) -> None:
     logging.getLogger("secondary_scheduler").setLevel(level)
 
 
-def follow(operator_log_level: str) -> None:
-    """Make the operator as talkative as spec.operatorLogLevel says, but never less than its -v."""
-    wanted = LEVELS.get(operator_log_level, logging.INFO)
-    set_level(min(wanted, logging.getLogger().level))
+def follow(operator_log_levels: Iterable[str]) -> None:
+    """Make the operator as talkative as the most talkative spec.operatorLogLevel says, but never less than its -v."""
+    wanted = (LEVELS.get(level, logging.INFO) for level in operator_log_levels)
+    set_level(min((*wanted, logging.getLogger().level)))

@@ -165,6 +165,16 @@ async def test_events_that_are_refused_stop_nothing(controller, server):
     assert condition(controller, "Degraded")["reason"] == "Forbidden"
 
 
+async def test_an_upgrade_of_the_cluster_is_noticed_and_told(controller, server):
+    await controller.reconcile(KEY)
+    controller.cluster_is(None)
+    await controller.reconcile(KEY)
+    assert "this cluster is" not in condition(controller, "Degraded")["message"]
+    controller.cluster_is(37)
+    await controller.reconcile(KEY)
+    assert "this cluster is 1.37" in condition(controller, "Degraded")["message"]
+
+
 async def test_an_instance_that_is_gone_is_forgotten(controller, server):
     server.refuse = {"/secondaryschedulers/": error(NotFound, 404)}
     assert await controller.reconcile(ObjectKey("SecondaryScheduler", NS, "other")) == "gone"

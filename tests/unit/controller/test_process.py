@@ -10,10 +10,11 @@ import aiohttp
 import pytest
 
 from secondary_scheduler.controller import logs
+from secondary_scheduler.controller.app import kubernetes_minor
 from secondary_scheduler.controller.metrics import Metrics
 from secondary_scheduler.controller.options import parse_options
 from secondary_scheduler.controller.server import serve
-from secondary_scheduler.kube.client import ClientConfig
+from secondary_scheduler.kube.client import ClientConfig, ConnectionLost
 
 POD = {"POD_NAMESPACE": "ns", "POD_NAME": "operator-abc", "POD_IP": "127.0.0.9"}
 
@@ -91,20 +92,50 @@ def test_condition_series_follow_the_instance_and_go_with_it():
 
 
 @pytest.mark.parametrize(
-    ("root", "level", "expected"),
+    ("root", "levels", "expected"),
     [
-        (logging.INFO, "Normal", logging.INFO),
-        (logging.INFO, "Debug", logging.DEBUG),
-        (logging.DEBUG, "Normal", logging.DEBUG),
-        (logging.INFO, "", logging.INFO),
+        (logging.INFO, ["Normal"], logging.INFO),
+        (logging.INFO, ["Debug"], logging.DEBUG),
+        (logging.INFO, ["Normal", "Trace", ""], logging.DEBUG),
+        (logging.DEBUG, ["Normal"], logging.DEBUG),
+        (logging.INFO, [""], logging.INFO),
     ],
 )
-def test_the_operator_is_as_talkative_as_the_more_talkative_of_flag_and_spec(root, level, expected, monkeypatch):
+def test_the_operator_is_as_talkative_as_the_most_talkative_of_flag_and_specs(root, levels, expected, monkeypatch):
     monkeypatch.setattr(logging.getLogger(), "level", root)
     own = logging.getLogger("secondary_scheduler")
     monkeypatch.setattr(own, "level", own.level)
-    logs.follow(level)
+    logs.follow(levels)
     assert own.getEffectiveLevel() == expected
+
+
+class Versions:
+    """Takes the place of KubeClient."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    async def get(self, path):
+        assert path == "/version"
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "minor"),
+    [
+        (b'{"major": "1", "minor": "34"}', 34),
+        (b'{"minor": "27+"}', 27),
+        (b'{"minor": ""}', None),
+        (b"{}", None),
+        (b"[]", None),
+        (b"<html>", None),
+        (ConnectionLost("GET: reset"), None),
+    ],
+)
+async def test_the_version_of_the_cluster_is_read_or_left_open(answer, minor):
+    assert await kubernetes_minor(Versions(answer)) == minor
 
 
 def test_without_a_connection_it_ends_with_one_line_and_code_1(tmp_path):
