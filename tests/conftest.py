@@ -1,5 +1,10 @@
 """Fixtures of all tests."""
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support.cluster import cluster_state_root, control_plane, make_cluster
@@ -9,3 +14,17 @@ __all__ = ["cluster_state_root", "control_plane", "make_cluster"]
 # How long an example takes says more about the machine's other work than about the code.
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
+
+
+@pytest.fixture(autouse=True)
+def logging_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test that sets up logging in this process does so for itself: the stream it logs to is closed after it, and
+    loggers that are kept from first use would go on writing there."""
+    configure = structlog.configure
+
+    def without_keeping(**options: Any) -> None:
+        configure(**{**options, "cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", without_keeping)
+    yield
+    structlog.reset_defaults()

@@ -39,11 +39,8 @@ PARTS: dict[str, list[list[str]]] = {
             "2",
             "--dist",
             "loadfile",
-            "-m",
-            "not integration",
-            "tests/unit",
-            "tests/components",
-            "tests/conformance",
+            *("-m", f"not integration{SELECTION}"),
+            *("tests/unit", "tests/components", "tests/conformance"),
         )
     ],
     "toolchain": [[str(BIN / "python"), "-m", "secondary_scheduler.devcluster.toolchain"]],
