@@ -72,8 +72,9 @@ class SecondaryScheduler(pulumi.ComponentResource):
                 self,
                 depends_on=args.needs,
                 protect=args.protect or None,
-                # The default of ten minutes is long to look at a scheduler that does not come up.
-                custom_timeouts=pulumi.CustomTimeouts(create="3m", update="3m", delete="3m"),
+                # The default of ten minutes is long to look at a scheduler that does not come up. An update is first
+                # proven by a candidate, which has three minutes of its own.
+                custom_timeouts=pulumi.CustomTimeouts(create="3m", update="6m", delete="3m"),
             ),
         )
         self.name = pulumi.Output.from_input(SCHEDULER_NAME)

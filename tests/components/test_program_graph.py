@@ -112,7 +112,8 @@ def test_scheduler_is_done_when_available_with_exactly_this_configuration(graph:
     digest = configuration_hash(config_map.manifest["data"]["config.yaml"])
     gate = json.loads(scheduler.manifest["metadata"]["annotations"]["pulumi.com/waitFor"])
     assert gate == ["condition=Available", f"jsonpath={{.status.configurationHash}}={digest}"]
-    assert scheduler.timeouts["create"] == scheduler.timeouts["update"] == "3m"
+    # A candidate has 180 s, and so has the roll-out of one replica.
+    assert (scheduler.timeouts["create"], scheduler.timeouts["update"]) == ("3m", "6m")
 
 
 def test_config_map_is_named_after_its_content_and_wired_into_the_scheduler(graph: Graph) -> None:
