@@ -180,20 +180,10 @@ def _given(provider: Provider, settings: LoadSettings) -> tuple[str, LoadSetting
 
 
 def _configured(file: Path) -> tuple[str, LoadSettings]:
-    from scheduler.config import ConfigurationError, load_configuration
     from scheduler.engine.loads import wanted_sources
+    from secondary_scheduler.cli.reading import read_configuration
 
-    try:
-        configuration = load_configuration(
-            file.read_text(encoding="utf-8"),
-            source=str(file),
-            allow_token_in_config_map=True,
-            allow_default_scheduler_name=True,
-        )
-    except ConfigurationError as error:
-        raise CommandError(str(error), ExitCode.INVALID_INPUT) from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file}: not UTF-8 text", ExitCode.INVALID_INPUT) from error
+    configuration = read_configuration(file)
     wanted, _ = wanted_sources(configuration.profiles)
     sources = {key: settings for key, settings in wanted.items() if not key.startswith("watcher:")}
     if len(sources) != 1:

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from scheduler.config import Configuration, ConfigurationError, load_configuration
+from scheduler.config import Configuration
 from scheduler.engine.loads import load_source, wanted_sources
 from scheduler.load import KnownNode, LoadSettings, list_nodes
 from secondary_scheduler.cli import preflight_openshift as openshift
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.preflight_checks import Check, Examination, Status
+from secondary_scheduler.cli.reading import read_configuration
 from secondary_scheduler.kube.client import BadRequest, ClientConfig, KubeError
 from secondary_scheduler.kube.client.sync import SyncConnection
 
@@ -250,7 +251,7 @@ def _sources(wanted: Wanted) -> tuple[dict[str, LoadSettings], dict[str, frozens
     kept = Kept()
     configuration: Configuration | None = None
     if wanted.config is not None:
-        configuration = _configuration(wanted.config)
+        configuration = read_configuration(wanted.config)
     elif wanted.stack is not None:
         configuration, kept = _stack(wanted.stack)
     if configuration is None:
@@ -272,20 +273,6 @@ def _sources(wanted: Wanted) -> tuple[dict[str, LoadSettings], dict[str, frozens
         ((key, settings),) = sources.items()
         sources = {key: replace(settings, address=wanted.address)}
     return sources, needed, kept
-
-
-def _configuration(file: Path) -> Configuration:
-    try:
-        return load_configuration(
-            file.read_text(encoding="utf-8"),
-            source=str(file),
-            allow_token_in_config_map=True,
-            allow_default_scheduler_name=True,
-        )
-    except ConfigurationError as error:
-        raise CommandError(str(error), ExitCode.INVALID_INPUT) from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file}: not UTF-8 text", ExitCode.INVALID_INPUT) from error
 
 
 def _stack(file: Path) -> tuple[Configuration, Kept]:

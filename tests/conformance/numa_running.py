@@ -21,13 +21,8 @@ from scheduler.framework import CycleState, ProfileRunner
 from scheduler.helpers import PodReducer
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.devcluster import ports, processes
-from secondary_scheduler.devcluster.ports import LOOPBACK
-from secondary_scheduler.devcluster.processes import Service
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
 from secondary_scheduler.kube.model import decode_pod
-from tests.conformance import numa
+from tests.conformance import numa, schedulerplugins
 from tests.conformance.apiclient import Api, ApiError
 from tests.conformance.case import BOUND, UNSCHEDULABLE, Answer, Case, Json
 from tests.conformance.compare import differences, report
@@ -91,30 +86,9 @@ def scheduler_plugins_running(
     running: ControlPlane, reserving: Json | None = None, vmodule: str = VMODULE
 ) -> Iterator[ControlPlane]:
     """Run the real scheduler-plugins beside the control plane, which has the CRD."""
-    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
-    layout = running.layout
-    file: Path = layout.config("numa.json")
-    file.write_text(configuration(str(layout.kubeconfig), ours=False, reserving=reserving))
-    port = ports.allocate(["scheduler-plugins"], {})["scheduler-plugins"]
-    service = Service(
-        "scheduler-plugins",
-        [
-            str(binary),
-            f"--config={file}",
-            f"--bind-address={LOOPBACK}",
-            f"--secure-port={port}",
-            f"--authentication-kubeconfig={layout.kubeconfig}",
-            f"--authorization-kubeconfig={layout.kubeconfig}",
-            "-v=2",
-            f"--vmodule={vmodule}",
-        ],
-        ports=[port],
-    )
-    record = processes.start(service, layout.root)
-    try:
-        yield ControlPlane(layout, running.api_server, record.log, lambda: processes.is_alive(record))
-    finally:
-        processes.stop([record])
+    text = configuration(str(running.layout.kubeconfig), ours=False, reserving=reserving)
+    with schedulerplugins.scheduler_plugins_running(running, text, vmodule) as real:
+        yield real
 
 
 @contextlib.asynccontextmanager

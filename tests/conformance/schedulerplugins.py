@@ -55,8 +55,9 @@ async def _established(api: Api, name: str) -> None:
 
 
 @contextlib.contextmanager
-def scheduler_plugins_running(running: ControlPlane, text: str) -> Iterator[ControlPlane]:
-    """Run the real scheduler-plugins beside the control plane; its log takes the place of kube-scheduler's."""
+def scheduler_plugins_running(running: ControlPlane, text: str, vmodule: str = VMODULE) -> Iterator[ControlPlane]:
+    """Run the real scheduler-plugins with a configuration beside the control plane; its log takes the place of
+    kube-scheduler's, as detailed as `vmodule` says."""
     binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
     layout = running.layout
     file: Path = layout.config("scheduler-plugins.json")
@@ -73,7 +74,7 @@ def scheduler_plugins_running(running: ControlPlane, text: str) -> Iterator[Cont
             f"--authentication-kubeconfig={layout.kubeconfig}",
             f"--authorization-kubeconfig={layout.kubeconfig}",
             "-v=2",
-            f"--vmodule={VMODULE}",
+            f"--vmodule={vmodule}",
         ],
         ports=[port],
     )

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 from scheduler.config import load_configuration
 from scheduler.core import explain
@@ -24,16 +23,12 @@ from scheduler.helpers import PodReducer, reduce_node
 from scheduler.load import parse_watcher
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.devcluster import ports, processes
 from secondary_scheduler.devcluster.ports import LOOPBACK
-from secondary_scheduler.devcluster.processes import Service
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
 from secondary_scheduler.kube.model import decode_node, decode_pod
+from tests.conformance import schedulerplugins
 from tests.conformance.case import BOUND, UNSCHEDULABLE, Answer, Case, Json
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.profiles import scheduler_name
-from tests.conformance.schedulerlog import VMODULE
 from tests.conformance.surroundings import OVERHEADS
 
 NODE_NAMES = tuple(f"t-{number:03d}" for number in range(300))
@@ -173,36 +168,15 @@ def configuration(watcher: str, models: Json, kubeconfig: str, *, ours: bool) ->
 
 @contextlib.contextmanager
 def scheduler_plugins_running(running: ControlPlane, watcher: Watcher, models: Json) -> Iterator[ControlPlane]:
-    """Run the real scheduler-plugins beside the control plane; its log takes the place of kube-scheduler's."""
-    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
-    layout = running.layout
-    file: Path = layout.config("trimaran.json")
-    file.write_text(configuration(watcher.url, models, str(layout.kubeconfig), ours=False))
-    port = ports.allocate(["scheduler-plugins"], {})["scheduler-plugins"]
-    service = Service(
-        "scheduler-plugins",
-        [
-            str(binary),
-            f"--config={file}",
-            f"--bind-address={LOOPBACK}",
-            f"--secure-port={port}",
-            f"--authentication-kubeconfig={layout.kubeconfig}",
-            f"--authorization-kubeconfig={layout.kubeconfig}",
-            "-v=2",
-            f"--vmodule={VMODULE}",
-        ],
-        ports=[port],
-    )
-    record = processes.start(service, layout.root)
-    try:
+    """Run the real scheduler-plugins beside the control plane, once all its plugins have read their loads."""
+    text = configuration(watcher.url, models, str(running.layout.kubeconfig), ours=False)
+    with schedulerplugins.scheduler_plugins_running(running, text) as real:
         instances = sum(len(plugins) for plugins in PROFILES.values())
         deadline = time.monotonic() + 30
         while watcher.asked < instances and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert watcher.asked >= instances, record.log.read_text()[-2000:]
-        yield ControlPlane(layout, running.api_server, record.log, lambda: processes.is_alive(record))
-    finally:
-        processes.stop([record])
+        assert watcher.asked >= instances, real.log.read_text()[-2000:]
+        yield real
 
 
 def generate(seed: int) -> Case:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from scheduler.config import ConfigurationError, completed, load_configuration
+from secondary_scheduler.devcluster import ports
 from secondary_scheduler.devcluster.progress import SilentReporter
 from secondary_scheduler.devcluster.toolchain import binaries
 
@@ -125,7 +126,10 @@ def theirs(upstream: Path, directory: Path, text: str, *more: str) -> tuple[int,
     """Exit code, and what was written, or what was said of it."""
     source, target = directory / "in.yaml", directory / "theirs.yaml"
     source.write_text(text)
+    # It takes its port even where all it does is to write a file.
+    port = ports.allocate(["kube-scheduler"], {})["kube-scheduler"]
     flags = ["--config", str(source), "--write-config-to", str(target), "--master", "http://127.0.0.1:1"]
+    flags += ["--bind-address", ports.LOOPBACK, "--secure-port", str(port)]
     finished = subprocess.run([str(upstream), *flags, *more], capture_output=True, text=True, timeout=60, check=False)
     return finished.returncode, target.read_text() if target.exists() else finished.stderr
 
