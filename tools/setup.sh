@@ -27,8 +27,11 @@ if ! [ "$(.venv/bin/uv --version 2>/dev/null | cut -d' ' -f2)" = "$uv_version" ]
     fail "the installer could not be fetched; is a Python package index reachable?"
 fi
 echo "setup: $(grep -c '==' requirements-dev.txt) locked packages"
-.venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes requirements-dev.txt ||
+# Compiled now: where Python may not write byte code of its own (PYTHONDONTWRITEBYTECODE), every command would compile
+# what it imports, which takes longer than most of them.
+.venv/bin/uv pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes requirements-dev.txt ||
   fail "the locked packages could not be installed; run 'make setup' again once the package index is reachable"
 .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation -e .
+.venv/bin/python -m compileall -q scheduler secondary_scheduler components stacks
 touch .venv/.ready
 echo "setup: ready in $((SECONDS - start)) s"
