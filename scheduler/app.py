@@ -430,6 +430,7 @@ class Daemon:
             options.tls_private_key_file,
             address=options.bind_address,
             minimum=options.tls_min_version,
+            suites=options.tls_cipher_suites,
         )
         elector = self.elector
         lease: dict[str, Check] = {"ping": lambda: None}

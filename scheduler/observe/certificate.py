@@ -6,8 +6,10 @@ import contextlib
 import datetime
 import ipaddress
 import os
+import re
 import ssl
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -22,15 +24,46 @@ _VERSIONS = {
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
 
+_ALWAYS = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+"""Suites of TLS 1.3, which cannot be chosen, as in Go."""
 
-def serving_context(cert_file: Path | None, key_file: Path | None, *, address: str, minimum: str) -> ssl.SSLContext:
+_SUITE = re.compile(r"TLS_(?:(ECDHE)_(RSA|ECDSA)|RSA)_WITH_(\w+)")
+_CIPHERS = {
+    "AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "CHACHA20_POLY1305": "CHACHA20-POLY1305",
+    "CHACHA20_POLY1305_SHA256": "CHACHA20-POLY1305",
+    "AES_128_CBC_SHA": "AES128-SHA",
+    "AES_256_CBC_SHA": "AES256-SHA",
+    "AES_128_CBC_SHA256": "AES128-SHA256",
+    "3DES_EDE_CBC_SHA": "DES-CBC3-SHA",
+    "RC4_128_SHA": "RC4-SHA",
+}
+"""What OpenSSL calls what Go knows."""
+
+
+def serving_context(
+    cert_file: Path | None, key_file: Path | None, *, address: str, minimum: str, suites: Sequence[str] = ()
+) -> ssl.SSLContext:
     """Make the TLS context of the HTTPS server.
 
+    Args:
+        cert_file, key_file: what to serve; a self-signed certificate without them.
+        address: for the self-signed one.
+        minimum: oldest version, under Go's name.
+        suites: allowed ones up to TLS 1.2, under IANA's names; the library's choice where none is given.
+
     Raises:
-        ValueError: the files cannot be read or do not fit together; says which.
+        ValueError: the files cannot be read or do not fit together, or a suite is not known; says which.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[minimum]
+    if chosen := [cipher for suite in suites if (cipher := _openssl_name(suite))]:
+        try:
+            # Those of a name that OpenSSL has given up are passed over, as long as one is left.
+            context.set_ciphers(":".join(chosen))
+        except ssl.SSLError as error:
+            raise ValueError(f"--tls-cipher-suites: none of {', '.join(suites)} can be used here") from error
     if cert_file and key_file:
         try:
             context.load_cert_chain(cert_file, key_file)
@@ -47,6 +80,21 @@ def serving_context(cert_file: Path | None, key_file: Path | None, *, address: s
             file.write(certificate + key)
         context.load_cert_chain(pem)
     return context
+
+
+def _openssl_name(suite: str) -> str:
+    """Return OpenSSL's name of a suite; "" for one that is always on.
+
+    Raises:
+        ValueError: there is no such suite.
+    """
+    if suite in _ALWAYS:
+        return ""
+    match = _SUITE.fullmatch(suite)
+    cipher = _CIPHERS.get(match[3]) if match else None
+    if match is None or cipher is None:
+        raise ValueError(f"--tls-cipher-suites: Cipher suite {suite} not supported or doesn't exist")
+    return f"{match[1]}-{match[2]}-{cipher}" if match[1] else cipher
 
 
 def _self_signed(address: str) -> tuple[bytes, bytes]:

@@ -1,0 +1,52 @@
+"""What clients can agree on with the HTTPS server."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+
+from scheduler.observe.certificate import serving_context
+
+INTERMEDIATE = (
+    "TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+)  # fmt: skip
+"""OpenShift's default profile."""
+
+
+def context(*suites: str, minimum: str = "VersionTLS12") -> ssl.SSLContext:
+    return serving_context(None, None, address="127.0.0.1", minimum=minimum, suites=suites)
+
+
+def older_suites(made: ssl.SSLContext) -> set[str]:
+    return {one["name"] for one in made.get_ciphers() if one["protocol"] != "TLSv1.3"}
+
+
+def test_only_the_suites_that_are_named_are_offered_up_to_tls_1_2() -> None:
+    assert older_suites(context("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")) == {"ECDHE-RSA-AES128-GCM-SHA256"}
+    assert older_suites(context(*INTERMEDIATE)) == {
+        "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384",
+        "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305",
+    }  # fmt: skip
+
+
+def test_suites_of_tls_1_3_are_always_on() -> None:
+    assert older_suites(context("TLS_AES_128_GCM_SHA256")) == older_suites(context())
+
+
+def test_the_old_profile_works_without_what_the_library_has_given_up() -> None:
+    made = context("TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_RC4_128_SHA")
+    assert "RC4-SHA" not in older_suites(made)
+
+
+def test_a_suite_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="Cipher suite TLS_ECDHE_RSA_WITH_ROT13 not supported or doesn't exist"):
+        context("TLS_ECDHE_RSA_WITH_ROT13")
+
+
+def test_versions_are_those_of_go() -> None:
+    assert context(minimum="VersionTLS13").minimum_version is ssl.TLSVersion.TLSv1_3
+    assert context(minimum="VersionTLS10").minimum_version is ssl.TLSVersion.TLSv1_2
