@@ -51,11 +51,13 @@ class Evictions:
         return pod.uid in self._running
 
     def leaving(self, pod: PodInfo, view: NodeView) -> bool:
-        """Tell whether a victim of this pod is still there, be it that the watch has yet to show that it goes."""
+        """Tell whether a victim of this pod is still there, be it that the watch has yet to show that it goes. One that
+        another pod has taken the node from may look elsewhere at once."""
         candidate = self._asked.get(pod.uid)
         if candidate is None:
             return False
-        if _still_there(candidate, view):
+        nominated = any(one.uid == pod.uid for one in view.nominations.get(candidate.node, ()))
+        if nominated and _still_there(candidate, view):
             return True
         del self._asked[pod.uid]
         return False
