@@ -15,6 +15,7 @@ import yaml
 from components._operator_rules import cluster_rules, namespace_rules
 from scheduler.catalog import static_cluster_roles
 from scheduler.config import configuration_hash
+from secondary_scheduler.controller.options import LEASE_NAME
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
 from secondary_scheduler.kube.client import KubeError
 from tests.integration.controller.support import until
@@ -104,6 +105,7 @@ def budgets(api):
 
 def live_through_everything(api):
     """Everything that makes the operator use its rights."""
+    first = renewed(api)
     for name in ("n1", "n2"):
         node(api, name)
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
@@ -124,6 +126,12 @@ def live_through_everything(api):
     statuses(api)
     api.delete("secondaryschedulers", "cluster")
     until(lambda: api.get("secondaryschedulers", "cluster") is None, 40, "instance gone")
+    # All of this may take less time than lies between two renewals.
+    until(lambda: renewed(api) != first, 20, "the operator's Lease is renewed")
+
+
+def renewed(api):
+    return api.get("leases", LEASE_NAME)["spec"]["renewTime"]
 
 
 def statuses(api):
