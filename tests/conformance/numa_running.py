@@ -24,11 +24,11 @@ from scheduler.state import ClusterState
 from secondary_scheduler.kube.model import decode_pod
 from tests.conformance import numa, schedulerplugins
 from tests.conformance.apiclient import Api, ApiError
-from tests.conformance.case import BOUND, UNSCHEDULABLE, Answer, Case, Json
+from tests.conformance.case import Answer, Case, Json
 from tests.conformance.compare import differences, report
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.oracle import Oracle, oracle_of
-from tests.conformance.ours import load
+from tests.conformance.ours import answer_of, load
 from tests.conformance.profiles import scheduler_name
 from tests.conformance.runner import Runner, Summary
 from tests.conformance.schedulerlog import VMODULE
@@ -120,19 +120,7 @@ class OursWithZones:
             load(state, reducer, item)
         incoming = reducer.reduce(decode_pod(json.dumps(pod).encode()))
         explanation = explain(state.snapshot(time.time()), incoming, runner)
-        nodes = {name: node for name, node in explanation.nodes() if node.feasible}
-        if not nodes:
-            return Answer(UNSCHEDULABLE, message=explanation.message or "")
-        return Answer(
-            BOUND,
-            feasible=frozenset(nodes),
-            scores={
-                name: {plugin: score.weighted for plugin, score in node.scores.items()} for name, node in nodes.items()
-            },
-            totals={name: node.total for name, node in nodes.items()},
-            best=frozenset(explanation.best),
-            node=sorted(explanation.best)[0],
-        )
+        return answer_of(explanation)
 
     def reserve(self, pod: Json, node: str) -> None:
         """The pod is on its way to a node."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from scheduler.config import load_configuration
-from scheduler.core import Placement, decide, explain, run_post_filters
+from scheduler.core import Explanation, Placement, decide, explain, run_post_filters
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.plugins import build_profile
@@ -121,3 +121,20 @@ def load(state: ClusterState, reducer: PodReducer, item: Json) -> None:
 
 def _bytes(item: Json) -> bytes:
     return json.dumps(item).encode()
+
+
+def answer_of(explanation: Explanation) -> Answer:
+    """What an explanation says of where a pod may go, for plugins whose every score is compared."""
+    nodes = {name: node for name, node in explanation.nodes() if node.feasible}
+    if not nodes:
+        return Answer(UNSCHEDULABLE, message=explanation.message or "")
+    return Answer(
+        BOUND,
+        feasible=frozenset(nodes),
+        scores={
+            name: {plugin: score.weighted for plugin, score in node.scores.items()} for name, node in nodes.items()
+        },
+        totals={name: node.total for name, node in nodes.items()},
+        best=frozenset(explanation.best),
+        node=sorted(explanation.best)[0],
+    )

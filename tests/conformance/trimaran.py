@@ -26,8 +26,9 @@ from scheduler.state import ClusterState
 from secondary_scheduler.devcluster.ports import LOOPBACK
 from secondary_scheduler.kube.model import decode_node, decode_pod
 from tests.conformance import schedulerplugins
-from tests.conformance.case import BOUND, UNSCHEDULABLE, Answer, Case, Json
+from tests.conformance.case import Answer, Case, Json
 from tests.conformance.controlplane import ControlPlane
+from tests.conformance.ours import answer_of
 from tests.conformance.profiles import scheduler_name
 from tests.conformance.surroundings import OVERHEADS
 
@@ -259,16 +260,4 @@ class OursWithLoad:
         state.set_load(self._load)
         incoming = reducer.reduce(decode_pod(json.dumps(pod).encode()))
         explanation = explain(state.snapshot(now), incoming, runner)
-        nodes = {name: node for name, node in explanation.nodes() if node.feasible}
-        if not nodes:
-            return Answer(UNSCHEDULABLE, message=explanation.message or "")
-        return Answer(
-            BOUND,
-            feasible=frozenset(nodes),
-            scores={
-                name: {plugin: score.weighted for plugin, score in node.scores.items()} for name, node in nodes.items()
-            },
-            totals={name: node.total for name, node in nodes.items()},
-            best=frozenset(explanation.best),
-            node=sorted(explanation.best)[0],
-        )
+        return answer_of(explanation)

@@ -6,18 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint
 from tests.conformance import numa
 from tests.conformance.apiclient import Api, ApiError
-from tests.conformance.controlplane import ControlPlane
 from tests.conformance.profiles import scheduler_name
 
 Json = dict[str, Any]
@@ -198,27 +193,6 @@ EXPECTED = [
     "d: in the end bound",
     "big: in the end bound",
 ]
-
-
-@contextlib.contextmanager
-def our_daemon(plane: ControlPlane, directory: Path, configuration: str) -> Iterator[Path]:
-    """Our scheduler as a process; gives its log, in JSON, which must hold no traceback in the end."""
-    config, log = directory / "config.yaml", directory / "log"
-    config.write_text(configuration)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    command = [sys.executable, "-m", "scheduler", f"--config={config}", "--secure-port=0", "--logging-format=json"]
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as daemon:
-        try:
-            deadline = time.monotonic() + 60
-            while "caches are filled" not in log.read_text():
-                assert daemon.poll() is None, log.read_text()[-2000:]
-                assert time.monotonic() < deadline, log.read_text()[-2000:]
-                time.sleep(0.1)
-            yield log
-            assert daemon.poll() is None, log.read_text()[-2000:]
-            assert "Traceback" not in log.read_text(), log.read_text()[-4000:]
-        finally:
-            daemon.terminate()
 
 
 def our_configuration(compatibility: str, **args: Any) -> str:

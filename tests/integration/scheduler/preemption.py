@@ -251,8 +251,15 @@ def our_daemon(plane: ControlPlane, directory: Path, profile: Json | None = None
         "clientConnection": {"kubeconfig": str(plane.layout.kubeconfig)},
         "profiles": [{"schedulerName": OURS, **(profile or {})}],
     }
+    with daemon_running(directory, json.dumps(configuration)) as log:
+        yield log
+
+
+@contextlib.contextmanager
+def daemon_running(directory: Path, configuration: str) -> Iterator[Path]:
+    """Our scheduler as a process; gives its log, in JSON, which must hold no traceback in the end."""
     config, log = directory / "config.yaml", directory / "log"
-    config.write_text(json.dumps(configuration))
+    config.write_text(configuration)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     command = [sys.executable, "-m", "scheduler", f"--config={config}", "--secure-port=0", "--logging-format=json"]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as daemon:

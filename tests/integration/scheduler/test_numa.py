@@ -14,7 +14,8 @@ import yaml
 from tests.conformance.apiclient import Api
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.numa_running import CRD, install, scheduler_plugins_running
-from tests.integration.scheduler.numa_stage import EXPECTED, NODE, PERIOD, Stage, our_configuration, our_daemon
+from tests.integration.scheduler.numa_stage import EXPECTED, NODE, PERIOD, Stage, our_configuration
+from tests.integration.scheduler.preemption import daemon_running
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -42,7 +43,7 @@ async def test_zones_count_as_soon_as_the_crd_is_there(plane: ControlPlane, api:
     stage = Stage(api, pokes=False)
     await stage.set()
     try:
-        with our_daemon(plane, tmp_path, _with_kubeconfig(plane, our_configuration("safe"))):
+        with daemon_running(tmp_path, _with_kubeconfig(plane, our_configuration("safe"))):
             await stage.pod("before", 3)
             assert await stage.verdict("before") == "bound"
             await install(api)
@@ -76,7 +77,7 @@ async def test_reservations_fingerprints_and_foreign_pods(plane: ControlPlane, a
     stage = await _play(api, pokes=False)
     configuration = our_configuration("safe", cacheResyncPeriodSeconds=PERIOD)
     try:
-        with our_daemon(plane, tmp_path, _with_kubeconfig(plane, configuration)) as log:
+        with daemon_running(tmp_path, _with_kubeconfig(plane, configuration)) as log:
             assert await stage.play() == EXPECTED
             assert "nodes wait for resource topologies that include their pods" in log.read_text()
     finally:
@@ -102,7 +103,7 @@ async def test_the_real_plugin_and_ours_reserve_alike(plane: ControlPlane, api: 
     stage = await _play(api, pokes=True)
     configuration = our_configuration("upstream", cacheResyncPeriodSeconds=PERIOD)
     try:
-        with our_daemon(plane, tmp_path, _with_kubeconfig(plane, configuration)):
+        with daemon_running(tmp_path, _with_kubeconfig(plane, configuration)):
             ours = await stage.play()
     finally:
         await stage.clear()
@@ -123,7 +124,7 @@ async def test_a_zone_is_not_promised_twice_while_an_image_is_pulled(
             with (
                 scheduler_plugins_running(plane, {"cacheResyncPeriodSeconds": PERIOD})
                 if compatibility == "real"
-                else our_daemon(plane, directory, _with_kubeconfig(plane, text))
+                else daemon_running(directory, _with_kubeconfig(plane, text))
             ) as running:
                 if isinstance(running, ControlPlane):
                     await _started(running)
