@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from scheduler.catalog import Watch
 from scheduler.config import EffectiveProfile, load_configuration
@@ -156,3 +160,11 @@ class Engine:
 
     def relist_pods(self, *pods: PodInfo) -> None:
         self.pods.replace(pods, ResourceVersion("9"))
+
+
+async def eventually(check: Callable[[], bool], what: str) -> None:
+    for _ in range(300):
+        if check():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail(f"not within 3 s: {what}")

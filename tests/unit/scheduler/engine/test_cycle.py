@@ -8,33 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-
-import pytest
 
 from secondary_scheduler.kube.client import ApiError, ConnectionLost
 from secondary_scheduler.kube.client.errors import api_error
-from tests.unit.scheduler.engine.fakes import Engine
+from tests.unit.scheduler.engine.fakes import Engine, eventually
 from tests.unit.scheduler.engine.pods import pod_info
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    engine = Engine()
-    engine.recorder.start()
-    task = asyncio.create_task(engine.cycle.run())
-    yield engine
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await engine.recorder.drain(1)
-
-
-async def eventually(check: Callable[[], bool], what: str) -> None:
-    for _ in range(300):
-        if check():
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail(f"not within 3 s: {what}")
 
 
 def refused(status: int, message: str) -> ApiError:

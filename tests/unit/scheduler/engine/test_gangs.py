@@ -11,9 +11,10 @@ from scheduler.engine.inputs import NodeUpdate
 from scheduler.framework import Code, CycleState, PodInfo, Status
 from secondary_scheduler.kube.client import ConnectionLost
 from secondary_scheduler.kube.model import DecodeError, EventType
+from tests.unit.scheduler.engine.fakes import eventually
 from tests.unit.scheduler.engine.gangs import GangEngine
 from tests.unit.scheduler.engine.pods import node_info, pod_info
-from tests.unit.scheduler.engine.test_cycle import eventually, refused
+from tests.unit.scheduler.engine.test_cycle import refused
 
 Start = Callable[..., Awaitable[GangEngine]]
 

@@ -9,9 +9,9 @@ import pytest
 
 from scheduler.framework import CycleState
 from secondary_scheduler.kube.model import EventType
+from tests.unit.scheduler.engine.fakes import eventually
 from tests.unit.scheduler.engine.gangs import GangEngine
 from tests.unit.scheduler.engine.pods import pod_info
-from tests.unit.scheduler.engine.test_cycle import eventually
 
 Start = Callable[..., Awaitable[GangEngine]]
 _LONG_ENOUGH = 0.4

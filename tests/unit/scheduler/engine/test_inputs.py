@@ -3,32 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import pytest
-
-from tests.unit.scheduler.engine.fakes import Engine
+from tests.unit.scheduler.engine.fakes import Engine, eventually
 from tests.unit.scheduler.engine.pods import pod_info
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[Engine]:
-    engine = Engine()
-    engine.recorder.start()
-    task = asyncio.create_task(engine.cycle.run())
-    yield engine
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await engine.recorder.drain(1)
-
-
-async def eventually(check: Callable[[], bool], what: str) -> None:
-    for _ in range(300):
-        if check():
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail(f"not within 3 s: {what}")
 
 
 async def test_a_pod_that_waits_for_one_of_ours_is_placed_beside_it(engine: Engine) -> None:

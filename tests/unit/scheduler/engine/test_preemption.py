@@ -11,9 +11,8 @@ import pytest
 from scheduler.framework import PodInfo
 from secondary_scheduler.kube.client.errors import api_error
 from secondary_scheduler.kube.model import EventType
-from tests.unit.scheduler.engine.fakes import Engine, FakeApi
+from tests.unit.scheduler.engine.fakes import Engine, FakeApi, eventually
 from tests.unit.scheduler.engine.pods import pod_info
-from tests.unit.scheduler.engine.test_cycle import eventually
 
 
 class Evicting(FakeApi):
