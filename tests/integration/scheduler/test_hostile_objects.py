@@ -144,7 +144,8 @@ async def _play(plane: ControlPlane) -> None:
         for kind in _KINDS:
             await api.delete_all(kind, _NAMESPACE if kind in ("Pod", "PersistentVolumeClaim") else "")
         await _create(api, node("last"))
-        await _create(api, pod("after"))
+        # By name: nodes just deleted may still be in the scheduler's cache, and a pod may be bound to one, as upstream.
+        await _create(api, pod("after", nodeSelector={HOSTNAME: "last"}))
         await _until(api, lambda pods: pods["after"]["spec"].get("nodeName") == "last", _AT_ONCE_SECONDS)
     finally:
         await api.close()
@@ -177,5 +178,8 @@ async def _until(api: Api, check: Callable[[dict[str, Any]], bool], seconds: flo
         pods = {one["metadata"]["name"]: one for one in await api.list_all("Pod", _NAMESPACE)}
         if check(pods):
             return
-        assert time.monotonic() < deadline, {name: one["status"] for name, one in pods.items() if not _answered(one)}
+        late = {name: one for name, one in pods.items() if not _answered(one)} or pods
+        assert time.monotonic() < deadline, {
+            name: (one["spec"].get("nodeName"), one["status"]) for name, one in late.items()
+        }
         await asyncio.sleep(0.05)
