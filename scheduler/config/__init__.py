@@ -4,7 +4,19 @@ May import pydantic, ruamel.yaml, `scheduler.catalog` and `secondary_scheduler.k
 passes here in `pulumi preview` is what the scheduler loads.
 """
 
+from scheduler.config.compatibility import (
+    Cluster,
+    Incompatibility,
+    Operator,
+    incompatibilities,
+    lease_timings,
+    operator_of,
+    operator_of_csv,
+    parse_version,
+)
 from scheduler.config.complete import completed
+from scheduler.config.difference import differences
+from scheduler.config.election import LeaseFlags, without_effect
 from scheduler.config.expand import EffectiveProfile, EnabledPlugin
 from scheduler.config.flavours import (
     CUSTOM,
@@ -29,13 +41,17 @@ __all__ = [
     "DEFAULT_SCHEDULER_NAME",
     "KIND",
     "OURS",
+    "Cluster",
     "Configuration",
     "ConfigurationError",
     "EffectiveProfile",
     "EnabledPlugin",
     "ExtraPlugin",
     "Flavour",
+    "Incompatibility",
     "KubeSchedulerConfiguration",
+    "LeaseFlags",
+    "Operator",
     "Problem",
     "UnknownFlavourError",
     "completed",
@@ -43,9 +59,16 @@ __all__ = [
     "convert_text",
     "custom_flavour",
     "default_configuration",
+    "differences",
     "flavour_named",
     "flavour_names",
     "flavour_of",
+    "incompatibilities",
+    "lease_timings",
     "load_configuration",
+    "operator_of",
+    "operator_of_csv",
+    "parse_version",
     "render",
+    "without_effect",
 ]

@@ -1,0 +1,255 @@
+"""Whether the versions of operator, scheduler image and cluster go together, by the table in compatibility.yaml."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from scheduler.config.document import read_document
+from scheduler.config.flavours import Flavour, split_image
+
+Subject = Literal["operator", "scheduler", "cluster"]
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-+_].*)?")
+_UPSTREAM_OPERATOR = re.compile(r"(^|/)(cluster-)?secondary-scheduler-(rhel\d+-)?operator$")
+_OUR_OPERATOR = re.compile(r"(^|/)secondary-scheduler/operator$")
+
+Version = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator as its image or ClusterServiceVersion tells.
+
+    Attributes:
+        is_ours: this project's; otherwise OpenShift's.
+        version: None if nothing tells it.
+    """
+
+    is_ours: bool
+    version: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What is known of the cluster; None: nothing."""
+
+    kubernetes: str | None = None
+    openshift: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Incompatibility:
+    """Two versions that do not go together.
+
+    Attributes:
+        subject: whose version should be another one.
+        message: which do not go together and why; what to do after a semicolon.
+    """
+
+    subject: Subject
+    message: str
+
+
+def parse_version(text: str) -> Version | None:
+    """Return major, minor and patch level (0 if not given) of `1.34`, `v1.34.7` or `4.17.3-rc.1`; None of others."""
+    match = _VERSION.fullmatch(text)
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
+
+
+def operator_of(image: str) -> Operator | None:
+    """Return what an operator's image tells of it; None for an image that is neither ours nor OpenShift's."""
+    repository, tag = split_image(image)
+    if _OUR_OPERATOR.search(repository):
+        return Operator(True, parse_version(tag))
+    return Operator(False, parse_version(tag)) if _UPSTREAM_OPERATOR.search(repository) else None
+
+
+def operator_of_csv(name: str) -> Operator | None:
+    """Return what the name of a ClusterServiceVersion tells, such as `secondaryscheduleroperator.v1.5.0`; else None."""
+    package, _, version = name.partition(".")
+    return Operator(False, parse_version(version)) if package == "secondaryscheduleroperator" else None
+
+
+def lease_timings(operator: Operator | None) -> Mapping[str, str] | None:
+    """Return the Lease's timings that an operator gives the scheduler as flags; None if it gives none.
+
+    An empty mapping stands for those of this project's operator.
+    """
+    if operator is None or operator.is_ours or operator.version is None:
+        return {}
+    flags = _table()["leaseFlags"]
+    if operator.version < _parsed(flags["since"]):
+        return None
+    return {key: value for key, value in flags.items() if key != "since"}
+
+
+def incompatibilities(
+    cluster: Cluster, operator: Operator | None, scheduler_image: str, flavour: Flavour
+) -> Iterator[Incompatibility]:
+    """Yield everything that is known not to go together; what is not known is not judged.
+
+    Args:
+        cluster: the versions of the cluster, as far as they are given.
+        operator: who starts the scheduler; None for nobody or an operator that is not known.
+        scheduler_image: reference of the scheduler's image.
+        flavour: what that image is.
+    """
+    yield from _check_cluster(cluster)
+    if operator is not None:
+        yield from _check_operator(operator, cluster)
+    yield from _check_image(scheduler_image, flavour)
+    yield from _check_scheduler(flavour, cluster)
+
+
+def _check_cluster(cluster: Cluster) -> Iterator[Incompatibility]:
+    kubernetes, openshift = _of(cluster.kubernetes), _of(cluster.openshift)
+    if kubernetes is None or openshift is None:
+        return
+    expected = _kubernetes_of(openshift)
+    if kubernetes[:2] != expected[:2]:
+        yield Incompatibility(
+            "cluster",
+            f"OpenShift {_text(openshift)} is Kubernetes {_text(expected)}, not {_text(kubernetes)}; "
+            "leave one of the two out or correct it",
+        )
+
+
+def _check_operator(operator: Operator, cluster: Cluster) -> Iterator[Incompatibility]:
+    table = _table()
+    kubernetes = _kubernetes(cluster)
+    if operator.is_ours:
+        minimum = _parsed(table["ours"]["minimum"])
+        if kubernetes is not None and kubernetes < minimum:
+            yield Incompatibility(
+                "operator",
+                f"this project's operator needs Kubernetes {_text(minimum)} or later, not {_text(kubernetes)}; "
+                "update the cluster",
+            )
+        return
+    version = operator.version
+    if version is None:
+        return
+    row = next((row for row in table["operators"] if _covers(row["versions"], version)), None)
+    if row is None:
+        known = f"{table['operators'][0]['versions'][0]} to {table['operators'][-1]['versions'][-1]}"
+        message = f"operator {_full(version)} is not in the table of known versions ({known})"
+        yield Incompatibility("operator", f"{message}; check its release notes, or switch the check off")
+        return
+    openshift = _of(cluster.openshift)
+    if openshift is not None and _text(openshift) not in row["openshift"]:
+        fitting = [one for one in table["operators"] if _text(openshift) in one["openshift"]]
+        hint = f"operator {_range(fitting[-1])} is made for it" if fitting else "no known operator is made for it"
+        yield Incompatibility(
+            "operator",
+            f"operator {_full(version)} is made for OpenShift {', '.join(row['openshift'])}, not {_text(openshift)}; "
+            f"{hint}",
+        )
+    elif kubernetes is not None and _on_minor(kubernetes, cluster) < _parsed(row["minimum"]):
+        yield Incompatibility(
+            "operator",
+            f"operator {_full(version)} needs Kubernetes {row['minimum']} or later, not {_text(kubernetes)}; "
+            "take an older operator or update the cluster",
+        )
+    if cluster.openshift is None and cluster.kubernetes is not None and version >= _parsed(table["openshiftOnlySince"]):
+        yield Incompatibility(
+            "operator",
+            f"operator {_full(version)} needs OpenShift's own APIs and does not start the scheduler on plain "
+            "Kubernetes; take this project's operator, or say openshiftVersion if the cluster is OpenShift",
+        )
+
+
+def _check_image(image: str, flavour: Flavour) -> Iterator[Incompatibility]:
+    table = _table()
+    registry = image.partition("/")[0]
+    if registry in table["goneRegistries"]:
+        instead = table["goneRegistries"][registry]
+        yield Incompatibility("scheduler", f"the registry {registry} was given up; take the same image from {instead}")
+    release = parse_version(split_image(image)[1])
+    if flavour.family != "scheduler-plugins" or release is None:
+        return
+    reason = table["schedulerPlugins"]["broken"].get(_full(release))
+    if reason is not None:
+        newest = next(one for one in table["schedulerPlugins"]["newest"] if _parsed(one)[:2] == release[:2])
+        yield Incompatibility("scheduler", f"release {_full(release)} is broken: {reason}; take {newest}")
+
+
+def _check_scheduler(flavour: Flavour, cluster: Cluster) -> Iterator[Incompatibility]:
+    kubernetes = _kubernetes(cluster)
+    if kubernetes is None or flavour.family == "custom":
+        return
+    if flavour.is_ours:
+        tested = _table()["ours"]["kubernetes"]
+        if _text(kubernetes) not in tested:
+            message = f"this project's scheduler is tested with Kubernetes {', '.join(tested)}, not {_text(kubernetes)}"
+            yield Incompatibility("scheduler", f"{message}; try it on a cluster that may fail first")
+        return
+    built = (1, flavour.kubernetes)
+    fitting = [one for one in _table()["schedulerPlugins"]["newest"] if _parsed(one)[1] == kubernetes[1]]
+    hint = f"take {fitting[0]}" if fitting else "there is no release for that version in the table"
+    if built > kubernetes[:2]:
+        message = (
+            f"{flavour.name} is of Kubernetes 1.{flavour.kubernetes}, newer than the cluster's {_text(kubernetes)}"
+        )
+        yield Incompatibility("scheduler", f"{message}: it may ask for APIs that are not there; {hint}")
+    elif kubernetes[1] - flavour.kubernetes > 1:
+        message = (
+            f"{flavour.name} is of Kubernetes 1.{flavour.kubernetes}, more than one release older than the cluster's"
+        )
+        yield Incompatibility("scheduler", f"{message} {_text(kubernetes)}, which Kubernetes does not support; {hint}")
+
+
+def _kubernetes(cluster: Cluster) -> Version | None:
+    kubernetes = _of(cluster.kubernetes)
+    openshift = _of(cluster.openshift)
+    if kubernetes is not None or openshift is None:
+        return kubernetes
+    return _kubernetes_of(openshift)
+
+
+def _kubernetes_of(openshift: Version) -> Version:
+    return (1, openshift[1] + int(_table()["openshiftToKubernetes"]), 0)
+
+
+def _on_minor(kubernetes: Version, cluster: Cluster) -> Version:
+    """The version itself; where its patch level is not given, the last one of its minor."""
+    given = cluster.kubernetes or ""
+    return kubernetes if given.count(".") > 1 else (kubernetes[0], kubernetes[1], 1 << 16)
+
+
+def _covers(versions: list[str], version: Version) -> bool:
+    if len(versions) == 1:
+        return _parsed(versions[0])[:2] == version[:2]
+    return _parsed(versions[0]) <= version <= _parsed(versions[1])
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    return str(row["versions"][0]).rpartition(".")[0] if len(row["versions"]) > 1 else str(row["versions"][0])
+
+
+def _of(text: str | None) -> Version | None:
+    return parse_version(text) if text is not None else None
+
+
+def _parsed(text: str) -> Version:
+    version = parse_version(text)
+    if version is None:
+        raise ValueError(f'compatibility.yaml: "{text}" is no version')
+    return version
+
+
+def _text(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _full(version: Version) -> str:
+    return f"{version[0]}.{version[1]}.{version[2]}"
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = files("scheduler.config").joinpath("compatibility.yaml").read_text(encoding="utf-8")
+    table: dict[str, Any] = read_document(text, "compatibility.yaml").data
+    return table

@@ -1,0 +1,133 @@
+"""What changes between two configurations, in words: what a reviewer wants to know, not which lines differ."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scheduler.catalog import OPTIONS, ExtensionPoint
+from scheduler.config.expand import SECRET, EffectiveProfile
+from scheduler.config.load import Configuration
+from scheduler.config.model import Profile
+
+_ABSENT = object()
+_SECRET = re.compile(r"(token|password|secret|bearer|credential|keyData)(?!\w*(File|Seconds)$)", re.IGNORECASE)
+"""Names of what is never shown; the path of a file is no secret."""
+
+
+def differences(old: Configuration, new: Configuration) -> list[str]:
+    """Return one line per change in what runs, by profile; empty when both configurations do the same.
+
+    Defaults are filled in on both sides, so that writing down a default is no change. Secrets are never shown.
+    """
+    lines = list(_of_data("", _without_profiles(old), _without_profiles(new)))
+    for name in (*old.scheduler_names, *(name for name in new.scheduler_names if name not in old.scheduler_names)):
+        if name not in new.scheduler_names:
+            lines.append(f"profile {name}: removed; pods that name it are placed by nobody")
+        elif name not in old.scheduler_names:
+            lines.append(f"profile {name}: added, {_scores(new.profile(name))}")
+        else:
+            before, after = _raw(old, name), _raw(new, name)
+            changes = _of_profile(old.profile(name), new.profile(name), before, after)
+            lines += [f"profile {name}: {change}" for change in changes]
+    return lines
+
+
+def _scores(profile: EffectiveProfile) -> str:
+    scoring = ", ".join(f"{plugin.name} {plugin.weight}" for plugin in profile.plugins(ExtensionPoint.SCORE))
+    return f"scores by {scoring}" if scoring else "scores by nothing"
+
+
+def _raw(configuration: Configuration, name: str) -> Profile:
+    """The profile as it is written; the default one of a file without profiles."""
+    profiles = configuration.model.profiles or [Profile()]
+    return profiles[configuration.scheduler_names.index(name)]
+
+
+def _without_profiles(configuration: Configuration) -> dict[str, Any]:
+    data = configuration.model.to_dict()
+    return {key: value for key, value in data.items() if key not in ("profiles", "apiVersion", "kind")}
+
+
+def _of_profile(old: EffectiveProfile, new: EffectiveProfile, before: Profile, after: Profile) -> Iterator[str]:
+    yield from _of_plugins(old, new)
+    kept = [name for name in new.enabled if name in old.enabled]
+    for name in kept:
+        yield from _of_data(f"{name} ", _args(old, before, name), _args(new, after, name))
+    yield from _of_data(f"{OPTIONS} ", old.options.to_dict(), new.options.to_dict())
+    percentages = (old.percentage_of_nodes_to_score, new.percentage_of_nodes_to_score)
+    if percentages[0] != percentages[1]:
+        yield _changed("percentageOfNodesToScore", *("unset" if one is None else one for one in percentages))
+
+
+def _of_plugins(old: EffectiveProfile, new: EffectiveProfile) -> Iterator[str]:
+    for name in dict.fromkeys((*old.enabled, *new.enabled)):
+        before, after = _points(old, name), _points(new, name)
+        weights = (before.get("score"), after.get("score"))
+        if not before:
+            yield f"{name} added at {_list(after)}{_weight(weights[1])}"
+        elif not after:
+            yield f"{name} removed, it ran at {_list(before)}{_weight(weights[0])}"
+        else:
+            if gone := [point for point in before if point not in after]:
+                yield f"{name} disabled at {', '.join(gone)}{_weight(weights[0]) if 'score' in gone else ''}"
+            if come := [point for point in after if point not in before]:
+                yield f"{name} enabled at {', '.join(come)}{_weight(weights[1]) if 'score' in come else ''}"
+            if None not in weights and weights[0] != weights[1]:
+                yield f"{name} weight {weights[0]} -> {weights[1]}"
+    for point in ExtensionPoint:
+        names = [[plugin.name for plugin in profile.plugins(point)] for profile in (old, new)]
+        both = set(names[0]) & set(names[1])
+        orders = [[name for name in one if name in both] for one in names]
+        # The sum of scores is the same in any order.
+        if orders[0] != orders[1] and point not in (ExtensionPoint.SCORE, ExtensionPoint.PRE_SCORE):
+            yield f"{point.value} runs in another order: {', '.join(names[1])}"
+
+
+def _points(profile: EffectiveProfile, name: str) -> dict[str, int]:
+    """The extension points where a plugin runs, with its weight there."""
+    return {
+        point.value: plugin.weight
+        for point in ExtensionPoint
+        for plugin in profile.plugins(point)
+        if plugin.name == name
+    }
+
+
+def _list(points: Mapping[str, int]) -> str:
+    return ", ".join(points)
+
+
+def _weight(weight: int | None) -> str:
+    return f" (weight {weight})" if weight else ""
+
+
+def _args(profile: EffectiveProfile, written: Profile, name: str) -> dict[str, Any]:
+    """A plugin's args with their defaults; those of a plugin that is not known as they are written."""
+    model = profile.args(name)
+    if model is not None:
+        return model.to_dict()
+    return next((entry.args or {} for entry in written.plugin_config if entry.name == name), {})
+
+
+def _of_data(path: str, old: Any, new: Any) -> Iterator[str]:
+    """Yield what differs below a path; lists are compared as a whole."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        if old != new:
+            yield _changed(path, _shown(path, old), _shown(path, new))
+        return
+    separator = "" if not path or path.endswith(" ") else "."
+    for key in dict.fromkeys((*old, *new)):
+        yield from _of_data(f"{path}{separator}{key}", old.get(key, _ABSENT), new.get(key, _ABSENT))
+
+
+def _changed(what: str, old: object, new: object) -> str:
+    return f"{what} {old} -> {new}"
+
+
+def _shown(path: str, value: object) -> str:
+    if value is _ABSENT:
+        return "unset"
+    if value and _SECRET.search(path.rpartition(".")[2].rpartition(" ")[2]):
+        return SECRET
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)
