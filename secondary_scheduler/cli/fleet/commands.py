@@ -1,0 +1,185 @@
+"""`secondary-scheduler fleet`: preview, update or refresh many stacks of the project."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.fleet.results import Operation, Plan, StackResult, exit_code
+
+if TYPE_CHECKING:
+    from secondary_scheduler.cli.fleet.project import Project, Stack
+
+_HELP = """One operation on many stacks: in parallel, in waves, with a health gate.
+
+A stack's wave stands in its settings as fleet:wave; without it, the wave is "rest".
+"""
+
+
+class Output(enum.StrEnum):
+    """How the result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Stacks = Annotated[
+    list[str], typer.Option("--stacks", help="Stacks by name or glob, such as 'prod-*'; may be repeated.")
+]
+Waves = Annotated[str, typer.Option("--waves", help="Order of the waves.")]
+Parallel = Annotated[int, typer.Option("--parallel", min=1, max=64, help="How many stacks at a time.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that a stack may take, its gate aside.")]
+ClusterTimeout = Annotated[
+    float,
+    typer.Option("--cluster-timeout", min=0, help="Seconds in which a stack's cluster must answer; 0: do not ask it."),
+]
+Markdown = Annotated[Path | None, typer.Option("--markdown", help="Write a comment for a pull request into this file.")]
+ProjectDirectory = Annotated[Path, typer.Option("--project", help="The project's directory, or one below it.")]
+Form = Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")]
+HERE = Path()
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group `fleet`."""
+    app = typer.Typer(name="fleet", help=_HELP, no_args_is_help=True)
+    for command in (preview, up, refresh):
+        app.command()(command)
+    parent.add_typer(app)
+
+
+def preview(
+    stacks: Stacks,
+    waves: Waves = "canary,rest",
+    parallel: Parallel = 4,
+    timeout: Timeout = 900,
+    cluster_timeout: ClusterTimeout = 10,
+    offline: Annotated[
+        bool,
+        typer.Option("--offline", help="Preview from the stacks' states alone; no cluster needs to answer."),
+    ] = False,
+    markdown: Markdown = None,
+    project: ProjectDirectory = HERE,
+    output: Form = Output.TABLE,
+) -> None:
+    """Show what an update would change. Exit code 3: something; 0: nothing; 1: a stack failed."""
+    plan = Plan(Operation.PREVIEW, seconds=timeout, cluster_seconds=None if offline else cluster_timeout or None)
+    _run(plan, stacks, waves, parallel, markdown, project, output)
+
+
+def up(
+    stacks: Stacks,
+    waves: Waves = "canary,rest",
+    parallel: Parallel = 4,
+    timeout: Timeout = 900,
+    cluster_timeout: ClusterTimeout = 10,
+    gate: Annotated[
+        bool, typer.Option("--gate/--no-gate", help="Wait until each scheduler is healthy and places a pod.")
+    ] = True,
+    gate_timeout: Annotated[
+        float, typer.Option("--gate-timeout", min=1, help="Seconds in which a scheduler must be healthy.")
+    ] = 300,
+    markdown: Markdown = None,
+    project: ProjectDirectory = HERE,
+    output: Form = Output.TABLE,
+) -> None:
+    """Update the stacks, a wave after the other; after a failure no later wave is started. Exit code 1: one failed."""
+    plan = Plan(
+        Operation.UP,
+        seconds=timeout,
+        cluster_seconds=cluster_timeout or None,
+        gate_seconds=gate_timeout if gate else None,
+    )
+    _run(plan, stacks, waves, parallel, markdown, project, output)
+
+
+def refresh(
+    stacks: Stacks,
+    waves: Waves = "canary,rest",
+    parallel: Parallel = 4,
+    timeout: Timeout = 900,
+    cluster_timeout: ClusterTimeout = 10,
+    preview_only: Annotated[
+        bool,
+        typer.Option("--preview-only", help="Only show what differs from the states; exit code 3 if anything does."),
+    ] = False,
+    markdown: Markdown = None,
+    project: ProjectDirectory = HERE,
+    output: Form = Output.TABLE,
+) -> None:
+    """Bring the stacks' states up to what is in their clusters, which are only read. Exit code 1: a stack failed."""
+    plan = Plan(Operation.REFRESH, preview_only, seconds=timeout, cluster_seconds=cluster_timeout or None)
+    _run(plan, stacks, waves, parallel, markdown, project, output)
+
+
+def _run(
+    plan: Plan,
+    patterns: list[str],
+    waves: str,
+    parallel: int,
+    markdown: Path | None,
+    directory: Path,
+    output: Output,
+) -> None:
+    from rich.console import Console
+
+    from secondary_scheduler.cli.fleet import report
+    from secondary_scheduler.cli.fleet.markdown import comment
+    from secondary_scheduler.cli.fleet.project import arrange, find_project, select
+    from secondary_scheduler.cli.fleet.waves import run_waves
+
+    project = find_project(directory)
+    arranged = arrange(select(project, patterns), waves)
+    if markdown is not None and not markdown.resolve().parent.is_dir():
+        raise CommandError(f"--markdown {markdown}: there is no directory {markdown.resolve().parent}")
+    errors = Console(stderr=True)
+    stopping = threading.Event()
+
+    def say(text: str) -> None:
+        errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    work = _work(plan, project, stopping, say)
+    results = run_waves(
+        arranged,
+        work,
+        parallel=parallel,
+        stop_on_failure=plan.operation is Operation.UP,
+        stopping=stopping,
+        told=lambda result: say(_line(result)),
+    )
+    if markdown is not None:
+        markdown.write_text(comment(plan.operation, results), encoding="utf-8")
+    if output is Output.JSON:
+        typer.echo(report.document(plan.operation, results))
+    else:
+        report.print_table(Console(), plan.operation, results)
+    code = exit_code(results, previewed=plan.previews)
+    if code is ExitCode.INTERRUPTED:
+        say("interrupted: what was running has been cancelled, later stacks were not started")
+    raise typer.Exit(code)
+
+
+def _work(
+    plan: Plan, project: Project, stopping: threading.Event, say: Callable[[str], None]
+) -> Callable[[Stack], StackResult]:
+    try:
+        # Here, since pulumi takes longer to import than all the rest.
+        from secondary_scheduler.cli.fleet.installation import installed
+        from secondary_scheduler.cli.fleet.work import StackWork
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pulumi":
+            raise
+        raise CommandError(
+            "the Python package pulumi is not there; in the project's environment: pip install -r requirements.txt"
+        ) from None
+    return StackWork(installed(), project, plan, stopping, say)
+
+
+def _line(result: StackResult) -> str:
+    told = "; ".join(text for text in (result.change_text, result.reason) if text)
+    return f"{result.stack}: {result.outcome} after {result.seconds:.1f} s{f': {told}' if told else ''}"

@@ -1,0 +1,155 @@
+"""One operation of the Pulumi engine on one stack."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pulumi.automation import PulumiCommand
+from pulumi.automation import Stack as EngineStack
+
+from secondary_scheduler.cli.fleet.command import Ending
+from secondary_scheduler.cli.fleet.events import Collector, one_line
+from secondary_scheduler.cli.fleet.installation import EngineError, Installation, StackWorkspace
+from secondary_scheduler.cli.fleet.project import Project, Stack
+from secondary_scheduler.cli.fleet.reasons import failure_reason
+from secondary_scheduler.cli.fleet.redaction import MASK
+from secondary_scheduler.cli.fleet.results import Operation
+
+
+@dataclass
+class EngineRun:
+    """What came of it.
+
+    Attributes:
+        failure: one line, if it did not succeed.
+        cancelled: because the fleet was stopped.
+        outputs: of the stack after an update, secret ones masked.
+    """
+
+    events: Collector
+    failure: str = ""
+    cancelled: bool = False
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Engine:
+    """The engine for one stack, within its time."""
+
+    def __init__(
+        self, found: PulumiCommand, project: Project, stack: Stack, stopping: threading.Event, deadline: float
+    ) -> None:
+        self._stack = stack
+        self._project = project
+        self._stopping = stopping
+        self._started = time.monotonic()
+        self._deadline = deadline
+        self._command = Installation(found, stopping, deadline)
+        self._engine = self._stack_over(self._command)
+
+    def secrets(self) -> dict[str, str]:
+        """The stack's encrypted settings in clear, by key without the project's name.
+
+        Raises:
+            EngineError: they cannot be decrypted.
+        """
+        if not self._stack.has_secrets:
+            return {}
+        prefix = f"{self._project.name}:"
+        found = self._engine.get_all_config()
+        return {key.removeprefix(prefix): value.value for key, value in found.items() if value.secret}
+
+    def reason(self, error: EngineError) -> str:
+        """One line for a run that failed outside an operation."""
+        ending = self._command.ending or Ending()
+        return self._stopped(ending) or failure_reason(
+            self._stack.name, "", _printed(ending) or str(error), ending.code
+        )
+
+    def run(self, operation: Operation, *, preview_only: bool = False) -> EngineRun:
+        """Carry out the operation; failures are told in the result."""
+        events = Collector()
+        done = EngineRun(events)
+        try:
+            done.outputs = self._operate(operation, events, preview_only=preview_only)
+        except EngineError as error:
+            ending = self._command.ending or Ending()
+            done.failure = self._stopped(ending) or failure_reason(
+                self._stack.name, events.failure(), _printed(ending) or str(error), ending.code
+            )
+            done.cancelled = ending.interrupted and not ending.timed_out
+            if ending.interrupted and operation is not Operation.PREVIEW and not preview_only:
+                done.failure += self._release(ending, events)
+        except (OSError, RuntimeError) as error:
+            done.failure = one_line(str(error))
+        return done
+
+    def _operate(self, operation: Operation, events: Collector, *, preview_only: bool) -> Mapping[str, Any]:
+        common: dict[str, Any] = {"on_event": events.event, "color": "never"}
+        if operation is Operation.PREVIEW:
+            self._engine.preview(**common)
+        elif operation is Operation.REFRESH and preview_only:
+            self._engine.preview_refresh(**common)
+        elif operation is Operation.REFRESH:
+            self._engine.refresh(show_secrets=False, **common)
+        else:
+            done = self._engine.up(show_secrets=False, **common)
+            return {name: MASK if output.secret else output.value for name, output in done.outputs.items()}
+        return {}
+
+    def _stopped(self, ending: Ending) -> str:
+        if ending.timed_out:
+            return f"not done after {self._deadline - self._started:.0f} s; it was cancelled (see --timeout)"
+        return "cancelled" if ending.interrupted else ""
+
+    def _release(self, ending: Ending, events: Collector) -> str:
+        """Take away the lock that an engine left which could not end by itself; what to say if that fails."""
+        cleaning = self._command.cleaning_up()
+        engine = self._stack_over(cleaning)
+        try:
+            locked = self._locked_by(engine, ending.pid)
+            # Elsewhere nobody can look; whoever had begun held the lock, and gave it back if it ended by itself.
+            if locked or (locked is None and events.began and ending.code < 0):
+                engine.cancel()
+        except (EngineError, OSError) as error:
+            printed = _printed(cleaning.ending or Ending()) or str(error)
+            told = failure_reason(self._stack.name, "", printed, 1)
+            return f"; its lock may be left: pulumi cancel --stack {self._stack.name} ({told})"
+        return ""
+
+    def _locked_by(self, engine: EngineStack, pid: int) -> bool | None:
+        """Whether a process of this machine holds the stack's lock; None if the backend's files are not here."""
+        url = urlsplit(engine.workspace.who_am_i().url or "")
+        if url.scheme != "file":
+            return None
+        # `file://~` is the home directory.
+        root = Path(unquote(f"{url.netloc}{url.path}")).expanduser()
+        for file in (root / ".pulumi" / "locks").rglob("*.json"):
+            if file.parent.name != self._stack.name:
+                continue
+            with contextlib.suppress(OSError, ValueError):
+                holder = json.loads(file.read_text())
+                if holder.get("pid") == pid and holder.get("hostname") == socket.gethostname():
+                    return True
+        return False
+
+    def _stack_over(self, command: Installation) -> EngineStack:
+        workspace = StackWorkspace(
+            work_dir=str(self._project.directory),
+            pulumi_command=command,
+            env_vars={"PULUMI_SKIP_UPDATE_CHECK": os.environ.get("PULUMI_SKIP_UPDATE_CHECK", "1")},
+        )
+        return EngineStack.select(self._stack.name, workspace)
+
+
+def _printed(ending: Ending) -> str:
+    return "\n".join([*ending.stderr, *ending.stdout])

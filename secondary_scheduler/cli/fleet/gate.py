@@ -1,0 +1,253 @@
+"""The health gate: whether the scheduler that a stack installed is up, has its configuration and places a pod.
+
+What is read: the Deployment's roll-out, the status of the SecondaryScheduler or, where there is none, the annotations
+of the scheduler's own Lease. What is done: one pod per scheduler name, without requests and allowed on any node, is
+made and deleted as soon as it is bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from secondary_scheduler.cli.fleet.events import one_line
+from secondary_scheduler.cli.fleet.results import GateCheck
+from secondary_scheduler.kube.client import KubeError, NotFound, api_path
+from secondary_scheduler.kube.client.sync import SyncConnection
+
+NAMESPACE = "openshift-secondary-scheduler-operator"
+NAME = "secondary-scheduler"
+POD_LABELS = {"app": "secondary-scheduler-fleet-gate", "app.kubernetes.io/managed-by": "secondary-scheduler-fleet"}
+_RESOURCE = ("operator.openshift.io/v1", "secondaryschedulers", "cluster")
+_HASH = "secondary-scheduler.io/configuration-hash"
+_FRESH = "secondary-scheduler.io/load-data-fresh"
+_FRESH_MESSAGE = "secondary-scheduler.io/load-data-message"
+_POLL_SECONDS = 0.5
+_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a healthy stack looks like.
+
+    Attributes:
+        namespace: of the scheduler's Deployment.
+        deployment: its name.
+        hashes: of the configurations, one of which must be reported; empty: any will do.
+        scheduler_names: each must place a pod.
+        reports: whether the image can report configuration and load; the Go ones cannot.
+        reads_load: whether it has to report fresh load data.
+    """
+
+    namespace: str = NAMESPACE
+    deployment: str = NAME
+    hashes: frozenset[str] = frozenset()
+    scheduler_names: Sequence[str] = (NAME,)
+    reports: bool = True
+    reads_load: bool = False
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """What was found when the gate was passed or given up."""
+
+    checks: Sequence[GateCheck]
+    cancelled: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything was as it should be."""
+        return not self.cancelled and all(check.passed for check in self.checks)
+
+    @property
+    def reason(self) -> str:
+        """One line about what is not."""
+        return "; ".join(f"{check.name}: {check.found}" for check in self.checks if not check.passed)
+
+
+class Gate:
+    """The gate of one stack."""
+
+    def __init__(
+        self, cluster: SyncConnection, expected: Expected, stopping: threading.Event, poll: float = _POLL_SECONDS
+    ) -> None:
+        self._cluster = cluster
+        self._expected = expected
+        self._stopping = stopping
+        self._poll = poll
+        self._image = ""
+        self._executable = "/bin/kube-scheduler"
+        self._pull_secrets: list[Json] = []
+
+    def wait(self, seconds: float) -> GateResult:
+        """Wait at most so long for a healthy scheduler that places a pod."""
+        deadline = time.monotonic() + seconds
+        while True:
+            checks = self._state()
+            if all(check.passed for check in checks) or time.monotonic() >= deadline:
+                break
+            if self._stopping.wait(self._poll):
+                return GateResult(checks, cancelled=True)
+        if all(check.passed for check in checks):
+            for name in self._expected.scheduler_names:
+                checks.append(self._place(name, deadline))
+        return GateResult(checks, cancelled=self._stopping.is_set())
+
+    def _state(self) -> list[GateCheck]:
+        try:
+            deployment = self._read("apps/v1", "deployments", self._expected.deployment)
+            resource = self._read(*_RESOURCE)
+            lease = self._read("coordination.k8s.io/v1", "leases", self._expected.deployment)
+        except KubeError as error:
+            return [GateCheck("cluster", False, one_line(str(error)))]
+        checks = [self._deployment(deployment)]
+        status = (resource or {}).get("status") or {}
+        conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+        # Upstream's operator writes none of these.
+        if "Available" in conditions:
+            checks += [_condition(conditions, "Available", "True"), _condition(conditions, "Degraded", "False")]
+        annotations = ((lease or {}).get("metadata") or {}).get("annotations") or {}
+        checks.append(self._configuration(str(status.get("configurationHash") or annotations.get(_HASH) or "")))
+        if self._expected.reports and self._expected.reads_load:
+            checks.append(_load(conditions.get("LoadDataFresh"), annotations))
+        return checks
+
+    def _read(self, api_version: str, resource: str, name: str) -> Json | None:
+        path = api_path(api_version, resource, namespace=self._expected.namespace, name=name)
+        try:
+            found: Json = json.loads(self._cluster.get(path))
+        except NotFound:
+            return None
+        return found
+
+    def _deployment(self, found: Json | None) -> GateCheck:
+        name = f"Deployment {self._expected.deployment}"
+        if found is None:
+            return GateCheck(name, False, f"not in namespace {self._expected.namespace}")
+        template = found["spec"]["template"]["spec"]
+        container = template["containers"][0]
+        self._image = str(container["image"])
+        self._executable = str((container.get("command") or [self._executable])[0])
+        self._pull_secrets = list(template.get("imagePullSecrets") or ())
+        wanted, status = int(found["spec"].get("replicas", 1)), found.get("status") or {}
+        total, updated, available = (
+            int(status.get(key, 0)) for key in ("replicas", "updatedReplicas", "availableReplicas")
+        )
+        seen = int(status.get("observedGeneration", 0)) >= int(found["metadata"].get("generation", 0))
+        ready = seen and wanted > 0 and total == updated == available == wanted
+        return GateCheck(name, ready, f"{updated} of {wanted} updated, {available} available")
+
+    def _configuration(self, reported: str) -> GateCheck:
+        name = "configuration"
+        if not self._expected.reports:
+            return GateCheck(name, True, "not reported by this image")
+        wanted = " or ".join(sorted(self._expected.hashes))
+        if not reported:
+            return GateCheck(name, False, f"none is reported{f'; {wanted} is wanted' if wanted else ''}")
+        if wanted and reported not in self._expected.hashes:
+            return GateCheck(name, False, f"{reported} is reported, {wanted} is wanted")
+        return GateCheck(name, True, reported)
+
+    def _place(self, scheduler_name: str, deadline: float) -> GateCheck:
+        name = f"pod of {scheduler_name}"
+        pods = api_path("v1", "pods", namespace=self._expected.namespace)
+        began = time.monotonic()
+        # Named here, so that it can be deleted whether the answer arrives or not.
+        pod = f"fleet-gate-{secrets.token_hex(5)}"
+        path = f"{pods}/{pod}"
+        try:
+            self._cluster.request("POST", pods, body=self._pod(pod, scheduler_name))
+            while True:
+                found = json.loads(self._cluster.get(path))
+                if found["spec"].get("nodeName"):
+                    return GateCheck(name, True, f"placed after {time.monotonic() - began:.1f} s")
+                if time.monotonic() >= deadline or self._stopping.wait(self._poll / 5):
+                    return GateCheck(name, False, f"not placed: {_why(found) or 'the scheduler has not looked at it'}")
+        except KubeError as error:
+            return GateCheck(name, False, one_line(str(error)))
+        finally:
+            # Left behind at worst for its deadline; the reason that is told is the first one.
+            with contextlib.suppress(KubeError):
+                self._cluster.request("DELETE", path, body={"gracePeriodSeconds": 0})
+
+    def _pod(self, name: str, scheduler_name: str) -> dict[str, Any]:
+        container = {
+            "name": "gate",
+            # The one image that this cluster is known to be able to pull.
+            "image": self._image,
+            "command": [self._executable, "--version"],
+            "securityContext": _SECURITY,
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": POD_LABELS},
+            "spec": {
+                "schedulerName": scheduler_name,
+                "restartPolicy": "Never",
+                "activeDeadlineSeconds": 60,
+                "terminationGracePeriodSeconds": 0,
+                "automountServiceAccountToken": False,
+                "tolerations": [{"operator": "Exists"}],
+                "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+                "containers": [container],
+                **({"imagePullSecrets": self._pull_secrets} if self._pull_secrets else {}),
+            },
+        }
+
+
+def _condition(conditions: Mapping[Any, Json], kind: str, wanted: str) -> GateCheck:
+    found = conditions.get(kind) or {}
+    status = str(found.get("status", "Unknown"))
+    told = ": ".join(text for text in (str(found.get("reason") or ""), str(found.get("message") or "")) if text)
+    return GateCheck(kind, status == wanted, one_line(told) or f"is {status}")
+
+
+def _load(condition: Json | None, annotations: Json) -> GateCheck:
+    if condition is not None:
+        return _condition({"LoadDataFresh": condition}, "LoadDataFresh", "True")
+    fresh = annotations.get(_FRESH) == "true"
+    told = one_line(str(annotations.get(_FRESH_MESSAGE) or ""))
+    return GateCheck("LoadDataFresh", fresh, told or ("fresh" if fresh else "nothing is reported about it"))
+
+
+def _why(pod: Json) -> str:
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
+            return one_line(str(condition.get("message") or ""))
+    return ""
+
+
+def expected(outputs: Mapping[str, Any], *, reports: bool, reads_load: bool) -> Expected:
+    """What a stack's outputs promise: `scheduler` (name, namespace) and `profile` or `profiles`."""
+    scheduler = outputs.get("scheduler")
+    scheduler = scheduler if isinstance(scheduler, Mapping) else {}
+    profiles = [one for one in _profiles(outputs) if isinstance(one, Mapping)]
+    names = [str(one["schedulerName"]) for one in profiles if one.get("schedulerName")]
+    hashes = [str(one["configurationHash"]) for one in profiles if one.get("configurationHash")]
+    return Expected(
+        str(scheduler.get("namespace") or NAMESPACE),
+        str(scheduler.get("name") or NAME),
+        frozenset(hashes),
+        tuple(dict.fromkeys(names)) or (NAME,),
+        reports,
+        reads_load,
+    )
+
+
+def _profiles(outputs: Mapping[str, Any]) -> list[Any]:
+    several = outputs.get("profiles")
+    found = list(several) if isinstance(several, list | tuple) else []
+    return [*found, outputs.get("profile")]

@@ -1,0 +1,80 @@
+"""The table for people and the document for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from secondary_scheduler.cli.fleet.results import Operation, Outcome, StackResult, summary
+
+_STYLES = {
+    Outcome.UNCHANGED: "green",
+    Outcome.CHANGES: "yellow",
+    Outcome.DONE: "green",
+    Outcome.FAILED: "red",
+    Outcome.SKIPPED: "dim",
+    Outcome.CANCELLED: "red",
+}
+COLUMNS = ("stack", "wave", "cluster", "result", "changes", "time", "reason")
+
+
+def cells(result: StackResult) -> tuple[str, ...]:
+    """A row under `COLUMNS`; `-` where there is nothing to say."""
+    time = f"{result.seconds:.1f} s" if result.seconds else "-"
+    return (
+        result.stack,
+        result.wave,
+        result.cluster or "-",
+        str(result.outcome),
+        result.change_text or "-",
+        time,
+        result.reason or "-",
+    )
+
+
+def print_table(console: Console, operation: Operation, results: Sequence[StackResult]) -> None:
+    """One row per stack, in the order of the waves."""
+    table = Table(box=box.SIMPLE_HEAD, title=summary(operation, results), title_justify="left")
+    for column in COLUMNS:
+        table.add_column(column, no_wrap=column in ("wave", "result", "time"), overflow="fold")
+    for result in results:
+        row = [Text(cell) for cell in cells(result)]
+        row[COLUMNS.index("result")].stylize(_STYLES[result.outcome])
+        table.add_row(*row)
+    console.print(table)
+
+
+def document(operation: Operation, results: Sequence[StackResult]) -> str:
+    """Everything that is known, as JSON."""
+    found: dict[str, Any] = {
+        "apiVersion": "secondary-scheduler.io/v1",
+        "kind": "FleetResult",
+        "operation": str(operation),
+        "stacks": [_stack(result) for result in results],
+    }
+    return json.dumps(found, indent=2, allow_nan=False)
+
+
+def _stack(result: StackResult) -> dict[str, Any]:
+    return {
+        "stack": result.stack,
+        "wave": result.wave,
+        "cluster": result.cluster,
+        "result": str(result.outcome),
+        "changes": dict(result.changes),
+        "seconds": round(result.seconds, 1),
+        "reason": result.reason,
+        "resources": [
+            {"operation": one.operation, "type": one.type, "name": one.name, "properties": list(one.properties)}
+            for one in result.resources
+        ],
+        "messages": list(result.messages),
+        "gate": [{"check": one.name, "passed": one.passed, "found": one.found} for one in result.gate],
+        "outputs": result.outputs,
+    }

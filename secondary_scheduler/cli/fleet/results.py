@@ -1,0 +1,138 @@
+"""What came of an operation on each stack."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from secondary_scheduler.cli.errors import ExitCode
+
+_SHOWN_OPERATIONS = ("create", "update", "replace", "delete", "import")
+
+
+class Operation(enum.StrEnum):
+    """What is done to every stack."""
+
+    PREVIEW = "preview"
+    UP = "up"
+    REFRESH = "refresh"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done to every stack.
+
+    Attributes:
+        preview_only: of a refresh: tell what it would find, and keep nothing.
+        seconds: for a stack, the gate aside.
+        cluster_seconds: in which its cluster has to answer; None: it is not asked.
+        gate_seconds: in which the scheduler has to be healthy after an update; None: no gate.
+    """
+
+    operation: Operation
+    preview_only: bool = False
+    seconds: float = 900.0
+    cluster_seconds: float | None = 10.0
+    gate_seconds: float | None = 300.0
+
+    @property
+    def previews(self) -> bool:
+        """Whether nothing is changed anywhere."""
+        return self.operation is Operation.PREVIEW or self.preview_only
+
+
+class Outcome(enum.StrEnum):
+    """How it ended for one stack."""
+
+    UNCHANGED = "unchanged"
+    CHANGES = "changes"
+    """A preview found some."""
+    DONE = "done"
+    """They were made."""
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class ResourceChange:
+    """One resource that is or would be changed; names of properties only, never their values."""
+
+    operation: str
+    type: str
+    name: str
+    properties: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        """For people."""
+        names = f" ({', '.join(self.properties)})" if self.properties else ""
+        return f"{self.operation:7} {self.type} {self.name}{names}"
+
+
+@dataclass(frozen=True)
+class GateCheck:
+    """One thing that the health gate looked at."""
+
+    name: str
+    passed: bool
+    found: str
+
+
+@dataclass(frozen=True)
+class StackResult:
+    """One row of the table.
+
+    Attributes:
+        seconds: from the stack's start to its end, the gate included; 0 if it was not started.
+        reason: one line; empty where there is nothing to say.
+        changes: how many resources by operation, without those that stay as they are.
+        messages: what program and providers said, lines.
+        outputs: of the stack, secret ones masked.
+    """
+
+    stack: str
+    wave: str
+    cluster: str
+    outcome: Outcome
+    seconds: float = 0.0
+    reason: str = ""
+    changes: Mapping[str, int] = field(default_factory=dict)
+    resources: Sequence[ResourceChange] = ()
+    messages: Sequence[str] = ()
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    gate: Sequence[GateCheck] = ()
+
+    @property
+    def change_text(self) -> str:
+        """The changes in words, the common ones first."""
+        order = [*_SHOWN_OPERATIONS, *sorted(set(self.changes) - set(_SHOWN_OPERATIONS))]
+        return ", ".join(f"{self.changes[name]} {name}" for name in order if self.changes.get(name))
+
+
+def exit_code(results: Sequence[StackResult], *, previewed: bool) -> ExitCode:
+    """1 where any stack failed or was not reached, 3 where a preview found changes, else 0."""
+    if any(result.outcome is Outcome.CANCELLED for result in results):
+        return ExitCode.INTERRUPTED
+    if any(result.outcome in (Outcome.FAILED, Outcome.SKIPPED) for result in results):
+        return ExitCode.ERROR
+    if previewed and any(result.outcome is Outcome.CHANGES for result in results):
+        return ExitCode.DIFFERENCES
+    return ExitCode.OK
+
+
+def summary(operation: Operation, results: Sequence[StackResult]) -> str:
+    """One line for all stacks, such as `Fleet preview: 3 stacks: 1 failed, 2 unchanged`."""
+    order = (
+        Outcome.FAILED,
+        Outcome.CANCELLED,
+        Outcome.SKIPPED,
+        Outcome.CHANGES,
+        Outcome.DONE,
+        Outcome.UNCHANGED,
+    )
+    counted = {outcome: sum(result.outcome is outcome for result in results) for outcome in order}
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counted.items() if count)
+    stacks = "1 stack" if len(results) == 1 else f"{len(results)} stacks"
+    return f"Fleet {operation}: {stacks}: {told}"

@@ -1,0 +1,93 @@
+"""Waves of stacks, each in parallel; none starts after a failure in the one before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from secondary_scheduler.cli.errors import Interrupted
+from secondary_scheduler.cli.fleet.events import one_line
+from secondary_scheduler.cli.fleet.project import Stack
+from secondary_scheduler.cli.fleet.results import Outcome, StackResult
+
+
+def run_waves(
+    waves: Sequence[tuple[str, Sequence[Stack]]],
+    work: Callable[[Stack], StackResult],
+    *,
+    parallel: int,
+    stop_on_failure: bool,
+    stopping: threading.Event,
+    told: Callable[[StackResult], None] = lambda _: None,
+) -> list[StackResult]:
+    """Do `work` for every stack, at most `parallel` at a time, and return a result for each, in the order of the waves.
+
+    Where `stop_on_failure` is false nothing waits for anything: all stacks are one wave. `told` is called with each
+    result as it comes, in this thread. When interrupted, `stopping` is set, on which `work` has to come to an end, and
+    what was not begun is told as cancelled.
+    """
+    steps = waves if stop_on_failure else [("", [stack for _, stacks in waves for stack in stacks])]
+    results: dict[str, StackResult] = {}
+    failed: list[str] = []
+    with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="stack") as pool:
+        for _, stacks in steps:
+            if stopping.is_set():
+                results |= {stack.name: _not_started(stack) for stack in stacks}
+            elif failed:
+                results |= {stack.name: _skipped(stack, failed) for stack in stacks}
+            else:
+                _run_wave(pool, stacks, work, stopping, results, told)
+                failed = [stack.name for stack in stacks if results[stack.name].outcome is Outcome.FAILED]
+    return [results[stack.name] for _, stacks in waves for stack in stacks]
+
+
+def _run_wave(
+    pool: ThreadPoolExecutor,
+    stacks: Sequence[Stack],
+    work: Callable[[Stack], StackResult],
+    stopping: threading.Event,
+    results: dict[str, StackResult],
+    told: Callable[[StackResult], None],
+) -> None:
+    futures: list[Future[StackResult]] = []
+    try:
+        for stack in stacks:
+            futures.append(pool.submit(_one, stack, work, stopping))
+        pending = set(futures)
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                result = future.result()
+                results[result.stack] = result
+                told(result)
+    except Interrupted:
+        stopping.set()
+        for future in futures:
+            result = future.result()
+            if results.setdefault(result.stack, result) is result:
+                told(result)
+        for stack in stacks:
+            results.setdefault(stack.name, _not_started(stack))
+
+
+def _one(stack: Stack, work: Callable[[Stack], StackResult], stopping: threading.Event) -> StackResult:
+    if stopping.is_set():
+        return _not_started(stack)
+    try:
+        return work(stack)
+    except Exception as error:
+        # Whatever goes wrong with one stack is that stack's affair.
+        reason = one_line(f"{type(error).__name__}: {error}")
+        return StackResult(stack.name, stack.wave, stack.cluster, Outcome.FAILED, reason=reason)
+
+
+def _not_started(stack: Stack) -> StackResult:
+    reason = "cancelled before it was started"
+    return StackResult(stack.name, stack.wave, stack.cluster, Outcome.CANCELLED, reason=reason)
+
+
+def _skipped(stack: Stack, failed: Sequence[str]) -> StackResult:
+    names = failed[0] if len(failed) == 1 else f"{failed[0]} and {len(failed) - 1} more"
+    reason = f"not started, since {names} failed"
+    return StackResult(stack.name, stack.wave, stack.cluster, Outcome.SKIPPED, reason=reason)

@@ -1,0 +1,144 @@
+"""Everything that is done for one stack: cluster looked for, engine run, health gate, result without secrets."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pulumi.automation import PulumiCommand
+
+from scheduler.config import flavour_of
+from secondary_scheduler.cli.fleet.connecting import configuration, connected, unreachable
+from secondary_scheduler.cli.fleet.engine import Engine, EngineRun
+from secondary_scheduler.cli.fleet.events import one_line
+from secondary_scheduler.cli.fleet.gate import Gate, GateResult, expected
+from secondary_scheduler.cli.fleet.installation import EngineError
+from secondary_scheduler.cli.fleet.project import Project, Stack
+from secondary_scheduler.cli.fleet.redaction import Redactor, secret_parts
+from secondary_scheduler.cli.fleet.results import GateCheck, Operation, Outcome, Plan, StackResult
+from secondary_scheduler.kube.client import KubeError
+
+_KUBECONFIG = "kubeconfig"
+
+
+class StackWork:
+    """Does the plan for any stack of the project; called from several threads."""
+
+    def __init__(
+        self,
+        found: PulumiCommand,
+        project: Project,
+        plan: Plan,
+        stopping: threading.Event,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._found = found
+        self._project = project
+        self._plan = plan
+        self._stopping = stopping
+        self._say = say
+
+    def __call__(self, stack: Stack) -> StackResult:
+        """Do it; every failure is told in the result."""
+        began = time.monotonic()
+        self._say(f"{stack.name}: {self._plan.operation} started")
+        result, secrets = self._done(stack, began)
+        return _redacted(replace(result, seconds=time.monotonic() - began), secrets)
+
+    def _done(self, stack: Stack, began: float) -> tuple[StackResult, list[str]]:
+        engine = Engine(self._found, self._project, stack, self._stopping, began + self._plan.seconds)
+        secrets = _tokens(stack)
+        failed = StackResult(stack.name, stack.wave, stack.cluster, Outcome.FAILED)
+        try:
+            kept = engine.secrets()
+        except EngineError as error:
+            outcome = Outcome.CANCELLED if self._stopping.is_set() else Outcome.FAILED
+            return replace(failed, outcome=outcome, reason=engine.reason(error)), secrets
+        secrets += [part for value in kept.values() for part in secret_parts(value)]
+        kubeconfig = kept.get(_KUBECONFIG)
+        if self._plan.cluster_seconds is not None:
+            try:
+                with configuration(kubeconfig, stack.context) as config:
+                    trouble = unreachable(config, self._plan.cluster_seconds)
+            except KubeError as error:
+                trouble = f"no connection to the cluster: {one_line(str(error))}"
+            if trouble:
+                return replace(failed, reason=trouble), secrets
+        run = engine.run(self._plan.operation, preview_only=self._plan.preview_only)
+        result = self._result(stack, run)
+        if self._plan.gate_seconds is None or self._plan.operation is not Operation.UP or run.failure:
+            return result, secrets
+        self._say(f"{stack.name}: waiting for the health gate")
+        return self._gated(stack, result, kubeconfig, self._plan.gate_seconds), secrets
+
+    def _result(self, stack: Stack, run: EngineRun) -> StackResult:
+        changes = run.events.counts
+        if run.cancelled:
+            outcome = Outcome.CANCELLED
+        elif run.failure:
+            outcome = Outcome.FAILED
+        elif not changes:
+            outcome = Outcome.UNCHANGED
+        else:
+            outcome = Outcome.CHANGES if self._plan.previews else Outcome.DONE
+        return StackResult(
+            stack.name,
+            stack.wave,
+            stack.cluster,
+            outcome,
+            reason=run.failure,
+            changes=changes,
+            resources=run.events.resources,
+            messages=run.events.messages,
+            outputs=run.outputs,
+        )
+
+    def _gated(self, stack: Stack, result: StackResult, kubeconfig: str | None, seconds: float) -> StackResult:
+        reports = not stack.image or flavour_of(stack.image).is_ours
+        wanted = expected(result.outputs, reports=reports, reads_load=stack.reads_load)
+        try:
+            with (
+                configuration(kubeconfig, stack.context) as config,
+                connected(config, self._plan.cluster_seconds or 10.0) as cluster,
+            ):
+                found = Gate(cluster, wanted, self._stopping).wait(seconds)
+        except KubeError as error:
+            found = GateResult([GateCheck("cluster", False, one_line(str(error)))])
+        if found.passed:
+            placed = [check.found for check in found.checks if check.name.startswith("pod ")]
+            return replace(result, gate=found.checks, reason=f"healthy; pod {placed[0]}" if placed else "healthy")
+        if found.cancelled:
+            told = f"updated, then cancelled before it was healthy: {found.reason}".removesuffix(": ")
+            return replace(result, gate=found.checks, outcome=Outcome.CANCELLED, reason=told)
+        reason = f"updated, but not healthy after {seconds:.0f} s: {found.reason}"
+        return replace(result, gate=found.checks, outcome=Outcome.FAILED, reason=reason)
+
+
+def _tokens(stack: Stack) -> list[str]:
+    """Credentials in the files that the stack takes from the environment; the engine does not know them as secrets."""
+    found: list[str] = []
+    for name in stack.token_variables:
+        try:
+            found.append(Path(os.environ[name]).read_text(encoding="utf-8"))
+        except (KeyError, OSError, UnicodeDecodeError):
+            continue
+    return found
+
+
+def _redacted(result: StackResult, secrets: Sequence[str]) -> StackResult:
+    redactor = Redactor(secrets)
+    return replace(
+        result,
+        reason=redactor.text(result.reason),
+        messages=[redactor.text(line) for line in result.messages],
+        outputs=redactor.data(result.outputs),
+        resources=[
+            replace(one, name=redactor.text(one.name), properties=tuple(map(redactor.text, one.properties)))
+            for one in result.resources
+        ],
+        gate=[replace(check, found=redactor.text(check.found)) for check in result.gate],
+    )
