@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from scheduler.config import OURS, flavour_of
 from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
+from stacks.image import check_versions, flavour_in, keys_without_effect
+from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
 from stacks.problems import SettingsProblem, from_validation_error
 from stacks.profile import Profile, build_profile
 from stacks.settings import ProfileSettings, StackSettings
 
-OBJECTS = ("cluster", "plugins", "metricProvider")
+OBJECTS = ("cluster", "plugins", "metricProvider", "profiles", "extraPlugins")
+DIRECTORY = Path(__file__).resolve().parent
 BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds")
 
 
@@ -30,9 +34,18 @@ class SettingsProblems(Exception):
 
 
 def check(
-    values: Mapping[str, str], encrypted: Collection[str], environment: Mapping[str, str]
+    values: Mapping[str, str],
+    encrypted: Collection[str],
+    environment: Mapping[str, str],
+    directory: Path = DIRECTORY,
 ) -> tuple[StackSettings, Profile, MetricCredentialValues]:
     """Check the values of this project's keys as the engine hands them over: text, structured ones as JSON.
+
+    Args:
+        values: by key, without the project's name.
+        encrypted: the keys that are encrypted in the stack file.
+        environment: where `pulumi` runs.
+        directory: of the stack file, where a configuration file is looked for.
 
     Raises:
         SettingsProblems: all mistakes found.
@@ -47,6 +60,8 @@ def check(
         found = list(from_validation_error(error, StackSettings))
         problems += found
         profile_settings = _profile_settings(document, {problem.location[0] for problem in found})
+    if settings is not None:
+        problems += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
     profile, credentials = None, MetricCredentialValues()
     if profile_settings is not None:
         provider = profile_settings.metric_provider
@@ -54,9 +69,17 @@ def check(
         credentials, found = find_credentials(provider.credentials if provider else None, secrets, environment)
         problems += found
         # Where other keys are wrong, the profile is judged as for our own image.
-        flavour = flavour_of(settings.scheduler_image) if settings is not None else OURS
-        profile, found = build_profile(profile_settings, credentials.files, environment, flavour)
+        flavour, found = flavour_in(profile_settings, settings.scheduler_image if settings is not None else None)
         problems += found
+        if not found:
+            profile, found = build_profile(profile_settings, credentials.files, environment, flavour, directory)
+            problems += found
+        if settings is not None and profile is not None:
+            versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
+            problems += versions if settings.compatibility_check == "fail" else []
+            told = versions if settings.compatibility_check == "warn" else []
+            warnings = (*profile.warnings, *told, *keys_without_effect(settings, profile.content))
+            profile = replace(profile, warnings=warnings)
     if problems or settings is None or profile is None:
         raise SettingsProblems(problems)
     return settings, profile, credentials

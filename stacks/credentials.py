@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stacks.metric_settings import Credentials, ExistingSecret
 from stacks.problems import Location, SettingsProblem
-from stacks.settings import Credentials, ExistingSecret
 
 TOKEN_KEY = "prometheusToken"  # noqa: S105 - the name of the key
 SECRET_KEYS = ("kubeconfig", TOKEN_KEY)

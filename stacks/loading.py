@@ -9,6 +9,7 @@ from pathlib import Path
 import pulumi
 import pulumi.runtime.config as runtime_config
 
+from stacks.applied import tell_what_changes
 from stacks.checking import SettingsProblems, check
 from stacks.credentials import MetricCredentialValues
 from stacks.problems import locate
@@ -51,10 +52,11 @@ def load_stack() -> Stack:
     encrypted = {key for key in values if runtime_config.is_config_secret(prefix + key)}
     file = Path("stacks") / f"Pulumi.{name}.yaml"
     try:
-        settings, profile, credentials = check(values, encrypted, os.environ)
+        settings, profile, credentials = check(values, encrypted, os.environ, PROJECT_DIRECTORY / file.parent)
     except SettingsProblems as found:
         problems = locate(found.problems, PROJECT_DIRECTORY / file, project)
         raise pulumi.RunError("\n".join(problem.render(str(file)) for problem in problems)) from None
-    for warning in profile.warnings:
+    for warning in locate(profile.warnings, PROJECT_DIRECTORY / file, project):
         pulumi.log.warn(warning.render(str(file)))
+    tell_what_changes(profile.configuration)
     return Stack(name, settings, profile, credentials, pulumi.Config(project).get_secret("kubeconfig"))

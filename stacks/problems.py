@@ -38,12 +38,14 @@ class SettingsProblem:
     Attributes:
         location: key and keys below it, list indices included.
         message: what is wrong and what to do, without the key and without a secret.
-        line: line in the stack file, 0 if the key does not stand there.
+        line: line in the file, 0 if the key does not stand there.
+        source: the file, if it is another one than the stack file.
     """
 
     location: Location
     message: str
     line: int = 0
+    source: str = ""
 
     @property
     def path(self) -> str:
@@ -52,8 +54,11 @@ class SettingsProblem:
 
     def render(self, file: str) -> str:
         """One line for the user."""
-        place = f"{file}:{self.line}" if self.line else file
-        return f"{place}: {self.path}: {self.message}"
+        file = self.source or file
+        parts = [f"{file}:{self.line}" if self.line else file, self.path, self.message]
+        text = ": ".join(part for part in parts if part)
+        # Values come from the file and may hold anything; a problem is one line of printable text.
+        return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def format_location(location: Location) -> str:
@@ -79,17 +84,21 @@ def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Ite
             continue
         if kind == "missing":
             message = _missing(location)
-        elif kind == "literal_error":
+        elif kind in ("literal_error", "enum"):
             message = _not_allowed(location, value, re.findall(r"'([^']*)'", context["expected"]))
         elif kind in _TYPE_NAMES:
             given = _KINDS.get(type(value), "nothing")
             message = f"must be {_TYPE_NAMES[kind]}, not {given}{_shown(location, value, ' ({})')}"
+            if kind == "string_type" and isinstance(value, int | float):
+                message += "; put it in quotes"
         elif kind == "greater_than_equal":
             message = f"must be at least {context['ge']}, not {value}"
         elif kind == "less_than_equal":
             message = f"must be at most {context['le']}, not {value}"
-        elif kind == "string_too_short":
+        elif kind in ("string_too_short", "too_short"):
             message = "must not be empty"
+        elif kind == "string_too_long":
+            message = f"must have at most {context['max_length']} characters, not {len(str(value))}"
         elif kind == "string_pattern_mismatch":
             message = f"{_shown(location, value, '{} ')}must match {context['pattern']}"
         else:
@@ -104,10 +113,13 @@ def unknown_key(location: Location, allowed: list[str]) -> SettingsProblem:
 
 
 def locate(problems: Iterable[SettingsProblem], stack_file: Path, project: str) -> list[SettingsProblem]:
-    """The problems in the file's order, each with the line of its key or of the nearest key around it."""
+    """The problems in the file's order, each with the line of its key or of the nearest key around it; those of other
+    files follow."""
     lines = _KeyLines(stack_file, project)
-    located = [replace(problem, line=lines.line(problem.location)) for problem in problems]
-    return sorted(located, key=lambda problem: (problem.line, problem.path))
+    located = [
+        problem if problem.source else replace(problem, line=lines.line(problem.location)) for problem in problems
+    ]
+    return sorted(located, key=lambda problem: (problem.source, problem.line, problem.path))
 
 
 class _KeyLines:

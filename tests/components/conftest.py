@@ -5,6 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 CANARY_TOKEN = "canary-token-31415926"
+KUBECONFIG_TEXT = """\
+apiVersion: v1
+kind: Config
+current-context: local
+clusters: [{name: local, cluster: {server: "https://127.0.0.1:6443"}}]
+users: [{name: local, user: {}}]
+contexts: [{name: local, context: {cluster: local, user: local}}]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -18,5 +26,6 @@ def local_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         patch.setenv("SECONDARY_SCHEDULER_PROMETHEUS_URL", "https://127.0.0.1:9090")
         patch.setenv("SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE", str(token))
         patch.setenv("SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE", str(authority))
+        (directory / "kubeconfig").write_text(KUBECONFIG_TEXT)
         patch.setenv("KUBECONFIG", str(directory / "kubeconfig"))
         yield

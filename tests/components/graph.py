@@ -87,11 +87,13 @@ class Graph:
 class Engine(pulumi_mocks.Mocks):
     """Names objects without a name as the provider does, and answers with the inputs and a status."""
 
-    def __init__(self, status: Mapping[str, Any] | None) -> None:
+    def __init__(self, status: Mapping[str, Any] | None, state: Mapping[str, Any] | None = None) -> None:
         self._status = status
+        self._state = dict(state or {})
 
-    def call(self, args: pulumi_mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
-        raise AssertionError(f"the program called {args.token}")
+    def call(self, args: pulumi_mocks.MockCallArgs) -> tuple[dict[str, Any], list[Any]]:
+        assert args.token == "pulumi:pulumi:readStackResourceOutputs", f"the program called {args.token}"
+        return {"name": args.args["stackName"], "outputs": self._state}, []
 
     def new_resource(self, args: pulumi_mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         state = dict(args.inputs)
@@ -147,14 +149,17 @@ def register(
     status: Mapping[str, Any] | None = None,
     other: Mapping[str, str] | None = None,
     graph: Graph | None = None,
+    state: Mapping[str, Any] | None = None,
 ) -> Graph:
-    """Run a function as the engine runs a program; keys are without the project's name, those in `other` with one."""
+    """Run a function as the engine runs a program; keys are without the project's name, those in `other` with one.
+
+    `state` is what the engine has of the last update: type and outputs by URN."""
     graph = Graph() if graph is None else graph
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(ThreadPoolExecutor(4))
     try:
-        monitor = RecordingMonitor(Engine(status), graph)
+        monitor = RecordingMonitor(Engine(status, state), graph)
         pulumi_mocks.set_mocks(monitor.mocks, project=PROJECT, stack=stack, preview=preview, monitor=monitor)
         values = {f"{PROJECT}:{key}": value for key, value in config.items()} | dict(other or {})
         set_all_config(values, [f"{PROJECT}:{key}" for key in encrypted])

@@ -14,7 +14,7 @@ from components.scheduler_configuration import CONFIGURATION_KEY
 from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, plugin_rules, static_cluster_roles
 from scheduler.config import configuration_hash, load_configuration
 from secondary_scheduler.controller.reconcile import names
-from tests.components.conftest import CANARY_TOKEN
+from tests.components.conftest import CANARY_TOKEN, KUBECONFIG_TEXT
 from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_values, is_secret, run_program, stack_values
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
@@ -171,7 +171,7 @@ def test_token_under_an_encrypted_key_of_the_stack_is_a_secret_too(preview: bool
 
 
 def test_kubeconfig_of_the_stack_is_a_secret_input_of_the_provider(preview: bool) -> None:
-    values = stack_values("openshift-prod") | {"kubeconfig": "content with a key"}
+    values = stack_values("openshift-prod") | {"kubeconfig": KUBECONFIG_TEXT}
     graph = run_program(values, encrypted={"kubeconfig"}, stack="openshift-prod", preview=preview, status=READY)
     (provider,) = [resource for resource in graph.resources if resource.type == PROVIDER_TYPE]
     assert is_secret(provider.inputs["kubeconfig"])

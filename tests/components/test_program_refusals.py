@@ -53,7 +53,9 @@ def test_nothing_is_registered_and_every_mistake_has_file_and_line(
     assert registered.resources == []
 
 
-def test_environment_that_stack_local_needs_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_that_stack_local_needs_is_asked_for_by_name(
+    local_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("URL", "TOKEN_FILE", "CA_FILE"):
         monkeypatch.delenv(f"SECONDARY_SCHEDULER_PROMETHEUS_{name}", raising=False)
     with pytest.raises(pulumi.RunError) as refused:

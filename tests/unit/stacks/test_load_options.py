@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -29,14 +30,15 @@ def values(**load: object) -> dict[str, str]:
     }
 
 
-def test_every_option_of_the_load_arrives_and_what_is_not_given_keeps_its_default() -> None:
-    _, profile, _ = check(values(**LOAD), set(), {})
+def test_every_option_of_the_load_arrives_and_what_is_not_given_keeps_its_default(kubeconfig: Path) -> None:
+    environment = {"KUBECONFIG": str(kubeconfig)}
+    _, profile, _ = check(values(**LOAD), set(), environment)
     load = profile.configuration.profiles[0].options.load
     assert (load.timeout_seconds, load.node_label) == (3, "node")
     assert (load.when_stale, load.when_absent, load.when_none_fresh) == ("leaveOut", "leaveOut", "requests")
     assert load.queries.cpu_average == "avg_over_time(other:rule[$window])"
     assert "node_memory" in load.queries.memory_average
-    _, profile, _ = check(values(), set(), {})
+    _, profile, _ = check(values(), set(), environment)
     assert profile.configuration.profiles[0].options.load.when_none_fresh == "leaveOut"
 
 
@@ -49,7 +51,7 @@ def test_every_option_of_the_load_arrives_and_what_is_not_given_keeps_its_defaul
         ({"timeoutSeconds": 0}, "metricProvider.timeoutSeconds"),
     ],
 )
-def test_a_mistake_is_told_where_it_stands(load: dict[str, object], place: str) -> None:
+def test_a_mistake_is_told_where_it_stands(load: dict[str, object], place: str, kubeconfig: Path) -> None:
     with pytest.raises(SettingsProblems) as refused:
-        check(values(**load), set(), {})
+        check(values(**load), set(), {"KUBECONFIG": str(kubeconfig)})
     assert [problem.path for problem in refused.value.problems] == [place]

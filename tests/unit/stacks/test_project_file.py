@@ -26,15 +26,16 @@ def test_every_setting_is_declared_with_a_description() -> None:
 def test_declared_type_is_that_of_the_model(key: str) -> None:
     annotations = [FIELDS[key].annotation, *get_args(FIELDS[key].annotation)]
     structured = any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in annotations)
-    expected = "object" if structured else "boolean" if bool in annotations else "string"
+    listed = getattr(FIELDS[key].annotation, "__origin__", None) is tuple
+    expected = "array" if listed else "object" if structured else "boolean" if bool in annotations else "string"
     assert DECLARED[key]["type"] == expected
 
 
 @pytest.mark.parametrize("key", sorted(FIELDS))
 def test_declared_default_is_that_of_the_model_or_empty_for_what_must_be_given(key: str) -> None:
     field = FIELDS[key]
-    empty = {} if DECLARED[key]["type"] == "object" else ""
-    expected = empty if field.is_required() or field.default in (None, Plugins()) else field.default
+    empty = {"object": {}, "array": []}.get(DECLARED[key]["type"], "")
+    expected = empty if field.is_required() or field.default in (None, (), Plugins()) else field.default
     assert DECLARED[key]["default"] == expected
 
 

@@ -46,14 +46,42 @@ REFUSALS = {
     "empty identifier": ("cluster.clusterIdentifier", "", "cluster.clusterIdentifier", ["must not be empty"]),
     "number as identifier": ("cluster.clusterIdentifier", 5, "cluster.clusterIdentifier", ["must be a string", "(5)"]),
     "unknown key of the cluster": ("cluster.kubeconfig", "x", "cluster.kubeconfig", ["allowed: clusterIdentifier, con"]),
+    "identifier that is too long": (
+        "cluster.clusterIdentifier", "x" * 254, "cluster.clusterIdentifier", ["must have at most 253 characters, not 254"],
+    ),
+    "version of the cluster without quotes": (
+        "cluster.kubernetesVersion", 1.3, "cluster.kubernetesVersion", ["must be a string, not a number (1.3)", "put it in quotes"],
+    ),
+    "version of the cluster that is none": (
+        "cluster.openshiftVersion", "four", "cluster.openshiftVersion", ['"four" is not a version', 'such as "1.34"'],
+    ),
+    "server that is none": ("cluster.server", "api:6443", "cluster.server", ["is not the address of an API server", "https://"]),
+    "server of another cluster": (
+        "cluster.server", "https://api.two.example:6443", "cluster.server", ["leads to another cluster than test"],
+    ),
+    "context that does not exist": ("cluster.context", "two", "cluster.context", ['no context "two"', "it has: one"]),
     "cluster that is text": ("cluster", "prod", "cluster", ["must be a mapping, not a string"]),
     "the cluster's own scheduler": (
         "schedulerName", "default-scheduler", "schedulerName", ["the cluster's own", "allowDefaultSchedulerName"],
     ),
+    "scheduler name that is too long": ("schedulerName", "x" * 254, "schedulerName", ["at most 253"]),
+    "scheduler name that is a list": ("schedulerName", ["x"], "schedulerName", ["must consist of lower case"]),
     "scheduler name in capitals": ("schedulerName", "Mine", "schedulerName", ['"Mine" must consist of lower case']),
     "log level that is none": ("logLevel", "debug", "logLevel", ["allowed: Normal, Debug, Trace", 'mean "Debug"?']),
     "install mode of later": ("installMode", "olm", "installMode", ['"olm" comes with a later version', "manifests"]),
     "install mode that is none": ("installMode", "helm", "installMode", ["not allowed; allowed: manifests"]),
+    "check that is none": (
+        "compatibilityCheck", "failed", "compatibilityCheck", ["allowed: warn, fail, off", 'did you mean "fail"?'],
+    ),
+    "flavour that is none": (
+        "flavour", "scheduler-plugins@0.99", "flavour", ['"scheduler-plugins@0.99" is not known', "did you mean"],
+    ),
+    "file elsewhere": ("configurationFile", "/etc/scheduler.yaml", "configurationFile", ["relative to the folder"]),
+    "profiles that are a mapping": ("profiles", {"a": {}}, "profiles", ["must be a list, not a mapping"]),
+    "extra plugins that are text": ("extraPlugins", "Mine", "extraPlugins", ["must be a list, not a string"]),
+    "extra plugins of our own image": (
+        "extraPlugins", [{"name": "Mine", "points": ["score"]}], "extraPlugins", ["this one is ours", "flavour: custom"],
+    ),
     "protect that is neither": ("protect", "yes", "protect", ["must be true or false, not a string"]),
     "plugins that are a list": ("plugins", ["TargetLoadPacking"], "plugins", ["must be a mapping, not a list"]),
     "extension point that is none": ("plugins.scoring", {}, "plugins.scoring", ["unknown key", 'did you mean "score"?']),
@@ -175,7 +203,7 @@ REFUSALS = {
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path: Path, kubeconfig: Path) -> dict[str, str]:
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "ca").write_text("certificate")
     (tmp_path / "empty").write_text("\n")
@@ -185,6 +213,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "EMPTY_FILE": str(tmp_path / "empty"),
         "MISSING_FILE": str(tmp_path / "missing"),
         "WORD": "prometheus",
+        "KUBECONFIG": str(kubeconfig),
     }
 
 
@@ -200,6 +229,29 @@ def test_mistake_is_told_in_one_line_with_key_and_remedy(
         assert word in problem.message
     assert "\n" not in problem.message
     assert TOKEN not in problem.render("file")
+
+
+def test_the_table_is_no_short_one() -> None:
+    assert len(REFUSALS) >= 80
+
+
+def test_a_plugin_that_the_image_has_not_is_told_with_the_release(environment: dict[str, str]) -> None:
+    document = changed(f"{PLUGIN}.name", "Peaks") | {"schedulerImage": GO_IMAGE.replace("0.34.7", "0.29.8")}
+    with pytest.raises(SettingsProblems, match=r'"Peaks" does not exist in scheduler-plugins@0\.29'):
+        check(engine_values(document), set(), environment)
+
+
+@pytest.mark.parametrize("key", ["cluster", "plugins", "profiles", "extraPlugins"])
+def test_a_secret_in_a_structured_key_is_refused_for_every_one(key: str, environment: dict[str, str]) -> None:
+    with pytest.raises(SettingsProblems, match=f"{key}: holds an encrypted value") as refused:
+        check(engine_values(GOOD) | {key: engine_values(GOOD).get(key, "[]")}, {key}, environment)
+    assert TOKEN not in str(refused.value)
+
+
+def test_a_kubeconfig_in_clear_is_refused(environment: dict[str, str]) -> None:
+    text = Path(environment["KUBECONFIG"]).read_text()
+    with pytest.raises(SettingsProblems, match="kubeconfig: stands there in clear; encrypt it"):
+        check(engine_values(GOOD) | {"kubeconfig": text}, set(), environment)
 
 
 def test_all_mistakes_are_told_at_once(environment: dict[str, str]) -> None:

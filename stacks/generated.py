@@ -1,0 +1,304 @@
+"""A KubeSchedulerConfiguration from the settings' plugins and metric source, and the way back for its problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.catalog import ExtensionPoint, TrimaranArgs, lookup
+from scheduler.config import Flavour, Problem
+from stacks.credentials import CredentialFiles, not_exported
+from stacks.metric_settings import MetricProvider
+from stacks.problems import Location, SettingsProblem, format_location, parse_location
+from stacks.settings import PluginChoice, Plugins, ProfileSettings, ScorePlugin
+from stacks.values import source_url
+
+OPTIONS = "SecondarySchedulerOptions"
+_PROVIDER = "metricProvider"
+
+
+@dataclass(frozen=True)
+class WantedProfile:
+    """A profile as the settings give it, be it the only one or one of several.
+
+    Attributes:
+        at: where its own settings stand: nowhere in particular for the only one.
+        provider_at: where those of its metric source stand.
+        address: of the metric source, from the environment if the settings say so.
+        files: token and certificate authority for that source.
+    """
+
+    at: Location
+    scheduler_name: str
+    plugins: Plugins
+    compatibility: str
+    provider: MetricProvider | None
+    provider_at: Location
+    address: str | None
+    files: CredentialFiles
+
+
+def wanted_profiles(
+    settings: ProfileSettings, files: CredentialFiles, environment: Mapping[str, str]
+) -> tuple[list[WantedProfile], list[SettingsProblem]]:
+    """Return the profiles that the settings ask for, and what is wrong with them before anything is generated."""
+    top: Location = (_PROVIDER,)
+    shared, problems = _address(settings.metric_provider, top, environment)
+    if not settings.profiles:
+        only = WantedProfile(
+            (), settings.scheduler_name, settings.plugins, settings.compatibility, settings.metric_provider,
+            top, shared, files,
+        )  # fmt: skip
+        return [only], [*problems, *_wrong_with(only)]
+    if settings.plugins != Plugins():
+        message = "stand in every one of the profiles; move them there, or remove profiles"
+        problems.append(SettingsProblem(("plugins",), message))
+    if settings.scheduler_name != ProfileSettings.model_fields["scheduler_name"].default:
+        message = "stands in every one of the profiles; remove it here, or remove profiles"
+        problems.append(SettingsProblem(("schedulerName",), message))
+    wanted = []
+    for index, entry in enumerate(settings.profiles):
+        at: Location = ("profiles", index)
+        provider, provider_at, address, own_files = settings.metric_provider, top, shared, files
+        if entry.metric_provider is not None:
+            provider, provider_at = entry.metric_provider, (*at, _PROVIDER)
+            address, found = _address(provider, provider_at, environment)
+            problems += found
+            # A token is for the server that it was given for.
+            own_files = files if address == shared else CredentialFiles()
+            if provider.credentials is not None:
+                message = "stand once, under the stack's metricProvider: the scheduler has one Secret mounted"
+                problems.append(SettingsProblem((*provider_at, "credentials"), message))
+        compatibility = entry.compatibility or settings.compatibility
+        wanted.append(
+            WantedProfile(
+                at, entry.scheduler_name, entry.plugins, compatibility, provider, provider_at, address, own_files
+            )
+        )
+    return wanted, [*problems, *(problem for one in wanted for problem in _wrong_with(one)), *_two_minds(wanted)]
+
+
+def generate(wanted: list[WantedProfile], flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the configuration's data in the newest version that the image reads.
+
+    Args:
+        wanted: the profiles.
+        flavour: the image.
+        extra_args: args of plugins that only the image has, where a profile gives none.
+    """
+    return {
+        "apiVersion": f"kubescheduler.config.k8s.io/{flavour.versions[0]}",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [_profile(one, flavour, extra_args) for one in wanted],
+    }
+
+
+def reads_load(plugin: str) -> bool:
+    """Tell whether a plugin scores by measured load."""
+    descriptor = lookup(plugin)
+    return (
+        descriptor is not None and descriptor.args_model is not None and issubclass(descriptor.args_model, TrimaranArgs)
+    )
+
+
+def _address(
+    provider: MetricProvider | None, at: Location, environment: Mapping[str, str]
+) -> tuple[str | None, list[SettingsProblem]]:
+    if provider is None or provider.address is None:
+        return None, []
+    if provider.address.url is not None:
+        return provider.address.url, []
+    location = (*at, "address", "fromEnv")
+    name = provider.address.from_env or ""
+    value = environment.get(name)
+    if not value:
+        return None, [SettingsProblem(location, not_exported(name))]
+    try:
+        return source_url(value), []
+    except ValueError as error:
+        return None, [SettingsProblem(location, f"the value of {name} {error}")]
+
+
+def _wrong_with(wanted: WantedProfile) -> Iterator[SettingsProblem]:
+    chosen = list(wanted.plugins.chosen())
+    if wanted.provider is not None and wanted.provider.type is None:
+        message = "missing; allowed: Prometheus, KubernetesMetricsServer, SignalFx"
+        yield SettingsProblem((*wanted.provider_at, "type"), message)
+    elif wanted.provider is None:
+        reading = [one.name for _, one in chosen if reads_load(one.name) and not one.args.get("watcherAddress")]
+        for name in reading[:1]:
+            message = f"missing, and {name} scores by load; give it a type and an address"
+            yield SettingsProblem(wanted.provider_at, message)
+    given: dict[str, Location] = {}
+    for below, plugin in chosen:
+        place = (*wanted.at, *below)
+        if plugin.args and (first := given.setdefault(plugin.name, place)) != place:
+            message = f"{plugin.name} has args at {format_location(first)} already; give them once"
+            yield SettingsProblem((*place, "args"), message)
+
+
+def _two_minds(wanted: list[WantedProfile]) -> Iterator[SettingsProblem]:
+    """Profiles that read one source in two ways: the scheduler has one collector for each source."""
+    first: dict[tuple[str | None, str | None], WantedProfile] = {}
+    for one in wanted:
+        if one.provider is None:
+            continue
+        other = first.setdefault((one.provider.type, one.address), one)
+        beside = {"credentials", "address"}
+        theirs = other.provider or one.provider
+        if one.provider.model_dump(exclude=beside) != theirs.model_dump(exclude=beside):
+            message = (
+                f"reads the same source otherwise than {format_location(other.provider_at)}; let both say the same"
+            )
+            yield SettingsProblem(one.provider_at, message)
+
+
+def _profile(wanted: WantedProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    sections: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for point, selection in wanted.plugins.by_point():
+        section: dict[str, list[dict[str, Any]]] = {
+            "enabled": [
+                {"name": plugin.name, "weight": plugin.weight}
+                if isinstance(plugin, ScorePlugin)
+                else {"name": plugin.name}
+                for plugin in selection.enabled
+            ],
+            "disabled": [{"name": name} for name in selection.disabled],
+        }
+        sections[point] = {key: names for key, names in section.items() if names}
+    if pre_score := [{"name": name} for name in _implied_pre_scores(wanted.plugins)]:
+        sections.setdefault("preScore", {}).setdefault("enabled", []).extend(pre_score)
+    profile: dict[str, Any] = {"schedulerName": wanted.scheduler_name}
+    if sections:
+        profile["plugins"] = sections
+    if plugin_config := list(_plugin_config(wanted, flavour, extra_args)):
+        profile["pluginConfig"] = plugin_config
+    return profile
+
+
+def _implied_pre_scores(plugins: Plugins) -> list[str]:
+    """Plugins that prepare their scores at a point of its own, which nobody should have to name twice."""
+    named = {choice.name for choice in (*plugins.pre_score.enabled, *plugins.multi_point.enabled)}
+    disabled = set(plugins.pre_score.disabled)
+    return [
+        plugin.name
+        for plugin in plugins.score.enabled
+        if _has_pre_score(plugin.name) and plugin.name not in named | disabled
+    ]
+
+
+def _has_pre_score(plugin: str) -> bool:
+    # Default plugins have theirs from the default profile; naming one again would move it in the order.
+    descriptor = lookup(plugin)
+    return descriptor is not None and not descriptor.default and ExtensionPoint.PRE_SCORE in descriptor.points
+
+
+def _plugin_config(
+    wanted: WantedProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    # Whoever gives args at one point need not repeat them at another.
+    chosen: dict[str, PluginChoice] = {}
+    for _, plugin in wanted.plugins.chosen():
+        if plugin.name not in chosen or not chosen[plugin.name].args:
+            chosen[plugin.name] = plugin
+    for plugin in chosen.values():
+        if args := _args(plugin, wanted) or extra_args.get(plugin.name, {}):
+            yield {"name": plugin.name, "args": args}
+    if options := _options(wanted) if flavour.is_ours else {}:
+        yield {"name": OPTIONS, "args": options}
+
+
+def _args(plugin: PluginChoice, wanted: WantedProfile) -> dict[str, Any]:
+    provider, address = wanted.provider, wanted.address
+    if provider is None or not reads_load(plugin.name) or plugin.args.get("watcherAddress"):
+        return plugin.args
+    source = {"type": provider.type} if address is None else {"type": provider.type, "address": address}
+    return {**plugin.args, _PROVIDER: source}
+
+
+def _options(wanted: WantedProfile) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if wanted.compatibility != "safe":
+        options["compatibility"] = wanted.compatibility
+    if (provider := wanted.provider) is not None:
+        load = {
+            "tokenFile": wanted.files.token,
+            "caFile": wanted.files.certificate_authority,
+            "window": provider.window,
+            "refreshSeconds": provider.refresh_seconds,
+            "maxAgeSeconds": provider.max_age_seconds,
+            "timeoutSeconds": provider.timeout_seconds,
+            "whenStale": provider.when_stale,
+            "whenAbsent": provider.when_absent,
+            "whenNoneFresh": provider.when_none_fresh,
+            "nodeLabel": provider.node_label,
+            "queries": provider.queries,
+        }
+        options["load"] = {key: value for key, value in load.items() if value is not None}
+    return options
+
+
+class Places:
+    """Where in the settings a field of the generated configuration comes from."""
+
+    def __init__(self, data: Mapping[str, Any], wanted: list[WantedProfile], extra: Mapping[str, int]) -> None:
+        """`extra` has the place of each plugin in `extraPlugins`."""
+        self._profiles = [
+            _ProfilePlaces(one, profile, extra) for one, profile in zip(wanted, data["profiles"], strict=True)
+        ]
+
+    def told_by_settings(self, problem: Problem) -> SettingsProblem:
+        """Return the problem under the settings' own key."""
+        message = f"{problem.message}; {problem.hint}" if problem.hint else problem.message
+        return SettingsProblem(self._location(parse_location(problem.path)), message)
+
+    def _location(self, location: Location) -> Location:
+        match location:
+            case ("profiles", int() as index, *rest) if index < len(self._profiles):
+                return self._profiles[index].location(tuple(rest))
+            case ("apiVersion",):
+                return ("schedulerImage",)
+        return ("plugins",)
+
+
+class _ProfilePlaces:
+    def __init__(self, wanted: WantedProfile, profile: Mapping[str, Any], extra: Mapping[str, int]) -> None:
+        self._wanted = wanted
+        self._extra = extra
+        self._choices: dict[str, tuple[Location, bool]] = {}
+        for below, choice in wanted.plugins.chosen():
+            if choice.name not in self._choices or choice.args:
+                self._choices[choice.name] = ((*wanted.at, *below), bool(choice.args))
+        self._own_pre_scores = len(wanted.plugins.pre_score.enabled)
+        pre_score = profile.get("plugins", {}).get("preScore", {}).get("enabled", [])
+        self._pre_score = [plugin["name"] for plugin in pre_score]
+        self._plugin_config = [entry["name"] for entry in profile.get("pluginConfig", [])]
+
+    def location(self, rest: Location) -> Location:
+        at = self._wanted.at
+        match rest:
+            case ("schedulerName", *_):
+                return (*at, "schedulerName")
+            case ("plugins", str() as point, "disabled", int() as index, *_):
+                return (*at, "plugins", point, "disabled", index)
+            case ("plugins", "preScore", "enabled", int() as index, *_) if index >= self._own_pre_scores:
+                return self._choices[self._pre_score[index]][0]
+            case ("plugins", *below):
+                return (*at, "plugins", *below)
+            case ("pluginConfig", int() as index, *below):
+                return self._entry(self._plugin_config[index], tuple(below))
+        return (*at, "plugins")
+
+    def _entry(self, name: str, rest: Location) -> Location:
+        match rest:
+            case ("args", "load", *field) if name == OPTIONS:
+                return (*self._wanted.provider_at, *field)
+            case ("args", "metricProvider", *field):
+                return (*self._wanted.provider_at, *field)
+        if name == OPTIONS:
+            return (*self._wanted.at, "compatibility")
+        place, has_args = self._choices[name]
+        if not has_args and name in self._extra:
+            return ("extraPlugins", self._extra[name], *rest)
+        return (*place, *rest)

@@ -1,0 +1,99 @@
+"""What a stack's scheduler image is, and whether it goes together with operator and cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler.catalog import OPERATOR_NAMESPACE, PolicyRule, lookup
+from scheduler.config import (
+    OURS,
+    Cluster,
+    ExtraPlugin,
+    Flavour,
+    LeaseFlags,
+    Operator,
+    UnknownFlavourError,
+    custom_flavour,
+    flavour_named,
+    flavour_of,
+    incompatibilities,
+    lease_timings,
+    operator_of,
+    without_effect,
+)
+from scheduler.config.document import read_document
+from stacks.problems import Location, SettingsProblem
+from stacks.settings import ProfileSettings, StackSettings
+
+_SCHEDULER_NAME = "secondary-scheduler"
+_PLACES: dict[str, Location] = {"operator": ("operatorImage",), "scheduler": ("schedulerImage",)}
+
+
+def flavour_in(settings: ProfileSettings, image: str | None) -> tuple[Flavour, list[SettingsProblem]]:
+    """Return what the image is: as the settings say, else as its name tells; ours where neither can be had."""
+    try:
+        flavour = flavour_named(settings.flavour) if settings.flavour else flavour_of(image) if image else OURS
+    except UnknownFlavourError as error:
+        return OURS, [SettingsProblem(("flavour",), str(error))]
+    extra = settings.extra_plugins
+    if not extra:
+        return flavour, []
+    if flavour.family != "custom":
+        message = f"are for images of your own, and this one is {flavour.name}; set flavour: custom if it is yours"
+        return flavour, [SettingsProblem(("extraPlugins",), message)]
+    problems = list(_wrong_names(settings))
+    plugins = [
+        ExtraPlugin(
+            plugin.name,
+            frozenset(plugin.points),
+            tuple(PolicyRule(rule.api_groups, rule.resources, rule.verbs, rule.resource_names) for rule in plugin.rbac),
+            plugin.crds,
+        )
+        for plugin in extra
+    ]
+    return custom_flavour(plugins), problems
+
+
+def check_versions(settings: StackSettings, flavour: Flavour) -> list[SettingsProblem]:
+    """Return what is known not to go together among operator, scheduler image and cluster."""
+    cluster = Cluster(settings.cluster.kubernetes_version, settings.cluster.openshift_version)
+    version_key = "openshiftVersion" if settings.cluster.openshift_version else "kubernetesVersion"
+    return [
+        SettingsProblem(_PLACES.get(found.subject, ("cluster", version_key)), found.message)
+        for found in incompatibilities(cluster, operator_in(settings), settings.scheduler_image, flavour)
+    ]
+
+
+def operator_in(settings: StackSettings) -> Operator | None:
+    """Return the operator that the stack installs or relies on, as far as the settings tell."""
+    return operator_of(settings.operator_image)
+
+
+def keys_without_effect(settings: StackSettings, content: str) -> Iterator[SettingsProblem]:
+    """Yield a warning of the `leaderElection` keys in the configuration file that the operator's flags overrule."""
+    timings = lease_timings(operator_in(settings))
+    if timings is None or settings.configuration_file is None:
+        return
+    names = {"resourceName": _SCHEDULER_NAME, "resourceNamespace": OPERATOR_NAMESPACE}
+    flags = LeaseFlags.model_validate({**names, **timings})
+    keys = without_effect(read_document(content, settings.configuration_file).data, flags)
+    if keys:
+        listed = ", ".join(f"leaderElection.{key}" for key in keys)
+        message = (
+            f"{listed} in {settings.configuration_file} {'have' if len(keys) > 1 else 'has'} no effect: the scheduler "
+            "is started with flags for its Lease, which win; leave these keys out"
+        )
+        yield SettingsProblem(("configurationFile",), message)
+
+
+def _wrong_names(settings: ProfileSettings) -> Iterator[SettingsProblem]:
+    seen: dict[str, int] = {}
+    for index, plugin in enumerate(settings.extra_plugins):
+        at: Location = ("extraPlugins", index, "name")
+        if seen.setdefault(plugin.name, index) != index:
+            yield SettingsProblem(
+                at, f'"{plugin.name}" stands at extraPlugins[{seen[plugin.name]}] already; remove one'
+            )
+        elif (known := lookup(plugin.name)) is not None and known.points:
+            message = f'"{plugin.name}" is a plugin of the catalogue, whose args are checked; remove it here'
+            yield SettingsProblem(at, message)

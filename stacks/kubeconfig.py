@@ -1,0 +1,192 @@
+"""Whether the kubeconfig that the provider will read leads to the stack's cluster; told without asking the cluster."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from stacks.problems import Location, SettingsProblem
+from stacks.settings import Cluster
+
+KUBECONFIG_KEY = "kubeconfig"
+_LOG_IN = "log in again, such as with oc login, or take another one"
+
+
+def check_kubeconfig(cluster: Cluster, content: str | None, environment: Mapping[str, str]) -> list[SettingsProblem]:
+    """Return what is wrong with the kubeconfig. No text repeats anything of it but the names of contexts and servers.
+
+    Args:
+        cluster: the stack's settings of its cluster.
+        content: of the encrypted key `kubeconfig`; None: the provider looks at $KUBECONFIG and ~/.kube/config.
+        environment: where `pulumi` runs.
+    """
+    try:
+        document, source = _read(content, environment)
+        if document is None:
+            return []  # in a pod, the provider takes the pod's own credentials
+        return list(_check(_Kubeconfig(document, source), cluster))
+    except _UnusableError as error:
+        return [SettingsProblem((KUBECONFIG_KEY,), str(error))]
+
+
+class _UnusableError(Exception):
+    """The kubeconfig leads nowhere; the text says why and what to do."""
+
+
+def _check(kubeconfig: _Kubeconfig, cluster: Cluster) -> Iterator[SettingsProblem]:
+    location: Location = ("cluster", "context") if cluster.context is not None else (KUBECONFIG_KEY,)
+    context = kubeconfig.context(cluster.context)
+    if isinstance(context, str):
+        yield SettingsProblem(location, context)
+        return
+    server = str(context.cluster.get("server", ""))
+    if cluster.server is not None and _place(server) != _place(cluster.server):
+        yield SettingsProblem(
+            ("cluster", "server"),
+            f"{kubeconfig.source} leads to another cluster than {cluster.cluster_identifier}: its context "
+            f'"{context.name}" is for {server or "no server"}, and this stack is for {cluster.server}; '
+            "take the kubeconfig of this stack's cluster, or name its context in cluster.context",
+        )
+    ended = _end_of(context.user)
+    if ended is not None and ended < datetime.now(UTC):
+        when = ended.strftime("%Y-%m-%d %H:%M UTC")
+        yield SettingsProblem(
+            location, f'the credentials of context "{context.name}" in {kubeconfig.source} expired {when}; {_LOG_IN}'
+        )
+
+
+class _Context:
+    def __init__(self, name: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.user = user
+
+
+class _Kubeconfig:
+    def __init__(self, document: Mapping[str, Any], source: str) -> None:
+        self._document = document
+        self.source = source
+
+    def context(self, wanted: str | None) -> _Context | str:
+        """The wanted context or the current one, or what is wrong with it."""
+        name = wanted or self._document.get("current-context")
+        names = sorted(self._named("contexts"))
+        listed = ", ".join(names) or "none"
+        if not name:
+            return f"{self.source} has no current context; set cluster.context to one of: {listed}"
+        context = self._named("contexts").get(str(name))
+        if context is None:
+            return f'there is no context "{name}" in {self.source}; it has: {listed}'
+        cluster = self._named("clusters").get(str(context.get("cluster")))
+        user = self._named("users").get(str(context.get("user")))
+        if cluster is None or user is None:
+            missing = "cluster" if cluster is None else "user"
+            return f'the {missing} of context "{name}" is missing in {self.source}; {_LOG_IN}'
+        return _Context(str(name), cluster, user)
+
+    def _named(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """Clusters, users or contexts by name; of several with one name the first counts, as for kubectl."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for entry in self._document.get(kind) or ():
+            if isinstance(entry, Mapping) and "name" in entry:
+                inner = entry.get(kind.removesuffix("s"))
+                found.setdefault(str(entry["name"]), inner if isinstance(inner, Mapping) else {})
+        return found
+
+
+def _read(content: str | None, environment: Mapping[str, str]) -> tuple[Mapping[str, Any] | None, str]:
+    """The kubeconfig, and how to speak of it; None where the provider needs none."""
+    if content is not None:
+        return _parse(content, "the stack's kubeconfig"), "the stack's kubeconfig"
+    given = environment.get("KUBECONFIG", "")
+    if not given:
+        default = Path(environment.get("HOME", "~")).expanduser() / ".kube" / "config"
+        if not default.is_file():
+            if environment.get("KUBERNETES_SERVICE_HOST"):
+                return None, ""
+            hint = "export KUBECONFIG, or: pulumi config set --secret kubeconfig < FILE"
+            raise _UnusableError(f"missing: neither $KUBECONFIG nor {default} is there; {hint}")
+        given = str(default)
+    files = [Path(part) for part in given.split(os.pathsep) if part]
+    there = [file for file in files if file.is_file()]
+    if not there:
+        raise _UnusableError(f"missing: there is no file {given} ($KUBECONFIG); export the path of your kubeconfig")
+    merged: dict[str, Any] = {"contexts": [], "clusters": [], "users": []}
+    for file in there:
+        try:
+            document = _parse(file.read_text(encoding="utf-8"), str(file))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise _UnusableError(f"cannot read {file} ($KUBECONFIG): {reason}") from None
+        merged.setdefault("current-context", document.get("current-context"))
+        for kind in ("contexts", "clusters", "users"):
+            merged[kind] += document.get(kind) or []
+    return merged, ", ".join(str(file) for file in there)
+
+
+def _parse(text: str, source: str) -> Mapping[str, Any]:
+    try:
+        document = YAML(typ="safe").load(text)
+    except (YAMLError, ValueError):
+        document = None  # the parser's own words would repeat what stands there
+    if not isinstance(document, Mapping) or not isinstance(document.get("clusters"), list):
+        raise _UnusableError(f"{source} is not a kubeconfig; give one as kubectl and oc write it")
+    return document
+
+
+def _place(server: str) -> tuple[str, int]:
+    url = urlsplit(server)
+    try:
+        return (url.hostname or "").lower(), url.port or 443
+    except ValueError:
+        return "", 0
+
+
+def _end_of(user: Mapping[str, Any]) -> datetime | None:
+    """When the user's token or certificate ends, if that can be seen from outside."""
+    try:
+        if isinstance(user.get("token"), str):
+            payload = user["token"].split(".")[1]
+            claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+            return datetime.fromtimestamp(claims["exp"], UTC)
+        if isinstance(user.get("client-certificate-data"), str):
+            return _end_of_certificate(base64.b64decode(user["client-certificate-data"]))
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError, OSError, binascii.Error):
+        return None  # a token of another kind, or what the provider will judge
+    return None
+
+
+def _end_of_certificate(pem: bytes) -> datetime:
+    """The end of the first certificate's validity (RFC 5280, 4.1): the second time in the fourth or fifth field."""
+    body = pem.partition(b"-----BEGIN CERTIFICATE-----")[2].partition(b"-----END")[0]
+    certificate = _elements(_elements(base64.b64decode(body))[0][1])[0][1]
+    fields = _elements(certificate)
+    version_is_said = fields[0][0] == 0xA0
+    tag, end = _elements(fields[4 if version_is_said else 3][1])[1]
+    text = end.decode("ascii").removesuffix("Z")
+    if tag == 0x17:  # UTCTime: two digits of the year
+        text = ("20" if int(text[:2]) < 50 else "19") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+
+
+def _elements(data: bytes) -> list[tuple[int, bytes]]:
+    """Tags and contents of the DER elements that follow each other."""
+    found = []
+    while data:
+        tag, length, start = data[0], data[1], 2
+        if length & 0x80:
+            start += length & 0x7F
+            length = int.from_bytes(data[2:start], "big")
+        found.append((tag, data[start : start + length]))
+        data = data[start + length :]
+    return found

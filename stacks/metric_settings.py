@@ -1,0 +1,149 @@
+"""The settings of the metric source: where it is, and how the scheduler proves itself to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from stacks.values import EnvironmentName, SecretDataKey, SettingsModel, Subdomain, source_url
+
+
+class FromFileInEnvironment(SettingsModel):
+    """A file whose path stands in an environment variable where `pulumi` runs."""
+
+    from_file_in_env: EnvironmentName
+
+
+def _token_source(value: object) -> object:
+    if isinstance(value, dict):
+        return value
+    # The value is not repeated: it may be the token itself.
+    raise ValueError("must be {secretKey: prometheusToken} or {fromFileInEnv: VARIABLE}; a literal token is refused")
+
+
+def _file_source(value: object) -> object:
+    if isinstance(value, dict):
+        return value
+    raise ValueError("must be {fromFileInEnv: VARIABLE}")
+
+
+class TokenSource(SettingsModel):
+    """Where the token comes from.
+
+    Attributes:
+        secret_key: an encrypted key of the stack: `pulumi config set --secret prometheusToken`.
+        from_file_in_env: a file whose path stands in this environment variable where `pulumi` runs.
+    """
+
+    secret_key: Literal["prometheusToken"] | None = None
+    from_file_in_env: EnvironmentName | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.secret_key is None) == (self.from_file_in_env is None):
+            raise ValueError("must hold either secretKey or fromFileInEnv")
+        return self
+
+
+class ExistingSecret(SettingsModel):
+    """A Secret in the scheduler's namespace that somebody else keeps.
+
+    Attributes:
+        key: key of the token in it.
+        ca_key: key of the certificate authority in it; the system's authorities are trusted if absent.
+    """
+
+    name: Subdomain
+    key: SecretDataKey = "token"
+    ca_key: SecretDataKey | None = None
+
+
+class ServiceAccountAccess(SettingsModel):
+    """The scheduler's own projected token: nothing is made, stored or rotated by hand.
+
+    Attributes:
+        cluster_role: ClusterRole that the metric source asks for; the scheduler's ServiceAccount is bound to it.
+        ca_key: certificate authority beside the token; OpenShift puts the one of its services there.
+    """
+
+    cluster_role: str = Field("cluster-monitoring-view", min_length=1)
+    ca_key: SecretDataKey = "service-ca.crt"
+
+
+class Credentials(SettingsModel):
+    """How the scheduler proves itself to the metric source: exactly one of the three ways."""
+
+    token: Annotated[TokenSource, BeforeValidator(_token_source)] | None = None
+    ca_file: Annotated[FromFileInEnvironment, BeforeValidator(_file_source)] | None = None
+    existing_secret: ExistingSecret | None = None
+    service_account: ServiceAccountAccess | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = [way for way in (self.token, self.existing_secret, self.service_account) if way is not None]
+        if len(ways) != 1:
+            raise ValueError("must hold exactly one of token, existingSecret, serviceAccount")
+        if self.ca_file is not None and self.token is None:
+            raise ValueError("caFile goes with token only; the other ways have caKey")
+        return self
+
+
+def _address(value: object) -> object:
+    if isinstance(value, str):
+        return {"url": value}
+    if isinstance(value, dict):
+        return value
+    raise ValueError("must be a URL or {fromEnv: VARIABLE}")
+
+
+class Address(SettingsModel):
+    """A URL, given as it is or by the environment variable that holds it where `pulumi` runs."""
+
+    url: Annotated[str, AfterValidator(source_url)] | None = None
+    from_env: EnvironmentName | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.url is None) == (self.from_env is None):
+            raise ValueError("must be a URL or {fromEnv: VARIABLE}")
+        return self
+
+
+class MetricProvider(SettingsModel):
+    """Where the nodes' load is read, once for all plugins.
+
+    Attributes:
+        type: absent only where a configuration file names the source and this gives the credentials.
+        address: of Prometheus, or of SignalFx where it is not the public one.
+        window: averaging window of the queries as a Prometheus duration.
+        refresh_seconds: pause between two reads.
+        max_age_seconds: an older sample is not used for scores.
+        timeout_seconds, when_stale, when_absent, when_none_fresh, node_label, queries: as `SecondarySchedulerOptions`
+            has them under `load`, where they are checked.
+    """
+
+    type: Literal["Prometheus", "KubernetesMetricsServer", "SignalFx"] | None = None
+    address: Annotated[Address | None, BeforeValidator(_address)] = None
+    credentials: Credentials | None = None
+    window: str = "15m"
+    refresh_seconds: int = 30
+    max_age_seconds: int = 300
+    timeout_seconds: int | None = None
+    when_stale: str | None = None
+    when_absent: str | None = None
+    when_none_fresh: str | None = None
+    node_label: str | None = None
+    queries: dict[str, str] | None = None
+
+    @model_validator(mode="after")
+    def _what_the_type_needs(self) -> Self:
+        if self.type is None and self.model_fields_set != {"credentials"}:
+            raise ValueError("must hold type; allowed: Prometheus, KubernetesMetricsServer, SignalFx")
+        if self.type == "Prometheus" and self.address is None:
+            raise ValueError("must hold address; write http://HOST:PORT or https://HOST:PORT")
+        if self.type == "KubernetesMetricsServer" and (self.address or self.credentials):
+            raise ValueError("of the metrics server needs neither address nor credentials; the cluster's own is asked")
+        if self.type == "SignalFx" and self.credentials is None:
+            raise ValueError("must hold credentials; SignalFx answers nobody without a token")
+        return self

@@ -1,0 +1,96 @@
+"""What the values of settings have to look like, and the base of every model of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from scheduler.config import parse_version
+
+_IMAGE = re.compile(
+    r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?/)?"  # registry
+    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"  # repository
+    r"(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class SettingsModel(BaseModel):
+    """Base of the models: names in camelCase, nothing coerced, no unknown key."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=to_camel)
+
+
+def _image(value: str) -> str:
+    if not _IMAGE.fullmatch(value):
+        raise ValueError("is not an image; write registry/repository:tag or registry/repository@sha256:digest")
+    return value
+
+
+def _subdomain(value: str) -> str:
+    if len(value) > 253 or not _DNS_SUBDOMAIN.fullmatch(value):
+        raise ValueError("must consist of lower case letters, digits, '-' and '.', at most 253 of them")
+    return value
+
+
+def _environment_name(value: str) -> str:
+    if not _ENVIRONMENT_NAME.fullmatch(value):
+        raise ValueError("must be the name of an environment variable")
+    return value
+
+
+def absent_if_empty(value: object) -> object:
+    """Pulumi.yaml can say "optional" of a mapping only by giving it an empty one as its default."""
+    return None if value == {} else value
+
+
+def source_url(value: str) -> str:
+    """Return the address of a metric source if it is a plain URL.
+
+    Raises:
+        ValueError: it is none, or carries a password. The text does not repeat it: what is wrong may be secret.
+    """
+    try:
+        url = urlsplit(value)
+        port_is_valid = url.port is None or url.port > 0
+    except ValueError:
+        raise ValueError("is not a URL; write http://HOST:PORT or https://HOST:PORT") from None
+    if url.username is not None or url.password is not None:
+        raise ValueError("must not hold a user or password; give the token under credentials")
+    if url.scheme not in ("http", "https") or not url.hostname or not port_is_valid or url.query or url.fragment:
+        raise ValueError("is not a URL; write http://HOST:PORT or https://HOST:PORT")
+    return value
+
+
+def _version(value: str) -> str:
+    if parse_version(value) is None:
+        raise ValueError('is not a version; write it in quotes, such as "1.34" or "1.34.7"')
+    return value
+
+
+def _server(value: str) -> str:
+    url = urlsplit(value)
+    if url.scheme != "https" or not url.hostname or url.username is not None or url.path.strip("/") or url.query:
+        raise ValueError("is not the address of an API server; write https://HOST:PORT as in the kubeconfig")
+    return value
+
+
+def _file_name(value: str) -> str:
+    if value.startswith(("/", "~")) or "\\" in value:
+        raise ValueError("must be a path relative to the folder of the stack file, so that it is the same everywhere")
+    return value
+
+
+Version = Annotated[str, AfterValidator(_version)]
+ServerAddress = Annotated[str, AfterValidator(_server)]
+FileName = Annotated[str, AfterValidator(_file_name)]
+Image = Annotated[str, AfterValidator(_image)]
+Subdomain = Annotated[str, AfterValidator(_subdomain)]
+EnvironmentName = Annotated[str, AfterValidator(_environment_name)]
+SecretDataKey = Annotated[str, Field(pattern=f"^{_SECRET_KEY.pattern}$")]

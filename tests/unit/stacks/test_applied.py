@@ -1,0 +1,74 @@
+"""What a stack would change of the configuration that it applied last, read from the stack's own state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.config import Configuration, custom_flavour, flavour_named, load_configuration
+from scheduler.config.flavours import ExtraPlugin
+from stacks.applied import changes
+
+HEAD = (
+    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: mine\n"
+)
+OURS = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
+
+
+def plugins(*names: str) -> str:
+    enabled = "".join(f"      - name: {name}\n        weight: 2\n" for name in names)
+    return f"{HEAD}  plugins:\n    score:\n      enabled:\n{enabled}" if names else HEAD
+
+
+def state(text: str, image: str = OURS) -> dict[str, Any]:
+    return {
+        "urn:1": {"type": "pulumi:pulumi:Stack", "outputs": {}},
+        "urn:2": {"type": "kubernetes:core/v1:ConfigMap", "outputs": {"data": {"other": "x"}}},
+        "urn:3": {"type": "kubernetes:core/v1:ConfigMap", "outputs": {"data": {"config.yaml": text}}},
+        "urn:4": {
+            "type": "kubernetes:operator.openshift.io/v1:SecondaryScheduler",
+            "outputs": {"spec": {"schedulerImage": image}},
+        },
+    }
+
+
+def load(text: str, **options: Any) -> Configuration:
+    return load_configuration(text, source="new", **options)
+
+
+def test_a_change_is_told_and_none_is_not() -> None:
+    new = load(plugins("ImageLocality"))
+    assert changes(state(plugins()), new) == ["profile mine: ImageLocality weight 1 -> 2"]
+    assert changes(state(plugins("ImageLocality")), new) == []
+    assert changes(state("# a comment\n" + plugins("ImageLocality")), new) == []
+
+
+@pytest.mark.parametrize(
+    "nothing", [{}, {"urn": {"type": "kubernetes:core/v1:ConfigMap", "outputs": {}}}, {"urn": None}]
+)
+def test_of_a_stack_that_applied_nothing_yet_nothing_is_told(nothing: dict[str, Any]) -> None:
+    assert changes(nothing, load(HEAD)) == []
+
+
+def test_what_ran_on_another_image_can_still_be_compared() -> None:
+    release = flavour_named("scheduler-plugins@0.28")
+    old = plugins("QOSSort").replace("score", "queueSort").replace("        weight: 2\n", "")
+    old += "      disabled: [{name: PrioritySort}]\n"
+    old = old.replace("/v1\n", "/v1beta3\n")
+    told = changes(state(old, "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.28.9"), load(HEAD))
+    assert release.reads("v1beta3")
+    assert "profile mine: QOSSort removed, it ran at queueSort" in told
+    assert "profile mine: PrioritySort added at queueSort" in told
+
+
+def test_plugins_that_only_the_image_has_are_compared_with_their_args() -> None:
+    flavour = custom_flavour([ExtraPlugin("Mine", frozenset())])
+    old = f"{HEAD}  pluginConfig:\n  - name: Mine\n    args: {{reserve: 1}}\n"
+    new = load(old.replace("mine", "other"), flavour=flavour)
+    assert "profile mine: removed; pods that name it are placed by nobody" in changes(state(old, "my/own:1"), new)
+
+
+@pytest.mark.parametrize("text", ["kind: KubeSchedulerConfiguration\n", "kind: KubeSchedulerConfiguration: x: y"])
+def test_what_cannot_be_read_any_more_is_said_to_be_so(text: str) -> None:
+    assert changes(state(text), load(HEAD)) == ["the configuration that was applied last cannot be read"]
