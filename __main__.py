@@ -26,7 +26,13 @@ if settings.install_plugin_crds and stack.profile.crds:
     plugin_crds_args = components.PluginCrdsArgs(stack.profile.crds, settings.protect)
     crds.append(components.PluginCrds("plugin-crds", plugin_crds_args, here))
 namespace = components.Namespace("namespace", components.NamespaceArgs(protect=settings.protect), here).name
-operator_args = components.OperatorInstallArgs(namespace, settings.operator_image, needs=crds)
+operator_args = components.OperatorInstallArgs(
+    namespace,
+    settings.operator_image,
+    needs=crds,
+    instances=[(instance.namespace, instance.name) for instance in settings.operator.instances],
+    status_of=settings.operator.keeps_status_of(stack.profile.crds),
+)
 operator = components.OperatorInstall("operator", operator_args, here)
 credentials_args = components.MetricCredentialsArgs(
     namespace,

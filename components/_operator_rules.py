@@ -5,10 +5,19 @@ It holds no right of the scheduler itself: it may `bind` the static ClusterRoles
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from scheduler.catalog import FLOW_SCHEMAS, GO_CLUSTER_ROLES, cluster_role_binding_name, flow_schema_name
+from scheduler.catalog import (
+    CANARY_SUFFIX,
+    FLOW_SCHEMAS,
+    GO_CLUSTER_ROLES,
+    INSTANCE_NAME,
+    STATUS_KINDS,
+    cluster_role_binding_name,
+    flow_schema_name,
+    operand_name,
+)
 
 _READ = ("list", "watch")
 _WRITE = ("create", "patch", "delete")
@@ -17,40 +26,55 @@ _FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 _LEASES = "coordination.k8s.io"
 _GROUPS = "scheduling.x-k8s.io"
 _OPERATOR_LEASE = "openshift-secondary-scheduler-operator-lock"  # upstream's name: never two operators on one resource
-_INSTANCE = "cluster"
-_SCHEDULER_LEASES = ("secondary-scheduler", "secondary-scheduler-canary")
+Instance = tuple[str, str]
+"""Namespace and name of a SecondaryScheduler."""
 
 
-def cluster_rules(bindable_roles: Iterable[str], namespace: str) -> list[dict[str, Any]]:
-    """Rules without a namespace: bind the account of the scheduler in this namespace to these roles, and keep the
-    status of PodGroups and ElasticQuotas."""
+def cluster_rules(
+    bindable_roles: Iterable[str], instances: Collection[Instance], status_of: Collection[str] = STATUS_KINDS
+) -> list[dict[str, Any]]:
+    """Rules without a namespace: bind the accounts of these instances' schedulers to these roles, and keep the status
+    of kinds of scheduler-plugins, by their plurals."""
     roles = sorted({*bindable_roles, *GO_CLUSTER_ROLES})
-    bindings = [cluster_role_binding_name(role, namespace) for role in roles]
+    schedulers = [(namespace, operand_name(name)) for namespace, name in instances]
+    bindings = [cluster_role_binding_name(role, *scheduler) for scheduler in schedulers for role in roles]
+    flow_schemas = [flow_schema_name(purpose, *scheduler) for scheduler in schedulers for purpose in FLOW_SCHEMAS]
+    kinds = [kind for kind in STATUS_KINDS if kind in status_of]
     return [
         _rule(_RBAC, ["clusterrolebindings"], _READ),
         _rule(_RBAC, ["clusterrolebindings"], _WRITE, bindings),
         _rule(_RBAC, ["clusterroles"], ["bind"], roles),
-        # For the status of PodGroups and ElasticQuotas, where these are installed: pods of all namespaces are counted.
-        _rule(_GROUPS, ["podgroups", "elasticquotas"], _READ),
-        _rule(_GROUPS, ["podgroups/status", "elasticquotas/status"], ["patch"]),
-        _rule("", ["pods"], _READ),
+        *(_status_rules(kinds) if kinds else []),
         _rule(_FLOW_CONTROL, ["flowschemas"], _READ),
-        _rule(
-            _FLOW_CONTROL, ["flowschemas"], _WRITE, [flow_schema_name(purpose, namespace) for purpose in FLOW_SCHEMAS]
-        ),
+        _rule(_FLOW_CONTROL, ["flowschemas"], _WRITE, flow_schemas),
         # OpenShift's TLS profile.
         _rule("config.openshift.io", ["apiservers"], _READ),
         # Not in the Role alone: where a namespace is deleted with its Roles, the instance in it must still be let go.
-        _rule("operator.openshift.io", ["secondaryschedulers"], ["patch"], [_INSTANCE]),
+        _rule("operator.openshift.io", ["secondaryschedulers"], _READ),
+        _rule("operator.openshift.io", ["secondaryschedulers"], ["patch"], _unique(name for _, name in instances)),
+        # Whether they are being deleted.
+        _rule("", ["namespaces"], _READ, _unique(namespace for namespace, _ in instances)),
         # How many nodes could run one of several replicas.
         _rule("", ["nodes"], _READ),
     ]
 
 
-def namespace_rules() -> list[dict[str, Any]]:
-    """Rules in the operator's own namespace."""
+def _status_rules(kinds: list[str]) -> list[dict[str, Any]]:
+    """Where these kinds are installed; pods of all namespaces are counted."""
     return [
-        _rule("operator.openshift.io", ["secondaryschedulers"], [*_READ, "patch"]),
+        _rule(_GROUPS, kinds, _READ),
+        _rule(_GROUPS, [f"{kind}/status" for kind in kinds], ["patch"]),
+        _rule("", ["pods"], _READ),
+    ]
+
+
+def namespace_rules(instances: Iterable[str] = (INSTANCE_NAME,)) -> list[dict[str, Any]]:
+    """Rules in a namespace with instances of these names."""
+    operands = [operand_name(name) for name in instances]
+    leases = [lease for operand in operands for lease in (operand, f"{operand}{CANARY_SUFFIX}")]
+    return [
+        # An instance of any other name is told what it lacks.
+        _rule("operator.openshift.io", ["secondaryschedulers"], ["patch"]),
         _rule("operator.openshift.io", ["secondaryschedulers/status"], ["patch"]),
         _rule("", ["configmaps", "serviceaccounts", "services"], [*_READ, *_WRITE]),
         # Of Secrets it wants to know only whether those that the scheduler mounts are there.
@@ -68,8 +92,12 @@ def namespace_rules() -> list[dict[str, Any]]:
         # Watched for what schedulers report there, whatever they are called.
         _rule(_LEASES, ["leases"], _READ),
         # Held to be passed on to the scheduler and its candidate (get, update, patch), deleted at the end.
-        _rule(_LEASES, ["leases"], ["get", "update", "patch", "delete"], _SCHEDULER_LEASES),
+        _rule(_LEASES, ["leases"], ["get", "update", "patch", "delete"], leases),
     ]
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    return sorted(set(names))
 
 
 def _rule(group: str, resources: Iterable[str], verbs: Iterable[str], names: Iterable[str] = ()) -> dict[str, Any]:

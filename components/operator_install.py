@@ -8,10 +8,10 @@ from typing import Any
 
 import pulumi
 
-from components._operator_rules import cluster_rules, namespace_rules
+from components._operator_rules import Instance, cluster_rules, namespace_rules
 from components.kube_object import KubeObject, child
 from components.labels import COMPONENT
-from scheduler.catalog import PolicyRule, static_cluster_roles
+from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, PolicyRule, static_cluster_roles
 
 OPERATOR_NAME = "secondary-scheduler-operator"
 _COMMAND = "/bin/secondary-scheduler-operator"
@@ -23,14 +23,32 @@ _RBAC = "rbac.authorization.k8s.io"
 @dataclass(frozen=True)
 class OperatorInstallArgs:
     """Attributes:
-    namespace: where the operator runs; it serves this namespace only.
+    namespace: where the operator runs; it serves the instance `cluster` of this namespace.
     image: the operator's image.
     needs: what must be there before the operator starts; above all the CRD of what it watches.
+    instances: others that it serves, by namespace (None: its own) and name. Their namespaces must exist.
+    status_of: kinds of scheduler-plugins whose status it keeps, by their plurals.
     """
 
     namespace: pulumi.Input[str]
     image: str
     needs: Sequence[pulumi.Resource] = ()
+    instances: Sequence[tuple[str | None, str]] = ()
+    status_of: Sequence[str] = STATUS_KINDS
+
+    @property
+    def elsewhere(self) -> list[str]:
+        """Further namespaces with instances."""
+        return sorted({namespace for namespace, _ in self.instances if namespace is not None})
+
+    def names_in(self, namespace: str | None) -> list[str]:
+        """Names of the instances in a namespace, None being the operator's own."""
+        own = {INSTANCE_NAME} if namespace is None else set()
+        return sorted(own | {name for where, name in self.instances if where == namespace})
+
+    def all_instances(self, own: str) -> list[Instance]:
+        """Every instance, given the operator's own namespace."""
+        return [(where or own, name) for where in (None, *self.elsewhere) for name in self.names_in(where)]
 
 
 class OperatorInstall(pulumi.ComponentResource):
@@ -55,7 +73,7 @@ class OperatorInstall(pulumi.ComponentResource):
         rights = [*self._scheduler_roles(static_cluster_roles()), *self._operator_rights(args)]
         deployment = KubeObject(
             f"{name}-deployment",
-            _deployment(args.namespace, args.image, self.service_account_name),
+            _deployment(args, self.service_account_name),
             # A controller that starts without its rights begins by failing.
             child(self, depends_on=[*rights, *args.needs]),
         )
@@ -81,45 +99,50 @@ class OperatorInstall(pulumi.ComponentResource):
         ]
 
     def _operator_rights(self, args: OperatorInstallArgs) -> list[KubeObject]:
-        namespace = pulumi.Output.from_input(args.namespace)
         bindable = tuple(static_cluster_roles())
-        rules_by_kind: dict[str, pulumi.Input[Any]] = {
-            "ClusterRole": namespace.apply(lambda where: cluster_rules(bindable, where)),
-            "Role": namespace_rules(),
-        }
-        objects = []
-        for kind, rules in rules_by_kind.items():
-            metadata: dict[str, Any] = {"name": OPERATOR_NAME, "labels": {COMPONENT: "operator"}}
-            if kind == "Role":
-                metadata["namespace"] = args.namespace
-            role = KubeObject(
-                f"{self._prefix}-{kind.lower()}",
-                {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules},
-                child(self),
-            )
-            binding = KubeObject(
-                f"{self._prefix}-{kind.lower()}binding",
-                {
-                    "apiVersion": f"{_RBAC}/v1",
-                    "kind": f"{kind}Binding",
-                    "metadata": metadata,
-                    "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role.object_name},
-                    "subjects": [
-                        {"kind": "ServiceAccount", "name": self.service_account_name, "namespace": args.namespace}
-                    ],
-                },
-                child(self),
-            )
-            objects += [role, binding]
+        everywhere = pulumi.Output.from_input(args.namespace).apply(
+            lambda own: cluster_rules(bindable, args.all_instances(own), args.status_of)
+        )
+        objects = self._role(args, "ClusterRole", everywhere)
+        for namespace in (None, *args.elsewhere):
+            objects += self._role(args, "Role", namespace_rules(args.names_in(namespace)), namespace)
         return objects
 
+    def _role(
+        self, args: OperatorInstallArgs, kind: str, rules: pulumi.Input[Any], namespace: str | None = None
+    ) -> list[KubeObject]:
+        """A role with these rules, of the operator's own namespace unless told otherwise, and its binding."""
+        suffix = f"-{namespace}" if namespace else ""
+        metadata: dict[str, Any] = {"name": OPERATOR_NAME, "labels": {COMPONENT: "operator"}}
+        if kind == "Role":
+            metadata["namespace"] = namespace or args.namespace
+        role = KubeObject(
+            f"{self._prefix}-{kind.lower()}{suffix}",
+            {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules},
+            child(self),
+        )
+        binding = KubeObject(
+            f"{self._prefix}-{kind.lower()}binding{suffix}",
+            {
+                "apiVersion": f"{_RBAC}/v1",
+                "kind": f"{kind}Binding",
+                "metadata": metadata,
+                "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role.object_name},
+                "subjects": [
+                    {"kind": "ServiceAccount", "name": self.service_account_name, "namespace": args.namespace}
+                ],
+            },
+            child(self),
+        )
+        return [role, binding]
 
-def _deployment(namespace: pulumi.Input[str], image: str, service_account: pulumi.Input[str]) -> dict[str, Any]:
+
+def _deployment(args: OperatorInstallArgs, service_account: pulumi.Input[str]) -> dict[str, Any]:
     labels = {"name": OPERATOR_NAME}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": OPERATOR_NAME, "namespace": namespace, "labels": {**labels, COMPONENT: "operator"}},
+        "metadata": {"name": OPERATOR_NAME, "namespace": args.namespace, "labels": {**labels, COMPONENT: "operator"}},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},
@@ -134,7 +157,7 @@ def _deployment(namespace: pulumi.Input[str], image: str, service_account: pulum
                         "runAsUser": _USER,
                         "seccompProfile": {"type": "RuntimeDefault"},
                     },
-                    "containers": [_container(image)],
+                    "containers": [_container(args)],
                     "volumes": [{"name": "tmp", "emptyDir": {}}],
                 },
             },
@@ -142,17 +165,27 @@ def _deployment(namespace: pulumi.Input[str], image: str, service_account: pulum
     }
 
 
-def _container(image: str) -> dict[str, Any]:
+def _arguments(args: OperatorInstallArgs) -> list[str]:
+    """What differs from the operator's own defaults."""
+    flags = [f"--watch-namespaces={','.join(args.elsewhere)}"] if args.elsewhere else []
+    if set(args.status_of) != set(STATUS_KINDS):
+        flags.append(f"--status-of={','.join(args.status_of) or 'none'}")
+    return flags
+
+
+def _container(args: OperatorInstallArgs) -> dict[str, Any]:
     def field(path: str) -> dict[str, Any]:
         return {"fieldRef": {"fieldPath": path}}
 
     def probe(path: str) -> dict[str, Any]:
         return {"httpGet": {"path": path, "port": _HEALTH_PORT, "scheme": "HTTP"}, "periodSeconds": 5}
 
+    arguments = _arguments(args)
     return {
         "name": OPERATOR_NAME,
-        "image": image,
+        "image": args.image,
         "command": [_COMMAND],
+        **({"args": arguments} if arguments else {}),
         "env": [
             {"name": "POD_NAME", "valueFrom": field("metadata.name")},
             {"name": "POD_NAMESPACE", "valueFrom": field("metadata.namespace")},

@@ -20,7 +20,7 @@ from stacks.problems import SettingsProblem, from_validation_error
 from stacks.profile import Profile, build_profile
 from stacks.settings import ProfileSettings, StackSettings
 
-OBJECTS = ("cluster", "plugins", "metricProvider", "profiles", "extraPlugins")
+OBJECTS = ("cluster", "plugins", "metricProvider", "operator", "profiles", "extraPlugins")
 DIRECTORY = Path(__file__).resolve().parent
 BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds")
 

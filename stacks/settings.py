@@ -8,12 +8,12 @@ the program has read it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Iterator
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from scheduler.catalog import ExtensionPoint
+from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, ExtensionPoint
 from stacks.metric_settings import MetricProvider
 from stacks.problems import Location
 from stacks.values import FileName, Image, ServerAddress, SettingsModel, Subdomain, Version, absent_if_empty
@@ -181,6 +181,39 @@ class ProfileSettings(SettingsModel):
     extra_plugins: tuple[ExtraPluginSettings, ...] = ()
 
 
+class Instance(SettingsModel):
+    """A SecondaryScheduler beside the stack's own that its operator serves."""
+
+    namespace: Subdomain | None = None
+    name: Subdomain = INSTANCE_NAME
+
+    @model_validator(mode="after")
+    def _another_one(self) -> Self:
+        if self.namespace is None and self.name == INSTANCE_NAME:
+            raise ValueError("must hold a namespace, a name or both; cluster beside the operator is the stack's own")
+        return self
+
+
+class Operator(SettingsModel):
+    """What the operator serves beside the stack's own scheduler.
+
+    Attributes:
+        instances: namespaces (the operator's own if absent) and names of further SecondarySchedulers. Who makes them,
+            and their namespaces, is not this stack.
+        status_of: kinds of scheduler-plugins whose status it keeps; if absent, those that plugins of this stack read,
+            and all where there are further instances.
+    """
+
+    instances: tuple[Instance, ...] = ()
+    status_of: tuple[Literal["podgroups", "elasticquotas"], ...] | None = None
+
+    def keeps_status_of(self, crds: Collection[str]) -> list[str]:
+        """The plurals, given the CRDs that enabled plugins read."""
+        if self.status_of is not None:
+            return list(dict.fromkeys(self.status_of))
+        return [kind for kind in STATUS_KINDS if self.instances or f"{kind}.scheduling.x-k8s.io" in crds]
+
+
 class StackSettings(ProfileSettings):
     """All settings of a stack.
 
@@ -189,6 +222,7 @@ class StackSettings(ProfileSettings):
         install_plugin_crds: install the CRDs that enabled plugins read, such as PodGroup.
         protect: refuse to delete namespace, CRDs and SecondaryScheduler, and leave the CRDs in the cluster if the stack
             goes.
+        operator: what the operator serves beside this stack's scheduler.
     """
 
     cluster: Cluster
@@ -199,3 +233,4 @@ class StackSettings(ProfileSettings):
     compatibility_check: Literal["warn", "fail", "off"] = "warn"
     install_plugin_crds: bool = True
     protect: bool = False
+    operator: Operator = Operator()

@@ -1,5 +1,6 @@
 """Looking plugins up by name, and the ClusterRoles that follow from them."""
 
+import hashlib
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import entry_points
@@ -10,6 +11,14 @@ from scheduler.catalog.schedulerplugins import OPTIONS_DESCRIPTOR, SCHEDULER_PLU
 
 OPERATOR_NAMESPACE = "openshift-secondary-scheduler-operator"
 """Where upstream's operator lives, and ours unless told otherwise."""
+
+INSTANCE_NAME = "cluster"
+"""The SecondaryScheduler whose objects have upstream's names."""
+OPERAND = "secondary-scheduler"
+CANARY_SUFFIX = "-canary"
+"""Ends the names of candidates, and of the profiles in their configuration."""
+_LONGEST_OPERAND = 39
+"""Names made from it are a Service's or a label's value, which have 63 characters at most."""
 
 BASE_CLUSTER_ROLE = "secondary-scheduler:base"
 ENTRY_POINT_GROUP = "secondary_scheduler.plugins"
@@ -85,7 +94,7 @@ def cluster_role_name(plugin: str) -> str:
     return f"secondary-scheduler:plugin:{plugin.lower()}"
 
 
-def cluster_role_binding_name(role: str, namespace: str, scheduler: str = "secondary-scheduler") -> str:
+def cluster_role_binding_name(role: str, namespace: str, scheduler: str = OPERAND) -> str:
     """Return the name under which a scheduler's account is bound to one of the static ClusterRoles.
 
     Who runs the operator may write bindings of these names only, so both sides make them here.
@@ -93,21 +102,41 @@ def cluster_role_binding_name(role: str, namespace: str, scheduler: str = "secon
     if not role.startswith("secondary-scheduler:"):
         # One of the cluster's own, whose binding has its name already.
         role = f"secondary-scheduler:{role.replace(':', '-')}"
-    if (namespace, scheduler) == (OPERATOR_NAMESPACE, "secondary-scheduler"):
+    if (namespace, scheduler) == (OPERATOR_NAMESPACE, OPERAND):
         return role
     return f"secondary-scheduler:{namespace}:{scheduler}:{role.partition(':')[2]}"
+
+
+def operand_name(instance: str) -> str:
+    """Return what the ServiceAccount, Deployment and Lease of a SecondaryScheduler are called: upstream's name for
+    `cluster`, one derived from its own for any other.
+
+    A name that is too long, that a Service cannot have, or that would be the operator's or a candidate's, is cut and
+    made unique by a hash.
+    """
+    if instance == INSTANCE_NAME:
+        return OPERAND
+    operand = f"{OPERAND}-{instance}"
+    taken = operand == f"{OPERAND}-operator" or operand.endswith(CANARY_SUFFIX)
+    if len(operand) > _LONGEST_OPERAND or "." in instance or taken:
+        digest = hashlib.sha256(instance.encode()).hexdigest()[:8]
+        operand = f"{operand[: _LONGEST_OPERAND - 9].replace('.', '-').rstrip('-')}-{digest}"
+    return operand
 
 
 GO_CLUSTER_ROLES = ("system:kube-scheduler", "system:volume-scheduler")
 """The cluster's own roles, which an image of the Go scheduler is written for: beside its plugins' it gets these."""
 
+STATUS_KINDS = ("podgroups", "elasticquotas")
+"""Kinds of `scheduling.x-k8s.io` whose status the operator can keep, by their plurals."""
+
 FLOW_SCHEMAS = ("leases", "requests")
 """What each scheduler has a FlowSchema for."""
 
 
-def flow_schema_name(purpose: str, namespace: str, scheduler: str = "secondary-scheduler") -> str:
+def flow_schema_name(purpose: str, namespace: str, scheduler: str = OPERAND) -> str:
     """Return the name of a scheduler's FlowSchema, which is the cluster's."""
-    if (namespace, scheduler) == (OPERATOR_NAMESPACE, "secondary-scheduler"):
+    if (namespace, scheduler) == (OPERATOR_NAMESPACE, OPERAND):
         return f"secondary-scheduler-{purpose}"
     return f"{namespace}.{scheduler}-{purpose}"
 

@@ -1,6 +1,7 @@
 """The operator's process: wires client, Lease, controller and health endpoints together."""
 
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -12,6 +13,7 @@ from secondary_scheduler import __version__
 from secondary_scheduler.controller import logs
 from secondary_scheduler.controller.controller import Controller
 from secondary_scheduler.controller.groups import status_controllers
+from secondary_scheduler.controller.leases import NamespaceLeases
 from secondary_scheduler.controller.metrics import Metrics
 from secondary_scheduler.controller.options import LEASE_NAME, Options, parse_options
 from secondary_scheduler.controller.server import serve
@@ -19,6 +21,9 @@ from secondary_scheduler.kube.client import ClientConfig, KubeClient, KubeError,
 from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
 
 log = structlog.stdlib.get_logger(__name__)
+
+_LOOK_AT_HOLDER_EVERY = 1.0
+"""Seconds between looks at who keeps this operator waiting."""
 
 _STARTUP_RETRY = 2.0
 """Seconds between attempts to reach an API server that does not answer yet."""
@@ -74,13 +79,23 @@ class _Process:
         self._stopped = asyncio.Event()
         self._lost = ""
         self._loop = asyncio.get_running_loop()
+        user_agent = f"secondary-scheduler-operator/{__version__} leader-election"
         self._elector = LeaseElector(
             config,
             LeaseSettings(namespace=self.namespace, name=LEASE_NAME),
             identity=options.identity,
             on_started_leading=lambda: self._from_thread(self._leading.set),
             on_lost=self._lose,
-            user_agent=f"secondary-scheduler-operator/{__version__} leader-election",
+            user_agent=user_agent,
+        )
+        # Competed for by the holder of the operator's own Lease only, so that two replicas do not take half each.
+        self._leases = NamespaceLeases(
+            config,
+            [namespace for namespace in self._served if namespace != self.namespace],
+            LEASE_NAME,
+            identity=self._elector.identity,
+            on_held=lambda namespace: self._from_thread(lambda: self._serve(namespace)),
+            user_agent=user_agent,
         )
 
     def unhealthy(self) -> str | None:
@@ -108,6 +123,7 @@ class _Process:
             task.cancel()
         await asyncio.gather(work, stopped, return_exceptions=True)
         # Only now, when no write is under way any more, may another operator begin.
+        await asyncio.to_thread(self._leases.stop)
         await asyncio.to_thread(self._elector.stop)
         if work.done() and not work.cancelled() and (error := work.exception()) is not None:
             log.error("ended by a defect", exc_info=error)
@@ -125,7 +141,7 @@ class _Process:
             await asyncio.sleep(0.05)  # the end of a deletion comes with the caches, whichever way it happens
 
     async def _lead(self, client: KubeClient) -> None:
-        await self._leading.wait()
+        await self._wait_for_lease()
         self.metrics.leader.set(1)
         openshift = await _is_openshift(client)
         minor = await kubernetes_minor(client)
@@ -135,14 +151,32 @@ class _Process:
             namespaces=self._served,
             version=__version__,
             metrics=self.metrics,
+            holds=lambda namespace: namespace == self.namespace or self._leases.holds(namespace),
             openshift=openshift,
             kubernetes_minor=minor,
         )
+        self._leases.start()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run(), name="instances")
             group.create_task(_follow_version(client, self._controller), name="version of the cluster")
             for one in status_controllers(client, self._status_of, self.metrics):
                 group.create_task(one.run(), name=f"status of {one.name}")
+
+    async def _wait_for_lease(self) -> None:
+        told = ""
+        while not self._leading.is_set():
+            holder = self._elector.observed_holder
+            if holder not in ("", told, self._elector.identity):
+                log.info("another operator holds the Lease: nothing is done", holder=holder)
+                told = holder
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AT_HOLDER_EVERY):
+                    await self._leading.wait()
+
+    def _serve(self, namespace: str) -> None:
+        log.info("serving a further namespace", namespace=namespace)
+        if self._controller is not None:
+            self._controller.look_at(namespace)
 
     def _lose(self, reason: str) -> None:
         self._lost = reason

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from secondary_scheduler.controller.reconcile import Failure, Json, ObjectKey
+from secondary_scheduler.controller.reconcile import Failure, Json, ObjectKey, is_going
 from secondary_scheduler.controller.reconcile.names import (
     FIELD_MANAGER,
     KIND,
@@ -53,7 +53,8 @@ class Caches:
         self._caches = {
             (kind, namespace): KindCache(client, kind, namespace, on_change, timing)
             for kind, resource in RESOURCES.items()
-            for namespace in (dict.fromkeys(namespaces) if resource.namespaced else ("",))
+            # Of namespaces only those that are served may be read.
+            for namespace in (dict.fromkeys(namespaces) if resource.namespaced or kind == "Namespace" else ("",))
         }
 
     async def run(self) -> None:
@@ -100,6 +101,10 @@ class Caches:
             for one in cache.store
         ]
 
+    def terminating(self, namespace: str) -> bool:
+        """Whether a namespace is being deleted: nothing can be created in it any more."""
+        return any(is_going(one.content) for one in self._caches["Namespace", namespace].store)
+
     def get(self, key: ObjectKey) -> Json | None:
         """One object."""
         found = self._caches[key.kind, key.namespace].store.named(key.name, key.namespace)
@@ -142,6 +147,7 @@ class KindCache:
                 _node if kind == "Node" else lambda one: _with_kind(kind, one),
                 timing=timing,
                 label_selector=labels,
+                field_selector=f"metadata.name={namespace}" if kind == "Namespace" else "",
                 optional=resource.optional,
             )
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -25,9 +25,10 @@ from secondary_scheduler.controller.reconcile import (
     Plan,
     digest,
     fingerprint,
+    is_going,
     reconcile,
 )
-from secondary_scheduler.controller.reconcile.names import KIND
+from secondary_scheduler.controller.reconcile.names import FINALIZER, KIND
 from secondary_scheduler.controller.writer import Writer
 from secondary_scheduler.kube.client import ApiError, Conflict, KubeClient, KubeError, NotFound
 from secondary_scheduler.kube.model import Unstructured
@@ -58,14 +59,17 @@ class Controller:
         namespaces: Collection[str],
         version: str,
         metrics: Metrics,
+        holds: Callable[[str], bool] = lambda namespace: True,
         openshift: bool = False,
         kubernetes_minor: int | None = None,
     ) -> None:
+        """`holds` says whether this operator, and no other, may write for the instances of a namespace."""
         self._namespaces = tuple(namespaces)
         self._version = version
         self._openshift = openshift
         self._kubernetes_minor = kubernetes_minor
         self._metrics = metrics
+        self._holds = holds
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._memory: dict[ObjectKey, _Memory] = {}
         self.caches = Caches(client, namespaces, self._changed)
@@ -89,6 +93,16 @@ class Controller:
             for key in self.caches.instances():
                 self._queue.add(key)
 
+    def look_at(self, namespace: str) -> None:
+        """Reconcile the instances of a namespace."""
+        for key in self.caches.instances():
+            if key.namespace == namespace:
+                self._queue.add(key)
+
+    def _serves(self, namespace: str) -> bool:
+        # In a namespace that is being deleted nobody can make a Lease any more.
+        return self._holds(namespace) or self.caches.terminating(namespace)
+
     def trouble(self) -> str | None:
         """What is wrong with the loop itself, for the liveness probe."""
         if self._busy_since is not None and time.monotonic() - self._busy_since > STUCK_AFTER:
@@ -101,8 +115,14 @@ class Controller:
 
     def finalizing(self) -> bool:
         """Whether an instance that is being deleted still waits for this process."""
-        resources = (self.caches.get(key) for key in self.caches.instances())
-        return any(resource and resource["metadata"].get("deletionTimestamp") for resource in resources)
+        return any(self._is_finalizing(key) for key in self.caches.instances())
+
+    def _is_finalizing(self, key: ObjectKey) -> bool:
+        resource = self.caches.get(key)
+        if resource is None or FINALIZER not in (resource["metadata"].get("finalizers") or ()):
+            return False
+        going = is_going(resource) or self.caches.terminating(key.namespace)
+        return going and self._serves(key.namespace)
 
     async def _wait_for_caches(self) -> Mapping[tuple[str, str], Failure]:
         while not self.caches.started():  # noqa: ASYNC110 -- a refused list sets no event
@@ -150,8 +170,8 @@ class Controller:
         # Nodes tell every few seconds that they live.
         if kind == "Node" and before and after and before.content == after.content:
             return
-        # A Lease is renewed every two seconds; what it reports changes rarely.
-        if kind == "Lease" and before and after and before.metadata.annotations == after.metadata.annotations:
+        # A Lease is renewed every two seconds; what it reports, and who holds it, changes rarely.
+        if kind == "Lease" and before and after and _reports(before) == _reports(after):
             return
         for key in self.caches.instances():
             if namespace in ("", key.namespace):
@@ -176,12 +196,14 @@ class Controller:
 
     async def reconcile(self, key: ObjectKey) -> str:
         """Do one round for an instance and queue the next one if needed; returns the outcome in a word for metrics."""
+        if not self._serves(key.namespace):
+            return "standby"
         memory = self._memory.setdefault(key, _Memory())
         plan = await self._decide(key, memory)
         if plan is None:
             self._forget(key)
             return "gone"
-        failures, conflict = await self._carry_out(plan.actions, memory)
+        failures, conflict = await self._carry_out(key.namespace, plan.actions, memory)
         again = False
         self._log_failures(key, memory.failures, failures)
         if plan.actions or memory.failures != failures:
@@ -229,13 +251,17 @@ class Controller:
         # Parsing a user's configuration may take long; health and watches go on meanwhile.
         return await asyncio.to_thread(reconcile, observed)
 
-    async def _carry_out(self, actions: Sequence[Action], memory: _Memory) -> tuple[dict[ObjectKey, Failure], bool]:
+    async def _carry_out(
+        self, namespace: str, actions: Sequence[Action], memory: _Memory
+    ) -> tuple[dict[ObjectKey, Failure], bool]:
         """Do what can be done; return what failed, and whether something had changed since it was looked at."""
         failures: dict[ObjectKey, Failure] = {}
         conflict = False
         for action in actions:
             if isinstance(action, Apply) and any(key in failures for key in action.requires):
                 continue
+            if not self._serves(namespace):
+                return failures, True
             try:
                 answer = await self._writer.carry_out(action)
             except Conflict:
@@ -292,6 +318,10 @@ class Controller:
                 log.warning(
                     "write refused", instance=str(key), object=str(target), status=failure.status, error=failure.message
                 )
+
+
+def _reports(lease: Unstructured) -> object:
+    return lease.metadata.annotations, (lease.content.get("spec") or {}).get("holderIdentity")
 
 
 def _names_changed(before: Unstructured, after: Unstructured) -> bool:

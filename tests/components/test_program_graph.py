@@ -11,7 +11,16 @@ import pytest
 import components
 from components.crd import SECONDARY_SCHEDULERS
 from components.scheduler_configuration import CONFIGURATION_KEY
-from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, plugin_rules, static_cluster_roles
+from scheduler.catalog import (
+    BASE_CLUSTER_ROLE,
+    GO_CLUSTER_ROLES,
+    INSTANCE_NAME,
+    OPERAND,
+    cluster_role_binding_name,
+    cluster_role_name,
+    plugin_rules,
+    static_cluster_roles,
+)
 from scheduler.config import configuration_hash, load_configuration
 from secondary_scheduler.controller.reconcile import names
 from tests.components.conftest import CANARY_TOKEN, KUBECONFIG_TEXT
@@ -261,6 +270,51 @@ def test_operator_has_no_wildcard_and_outside_its_namespace_writes_by_name_or_a_
         assert reads or named or binds or all(resource.endswith("/status") for resource in rule["resources"]), rule
 
 
+def operator_arguments(graph: Graph) -> list[str]:
+    (container,) = graph.only("Deployment").manifest["spec"]["template"]["spec"]["containers"]
+    return list(container.get("args", []))
+
+
+def test_operator_keeps_only_the_status_that_plugins_of_the_stack_read(preview: bool, local: Graph) -> None:
+    assert operator_arguments(local) == ["--status-of=none"]
+    assert not [rule for rule in rules(local.of("ClusterRole"), OPERATOR) if "pods" in rule["resources"]]
+    gangs = run_program(gang_values(), stack="openshift-prod", preview=preview, status=READY)
+    assert operator_arguments(gangs) == ["--status-of=podgroups"]
+    statuses = [resource for rule in rules(gangs.of("ClusterRole"), OPERATOR) for resource in rule["resources"]]
+    assert "podgroups/status" in statuses
+    assert "elasticquotas/status" not in statuses
+
+
+def test_operator_gets_flags_and_rights_for_the_further_instances_of_the_settings(preview: bool) -> None:
+    others = [{"namespace": "team-a"}, {"namespace": "team-a", "name": "gpu"}, {"name": "batch"}]
+    values = stack_values("openshift-prod") | {"operator": json.dumps({"instances": others})}
+    graph = run_program(values, stack="openshift-prod", preview=preview, status=READY)
+    assert operator_arguments(graph) == ["--watch-namespaces=team-a"]
+    roles = {role.manifest["metadata"]["namespace"]: role.manifest["rules"] for role in graph.of("Role")}
+    leases = {
+        namespace: {name for rule in found if "delete" in rule["verbs"] for name in rule.get("resourceNames", [])}
+        for namespace, found in roles.items()
+    }
+    operands = {
+        NAMESPACE: ("secondary-scheduler", "secondary-scheduler-batch"),
+        "team-a": ("secondary-scheduler", "secondary-scheduler-gpu"),
+    }
+    assert leases == {
+        where: {name + suffix for name in names for suffix in ("", "-canary")} for where, names in operands.items()
+    }
+    everywhere = rules(graph.of("ClusterRole"), OPERATOR)
+    (bindings,) = [r for r in everywhere if r["resources"] == ["clusterrolebindings"] and "create" in r["verbs"]]
+    assert set(bindings["resourceNames"]) == {
+        cluster_role_binding_name(role, where, name)
+        for role in (*static_cluster_roles(), *GO_CLUSTER_ROLES)
+        for where, names in operands.items()
+        for name in names
+    }
+    (namespaces,) = [rule for rule in everywhere if rule["resources"] == ["namespaces"]]
+    assert namespaces["resourceNames"] == [NAMESPACE, "team-a"]
+    assert {(b.manifest["metadata"]["namespace"]) for b in graph.of("RoleBinding")} == {NAMESPACE, "team-a"}
+
+
 def test_operator_pod_is_restricted_and_probed(graph: Graph) -> None:
     pod = graph.only("Deployment").manifest["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -304,9 +358,9 @@ def test_outputs_report_deployment_and_profile(local: Graph) -> None:
 
 
 def test_controller_and_program_agree_on_names(local: Graph) -> None:
-    assert components.SCHEDULER_NAME == names.OPERAND
+    assert components.SCHEDULER_NAME == OPERAND
     assert CONFIGURATION_KEY == names.CONFIG_KEY
-    assert local.only("SecondaryScheduler").object_name == names.INSTANCE_NAME
+    assert local.only("SecondaryScheduler").object_name == INSTANCE_NAME
     content = local.only("ConfigMap").manifest["data"][names.CONFIG_KEY]
     assert f"tokenFile: {names.METRIC_CREDENTIALS_DIRECTORY}/token" in content
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from secondary_scheduler.devcluster import processes, state
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
@@ -34,6 +35,28 @@ BARE: dict[str, Any] = {
 """A control plane and nothing else."""
 
 _TESTS_ROOT = Path(tempfile.gettempdir()) / f"secondary-scheduler-tests-{os.getuid()}"
+
+
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "verbs": ["get", "list", "watch"], "userGroups": ["system:serviceaccounts:kube-system"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "None", "verbs": ["get", "list", "watch"]},
+        {"level": "Request", "resources": [{"group": "", "resources": ["pods/binding", "bindings"]}]},
+        {"level": "Metadata"},
+    ],
+}
+"""Of ServiceAccounts the reads, too: what they are refused, and which rights they have in vain."""
+
+
+def audit_flags(directory: Path) -> tuple[str, ...]:
+    """The API server's flags for that policy, which is written to this directory."""
+    policy = directory / "audit-policy.yaml"
+    policy.write_text(yaml.safe_dump(AUDIT_POLICY))
+    return (f"--audit-policy-file={policy}",)
 
 
 def _own_root() -> Path:
@@ -72,12 +95,14 @@ def cluster_state_root() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def control_plane(cluster_state_root: Path) -> Iterator[Cluster]:
+def control_plane(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """etcd, kube-apiserver and kube-controller-manager without any node.
 
     Most tests need its attributes `kubeconfig`, `api_server` and `state_dir`.
     """
-    with Cluster(ClusterSpec(name="control-plane", state_root=cluster_state_root, **BARE)) as cluster:
+    flags = audit_flags(tmp_path_factory.mktemp("audit"))
+    spec = ClusterSpec(name="control-plane", state_root=cluster_state_root, api_server_flags=flags, **BARE)
+    with Cluster(spec) as cluster:
         yield cluster
 
 

@@ -18,6 +18,7 @@ from secondary_scheduler.controller.reconcile.model import (
     SetFinalizers,
     digest,
     fingerprint,
+    is_going,
 )
 from secondary_scheduler.controller.reconcile.plan import reconcile
 
@@ -35,5 +36,6 @@ __all__ = [
     "SetFinalizers",
     "digest",
     "fingerprint",
+    "is_going",
     "reconcile",
 ]

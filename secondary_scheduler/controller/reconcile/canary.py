@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from scheduler.catalog import CANARY_SUFFIX
 from scheduler.config import DEFAULT_SCHEDULER_NAME, ConfigurationError, configuration_hash, flavour_of, render
 from scheduler.config.document import read_document
 from secondary_scheduler.controller.reconcile import names
@@ -53,7 +54,7 @@ def renamed(text: str) -> CandidateConfiguration | None:
     if not isinstance(profiles, list) or not all(isinstance(profile, dict) for profile in profiles):
         return None
     own = [
-        {**profile, "schedulerName": f"{profile.get('schedulerName') or DEFAULT_SCHEDULER_NAME}{names.CANARY_SUFFIX}"}
+        {**profile, "schedulerName": f"{profile.get('schedulerName') or DEFAULT_SCHEDULER_NAME}{CANARY_SUFFIX}"}
         for profile in profiles
     ]
     written = render({**data, "profiles": own})
@@ -87,7 +88,7 @@ def assess(observed: Observed, run: Run) -> Assessment:
     if not rollout.complete:
         return Assessment(stage=next(filter(None, map(pod_trouble, pods)), "it is not ready"))
     if not rollout.settled:
-        return Assessment(stage=f"it is ready and has not reported configuration {rollout.template_hash}")
+        return Assessment(stage=f"it is ready, and {rollout.missing}")
     if probe is None:
         return Assessment(ready=True, stage="it is ready and is given a pod to bind")
     told = pod_trouble(probe)

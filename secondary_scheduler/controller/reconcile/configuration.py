@@ -9,11 +9,13 @@ from scheduler.config import (
     DEFAULT_SCHEDULER_NAME,
     OURS,
     ConfigurationError,
+    LeaseFlags,
     configuration_hash,
     default_configuration,
     flavour_of,
     load_configuration,
 )
+from scheduler.config import without_effect as overruled_keys
 from scheduler.config.document import read_document
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.model import Json, Observed, digest
@@ -119,11 +121,10 @@ def _named(value: Any) -> Iterator[str]:
 def without_effect(text: str, given: Mapping[str, object]) -> str:
     """A warning about keys of `leaderElection` that say something else than the flags, which win; empty without any."""
     try:
-        data = read_document(text, "configuration").data
-    except ConfigurationError:
+        keys = overruled_keys(read_document(text, "configuration").data, LeaseFlags.model_validate(given))
+    except (ConfigurationError, ValueError):
+        # Whatever is wrong is told by who reads it.
         return ""
-    election = data.get("leaderElection") if isinstance(data, dict) else None
-    keys = sorted(key for key in election if election[key] != given.get(key)) if isinstance(election, dict) else []
     if not keys:
         return ""
     listed = ", ".join(f"leaderElection.{key}" for key in keys)

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler.catalog import OPERAND
 from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import EffectiveConfiguration
@@ -65,8 +66,17 @@ def wanted_revision(observed: Observed, spec: Spec, configuration: EffectiveConf
             *tls_arguments(observed, spec.extra_args),
             *spec.extra_args,
         ),
-        env=json.dumps(spec.env, sort_keys=True),
+        env=json.dumps([*_environment(observed, spec), *spec.env], sort_keys=True),
     )
+
+
+def _environment(observed: Observed, spec: Spec) -> list[Json]:
+    """What upstream gives its image: the load-watcher in it then trusts OpenShift's own certificates. Elsewhere the
+    variable would make it distrust those that the configuration names."""
+    name = "ENABLE_OPENSHIFT_AUTH"
+    given = any(variable.get("name") == name for variable in spec.env)
+    wanted = observed.openshift and not is_our_image(spec.scheduler_image) and not given
+    return [{"name": name, "value": "true"}] if wanted else []
 
 
 def flags_of_lease(observed: Observed, spec: Spec) -> dict[str, object]:
@@ -215,7 +225,7 @@ def _container(observed: Observed, spec: Spec, revision: Revision, part: _Part, 
     if spec.metric_credentials:
         mounts.append({"name": _METRICS_VOLUME, "mountPath": names.METRIC_CREDENTIALS_DIRECTORY, "readOnly": True})
     container = {
-        "name": names.OPERAND,
+        "name": OPERAND,
         "image": revision.image,
         "command": list(revision.command or flavour_of(revision.image).command),
         "args": _arguments(observed, spec, revision, part.name, serving_cert=serving_cert),

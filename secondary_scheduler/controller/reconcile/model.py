@@ -102,6 +102,12 @@ class Observed:
         """The object of that kind and name in the instance's namespace (or in the cluster), if it is known."""
         return self.objects.get(ObjectKey(kind, self.namespace if RESOURCES[kind].namespaced else "", name))
 
+    @property
+    def namespace_going(self) -> Json | None:
+        """Metadata of the instance's namespace if it is being deleted."""
+        found = self.get("Namespace", self.namespace)
+        return found["metadata"] if found is not None and is_going(found) else None
+
     def of_kind(self, kind: str) -> Iterator[Json]:
         """The known objects of a kind, of the cluster or in the instance's namespace, in order of name."""
         for key in sorted(self.objects):
@@ -165,6 +171,11 @@ class Plan:
     events: tuple[EventDraft, ...] = ()
     requeue_after: float | None = None
     """Seconds after which to look again even if nothing changes."""
+
+
+def is_going(obj: Json) -> bool:
+    """Whether an object is being deleted."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def digest(value: object) -> str:

@@ -1,25 +1,15 @@
 """Names that users, the install and the running scheduler rely on. Changing one breaks upgrades."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from scheduler.catalog import cluster_role_binding_name, flow_schema_name
+from scheduler.catalog import CANARY_SUFFIX, OPERAND, cluster_role_binding_name, flow_schema_name, operand_name
 
 API_VERSION = "operator.openshift.io/v1"
 KIND = "SecondaryScheduler"
-INSTANCE_NAME = "cluster"
-"""The instance whose objects have upstream's names."""
-
 FINALIZER = "secondary-scheduler.io/cleanup"
 FIELD_MANAGER = "secondary-scheduler-operator"
-
-OPERAND = "secondary-scheduler"
-CANARY_SUFFIX = "-canary"
-"""Ends the names of candidates, and of the profiles in their configuration."""
-_LONGEST_OPERAND = 39
-"""Names made from it are a Service's or a label's value, which have 63 characters at most."""
 
 CONFIG_KEY = "config.yaml"
 CONFIG_VOLUME = "etckubernetes"
@@ -73,6 +63,7 @@ RESOURCES: Mapping[str, Resource] = {
     "FlowSchema": Resource("flowcontrol.apiserver.k8s.io/v1", "flowschemas", namespaced=False),
     "ServiceMonitor": Resource("monitoring.coreos.com/v1", "servicemonitors", optional=True),
     "Node": Resource("v1", "nodes", namespaced=False),
+    "Namespace": Resource("v1", "namespaces", namespaced=False),
     "APIServer": Resource("config.openshift.io/v1", "apiservers", namespaced=False, optional=True),
 }
 """Every kind the operator reads or writes."""
@@ -145,16 +136,5 @@ class InstanceNames:
 
 
 def names_of(namespace: str, name: str) -> InstanceNames:
-    """The names of an instance: upstream's for `cluster`, derived from its own for any other.
-
-    A name that is too long, that a Service cannot have, or that would be the operator's or a candidate's, is cut and
-    made unique by a hash.
-    """
-    if name == INSTANCE_NAME:
-        return InstanceNames(namespace, OPERAND)
-    operand = f"{OPERAND}-{name}"
-    taken = operand == FIELD_MANAGER or operand.endswith(CANARY_SUFFIX)
-    if len(operand) > _LONGEST_OPERAND or "." in name or taken:
-        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        operand = f"{operand[: _LONGEST_OPERAND - 9].replace('.', '-').rstrip('-')}-{digest}"
-    return InstanceNames(namespace, operand)
+    """The names of an instance."""
+    return InstanceNames(namespace, operand_name(name))

@@ -27,6 +27,7 @@ from secondary_scheduler.controller.reconcile.model import (
     SetFinalizers,
     digest,
     fingerprint,
+    is_going,
 )
 from secondary_scheduler.controller.reconcile.platform import kubernetes_mismatch
 from secondary_scheduler.controller.reconcile.replicas import Replicas, wanted_replicas
@@ -44,6 +45,10 @@ from secondary_scheduler.controller.reconcile.workload import (
 TEARDOWN_PATIENCE = timedelta(seconds=60)
 """How long a deleted instance waits for its pods; a pod on a dead node must not keep it forever."""
 
+NAMESPACE_GOING = Problem(
+    "NamespaceTerminating", "The namespace is being deleted: the scheduler goes, and nothing new can be made here"
+)
+
 _OWNED_KINDS = (
     *sorted(optional.KINDS),
     "ClusterRoleBinding",
@@ -55,7 +60,7 @@ _OWNED_KINDS = (
 )
 
 
-_NOT_NEEDED = optional.KINDS | {"Node", "APIServer"}
+_NOT_NEEDED = optional.KINDS | {"Node", "APIServer", "Namespace"}
 """Kinds that a scheduler can do without."""
 
 _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
@@ -64,7 +69,7 @@ _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
 
 def reconcile(observed: Observed) -> Plan:
     """Decide about one instance. Raises nothing: what is wrong is told in the plan's status."""
-    if observed.resource["metadata"].get("deletionTimestamp"):
+    if is_going(observed.resource) or observed.namespace_going is not None:
         return _finalize(observed)
     try:
         spec = parse_spec(observed.resource)
@@ -186,19 +191,19 @@ def _leftovers(observed: Observed, decision: Decision, wanted: Sequence[Json]) -
     bindings = {binding["metadata"]["name"] for binding in wanted}
     for binding in _owned(observed, "ClusterRoleBinding"):
         unused = binding["metadata"]["name"] not in bindings and not canary.present(observed)
-        if unused and not _is_going(binding):
+        if unused and not is_going(binding):
             yield _delete(binding, "no enabled plugin needs it")
     in_use = {observed.names.active_config_map(configuration) for configuration in decision.notes}
     in_use |= {mounted_config_map(pod) or "" for pod in scheduler_pods(observed)}
     for copy in active_copies(observed):
-        if copy["metadata"]["name"] not in in_use and not _is_going(copy):
+        if copy["metadata"]["name"] not in in_use and not is_going(copy):
             yield _delete(copy, "no scheduler runs this configuration any more")
 
 
 def _budget_of_one(observed: Observed, replicas: int) -> Iterator[Delete]:
     """A budget that is left over from several replicas would keep the node of a single one from being drained."""
     for budget in _owned(observed, "PodDisruptionBudget"):
-        if replicas == 1 and not _is_going(budget):
+        if replicas == 1 and not is_going(budget):
             yield _delete(budget, "a single replica has no budget")
 
 
@@ -214,13 +219,17 @@ def _finalize(observed: Observed) -> Plan:
     metadata = observed.resource["metadata"]
     if names.FINALIZER not in (metadata.get("finalizers") or []):
         return Plan()
-    deleted_at = datetime.fromisoformat(str(metadata["deletionTimestamp"]).replace("Z", "+00:00"))
+    namespace = observed.namespace_going
+    deleted_at = datetime.fromisoformat(str((namespace or metadata)["deletionTimestamp"]).replace("Z", "+00:00"))
     left = deleted_at + TEARDOWN_PATIENCE - observed.now
     actions, waiting = _teardown(observed, patient=left > timedelta())
     if actions or waiting:
-        findings = Findings(assess_rollout(observed), list(_write_problems(observed)), running=False, removing=True)
+        problems = [NAMESPACE_GOING] if namespace else list(_write_problems(observed))
+        findings = Findings(assess_rollout(observed), problems, running=False, removing=True)
         plan = _plan(observed, findings, actions)
-        return Plan(plan.actions, plan.status, plan.events, max(left.total_seconds(), 1.0) if waiting else None)
+        # An Event would be refused there, like anything new.
+        events = () if namespace else plan.events
+        return Plan(plan.actions, plan.status, events, max(left.total_seconds(), 1.0) if waiting else None)
     others = tuple(name for name in metadata["finalizers"] if name != names.FINALIZER)
     return Plan((SetFinalizers(ObjectKey.of(observed.resource), others, str(metadata["resourceVersion"])),))
 
@@ -234,16 +243,23 @@ def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]
     candidate = observed.names.candidate
     live = [observed.get("Deployment", name) for name in (observed.names.operand, candidate)]
     first = [*filter(None, live), *pods_of(observed, f"{candidate}-probe")]
+    unknown = set(observed.unreadable) & _NOT_COLLECTED
+    if observed.namespace_going:
+        # What is in the namespace goes with it, the operator's rights there, too.
+        first = [obj for obj in first if patient and not _out_of_reach(observed, obj)]
+        unknown = {kind for kind in unknown if not names.RESOURCES[kind].namespaced}
     if first:
-        return [_delete(obj, "the scheduler is to be removed") for obj in first if not _is_going(obj)], True
-    if patient and (scheduler_pods(observed) or pods_of(observed, candidate)):
+        return [_delete(obj, "the scheduler is to be removed") for obj in first if not is_going(obj)], True
+    pods = [*scheduler_pods(observed), *pods_of(observed, candidate)]
+    if patient and pods and not (observed.namespace_going and "Pod" in observed.unreadable):
         return [], True
     rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
     leases = filter(None, (observed.get("Lease", name) for name in (observed.names.operand, candidate)))
     # A Lease that may not be deleted gives nobody a right; it is not worth an instance that never goes.
     rest += (lease for lease in leases if not _forbidden(observed, lease))
-    unknown = bool(set(observed.unreadable) & _NOT_COLLECTED)
-    return [_delete(obj, "the scheduler is removed") for obj in rest if not _is_going(obj)], bool(rest) or unknown
+    if observed.namespace_going:
+        rest = [obj for obj in rest if not obj["metadata"].get("namespace")]
+    return [_delete(obj, "the scheduler is removed") for obj in rest if not is_going(obj)], bool(rest or unknown)
 
 
 def _hold_finalizer(observed: Observed) -> Iterator[SetFinalizers]:
@@ -316,13 +332,14 @@ def _forbidden(observed: Observed, obj: Json) -> bool:
     return failure is not None and failure.forbidden
 
 
+def _out_of_reach(observed: Observed, obj: Json) -> bool:
+    """Whether an object cannot be deleted by this operator, or is not even known to be there any more."""
+    return obj["kind"] in observed.unreadable or _forbidden(observed, obj)
+
+
 def _owned(observed: Observed, kind: str) -> list[Json]:
     return [obj for obj in observed.of_kind(kind) if observed.names.made(obj)]
 
 
 def _delete(obj: Json, why: str) -> Delete:
     return Delete(ObjectKey.of(obj), str(obj["metadata"]["uid"]), why)
-
-
-def _is_going(obj: Json) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))

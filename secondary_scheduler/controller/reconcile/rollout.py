@@ -163,8 +163,7 @@ def _patience(rollout: Rollout) -> timedelta:
 def _late(rollout: Rollout, live: Run) -> str:
     told = f"{rollout.updated} of {rollout.desired} replicas are of it and {rollout.available} available"
     if rollout.complete:
-        said = f"reports configuration {rollout.reported_hash}" if rollout.reported_hash else "reports none"
-        told = f"the scheduler that leads {said}, not {live.revision.configuration}"
+        told = rollout.missing
     return f"it did not run within {_patience(rollout).seconds} s: {told}"
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import Problem, Selection
+from secondary_scheduler.controller.reconcile.deployment import is_our_image
 from secondary_scheduler.controller.reconcile.model import EventDraft, Json, Observed
 from secondary_scheduler.controller.reconcile.rollout import Decision
 from secondary_scheduler.controller.reconcile.workload import Rollout, lease_annotations
@@ -129,9 +130,8 @@ def _progressing(findings: Findings) -> Condition:
         counts = f"{rollout.updated} of {rollout.desired} replicas updated, {rollout.available} available"
         return Condition(PROGRESSING, True, "RollingOut", f"Configuration {wanted}: {counts}")
     if not rollout.settled:
-        said = f"it reports {rollout.reported_hash}" if rollout.reported_hash else "it reports none yet"
-        message = f"Waiting for the leading scheduler to report configuration {wanted}; {said}"
-        return Condition(PROGRESSING, True, "WaitingForReport", message)
+        reason = "WaitingForReport" if is_our_image(rollout.image) else "WaitingForLeader"
+        return Condition(PROGRESSING, True, reason, f"Configuration {wanted}: {rollout.missing}")
     return Condition(PROGRESSING, False, AS_EXPECTED, f"Configuration {wanted} is rolled out")
 
 

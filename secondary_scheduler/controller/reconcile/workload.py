@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import Problem
 from secondary_scheduler.controller.reconcile.deployment import is_our_image
-from secondary_scheduler.controller.reconcile.model import Json, Observed
+from secondary_scheduler.controller.reconcile.model import Json, Observed, is_going
 
 MESSAGE_LIMIT = 600
 """Characters of a foreign message (a registry's, a dying process's) that a condition repeats."""
@@ -33,6 +33,8 @@ class Rollout:
     image: str = ""
     reported_hash: str = ""
     """What the scheduler that holds the Lease says it runs; empty if it does not say."""
+    leads: bool = False
+    """Whether one of its pods holds the Lease, or none is meant to."""
 
     @property
     def complete(self) -> bool:
@@ -41,9 +43,17 @@ class Rollout:
         return self.exists and self.observed_current and counts == {self.desired}
 
     @property
+    def missing(self) -> str:
+        """In words, what a complete one still lacks to be settled."""
+        if not is_our_image(self.image):
+            return "none of its pods holds the Lease"
+        said = f"reports configuration {self.reported_hash}" if self.reported_hash else "reports none"
+        return f"the scheduler that leads {said}, not {self.template_hash}"
+
+    @property
     def settled(self) -> bool:
-        """Complete, and the scheduler runs what the template says: ours must confirm it, other images cannot."""
-        return self.complete and (not is_our_image(self.image) or self.reported_hash == self.template_hash)
+        """Complete, and a scheduler leads that runs what the template says: ours confirms it, other images cannot."""
+        return self.complete and (self.reported_hash == self.template_hash if is_our_image(self.image) else self.leads)
 
 
 def assess_rollout(observed: Observed, name: str = "") -> Rollout:
@@ -67,7 +77,19 @@ def assess_rollout(observed: Observed, name: str = "") -> Rollout:
         template_hash=str(annotations.get(names.ANNOTATION_CONFIGURATION_HASH, "")),
         image=str(spec["template"]["spec"]["containers"][0].get("image", "")),
         reported_hash=lease_annotations(observed, name).get(names.ANNOTATION_CONFIGURATION_HASH, ""),
+        leads=_leads(observed, name, spec["template"]["spec"]["containers"][0].get("args") or []),
     )
+
+
+def _leads(observed: Observed, name: str, args: Iterable[str]) -> bool:
+    """Whether a pod with this label `app` holds the Lease of that name; client-go's identity begins with the pod's."""
+    election = {arg.partition("=")[0]: arg.partition("=")[2] for arg in args if arg.startswith("--leader-elect")}
+    if election.get("--leader-elect") != "true" or election.get("--leader-elect-resource-name") != name:
+        # The last of equal flags counts: whoever gave another one in extraArgs knows what holds which Lease.
+        return True
+    lease = observed.get("Lease", name)
+    holder = str(((lease or {}).get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
+    return any(pod["metadata"]["name"] == holder and not is_going(pod) for pod in pods_of(observed, name))
 
 
 def lease_annotations(observed: Observed, name: str = "") -> dict[str, str]:

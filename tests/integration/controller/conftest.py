@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from components._operator_rules import cluster_rules, namespace_rules
-from scheduler.catalog import static_cluster_roles
-from secondary_scheduler.kube.client import AlreadyExists, NotFound
-from tests.integration.controller.support import Api, Operator, TestKubelet, as_rules, install_crd, until
+from secondary_scheduler.kube.client import NotFound
+from tests.integration.controller.rights import Rights, install_roles_of_schedulers
+from tests.integration.controller.support import Api, Operator, TestKubelet, install_crd, until
 
-_RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _numbers = itertools.count(1)
 
 
@@ -28,37 +25,33 @@ def api(control_plane: Any) -> Iterator[Api]:
     api = Api(control_plane.kubeconfig, namespace)
     api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     install_crd(api)
-    for name, rules in as_rules(static_cluster_roles()):
-        with contextlib.suppress(AlreadyExists):
-            api.call("POST", f"{_RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    install_roles_of_schedulers(api)
     yield api
     with contextlib.suppress(NotFound):
         api.call("DELETE", f"/api/v1/namespaces/{namespace}")
 
 
 @pytest.fixture(scope="module")
-def operator_kubeconfig(api: Api, control_plane: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A kubeconfig with the rights that the install gives the operator, and no more."""
-    rules = {"clusterrole": cluster_rules(static_cluster_roles(), api.namespace), "role": namespace_rules()}
-    name = f"operator-of-{api.namespace}"
-    api.create("serviceaccounts", "secondary-scheduler-operator")
-    api.call("POST", f"{_RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules["clusterrole"]})
-    api.create("roles", name, rules=rules["role"])
-    subject = {"kind": "ServiceAccount", "name": "secondary-scheduler-operator", "namespace": api.namespace}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "name": name}
-    binding = {"metadata": {"name": name}, "roleRef": {**reference, "kind": "ClusterRole"}, "subjects": [subject]}
-    api.call("POST", f"{_RBAC}/clusterrolebindings", binding)
-    api.create("rolebindings", name, roleRef={**reference, "kind": "Role"}, subjects=[subject])
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    answer = api.call("POST", api.path("serviceaccounts", "secondary-scheduler-operator") + "/token", request)
-    config = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
-    for user in config["users"]:
-        user["user"] = {"token": answer["status"]["token"]}
-    path = tmp_path_factory.mktemp("operator") / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    yield path
-    api.call("DELETE", f"{_RBAC}/clusterrolebindings/{name}")
-    api.call("DELETE", f"{_RBAC}/clusterroles/{name}")
+def rights(api: Api) -> Rights:
+    """Whose instances the operator serves, beside `cluster` of the module's namespace, is the module's to say."""
+    return Rights(api)
+
+
+@pytest.fixture(scope="module")
+def operator_kubeconfig(
+    request: pytest.FixtureRequest, rights: Rights, control_plane: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A kubeconfig with the rights that the install gives the operator, and no more.
+
+    In the end the audit log must say that nothing was refused, but for the resources that the module names in REFUSED;
+    None where the rights themselves go.
+    """
+    rights.grant()
+    yield rights.kubeconfig(control_plane, tmp_path_factory.mktemp("operator") / "kubeconfig")
+    rights.withdraw()
+    expected = getattr(request.module, "REFUSED", ())
+    if expected is not None:
+        rights.check(control_plane, expected)
 
 
 @pytest.fixture(scope="module")

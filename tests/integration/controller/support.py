@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,15 +128,17 @@ class Api:
 class Operator:
     """The real operator, as a process with its own rights."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, log: Path) -> None:
-        self._arguments = ["--namespace", namespace, "--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1"]
+    def __init__(self, kubeconfig: Path, namespace: str, log: Path, *flags: str, identity: str = "operator-0") -> None:
+        connection = ["--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1"]
+        self._arguments = ["--namespace", namespace, *connection, *flags]
+        self._identity = identity
         self._log = log
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self._earlier_lines = len(self.log_lines())
         # As in a pod: the name is the Lease's identity, so that a restarted container takes its Lease back at once.
-        environment = {**os.environ, "POD_NAME": "operator-0"}
+        environment = {**os.environ, "POD_NAME": self._identity}
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "secondary_scheduler.controller", *self._arguments, "--port", "0"],
@@ -258,8 +260,3 @@ def install_crd(api: Api) -> None:
         return False
 
     until(served, 10, "CRD served")
-
-
-def as_rules(roles: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    for name, rules in roles.items():
-        yield name, [rule.to_dict() for rule in rules]

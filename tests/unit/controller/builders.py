@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from scheduler.config import configuration_hash
+from scheduler.config import configuration_hash, flavour_of
 from secondary_scheduler.controller.reconcile import (
     AppliedRecord,
     Apply,
@@ -195,14 +195,22 @@ class World:
         self.objects[key] = live
         self.applied[key] = AppliedRecord(digest(body), fingerprint(live))
 
-    def roll_out(self, *, report: bool = True, operand: str = "secondary-scheduler") -> None:
-        """The Deployment's pods become ready, and the scheduler reports its configuration."""
+    def roll_out(self, *, report: bool = True, operand: str = "secondary-scheduler", leads: bool = True) -> None:
+        """The Deployment's pods become ready, and the scheduler reports its configuration, or a foreign one leads."""
         deployment = copy.deepcopy(self.get("Deployment", operand))
         replicas = deployment["spec"]["replicas"]
         counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), replicas)
         deployment["status"] = {"observedGeneration": deployment["metadata"]["generation"], **counts}
         self.put(deployment)
-        if report:
+        template = deployment["spec"]["template"]
+        if not flavour_of(template["spec"]["containers"][0]["image"]).is_ours:
+            running = pod({"phase": "Running"}, f"{operand}-abc")
+            running["metadata"] |= {"labels": {"app": operand}, "annotations": template["metadata"]["annotations"]}
+            held = lease()
+            held["metadata"]["name"] = operand
+            held["spec"]["holderIdentity"] = f"{operand}-{'abc' if leads else 'gone'}_0f3c"
+            self.put(running, held)
+        elif report:
             annotations = deployment["spec"]["template"]["metadata"]["annotations"]
             reported = lease(configuration_hash=annotations["secondary-scheduler.io/configuration-hash"])
             reported["metadata"]["name"] = operand

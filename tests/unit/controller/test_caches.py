@@ -91,7 +91,7 @@ def test_a_refused_kind_is_unreadable_until_its_watch_works_again(client):
     assert not caches.started()
     forbidden = Forbidden("GET x: 403", status=403, reason="Forbidden", message="secrets is forbidden")
     for kind, resource in RESOURCES.items():
-        for namespace in ("ns", "other") if resource.namespaced else ("",):
+        for namespace in ("ns", "other") if resource.namespaced or kind == "Namespace" else ("",):
             caches.state(kind, namespace).error = forbidden
     assert caches.started()
     caches.state("Secret", "ns").synced = True

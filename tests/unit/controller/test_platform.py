@@ -1,9 +1,9 @@
-"""OpenShift's TLS profile becomes flags of the scheduler, and is never written into the spec."""
+"""OpenShift: its TLS profile becomes flags, never part of the spec; its certificates are trusted by Go images."""
 
 import pytest
 
 from secondary_scheduler.controller.reconcile import Failure
-from tests.unit.controller.builders import World, config_map, scheduler
+from tests.unit.controller.builders import FOREIGN_IMAGE, IMAGE, World, config_map, scheduler
 
 GCM = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
 CBC = "TLS_RSA_WITH_AES_128_CBC_SHA"
@@ -96,3 +96,23 @@ def test_flags_stay_while_the_profile_cannot_be_read():
     status, _, message = found.condition("Degraded")
     assert status == "False"
     assert "apiservers is forbidden" in message
+
+
+@pytest.mark.parametrize(
+    ("openshift", "image", "env", "expected"),
+    [
+        (True, FOREIGN_IMAGE, [], "true"),
+        (True, FOREIGN_IMAGE, [{"name": "ENABLE_OPENSHIFT_AUTH", "value": ""}], ""),
+        (True, IMAGE, [], None),
+        (False, FOREIGN_IMAGE, [], None),
+    ],
+)
+def test_the_load_watcher_of_go_images_trusts_openshifts_certificates_there_and_only_there(
+    openshift, image, env, expected
+):
+    world = World(scheduler(schedulerImage=image, env=env), config_map(), openshift=openshift)
+    world.settle()
+    (container,) = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]["containers"]
+    given = {variable["name"]: variable["value"] for variable in container.get("env", [])}
+    assert given.get("ENABLE_OPENSHIFT_AUTH") == expected
+    assert len(container.get("env", [])) == len(given)

@@ -196,7 +196,7 @@ def test_a_candidate_of_ours_must_report_its_configuration():
     world = changed()
     world.roll_out(operand=CANDIDATE, report=False)
     world.settle()
-    assert "has not reported configuration" in world.condition("Progressing")[2]
+    assert "the scheduler that leads reports none" in world.condition("Progressing")[2]
     assert not world.names("Pod")
 
 
@@ -204,10 +204,29 @@ def test_an_image_that_reports_nothing_is_proven_by_readiness_and_the_pod():
     world = changed(schedulerImage=FOREIGN_IMAGE)
     world.roll_out(operand=CANDIDATE, report=False)
     world.settle()
-    (probe,) = world.names("Pod")
+    (probe,) = (name for name in world.names("Pod") if "probe" in name)
     world.put({**world.get("Pod", probe), "spec": {"nodeName": "n1"}})
     world.settle()
     assert hash_run(world) == OTHER_HASH
+
+
+@pytest.mark.parametrize("operand", [CANDIDATE, "secondary-scheduler"])
+def test_an_image_that_reports_nothing_must_hold_its_lease(operand):
+    world = changed(schedulerImage=FOREIGN_IMAGE, rollout={"canary": operand == CANDIDATE})
+    world.roll_out(operand=operand, report=False, leads=False)
+    world.settle()
+    assert "none of its pods holds the Lease" in world.condition("Progressing")[2]
+    world.wait(181)
+    world.settle()
+    assert "none of its pods holds the Lease" in world.condition("Degraded")[2]
+    assert world.condition("Degraded")[1] == ("CanaryFailed" if operand == CANDIDATE else "RolledBack")
+
+
+def test_who_elects_otherwise_by_extra_arguments_is_left_to_it():
+    world = changed(schedulerImage=FOREIGN_IMAGE, extraArgs=["--leader-elect=false"], rollout={"canary": False})
+    world.roll_out(report=False, leads=False)
+    world.settle()
+    assert world.condition("Progressing")[0] == "False"
 
 
 def failed(**spec):

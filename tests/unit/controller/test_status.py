@@ -130,6 +130,7 @@ def test_warnings_stand_in_the_condition_and_block_nothing():
         ("{leaseDuration: 60s, renewDeadline: 10s}", "leaderElection.leaseDuration in config.yaml has"),
         ("{leaseDuration: 60s, resourceName: x}", "leaderElection.leaseDuration, leaderElection.resourceName in"),
         ("{leaderElect: true, leaseDuration: 15s}", ""),
+        ("{leaseDuration: 0.25m}", ""),
     ],
 )
 def test_keys_that_the_flags_overrule_are_named(given, keys):
@@ -137,6 +138,11 @@ def test_keys_that_the_flags_overrule_are_named(given, keys):
     message = world.condition("Degraded")[2]
     assert keys in message
     assert ("no effect" in message) is bool(keys)
+    assert world.condition("Degraded")[0] == "False"
+
+
+def test_timings_that_cannot_be_read_are_no_reason_to_stop():
+    world = running(CONFIG + "leaderElection: {leaseDuration: 60s}\n", leaderElection={"retryPeriod": "soon"})
     assert world.condition("Degraded")[0] == "False"
 
 

@@ -1,0 +1,65 @@
+"""Upstream's operator Lease in the namespaces that are served beside the operator's own: its holder serves them."""
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+import structlog
+
+from secondary_scheduler.kube.client import ClientConfig
+from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class NamespaceLeases:
+    """Competes for one Lease per namespace. One that is lost is competed for anew: the others go on being served."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        namespaces: Collection[str],
+        lease: str,
+        *,
+        identity: str,
+        on_held: Callable[[str], None],
+        user_agent: str,
+    ) -> None:
+        """`on_held` is called with a namespace, on some thread, when its Lease has been acquired."""
+        self._config = config
+        self._lease = lease
+        self._identity = identity
+        self._on_held = on_held
+        self._user_agent = user_agent
+        self._stopped = False
+        self._electors = {namespace: self._elector(namespace) for namespace in namespaces}
+
+    def start(self) -> None:
+        """Begin to compete."""
+        for elector in self._electors.values():
+            elector.start()
+
+    def stop(self) -> None:
+        """Release what is held; blocks for as long as the API server takes."""
+        self._stopped = True
+        for elector in list(self._electors.values()):
+            elector.stop()
+
+    def holds(self, namespace: str) -> bool:
+        """Whether this operator may write for instances of the namespace at this very moment."""
+        return self._electors[namespace].is_leader()
+
+    def _elector(self, namespace: str) -> LeaseElector:
+        return LeaseElector(
+            self._config,
+            LeaseSettings(namespace=namespace, name=self._lease),
+            identity=self._identity,
+            on_started_leading=partial(self._on_held, namespace),
+            on_lost=partial(self._lost, namespace),
+            user_agent=self._user_agent,
+        )
+
+    def _lost(self, namespace: str, reason: str) -> None:
+        log.warning("the Lease of a namespace is lost, its instances are left alone", namespace=namespace, why=reason)
+        if not self._stopped:
+            self._electors[namespace] = self._elector(namespace)
+            self._electors[namespace].start()
