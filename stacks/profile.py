@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scheduler.catalog import lookup
+from scheduler.catalog import PolicyRule, cluster_role_name, lookup
 from scheduler.config import (
     Configuration,
     ConfigurationError,
@@ -32,12 +32,15 @@ class Profile:
         configuration: the same as the scheduler understands it.
         warnings: what is accepted but probably not meant.
         crds: CustomResourceDefinitions that enabled plugins read, as `plural.group`.
+        extra_roles: what enabled plugins that only a custom image has need from the API server, by the name of a
+            ClusterRole as those of the catalogue are named.
     """
 
     content: str
     configuration: Configuration
     warnings: tuple[SettingsProblem, ...] = ()
     crds: tuple[str, ...] = ()
+    extra_roles: Mapping[str, tuple[PolicyRule, ...]] = field(default_factory=dict)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -102,9 +105,15 @@ def build_profile(
 
 
 def _profile(content: str, configuration: Configuration, warnings: list[SettingsProblem], flavour: Flavour) -> Profile:
-    found = (flavour.find(name) for profile in configuration.profiles for name in profile.enabled)
+    enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
+    found = (flavour.find(name) for name in enabled)
     crds = sorted({crd for descriptor in found if descriptor is not None for crd in descriptor.crds})
-    return Profile(content, configuration, tuple(warnings), tuple(crds))
+    extra = {
+        cluster_role_name(name): flavour.extra[name].rules
+        for name in enabled
+        if name in flavour.extra and flavour.extra[name].rules
+    }
+    return Profile(content, configuration, tuple(warnings), tuple(crds), extra)
 
 
 def _summary(profile: EffectiveProfile) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from stacks.profile import Profile
 
 OURS = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
 GO = "registry.k8s.io/scheduler-plugins/kube-scheduler:v{}"
+OUR_OPERATOR = "localhost/secondary-scheduler/operator:0.1.0"
+OTHER_OPERATOR = "registry.example.com/openshift/secondary-scheduler-operator:v1.5.1"
 CUSTOM = "registry.example.com/my/scheduler:1"
 LOAD_AWARE = {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 5}]}}
 PROMETHEUS = {"type": "Prometheus", "address": "https://prometheus.example:9090"}
@@ -44,7 +46,7 @@ class Stack:
         document: dict[str, Any] = {
             "cluster": {"clusterIdentifier": "test"},
             "schedulerImage": OURS,
-            "operatorImage": "localhost/secondary-scheduler/operator:0.1.0",
+            "operatorImage": OTHER_OPERATOR if "extraPlugins" in changes else OUR_OPERATOR,
             **changes,
         }
         values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in document.items()}
@@ -311,6 +313,12 @@ EXTRA = {
 }
 
 
+def test_extra_plugins_that_the_operator_would_refuse_never_get_to_it(stack: Stack) -> None:
+    (told,) = stack.refused(schedulerImage=CUSTOM, extraPlugins=[EXTRA], operatorImage=OUR_OPERATOR)
+    assert told.startswith("Pulumi.test.yaml: extraPlugins: are refused by this project's operator")
+    assert "installMode: direct" in told
+
+
 def test_a_custom_image_may_have_plugins_of_its_own_whose_args_are_passed_through_with_a_warning(stack: Stack) -> None:
     plugins = {"score": {"enabled": [{"name": "GpuAware", "weight": 4}]}}
     profile = stack.check(schedulerImage=CUSTOM, extraPlugins=[EXTRA], plugins=plugins)
@@ -318,6 +326,9 @@ def test_a_custom_image_may_have_plugins_of_its_own_whose_args_are_passed_throug
     assert "GpuAware" in [plugin.name for plugin in scheduler.plugins(ExtensionPoint.SCORE)]
     assert "reserve: 2" in profile.content
     assert "gpus.gpu.example.com" in profile.crds
+    rules = profile.extra_roles["secondary-scheduler:plugin:gpuaware"]
+    assert [rule.to_dict() for rule in rules] == EXTRA["rbac"]
+    assert not stack.check(schedulerImage=CUSTOM, extraPlugins=[EXTRA]).extra_roles, "only those that run get rights"
     assert [warning.path for warning in profile.warnings] == ["extraPlugins[0].args"]
     assert "passed through unchecked" in profile.warnings[0].message
     own = {"score": {"enabled": [{"name": "GpuAware", "weight": 4, "args": {"reserve": 3}}]}}
