@@ -20,12 +20,16 @@ NOTE_LIMIT = 1024
 _SERIES_IDLE = 360.0
 _SERIES_RESEND = 1800.0
 _KNOWN_SERIES = 4096
-LANES_BEHIND = 2
+LANES_BEHIND = 1
 """Events written at once while bindings are under way: each costs the API server as much as a binding."""
 LANES_IDLE = 32
 _LANES_MOST = 64
-PATIENCE_SECONDS = ((3.0, 16), (5.0, _LANES_MOST))
+LONG_BACKLOG = 4000
+"""Pods still to be bound, from which on events do not wait for the end: it is further away than they may wait."""
+PATIENCE_SECONDS = ((7.5, 16), (8.5, _LANES_MOST))
 """Age of the oldest event from which on so many are written at once, bindings or not: all are written within 10 s."""
+PATIENCE_IN_LONG_BACKLOG_SECONDS = ((3.0, 16), (5.0, _LANES_MOST))
+"""The same in a long backlog, where bindings go on to compete with the events."""
 _LOOK_SECONDS = 0.5
 log = structlog.get_logger(component="events")
 
@@ -87,8 +91,9 @@ class _Patch(NamedTuple):
 class EventRecorder:
     """Queues events and writes them behind the bindings; the same event again becomes a series.
 
-    While bindings are under way (`hold` and `release`) a few are written at a time, and more as they grow old. Bounded:
-    when the queue is full an event is dropped and counted, bindings go on.
+    While bindings are under way (`hold` and `release`) few are written at a time, and more as they grow old: later
+    where the bindings will be through soon (`backlog`, the pods ready to be placed). Bounded: when the queue is full an
+    event is dropped and counted, bindings go on.
     """
 
     def __init__(
@@ -97,12 +102,14 @@ class EventRecorder:
         *,
         instance: str,
         on_drop: Callable[[], None] = lambda: None,
+        backlog: Callable[[], int] = lambda: 0,
         capacity: int = 20_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._instance = instance
         self._on_drop = on_drop
+        self._backlog = backlog
         self._clock = clock
         self._capacity = capacity
         self._queue: deque[_Post | _Patch] = deque()
@@ -196,7 +203,8 @@ class EventRecorder:
         if not self._bindings:
             return LANES_IDLE
         age = self._clock() - self._queue[0].at
-        return max([LANES_BEHIND, *(lanes for seconds, lanes in PATIENCE_SECONDS if age >= seconds)])
+        patience = PATIENCE_IN_LONG_BACKLOG_SECONDS if self._backlog() >= LONG_BACKLOG else PATIENCE_SECONDS
+        return max([LANES_BEHIND, *(lanes for seconds, lanes in patience if age >= seconds)])
 
     def _pump(self) -> None:
         """Start as many writers as there is work and room for; look again later, as events grow old."""

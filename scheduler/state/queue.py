@@ -83,6 +83,11 @@ class SchedulingQueue:
     def __len__(self) -> int:
         return len(self._active) + len(self._backoff) + len(self._error_backoff) + len(self._unschedulable)
 
+    @property
+    def ready(self) -> int:
+        """How many pods are to be tried at once."""
+        return len(self._active)
+
     def counts(self) -> dict[str, int]:
         """Return pods per queue under upstream's metric labels: active, backoff, unschedulable, gated."""
         gated = sum(1 for queued in self._unschedulable.values() if queued.gated)

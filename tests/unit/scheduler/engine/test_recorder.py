@@ -11,7 +11,9 @@ import pytest
 from scheduler.engine.recorder import (
     LANES_BEHIND,
     LANES_IDLE,
+    LONG_BACKLOG,
     NOTE_LIMIT,
+    PATIENCE_IN_LONG_BACKLOG_SECONDS,
     PATIENCE_SECONDS,
     EventRecorder,
     Regarding,
@@ -99,15 +101,22 @@ async def test_bindings_under_way_go_first_and_events_catch_up_when_there_are_no
     assert len(api.events) == 100
 
 
-async def test_events_that_grow_old_are_written_although_bindings_are_under_way() -> None:
+@pytest.mark.parametrize(
+    ("backlog", "patience"),
+    [(LONG_BACKLOG - 1, PATIENCE_SECONDS), (LONG_BACKLOG, PATIENCE_IN_LONG_BACKLOG_SECONDS)],
+    ids=["bindings soon through", "long backlog"],
+)
+async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
+    backlog: int, patience: tuple[tuple[float, int], ...]
+) -> None:
     api, now = SlowApi(), [1000.0]
-    events = recorder(api, clock=lambda: now[0])
+    events = recorder(api, clock=lambda: now[0], backlog=lambda: backlog)
     events.start()
     events.hold()
     many(events, 200)
     await asyncio.sleep(0)
     before = api.waiting
-    for seconds, lanes in PATIENCE_SECONDS:
+    for seconds, lanes in patience:
         now[0] = 1000.0 + seconds
         await wait_until(lambda lanes=lanes: api.waiting == lanes)  # type: ignore[misc]
     assert before == LANES_BEHIND
