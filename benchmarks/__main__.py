@@ -1,4 +1,4 @@
-"""`python -m benchmarks race|core|spreading|numa …`."""
+"""`python -m benchmarks race|start|core|spreading|numa …`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 
 COMMANDS = {
     "race": "this scheduler, its Go peer and a null binder on the same API server",
+    "start": "from the start of the process to its first binding, with a full cluster, beside kube-scheduler",
     "core": "decisions per second of the pure core, without I/O",
     "spreading": "microseconds per decision with spreading and affinity, without I/O",
     "numa": "decisions per second with NodeResourceTopologyMatch, without I/O",
@@ -20,6 +21,10 @@ def main() -> int:
         from benchmarks.race.command import main as race
 
         return race(sys.argv[2:])
+    if name == "start":
+        from benchmarks.start import main as start
+
+        return start(sys.argv[2:])
     if name in COMMANDS:
         del sys.argv[1]
         runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)

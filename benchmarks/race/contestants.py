@@ -47,12 +47,14 @@ def configuration(scenario: Scenario, kubeconfig: Path, watcher: str) -> Json:
     }
 
 
-def start(role: str, scenario: Scenario, cluster: Cluster, binaries: dict[str, Path], watcher: str) -> Contestant:
-    """Start a contestant; returns at once, it may take its time to begin."""
+def start(
+    role: str, scenario: Scenario, cluster: Cluster, binaries: dict[str, Path], watcher: str, root: Path = ROOT
+) -> Contestant:
+    """Start a contestant; returns at once, it may take its time to begin. `root` is the checkout that ours is from."""
     layout = cluster.layout
     file = layout.config("race.json")
     file.write_text(json.dumps(configuration(scenario, layout.kubeconfig, watcher)))
-    environment = {"PYTHONPATH": str(ROOT)}
+    environment = {"PYTHONPATH": str(root)}
     if role == NULL:
         argv = [sys.executable, "-m", "benchmarks.race.nullbinder", str(layout.kubeconfig)]
         return Contestant(role, processes.start(Service(role, argv, env=environment), layout.root), 0)

@@ -103,7 +103,7 @@ class _Round:
             started = time.monotonic()
             contestant = self._start(role)
             stack.callback(contestants.stop, contestant)
-            probe = await stack.enter_async_context(_liveness(contestant, self._scenario.probe_liveness))
+            probe = await stack.enter_async_context(liveness(contestant, self._scenario.probe_liveness))
             for churn in (one for one in self._operations if isinstance(one, Churn)):
                 task = asyncio.create_task(self._world.churn(churn, role))
                 stack.callback(task.cancel)
@@ -228,7 +228,7 @@ def _cpu_request(template: Json) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _liveness(contestant: Contestant, wanted: bool) -> AsyncIterator[list[float]]:
+async def liveness(contestant: Contestant, wanted: bool) -> AsyncIterator[list[float]]:
     """Ask /livez all the time, from its first answer on; yields the seconds that each answer took."""
     found: list[float] = []
     if not wanted or not contestant.port:

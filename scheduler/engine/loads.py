@@ -17,22 +17,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import structlog
 
+from scheduler import load as sources
 from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
 from scheduler.config import EffectiveProfile
 from scheduler.framework import LoadColumns, LoadCoverage, LoadTable, NodeLoad, NodeView
-from scheduler.load import (
-    Collector,
-    InstanceLoad,
-    LoadReading,
-    LoadSettings,
-    LoadSource,
-    LoadStatus,
-    MetricsServerSource,
-    PrometheusSource,
-    QueryTemplates,
-    SignalFxSource,
-    WatcherSource,
-)
+from scheduler.load import Collector, InstanceLoad, LoadReading, LoadSettings, LoadSource, LoadStatus, QueryTemplates
 from scheduler.observe.metrics import Metrics
 from secondary_scheduler.kube.client import ClientConfig
 from secondary_scheduler.kube.client.sync import SyncConnection
@@ -353,10 +342,10 @@ def load_source(
     `api` and `capacity_of` are for the metrics server: where it is reached, and what is known of nodes already.
     """
     if key.startswith(_WATCHER):
-        return WatcherSource(settings)
+        return sources.WatcherSource(settings)
     provider = key.partition(":")[0]
     if provider == "Prometheus":
-        return PrometheusSource(settings)
+        return sources.PrometheusSource(settings)
     if provider == "SignalFx":
-        return SignalFxSource(settings, window_seconds(settings.window))
-    return MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)
+        return sources.SignalFxSource(settings, window_seconds(settings.window))
+    return sources.MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)

@@ -12,11 +12,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
 _VERSIONS = {
     "VersionTLS10": ssl.TLSVersion.TLSv1_2,  # older ones are refused; asking for them is not an error upstream either
     "VersionTLS11": ssl.TLSVersion.TLSv1_2,
@@ -43,13 +38,12 @@ _CIPHERS = {
 
 
 def serving_context(
-    cert_file: Path | None, key_file: Path | None, *, address: str, minimum: str, suites: Sequence[str] = ()
+    cert_file: Path | None, key_file: Path | None, *, minimum: str, suites: Sequence[str] = ()
 ) -> ssl.SSLContext:
-    """Make the TLS context of the HTTPS server.
+    """Make the TLS context of the HTTPS server; without files it lacks a certificate (`use_self_signed`).
 
     Args:
-        cert_file, key_file: what to serve; a self-signed certificate without them.
-        address: for the self-signed one.
+        cert_file, key_file: what to serve.
         minimum: oldest version, under Go's name.
         suites: allowed ones up to TLS 1.2, under IANA's names; the library's choice where none is given.
 
@@ -70,7 +64,15 @@ def serving_context(
         except (OSError, ssl.SSLError) as error:
             reason = error.strerror if isinstance(error, FileNotFoundError) else str(error)
             raise ValueError(f"serving certificate {cert_file} with key {key_file}: {reason}") from error
-        return context
+    return context
+
+
+def use_self_signed(context: ssl.SSLContext, address: str) -> None:
+    """Make a certificate for `address` and use it. Takes a tenth of a second the first time, mostly imports.
+
+    Raises:
+        OSError: there is nowhere to put it for the moment that ssl needs to read it.
+    """
     certificate, key = _self_signed(address)
     # ssl loads from files only; the directory is private and gone before the first connection.
     with tempfile.TemporaryDirectory(prefix="serving-") as directory:
@@ -79,7 +81,6 @@ def serving_context(
         with os.fdopen(descriptor, "wb") as file:
             file.write(certificate + key)
         context.load_cert_chain(pem)
-    return context
 
 
 def _openssl_name(suite: str) -> str:
@@ -98,6 +99,12 @@ def _openssl_name(suite: str) -> str:
 
 
 def _self_signed(address: str) -> tuple[bytes, bytes]:
+    # Here, since they take a while and are not needed where files are given.
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "secondary-scheduler")])
     addresses = {ipaddress.ip_address("127.0.0.1")}

@@ -1,4 +1,10 @@
-"""The asynchronous connection to the API server: configuration, requests, list and watch."""
+"""The asynchronous connection to the API server: configuration, requests, list and watch.
+
+What needs the HTTP library is imported when it is asked for: the library alone takes a tenth of a second.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from secondary_scheduler.kube.client.config import ClientConfig
 from secondary_scheduler.kube.client.credentials import Credentials
@@ -21,9 +27,7 @@ from secondary_scheduler.kube.client.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from secondary_scheduler.kube.client.http import KubeClient
 from secondary_scheduler.kube.client.limiter import TokenBucket
-from secondary_scheduler.kube.client.listwatch import Reflector, ReflectorState, Sink, Timing, unchanged
 from secondary_scheduler.kube.client.paths import (
     APPLY_PATCH,
     JSON,
@@ -33,6 +37,10 @@ from secondary_scheduler.kube.client.paths import (
     api_path,
 )
 from secondary_scheduler.kube.client.store import Changes, Store, object_meta
+
+if TYPE_CHECKING:
+    from secondary_scheduler.kube.client.http import KubeClient
+    from secondary_scheduler.kube.client.listwatch import Reflector, ReflectorState, Sink, Timing, unchanged
 
 __all__ = [
     "APPLY_PATCH",
@@ -71,3 +79,18 @@ __all__ = [
     "object_meta",
     "unchanged",
 ]
+
+_PLACES = {
+    "KubeClient": "http",
+    "Reflector": "listwatch",
+    "ReflectorState": "listwatch",
+    "Sink": "listwatch",
+    "Timing": "listwatch",
+    "unchanged": "listwatch",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)

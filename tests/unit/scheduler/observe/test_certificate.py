@@ -18,7 +18,7 @@ INTERMEDIATE = (
 
 
 def context(*suites: str, minimum: str = "VersionTLS12") -> ssl.SSLContext:
-    return serving_context(None, None, address="127.0.0.1", minimum=minimum, suites=suites)
+    return serving_context(None, None, minimum=minimum, suites=suites)
 
 
 def older_suites(made: ssl.SSLContext) -> set[str]:

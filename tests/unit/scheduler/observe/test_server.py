@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import requests
 from prometheus_client import CollectorRegistry, Counter
 
-from scheduler.observe.certificate import serving_context
-from scheduler.observe.health import HealthChecks
-from scheduler.observe.server import Server
+from scheduler.observe.certificate import serving_context, use_self_signed
+from scheduler.observe.health import Check, HealthChecks
+from scheduler.observe.server import Answers, Server
 
 
 class FakeReviews:
@@ -37,6 +40,30 @@ class FakeReviews:
         pass
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def self_signed() -> ssl.SSLContext:
+    context = serving_context(None, None, minimum="VersionTLS12")
+    use_self_signed(context, "127.0.0.1")
+    return context
+
+
+def unstarted(port: int, make_tls: Callable[[], ssl.SSLContext] = self_signed) -> Server:
+    ping: dict[str, Check] = {"ping": lambda: None}
+    answers = Answers(
+        checks=HealthChecks(ping, ping, ping),
+        registry=CollectorRegistry(),
+        make_review_client=FakeReviews,
+        configz=dict,
+        always_allow=("/livez",),
+    )
+    return Server(address="127.0.0.1", port=port, make_tls=make_tls, answers=answers)
+
+
 @pytest.fixture
 def ready() -> list[str | None]:
     return [None]
@@ -49,21 +76,18 @@ def reviews() -> FakeReviews:
 
 @pytest.fixture
 def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     registry = CollectorRegistry()
     Counter("answers_total", "For the test", registry=registry).inc(42)
-    server = Server(
-        address="127.0.0.1",
-        port=port,
-        tls=serving_context(None, None, address="127.0.0.1", minimum="VersionTLS12"),
+    answers = Answers(
         checks=HealthChecks({"ping": lambda: None}, {"ping": lambda: None}, {"sync": lambda: ready[0]}),
         registry=registry,
         make_review_client=lambda: reviews,
         configz=lambda: {"componentconfig": {"parallelism": 16}},
         always_allow=("/healthz", "/readyz", "/livez"),
     )
+    server = Server(address="127.0.0.1", port=port, make_tls=self_signed, answers=answers)
+    server.listen()
     server.start()
     yield f"https://127.0.0.1:{port}"
     server.stop()
@@ -105,17 +129,32 @@ def test_a_review_is_remembered(url: str, reviews: FakeReviews) -> None:
     assert len(reviews.calls) == calls == 2
 
 
-def test_a_taken_port_is_an_error_at_start(url: str) -> None:
-    port = int(url.rsplit(":", 1)[1])
-    second = Server(
-        address="127.0.0.1",
-        port=port,
-        tls=serving_context(None, None, address="127.0.0.1", minimum="VersionTLS12"),
-        checks=HealthChecks({}, {}, {}),
-        registry=CollectorRegistry(),
-        make_review_client=FakeReviews,
-        configz=dict,
-        always_allow=(),
-    )
-    with pytest.raises(OSError, match="address already in use"):
-        second.start()
+def test_a_taken_port_is_an_error_at_once(url: str) -> None:
+    with pytest.raises(OSError, match=r"'127.0.0.1', \d+\): address already in use"):
+        unstarted(int(url.rsplit(":", 1)[1])).listen()
+
+
+def test_a_probe_that_comes_before_the_server_answers_waits_for_it() -> None:
+    server = unstarted(free_port())
+    server.listen()
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(get, f"https://127.0.0.1:{server.port}/livez")
+        time.sleep(0.2)
+        assert not answer.done()
+        server.start()
+        assert answer.result(timeout=5).text == "ok"
+    server.stop()
+
+
+def test_without_a_certificate_the_server_ends_and_says_why() -> None:
+    def fail() -> ssl.SSLContext:
+        raise OSError("nowhere to put it")
+
+    server = unstarted(free_port(), fail)
+    server.listen()
+    server.start()
+    with pytest.raises(OSError, match="nowhere to put it"):
+        server.ended.result(timeout=5)
+    with socket.create_server(("127.0.0.1", server.port)):
+        pass
+    server.stop()

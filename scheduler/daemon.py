@@ -1,0 +1,418 @@
+"""Composition root: wires client, caches, queue, plugins, load sources, Lease and endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any
+
+import structlog
+import uvloop
+
+from scheduler.config import Configuration
+from scheduler.engine.cycle import Profile, SchedulingCycle
+from scheduler.engine.failures import FailureReporter
+from scheduler.engine.handle import EngineHandle
+from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
+from scheduler.engine.loads import LoadFeed, PreparesLoad, laid_out, load_source, wanted_sources
+from scheduler.engine.objects import declared_watches, new_reflector
+from scheduler.engine.recorder import EventRecorder, Regarding
+from scheduler.engine.waiting import WaitingPods
+from scheduler.framework import EventOrder, FirstAttemptOrder, LoadCoverage, LoadTable, PodInfo
+from scheduler.helpers import PodReducer
+from scheduler.load import LoadStatus
+from scheduler.observe.certificate import serving_context, use_self_signed
+from scheduler.observe.health import Check, HealthChecks, LoopWatch
+from scheduler.observe.metrics import Metrics
+from scheduler.observe.server import Answers, Server
+from scheduler.options import LeaderElection, Options
+from scheduler.plugins import build_profile
+from scheduler.state import ClusterState, SchedulingQueue
+from secondary_scheduler import __version__
+from secondary_scheduler.kube.client import ClientConfig, KubeClient, Reflector
+from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+from secondary_scheduler.kube.model import NODES, PODS
+
+EXIT_OK, EXIT_ERROR = 0, 1
+HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
+FRESH_ANNOTATION = "secondary-scheduler.io/load-data-fresh"
+MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
+_DRAIN_SECONDS = 10.0
+_FIRST_LOAD_SECONDS = 2.0
+_SYNC_PATIENCE_SECONDS = 10.0
+log = structlog.get_logger(component="app")
+
+
+def run_daemon(options: Options, configuration: Configuration, client_config: ClientConfig) -> int:
+    """Run the daemon until it is told to stop; returns the exit code.
+
+    Raises:
+        OSError: a port cannot be used, or the certificate for serving cannot be read.
+        ValueError: a plugin refuses its args, or a flag for serving cannot be used.
+    """
+
+    async def main() -> int:
+        return await Daemon(options, configuration, client_config).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())
+
+
+class Daemon:
+    """One scheduler process. Construct and run it on one event loop."""
+
+    def __init__(self, options: Options, configuration: Configuration, client_config: ClientConfig) -> None:
+        self.options = options
+        self.configuration = configuration
+        self.client_config = client_config
+        self.election: LeaderElection = options.leader_election(configuration.model)
+        self.metrics = Metrics()
+        self.watch = LoopWatch(tolerance_seconds=60)
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self._exit_code = EXIT_OK
+        self._leading = not self.election.enabled
+        self._synced = False
+        self._stopping = False
+        self._feeds: dict[str, LoadFeed] = {}
+        self._fresh: dict[str, LoadStatus] = {}
+        self._reflectors: dict[str, Reflector[Any, Any]] = {}
+        connection = configuration.model.client_connection
+        agent = f"kube-scheduler/secondary-scheduler-{__version__}"
+        # Two buckets, as upstream: a flood of events never delays a binding.
+        self.client = self._new_client(f"{agent}/scheduler", connection.qps, connection.burst)
+        self.event_client = self._new_client(f"{agent}/events", connection.qps, connection.burst)
+        self.elector = self._new_elector() if self.election.enabled else None
+        self.recorder = EventRecorder(
+            self.event_client, instance=socket.gethostname(), on_drop=self.metrics.events_dropped.inc
+        )
+        self._build_cycle()
+
+    def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
+        return KubeClient(self.client_config, qps=qps, burst=burst, user_agent=agent)
+
+    def _new_elector(self) -> LeaseElector:
+        election = self.election
+        settings = LeaseSettings(
+            namespace=election.namespace,
+            name=election.name,
+            duration=election.lease_duration,
+            renew_deadline=election.renew_deadline,
+            retry_period=election.retry_period,
+        )
+        elector = LeaseElector(
+            self.client_config,
+            settings,
+            on_started_leading=self._on_started_leading,
+        )
+        elector.set_annotation(HASH_ANNOTATION, self.configuration.hash)
+        return elector
+
+    def _build_cycle(self) -> None:
+        model = self.configuration.model
+        self.state = ClusterState()
+        self.failures = FailureReporter()
+        self.waiting = WaitingPods(time.time)
+        pending: dict[str, PodInfo] = {}
+        handles = {name: self._new_handle(name, pending) for name in self.configuration.scheduler_names}
+        profiles = {
+            name: Profile(build_profile(self.configuration.profile(name), handle), handle)
+            for name, handle in handles.items()
+        }
+        runners = {name: profile.runner for name, profile in profiles.items()}
+        self._runners = tuple(runners.values())
+        for runner in runners.values():
+            runner.use_objects(self.state.objects)
+            runner.use_pods(self.state.directory)
+        sorter = next(iter(runners.values())).queue_sort
+        self.queue = SchedulingQueue(
+            clock=time.time,
+            sort_key=sorter.sort_key,
+            by_first_attempt=isinstance(sorter, FirstAttemptOrder) and sorter.orders_by_first_attempt,
+            reordered_by=sorter.reordered_by if isinstance(sorter, EventOrder) else None,
+            pre_enqueue=lambda pod: runners[pod.scheduler_name].run_pre_enqueue(pod),
+            hints={name: runner.hint_registrations() for name, runner in runners.items()},
+            initial_backoff=model.pod_initial_backoff_seconds,
+            max_backoff=model.pod_max_backoff_seconds,
+            unschedulable_after=self.options.pod_max_in_unschedulable_pods_duration,
+        )
+        self.cycle = SchedulingCycle(
+            state=self.state,
+            queue=self.queue,
+            profiles=profiles,
+            pending=pending,
+            failures=self.failures,
+            waiting=self.waiting,
+            metrics=self.metrics,
+            may_schedule=self._may_schedule,
+            watch=self.watch,
+            rng=random.Random(),
+        )
+        self.pods = PodInputs(
+            self.state,
+            self.queue,
+            pending=pending,
+            scheduler_names=profiles,
+            waiting=self.waiting,
+            failures=self.failures,
+            wake=self.cycle.wake,
+        )
+        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
+
+    def _new_handle(self, scheduler_name: str, pending: Container[str]) -> EngineHandle:
+        return EngineHandle(
+            scheduler_name=scheduler_name,
+            client=self.client,
+            recorder=self.recorder,
+            metrics=self.metrics,
+            may_write=self._may_write,
+            activate=self._activate,
+            waiting=self.waiting,
+            reorder=self._reorder,
+            clock=time.time,
+            node=self.state.node,
+            exists=pending.__contains__,
+            pods_on=self.state.pods_on,
+            watch_pods=self.state.watch_pods,
+        )
+
+    def _activate(self, uids: Iterable[str]) -> None:
+        # The handles are made before the cycle that they wake.
+        self.cycle.activate(uids)
+
+    def _reorder(self, uids: Iterable[str]) -> None:
+        self.queue.reorder(uids)
+
+    async def run(self) -> int:
+        """Run until a signal or a lost Lease; returns the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop.set)
+        server = self._new_server()
+        self.metrics.configuration.labels(self.configuration.hash).set(1)
+        self.metrics.before_scrape(self._refresh_gauges)
+        self.recorder.start()
+        reflectors = self._reflectors = self._new_reflectors()
+        lasting = [
+            *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
+            asyncio.create_task(self.cycle.run(), name="cycle"),
+        ]
+        if server:
+            lasting.append(asyncio.create_task(self._serve(server), name="serving"))
+        tasks = [*lasting, asyncio.create_task(self._after_sync(reflectors), name="sync")]
+        if self.elector:
+            self.elector.start()
+        stop = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            done, _ = await asyncio.wait([*lasting, stop], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stop}:
+                self._exit_code = EXIT_ERROR
+                log.error("task ended", task=task.get_name(), exc_info=task.exception())
+        finally:
+            await self._shut_down(server, [*tasks, stop])
+        return self._exit_code
+
+    def _new_reflectors(self) -> dict[str, Reflector[Any, Any]]:
+        node_list = Reflector(self.client, "/api/v1/nodes", NODES, self.nodes, reduce_node_update)
+        # Terminal pods hold no resources; they arrive as deletions.
+        selector = "status.phase!=Succeeded,status.phase!=Failed"
+        pod_list = Reflector(self.client, "/api/v1/pods", PODS, self.pods, PodReducer().reduce, field_selector=selector)
+        watched = {
+            watch.resource: new_reflector(watch, self.client, self.state, self.queue, self.cycle.wake)
+            for watch in declared_watches(name for one in self.configuration.profiles for name in one.enabled)
+        }
+        return {"nodes": node_list, "pods": pod_list, **watched}
+
+    async def _serve(self, server: Server) -> None:
+        """Answer probes once the lists have been asked for; ends only with the failure of the server."""
+        server.start()
+        await asyncio.wrap_future(server.ended)
+
+    async def _shut_down(self, server: Server | None, tasks: list[asyncio.Task[Any]]) -> None:
+        """Take no more pods, let bindings end, write the events, give the Lease back."""
+        log.info("Requested to terminate, exiting")
+        self._stopping = True
+        for feed in self._feeds.values():
+            feed.collector.request_stop()
+        await self.cycle.finish(_DRAIN_SECONDS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.recorder.drain(_DRAIN_SECONDS / 2)
+        if self.elector:
+            await asyncio.to_thread(self.elector.stop)
+        if server:
+            await asyncio.to_thread(server.stop)
+        await self.client.close()
+        await self.event_client.close()
+
+    async def _after_sync(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
+        for resource, reflector in reflectors.items():
+            while not reflector.synced.is_set():
+                try:
+                    await asyncio.wait_for(reflector.synced.wait(), _SYNC_PATIENCE_SECONDS)
+                except TimeoutError:
+                    # Nothing is scheduled before: a missing right must be seen.
+                    log.warning("cache is not filled yet", resource=resource, reason=str(reflector.state.error or ""))
+        # What imports and the first lists made lives as long as the process: never look at it again. Not even once,
+        # which would take a tenth of a second, for a few thousand objects.
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        await self._first_loads()
+        self._synced = True
+        log.info("caches are filled", nodes=self.state.node_count, pods=self.state.pod_count)
+        self.cycle.wake()
+
+    async def _first_loads(self) -> None:
+        """Read the load for the first time: after the nodes are known, to which it must be matched, and before the
+        first decision, but never longer than a moment."""
+        self._start_feeds()
+        firsts = [feed.first_read.wait() for feed in self._feeds.values()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LOAD_SECONDS):
+                await asyncio.gather(*firsts)
+
+    def _on_started_leading(self) -> None:
+        """Called on the elector's thread."""
+        self._loop.call_soon_threadsafe(self._lead)
+
+    def _lead(self) -> None:
+        self._leading = True
+        self.metrics.leader.labels(self.election.name).set(1)
+        log.info("became leader", lease=f"{self.election.namespace}/{self.election.name}")
+        self.cycle.wake()
+
+    def _may_write(self) -> bool:
+        return self.elector is None or self.elector.is_leader()
+
+    def _may_schedule(self) -> bool:
+        return self._leading and self._synced and not self._stopping and self._may_write()
+
+    def _start_feeds(self) -> None:
+        """Start one collector per source, however many plugins and profiles read from it."""
+        wanted, ignored = wanted_sources(self.configuration.profiles)
+        for place in ignored:
+            log.warning("a load source is read as the first profile that names it says, not as here", profile=place)
+        for key, settings in wanted.items():
+            feed = LoadFeed(
+                key,
+                settings,
+                node_of_address=self.nodes.node_of_address,
+                on_table=self._take_load,
+                on_status=self._show_load,
+                metrics=self.metrics,
+                source=load_source(key, settings, self.client_config, self._capacity_of),
+                prepare=self._prepare_load,
+            )
+            self._feeds[key] = feed
+            feed.collector.start()
+
+    def _capacity_of(self, node: str) -> tuple[int, int] | None:
+        """Called on a collector's thread; a dictionary may be read there while it changes."""
+        info = self.state.node(node)
+        # The row may have gone to another node between the two look-ups.
+        return (info.capacity_cpu, info.capacity_memory) if info is not None and info.name == node else None
+
+    def _prepare_load(self, table: LoadTable) -> list[Callable[[], None]]:
+        """What plugins can work out in another thread before a load is taken."""
+        plugins = [plugin for runner in self._runners for plugin in runner.plugins.values()]
+        preparing = [plugin for plugin in plugins if isinstance(plugin, PreparesLoad)]
+        if not preparing:
+            return []
+        view = self.state.snapshot(time.time())
+        load = laid_out(table, view)
+        return [work for plugin in preparing if (work := plugin.prepare_load(view, load)) is not None]
+
+    def _take_load(self, table: LoadTable) -> LoadCoverage:
+        coverage = self.state.set_load(table)
+        self.cycle.wake()
+        return coverage
+
+    def _show_load(self, status: LoadStatus) -> None:
+        """Say once per change whether the load is fresh: log, event, and the Lease, from which the controller reads."""
+        before = self._fresh.get(status.source)
+        self._fresh[status.source] = status
+        stale = [each for each in self._fresh.values() if not each.fresh]
+        if self.elector:
+            self.elector.set_annotation(FRESH_ANNOTATION, "false" if stale else "true")
+            self.elector.set_annotation(MESSAGE_ANNOTATION, stale[0].message[:512] if stale else "")
+        if before is not None and before.fresh == status.fresh:
+            return
+        if status.fresh:
+            log.info("load data are fresh", source=status.source, age=round(status.age_seconds, 1))
+        else:
+            log.warning("load data are not fresh; pods are placed without them", reason=status.message)
+        if self._may_schedule():
+            self._load_event(status)
+
+    def _load_event(self, status: LoadStatus) -> None:
+        lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
+        name = self.configuration.scheduler_names[0]
+        if status.fresh:
+            self.recorder.record(lease, name, "Normal", "LoadDataFresh", "ReadLoad", f"{status.source} answers again")
+        else:
+            note = f"Pods are placed without load data: {status.message}"
+            self.recorder.record(lease, name, "Warning", "LoadDataStale", "ReadLoad", note)
+
+    def _refresh_gauges(self) -> None:
+        state = self.state
+        cache = {"nodes": state.node_count, "pods": state.pod_count, "assumed_pods": state.assumed_count}
+        self.metrics.show_sizes(cache, self.queue.counts())
+        for resource, reflector in self._reflectors.items():
+            self.metrics.watch_served.labels(resource).set(not reflector.state.absent)
+        for feed in self._feeds.values():
+            feed.show_age(feed.status())
+
+    def _new_server(self) -> Server | None:
+        """The HTTPS server, listening but not answering yet."""
+        options = self.options
+        if options.secure_port == 0:
+            return None
+        tls = serving_context(
+            options.tls_cert_file,
+            options.tls_private_key_file,
+            minimum=options.tls_min_version,
+            suites=options.tls_cipher_suites,
+        )
+
+        def make_tls() -> ssl.SSLContext:
+            if options.tls_cert_file is None:
+                use_self_signed(tls, options.bind_address)
+            return tls
+
+        answers = Answers(
+            checks=self._checks(),
+            registry=self.metrics.registry,
+            make_review_client=lambda: self._new_client("kube-scheduler/reviews", 20, 40),
+            configz=lambda: {"componentconfig": self.configuration.model.to_dict()},
+            always_allow=options.always_allow_paths,
+        )
+        server = Server(address=options.bind_address, port=options.secure_port, make_tls=make_tls, answers=answers)
+        try:
+            server.listen()
+        except OSError as error:
+            where = f"{options.bind_address}:{options.secure_port}"
+            raise OSError(f"--bind-address, --secure-port: {where} cannot be used: {error.strerror}") from error
+        log.info("serving", address=options.bind_address, port=options.secure_port)
+        return server
+
+    def _checks(self) -> HealthChecks:
+        elector = self.elector
+        lease: dict[str, Check] = {"ping": lambda: None}
+        if elector:
+            lease = {"leaderElection": lambda: None if elector.healthy() else "the Lease was not renewed in time"}
+        return HealthChecks(
+            healthz=lease,
+            livez={"ping": lambda: None, "event-loop": self.watch.check},
+            readyz={
+                **lease,
+                "shutdown": lambda: "shutting down" if self._stopping else None,
+                "sched-handler-sync": lambda: None if self._synced else "the caches are not filled yet",
+            },
+        )
