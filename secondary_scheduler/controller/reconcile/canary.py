@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from scheduler import operand
 from scheduler.catalog import CANARY_SUFFIX
 from scheduler.config import DEFAULT_SCHEDULER_NAME, ConfigurationError, configuration_hash, flavour_of, render
 from scheduler.config.document import read_document
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import mounted_config_map
-from secondary_scheduler.controller.reconcile.deployment import CONTAINER_SECURITY, candidate_deployment, pod_security
+from secondary_scheduler.controller.reconcile.deployment import candidate_deployment
 from secondary_scheduler.controller.reconcile.model import Delete, Json, ObjectKey, Observed
 from secondary_scheduler.controller.reconcile.objects import new_object
 from secondary_scheduler.controller.reconcile.revision import Revision, Run, noted_run
@@ -124,9 +125,14 @@ def _probe(observed: Observed, spec: Spec, revision: Revision, name: str, schedu
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "tolerations": [{"operator": "Exists"}],
-        "securityContext": pod_security(observed),
+        "securityContext": operand.pod_security(openshift=observed.openshift),
         "containers": [
-            {"name": "probe", "image": revision.image, "command": command, "securityContext": CONTAINER_SECURITY}
+            {
+                "name": "probe",
+                "image": revision.image,
+                "command": command,
+                "securityContext": operand.CONTAINER_SECURITY,
+            }
         ],
         **({"imagePullSecrets": spec.image_pull_secrets} if spec.image_pull_secrets else {}),
     }

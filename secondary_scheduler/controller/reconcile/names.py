@@ -4,27 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from scheduler.catalog import CANARY_SUFFIX, OPERAND, cluster_role_binding_name, flow_schema_name, operand_name
+from scheduler import operand
+from scheduler.catalog import CANARY_SUFFIX, cluster_role_binding_name, flow_schema_name, operand_name
+
+ANNOTATION_CONFIGURATION_HASH = operand.ANNOTATION_CONFIGURATION_HASH
+CERTS_VOLUME = operand.CERTS_VOLUME
+CONFIG_KEY = operand.CONFIG_KEY
+CONFIG_VOLUME = operand.CONFIG_VOLUME
+LABEL_APP = operand.LABEL_APP
+METRIC_CREDENTIALS_DIRECTORY = operand.METRIC_CREDENTIALS_DIRECTORY
 
 API_VERSION = "operator.openshift.io/v1"
 KIND = "SecondaryScheduler"
 FINALIZER = "secondary-scheduler.io/cleanup"
 FIELD_MANAGER = "secondary-scheduler-operator"
 
-CONFIG_KEY = "config.yaml"
-CONFIG_VOLUME = "etckubernetes"
-CONFIG_DIRECTORY = "/etc/kubernetes"
-CERTS_DIRECTORY = "/certs-dir"
-METRIC_CREDENTIALS_DIRECTORY = "/var/run/secrets/secondary-scheduler/metrics"
-SECURE_PORT = 10259
-
-LABEL_APP = "app"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 LABEL_INSTANCE = "secondary-scheduler.io/instance"
 LABEL_NAMESPACE = "secondary-scheduler.io/namespace"
 """On cluster-scoped objects, which cannot be owned by a namespaced one: whose they are."""
 
-ANNOTATION_CONFIGURATION_HASH = "secondary-scheduler.io/configuration-hash"
 ANNOTATION_SOURCE = "secondary-scheduler.io/source"
 ANNOTATION_REVISION = "secondary-scheduler.io/revision"
 """On a Deployment what it runs since when, on its pods the key of it."""
@@ -80,7 +79,7 @@ class InstanceNames:
     @property
     def lease_role(self) -> str:
         """Role and RoleBinding for the Lease."""
-        return f"{self.operand}-operand"
+        return operand.lease_role_name(self.operand)
 
     @property
     def candidate_labels(self) -> dict[str, str]:
@@ -90,12 +89,12 @@ class InstanceNames:
     @property
     def metrics_service(self) -> str:
         """The Service that is scraped."""
-        return "metrics" if self.operand == OPERAND else f"{self.operand}-metrics"
+        return operand.metrics_service_name(self.operand)
 
     @property
     def serving_cert_secret(self) -> str:
         """The Secret with the certificate to serve, where somebody provides one."""
-        return f"{self.operand}-serving-cert"
+        return operand.serving_cert_secret_name(self.operand)
 
     def active_config_map(self, configuration_hash: str) -> str:
         """The immutable copy of a configuration: one name, one content."""

@@ -3,13 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, static_cluster_roles
-from scheduler.config import flavour_of
+from scheduler import operand
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import content_hash
 from secondary_scheduler.controller.reconcile.model import Json, Observed
-
-_RBAC_GROUP = "rbac.authorization.k8s.io"
 
 
 def service_account(observed: Observed) -> Json:
@@ -20,13 +17,7 @@ def service_account(observed: Observed) -> Json:
 def lease_role(observed: Observed, *, candidate: bool) -> Json:
     """The right to hold one Lease, the scheduler's own; beside it the candidate's, as long as there is one."""
     held = [observed.names.operand, *([observed.names.candidate] if candidate else [])]
-    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
-    rules = [
-        {**leases, "resourceNames": held, "verbs": ["get", "update", "patch"]},
-        # RBAC cannot tie a create to a name: the name is not yet known to the authorizer.
-        {**leases, "verbs": ["create"]},
-    ]
-    return _object(observed, "Role", observed.names.lease_role, rules=rules)
+    return _object(observed, "Role", observed.names.lease_role, rules=operand.lease_rules(*held))
 
 
 def lease_role_binding(observed: Observed) -> Json:
@@ -35,21 +26,14 @@ def lease_role_binding(observed: Observed) -> Json:
         observed,
         "RoleBinding",
         observed.names.lease_role,
-        roleRef={"apiGroup": _RBAC_GROUP, "kind": "Role", "name": observed.names.lease_role},
+        roleRef=operand.role_ref(observed.names.lease_role),
         subjects=[_subject(observed)],
     )
 
 
 def cluster_role_bindings(observed: Observed, run: Iterable[tuple[Collection[str], str]]) -> list[Json]:
-    """Bindings to the base ClusterRole and to those of plugins that have rules, for all of the pairs (enabled plugins,
-    image) that are run; an image that is not ours gets those of the cluster's own scheduler, too."""
-    shipped = static_cluster_roles()
-    wanted = [BASE_CLUSTER_ROLE]
-    for plugins, image in run:
-        wanted += [role for role in map(cluster_role_name, plugins) if role in shipped]
-        if image and not flavour_of(image).is_ours:
-            wanted += GO_CLUSTER_ROLES
-    return [cluster_role_binding(observed, role) for role in dict.fromkeys(wanted)]
+    """Bindings for all of the pairs (enabled plugins, image) that are run."""
+    return [cluster_role_binding(observed, role) for role in operand.cluster_roles_for(run)]
 
 
 def cluster_role_binding(observed: Observed, role: str) -> Json:
@@ -58,7 +42,7 @@ def cluster_role_binding(observed: Observed, role: str) -> Json:
         observed,
         "ClusterRoleBinding",
         observed.names.cluster_role_binding(role),
-        roleRef={"apiGroup": _RBAC_GROUP, "kind": "ClusterRole", "name": role},
+        roleRef=operand.cluster_role_ref(role),
         subjects=[_subject(observed)],
     )
 
@@ -89,15 +73,9 @@ def metrics_service(observed: Observed) -> Json:
         observed,
         "Service",
         observed.names.metrics_service,
-        spec={
-            "type": "ClusterIP",
-            "selector": {names.LABEL_APP: observed.names.operand},
-            "ports": [{"name": "https", "port": names.SECURE_PORT, "targetPort": names.SECURE_PORT, "protocol": "TCP"}],
-        },
+        spec=operand.metrics_service_spec(observed.names.operand),
     )
-    body["metadata"]["annotations"] = {
-        "service.beta.openshift.io/serving-cert-secret-name": observed.names.serving_cert_secret,
-    }
+    body["metadata"]["annotations"] = operand.metrics_service_annotations(observed.names.operand)
     return body
 
 
@@ -126,7 +104,7 @@ def _object(observed: Observed, kind: str, name: str, **content: Any) -> Json:
 
 
 def _subject(observed: Observed) -> Json:
-    return {"kind": "ServiceAccount", "name": observed.names.operand, "namespace": observed.namespace}
+    return operand.account(observed.names.operand, observed.namespace)
 
 
 def _same_content(text: str, expected: str) -> bool:

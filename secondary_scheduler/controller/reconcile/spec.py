@@ -5,10 +5,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from scheduler.operand import LOG_VERBOSITY
 from secondary_scheduler.controller.reconcile.model import Json
-
-LOG_VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
-"""spec.logLevel -> the scheduler's -v; anything else counts as Normal, as upstream."""
 
 
 class InvalidSpecError(Exception):

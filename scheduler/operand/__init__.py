@@ -1,0 +1,76 @@
+"""What a running scheduler is made of in a cluster: its Deployment and the objects around it, as plain manifests.
+
+Whoever runs schedulers, the operator or the Pulumi program without one, takes the contents from here, so that both
+keep one contract. Membership: pure functions over data; owners, labels and field managers are the caller's business.
+May import `scheduler.catalog` and `scheduler.config`.
+"""
+
+from scheduler.operand.deployment import (
+    CERTS_VOLUME,
+    CONTAINER_SECURITY,
+    Operand,
+    Timings,
+    deployment_spec,
+    environment_for,
+    pod_security,
+)
+from scheduler.operand.names import (
+    ANNOTATION_CONFIGURATION_HASH,
+    CERTS_DIRECTORY,
+    CONFIG_DIRECTORY,
+    CONFIG_KEY,
+    CONFIG_VOLUME,
+    LABEL_APP,
+    LOG_VERBOSITY,
+    METRIC_CREDENTIALS_DIRECTORY,
+    SECURE_PORT,
+    lease_role_name,
+    metrics_service_name,
+    serving_cert_secret_name,
+)
+from scheduler.operand.objects import (
+    account,
+    cluster_role_ref,
+    cluster_roles_for,
+    disruption_budget_spec,
+    flow_schema_spec,
+    lease_rules,
+    metrics_service_annotations,
+    metrics_service_spec,
+    network_policy_spec,
+    role_ref,
+    service_monitor_spec,
+)
+
+__all__ = [
+    "ANNOTATION_CONFIGURATION_HASH",
+    "CERTS_DIRECTORY",
+    "CERTS_VOLUME",
+    "CONFIG_DIRECTORY",
+    "CONFIG_KEY",
+    "CONFIG_VOLUME",
+    "CONTAINER_SECURITY",
+    "LABEL_APP",
+    "LOG_VERBOSITY",
+    "METRIC_CREDENTIALS_DIRECTORY",
+    "SECURE_PORT",
+    "Operand",
+    "Timings",
+    "account",
+    "cluster_role_ref",
+    "cluster_roles_for",
+    "deployment_spec",
+    "disruption_budget_spec",
+    "environment_for",
+    "flow_schema_spec",
+    "lease_role_name",
+    "lease_rules",
+    "metrics_service_annotations",
+    "metrics_service_name",
+    "metrics_service_spec",
+    "network_policy_spec",
+    "pod_security",
+    "role_ref",
+    "service_monitor_spec",
+    "serving_cert_secret_name",
+]

@@ -1,0 +1,228 @@
+"""The scheduler's Deployment.
+
+Upstream's contract (command, paths, port, flag names, labels) is kept, since users' dashboards and images know it. What
+differs is repaired on purpose: probes that answer at once and tell live from ready, short Lease timings, TLS flags only
+when there is a certificate, a numeric user, the rollout keyed by the configuration's content.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from scheduler.catalog import OPERAND
+from scheduler.config import flavour_of
+from scheduler.operand.names import (
+    CERTS_DIRECTORY,
+    CONFIG_DIRECTORY,
+    CONFIG_KEY,
+    CONFIG_VOLUME,
+    LABEL_APP,
+    METRIC_CREDENTIALS_DIRECTORY,
+    SECURE_PORT,
+)
+
+Json = dict[str, Any]
+
+CERTS_VOLUME = "certs-dir"
+CONTAINER_SECURITY: Json = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+_USER = 65532
+"""The user of distroless images, upstream's scheduler images included."""
+_DEFAULT_RESOURCES: Json = {"requests": {"cpu": "100m", "memory": "128Mi"}}
+_STARTUP_SECONDS = 120
+"""How long a scheduler may take to list a large cluster before it counts as stuck."""
+_METRICS_VOLUME = "metric-credentials"
+_ROLLING: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+"""The Lease keeps two at a time from scheduling; the old one leaves only when the new one is ready."""
+
+
+class Timings(NamedTuple):
+    """Of the Lease, in Go's duration notation."""
+
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One scheduler, in as many replicas as are wanted.
+
+    Attributes:
+        name: of Deployment and Lease, and value of the pods' label `app`.
+        namespace: where it runs.
+        image: what runs; how it is started follows from it unless `command` says otherwise.
+        config_map: the ConfigMap whose key `config.yaml` is its configuration.
+        service_account: the identity that it runs under.
+        openshift: whether admission picks the numeric user.
+        labels: of the pods; `app` among them.
+        annotations: of the pods.
+        strategy: how the Deployment replaces pods.
+        arguments: what follows the fixed command line.
+        serving_cert_secret: Secret with the certificate to serve; without one it makes its own.
+        metric_secret: Secret with the credentials for the metric source.
+        resources: None for the default.
+        affinity: None to prefer different nodes for replicas.
+    """
+
+    name: str
+    namespace: str
+    image: str
+    config_map: str
+    service_account: str = OPERAND
+    openshift: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    strategy: Json = field(default_factory=lambda: dict(_ROLLING))
+    replicas: int = 1
+    command: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    timings: Timings = field(default_factory=Timings)
+    verbosity: int = 2
+    env: Sequence[Json] = ()
+    resources: Json | None = None
+    serving_cert_secret: str | None = None
+    metric_secret: str | None = None
+    priority_class_name: str = ""
+    image_pull_secrets: Sequence[Json] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Json] = ()
+    affinity: Json | None = None
+
+
+def deployment_spec(operand: Operand) -> Json:
+    """Return the spec of the Deployment."""
+    annotations = dict(operand.annotations)
+    if operand.openshift:
+        annotations["openshift.io/required-scc"] = "restricted-v2"
+    return {
+        "replicas": operand.replicas,
+        "selector": {"matchLabels": _selector(operand)},
+        "strategy": operand.strategy,
+        "template": {
+            "metadata": {"labels": {**operand.labels, **_selector(operand)}, "annotations": annotations},
+            "spec": _pod_spec(operand),
+        },
+    }
+
+
+def environment_for(image: str, *, openshift: bool) -> list[Json]:
+    """Return what upstream gives its image: the load-watcher in it then trusts OpenShift's own certificates.
+
+    Elsewhere the variable would make it distrust those that the configuration names.
+    """
+    wanted = openshift and not flavour_of(image).is_ours
+    return [{"name": "ENABLE_OPENSHIFT_AUTH", "value": "true"}] if wanted else []
+
+
+def pod_security(*, openshift: bool) -> Json:
+    """Return what Kubernetes' restricted pods are."""
+    security: Json = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if not openshift:
+        # OpenShift's SCC assigns a user from the namespace's range and refuses any other.
+        security["runAsUser"] = _USER
+    return security
+
+
+def _arguments(operand: Operand) -> list[str]:
+    """The scheduler's command line. The Lease flags win over leaderElection in the file, as upstream."""
+    args = [f"--config={CONFIG_DIRECTORY}/{CONFIG_KEY}"]
+    if operand.serving_cert_secret:
+        args += [
+            f"--tls-cert-file={CERTS_DIRECTORY}/tls.crt",
+            f"--tls-private-key-file={CERTS_DIRECTORY}/tls.key",
+        ]
+    return [
+        *args,
+        "--leader-elect=true",
+        f"--leader-elect-lease-duration={operand.timings.lease_duration}",
+        f"--leader-elect-renew-deadline={operand.timings.renew_deadline}",
+        "--leader-elect-resource-lock=leases",
+        f"--leader-elect-resource-name={operand.name}",
+        f"--leader-elect-resource-namespace={operand.namespace}",
+        f"--leader-elect-retry-period={operand.timings.retry_period}",
+        f"-v={operand.verbosity}",
+        *operand.arguments,
+    ]
+
+
+def _pod_spec(operand: Operand) -> Json:
+    optional: Json = {
+        "priorityClassName": operand.priority_class_name,
+        "imagePullSecrets": list(operand.image_pull_secrets),
+        "nodeSelector": dict(operand.node_selector),
+        "tolerations": list(operand.tolerations),
+    }
+    return {
+        "serviceAccountName": operand.service_account,
+        "restartPolicy": "Always",
+        "securityContext": pod_security(openshift=operand.openshift),
+        "affinity": operand.affinity if operand.affinity is not None else _spread_over_nodes(operand),
+        "containers": [_container(operand)],
+        "volumes": _volumes(operand),
+        **{key: value for key, value in optional.items() if value},
+    }
+
+
+def _container(operand: Operand) -> Json:
+    mounts: list[Json] = [
+        {"name": CONFIG_VOLUME, "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 the only place upstream's images may write to
+    ]
+    if operand.serving_cert_secret:
+        mounts.append({"name": CERTS_VOLUME, "mountPath": CERTS_DIRECTORY, "readOnly": True})
+    if operand.metric_secret:
+        mounts.append({"name": _METRICS_VOLUME, "mountPath": METRIC_CREDENTIALS_DIRECTORY, "readOnly": True})
+    return {
+        "name": OPERAND,
+        "image": operand.image,
+        "command": list(operand.command or flavour_of(operand.image).command),
+        "args": _arguments(operand),
+        "ports": [{"name": "https", "containerPort": SECURE_PORT, "protocol": "TCP"}],
+        "resources": operand.resources if operand.resources is not None else _DEFAULT_RESOURCES,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": CONTAINER_SECURITY,
+        "startupProbe": _probe("/livez", period=1, timeout=2, failures=_STARTUP_SECONDS),
+        "livenessProbe": _probe("/livez", period=10, timeout=5, failures=3),
+        "readinessProbe": _probe("/readyz", period=2, timeout=2, failures=3),
+        "volumeMounts": mounts,
+        **({"env": list(operand.env)} if operand.env else {}),
+    }
+
+
+def _volumes(operand: Operand) -> list[Json]:
+    volumes: list[Json] = [
+        {"name": CONFIG_VOLUME, "configMap": {"name": operand.config_map}},
+        {"name": "tmp", "emptyDir": {}},
+    ]
+    if operand.serving_cert_secret:
+        volumes.append({"name": CERTS_VOLUME, "secret": {"secretName": operand.serving_cert_secret}})
+    if operand.metric_secret:
+        # Mounted whole, so that a renewed token reaches the running pod and a ca.crt beside it is found.
+        volumes.append({"name": _METRICS_VOLUME, "secret": {"secretName": operand.metric_secret}})
+    return volumes
+
+
+def _probe(path: str, *, period: int, timeout: int, failures: int) -> Json:
+    return {
+        "httpGet": {"path": path, "port": SECURE_PORT, "scheme": "HTTPS"},
+        "periodSeconds": period,
+        "timeoutSeconds": timeout,
+        "failureThreshold": failures,
+    }
+
+
+def _selector(operand: Operand) -> dict[str, str]:
+    return {LABEL_APP: operand.name}
+
+
+def _spread_over_nodes(operand: Operand) -> Json:
+    term = {"labelSelector": {"matchLabels": _selector(operand)}, "topologyKey": "kubernetes.io/hostname"}
+    return {
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
+        }
+    }

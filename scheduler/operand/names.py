@@ -1,0 +1,31 @@
+"""Names and paths on which users, images and whoever runs them rely. Changing one breaks upgrades."""
+
+from scheduler.catalog import OPERAND
+
+CONFIG_KEY = "config.yaml"
+CONFIG_VOLUME = "etckubernetes"
+CONFIG_DIRECTORY = "/etc/kubernetes"
+CERTS_DIRECTORY = "/certs-dir"
+METRIC_CREDENTIALS_DIRECTORY = "/var/run/secrets/secondary-scheduler/metrics"
+SECURE_PORT = 10259
+
+LABEL_APP = "app"
+ANNOTATION_CONFIGURATION_HASH = "secondary-scheduler.io/configuration-hash"
+
+LOG_VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
+"""A log level of the SecondaryScheduler -> the scheduler's -v."""
+
+
+def lease_role_name(operand: str) -> str:
+    """Return the name of Role and RoleBinding for a scheduler's Lease."""
+    return f"{operand}-operand"
+
+
+def metrics_service_name(operand: str) -> str:
+    """Return the name of the Service that is scraped."""
+    return "metrics" if operand == OPERAND else f"{operand}-metrics"
+
+
+def serving_cert_secret_name(operand: str) -> str:
+    """Return the name of the Secret with the certificate to serve, where somebody provides one."""
+    return f"{operand}-serving-cert"

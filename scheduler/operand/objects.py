@@ -1,0 +1,138 @@
+"""The contents of the objects around the scheduler's Deployment."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, static_cluster_roles
+from scheduler.config import flavour_of
+from scheduler.operand.names import LABEL_APP, SECURE_PORT, metrics_service_name, serving_cert_secret_name
+
+Json = dict[str, Any]
+
+_RBAC_GROUP = "rbac.authorization.k8s.io"
+_SERVICE_CA = "/etc/prometheus/configmaps/serving-certs-ca-bundle/service-ca.crt"
+_PROMETHEUS_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105 -- a path
+
+
+def lease_rules(*leases: str) -> list[Json]:
+    """Return the right to hold Leases of these names."""
+    leases_of_the_cluster = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    return [
+        {**leases_of_the_cluster, "resourceNames": list(leases), "verbs": ["get", "update", "patch"]},
+        # RBAC cannot tie a create to a name: the name is not yet known to the authorizer.
+        {**leases_of_the_cluster, "verbs": ["create"]},
+    ]
+
+
+def cluster_roles_for(run: Iterable[tuple[Collection[str], str]]) -> list[str]:
+    """Return the ClusterRoles that a scheduler is bound to: the base one and those of plugins that have rules, for all
+    of the pairs (enabled plugins, image) that are run; an image that is not ours gets those of the cluster's own
+    scheduler, too."""
+    shipped = static_cluster_roles()
+    wanted = [BASE_CLUSTER_ROLE]
+    for plugins, image in run:
+        wanted += [role for role in map(cluster_role_name, plugins) if role in shipped]
+        if image and not flavour_of(image).is_ours:
+            wanted += GO_CLUSTER_ROLES
+    return list(dict.fromkeys(wanted))
+
+
+def cluster_role_ref(role: str) -> Json:
+    """Return the roleRef of a binding to a ClusterRole."""
+    return {"apiGroup": _RBAC_GROUP, "kind": "ClusterRole", "name": role}
+
+
+def role_ref(role: str) -> Json:
+    """Return the roleRef of a binding to a Role."""
+    return {"apiGroup": _RBAC_GROUP, "kind": "Role", "name": role}
+
+
+def account(operand: str, namespace: str) -> Json:
+    """Return the scheduler's ServiceAccount as the subject of a binding."""
+    return {"kind": "ServiceAccount", "name": operand, "namespace": namespace}
+
+
+def metrics_service_spec(operand: str) -> Json:
+    """Return the spec of the Service that Prometheus scrapes."""
+    return {
+        "type": "ClusterIP",
+        "selector": _pods(operand),
+        "ports": [{"name": "https", "port": SECURE_PORT, "targetPort": SECURE_PORT, "protocol": "TCP"}],
+    }
+
+
+def metrics_service_annotations(operand: str) -> dict[str, str]:
+    """Return what asks OpenShift's service-ca for the serving certificate."""
+    return {"service.beta.openshift.io/serving-cert-secret-name": serving_cert_secret_name(operand)}
+
+
+def disruption_budget_spec(operand: str) -> Json:
+    """Return a budget of one: one replica at a time may be drained.
+
+    A single replica shall have none: it would make its node undrainable.
+    """
+    return {"maxUnavailable": 1, "selector": {"matchLabels": _pods(operand)}}
+
+
+def network_policy_spec(operand: str) -> Json:
+    """Return a policy under which only the port that is authenticated can be reached."""
+    return {
+        "podSelector": {"matchLabels": _pods(operand)},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": [{"protocol": "TCP", "port": SECURE_PORT}]}],
+    }
+
+
+def flow_schema_spec(purpose: str, operand: str, namespace: str) -> Json:
+    """Return the FlowSchema for one of `scheduler.catalog.FLOW_SCHEMAS`.
+
+    Under load the API server shall neither starve the Lease, whose loss ends the process, nor the bindings. The
+    priority levels are those that every API server has.
+    """
+    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"], "namespaces": ["*"], "clusterScope": True}
+    leases = {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["*"],
+        "namespaces": [namespace],
+    }
+    # Above the precedence of the API server's own schemas for service accounts (9,000) and workloads.
+    level, precedence, rule = {
+        "leases": ("leader-election", 150, leases),
+        "requests": ("workload-high", 900, everything),
+    }[purpose]
+    subject = {"kind": "ServiceAccount", "serviceAccount": {"name": operand, "namespace": namespace}}
+    return {
+        "priorityLevelConfiguration": {"name": level},
+        "matchingPrecedence": precedence,
+        "distinguisherMethod": {"type": "ByUser"},
+        "rules": [{"subjects": [subject], "resourceRules": [rule]}],
+    }
+
+
+def service_monitor_spec(operand: str, namespace: str, *, openshift: bool) -> Json:
+    """Return how the Prometheus operator has the Service scraped."""
+    tls: Json = {"insecureSkipVerify": True}  # it serves a certificate that it made itself
+    if openshift:
+        tls = {"caFile": _SERVICE_CA, "serverName": f"{metrics_service_name(operand)}.{namespace}.svc"}
+    endpoint = {
+        "port": "https",
+        "scheme": "https",
+        "path": "/metrics",
+        "interval": "30s",
+        "bearerTokenFile": _PROMETHEUS_TOKEN,
+        "tlsConfig": tls,
+        # The namespace of the pod that a metric is about, not of the scheduler that tells it.
+        "metricRelabelings": [
+            {"action": "replace", "sourceLabels": ["exported_namespace"], "targetLabel": "pod_namespace"}
+        ],
+    }
+    return {
+        "namespaceSelector": {"matchNames": [namespace]},
+        "selector": {"matchLabels": _pods(operand)},
+        "endpoints": [endpoint],
+    }
+
+
+def _pods(operand: str) -> dict[str, str]:
+    return {LABEL_APP: operand}
