@@ -8,6 +8,8 @@ from tests.unit.controller.builders import CONFIG, IMAGE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), pytest.mark.usefixtures("clean")]
 
+# Of an instance that the install does not know.
+REFUSED = ("clusterrolebindings", "flowschemas", "leases", "roles")
 LONG = "x" * 253
 IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
 SPEC = {"schedulerConfig": "config", "schedulerImage": IMAGE}

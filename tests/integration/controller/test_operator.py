@@ -65,6 +65,34 @@ def test_a_new_instance_becomes_a_running_scheduler_within_seconds(api, operator
     assert ("ConfigurationActive", "SecondaryScheduler") in events
 
 
+def told(api, reason):
+    """An Event about the instance."""
+    return until(lambda: [e for e in api.items("events") if e["reason"] == reason], 5, f"event {reason}")
+
+
+def test_a_config_map_without_the_key_is_told_with_the_keys_that_it_has(api, operator, kubelet):
+    api.create("configmaps", "config", data={"scheduler.yaml": CONFIG})
+    create_instance(api)
+    found = api.wait_for("Degraded", "True", "ConfigMapKeyMissing", seconds=2)
+    assert f"ConfigMap {api.namespace}/config has no key config.yaml (its keys: scheduler.yaml)" in found["message"]
+    assert told(api, "ConfigMapKeyMissing")
+    api.patch("configmaps", "config", {"data": {"config.yaml": CONFIG}})
+    api.wait_for_hash(HASH)
+
+
+def test_an_image_that_ends_at_once_is_told_with_its_last_words(api, operator, kubelet):
+    ended = {"terminated": {"exitCode": 1, "message": "panic: no such plugin", "reason": "Error"}}
+    kubelet.container_status = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}
+    create_config(api)
+    create_instance(api)
+    found = api.wait_for("Degraded", "True", "SchedulerCrashing")
+    assert "panic: no such plugin" in found["message"]
+    assert told(api, "SchedulerCrashing")
+    kubelet.container_status = None
+    api.wait_for_hash(HASH)
+    api.wait_for("Degraded", "False")
+
+
 def test_a_missing_config_map_is_told_and_taken_up_when_it_appears(api, operator, kubelet):
     create_instance(api)
     found = api.wait_for("Degraded", "True", "ConfigMapMissing", seconds=2)
@@ -90,7 +118,7 @@ def test_a_bad_configuration_leaves_the_scheduler_alone_and_its_fix_recovers(run
     set_config(api, CONFIG)
     api.wait_for("Degraded", "False", seconds=2)
     assert deployment(api)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
-    assert any(e["reason"] == "ConfigInvalid" and e["type"] == "Warning" for e in api.items("events"))
+    assert {e["type"] for e in told(api, "ConfigInvalid")} == {"Warning"}
 
 
 def test_a_deleted_config_map_leaves_the_scheduler_alone(running):
@@ -211,6 +239,7 @@ def test_an_image_that_cannot_be_pulled_is_named(api, operator, kubelet):
     create_instance(api)
     found = api.wait_for("Degraded", "True", "ImageNotPulled")
     assert "manifest unknown" in found["message"]
+    assert told(api, "ImageNotPulled")
 
 
 def test_stale_load_data_is_a_condition_and_an_event(running, kubelet):
@@ -259,12 +288,13 @@ def test_a_killed_operator_converges_after_its_restart(running, operator):
     assert deployment(api)["metadata"]["generation"] == generation, "a restart rolls nothing"
 
 
-@pytest.mark.slow
 def test_noise_of_a_megabyte_is_refused_while_health_goes_on(running, operator):
     api = running
     set_config(api, "[" * 10 + "x: {" * 250_000)
     found = api.wait_for("Degraded", "True", "ConfigInvalid", seconds=10)
     assert len(found["message"]) < 5000
+    assert told(api, "ConfigInvalid")
+    assert api.condition("Available")["status"] == "True"
     with urllib.request.urlopen(f"http://127.0.0.1:{operator.port()}/healthz", timeout=1) as response:
         assert response.status == 200
     set_config(api, CONFIG)

@@ -8,6 +8,7 @@ from tests.unit.controller.builders import CONFIG, IMAGE, OTHER_CONFIG
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
 
+REFUSED = ("clusterrolebindings", "secrets", "services")
 _ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -41,6 +42,7 @@ def test_a_kind_that_may_not_be_written_does_not_stop_the_others(api, kubelet, r
     assert "Service" in found["message"]
     assert "services" in found["message"], "the API server's own words"
     assert api.get("services", "metrics") is None
+    until(lambda: any(e["reason"] == "Forbidden" for e in api.items("events")), 5, "event")
     reduce()
     api.wait_for("Degraded", "False", seconds=35)
     assert api.get("services", "metrics")
