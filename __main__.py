@@ -62,3 +62,4 @@ scheduler = components.SecondaryScheduler("scheduler", scheduler_args, here)
 deployment = {"name": scheduler.name, "namespace": scheduler.namespace, "image": settings.scheduler_image}
 pulumi.export("scheduler", {**deployment, "readyReplicas": scheduler.ready_replicas})
 pulumi.export("profile", stack.profile.summary)
+pulumi.export("profiles", stack.profile.summaries)

@@ -1,0 +1,79 @@
+"""A preview under the real engine tells in words what it would change of the scheduler, and needs no cluster for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secondary_scheduler.devcluster.toolchain.binaries import BINARIES, find
+from tests.components.conftest import CANARY_TOKEN
+from tests.components.test_offline_preview import Project
+
+pytestmark = pytest.mark.integration
+
+HEADING = "what the scheduler does changes:"
+
+
+@pytest.fixture
+def applied(tmp_path: Path) -> Project:
+    """A stack whose state has the configuration of stack `local`, as an update would have left it."""
+    pulumi = find(BINARIES["pulumi"])
+    assert pulumi is not None, "the pulumi binary is not built; run `secondary-scheduler cluster up` once"
+    project = Project(tmp_path, pulumi)
+    project.ok("stack", "init", "local")
+    steps = project.preview("local")["steps"]
+    config_map = next(step for step in steps if step["urn"].split("::")[2].endswith(":ConfigMap"))
+    state = json.loads(project.ok("stack", "export", "--stack", "local"))
+    state["deployment"]["resources"] = resources(config_map["urn"], config_map["newState"])
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    project.ok("stack", "import", "--stack", "local", "--file", str(tmp_path / "state.json"))
+    return project
+
+
+def resources(urn: str, config_map: dict[str, Any]) -> list[dict[str, Any]]:
+    stack = "urn:pulumi:local::secondary-scheduler::pulumi:pulumi:Stack::secondary-scheduler-local"
+    provider = "urn:pulumi:local::secondary-scheduler::pulumi:providers:kubernetes::cluster"
+    parent = config_map["parent"]
+    component = parent.split("::")[2].rpartition("$")[2]
+    return [
+        {"urn": stack, "custom": False, "type": "pulumi:pulumi:Stack"},
+        {"urn": parent, "custom": False, "type": component, "parent": stack},
+        {"urn": provider, "custom": True, "id": "p", "type": "pulumi:providers:kubernetes", "parent": stack},
+        {
+            "urn": urn,
+            "custom": True,
+            "id": "namespace/name",
+            "type": "kubernetes:core/v1:ConfigMap",
+            "parent": parent,
+            "provider": f"{provider}::p",
+            "inputs": config_map["inputs"],
+            "outputs": config_map["inputs"],
+        },
+    ]
+
+
+def test_only_a_change_is_told_and_telling_it_leaves_no_trace_in_the_state(applied: Project) -> None:
+    state = applied.ok("stack", "export", "--stack", "local")
+    assert told(applied) == []
+    file = applied.stack_file("local")
+    changed = (
+        file.read_text().replace("weight: 10", "weight: 20").replace("targetUtilization: 50", "targetUtilization: 60")
+    )
+    file.write_text(changed.replace("        - NodeResourcesFit\n", ""))
+    assert told(applied) == [
+        "profile secondary-scheduler: NodeResourcesFit enabled at score (weight 1)",
+        "profile secondary-scheduler: TargetLoadPacking weight 10 -> 20",
+        "profile secondary-scheduler: TargetLoadPacking targetUtilization 50 -> 60",
+    ]
+    assert applied.ok("stack", "export", "--stack", "local") == state
+
+
+def told(project: Project) -> list[str]:
+    """What a preview says of changes; it says nothing of the token in any case."""
+    plan = project.preview("local")
+    assert CANARY_TOKEN not in json.dumps(plan)
+    messages = [one["message"] for one in plan.get("diagnostics", []) if one["message"].startswith(HEADING)]
+    return [line.strip() for message in messages for line in message.splitlines()[1:]]
