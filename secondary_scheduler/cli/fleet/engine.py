@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from pulumi.automation import PulumiCommand
 from pulumi.automation import Stack as EngineStack
 
-from secondary_scheduler.cli.fleet.command import Ending
+from secondary_scheduler.cli.fleet.command import Ending, Patience
 from secondary_scheduler.cli.fleet.events import Collector, one_line
 from secondary_scheduler.cli.fleet.installation import EngineError, Installation, StackWorkspace
 from secondary_scheduler.cli.fleet.project import Project, Stack
@@ -46,14 +46,20 @@ class Engine:
     """The engine for one stack, within its time."""
 
     def __init__(
-        self, found: PulumiCommand, project: Project, stack: Stack, stopping: threading.Event, deadline: float
+        self,
+        found: PulumiCommand,
+        project: Project,
+        stack: Stack,
+        stopping: threading.Event,
+        deadline: float,
+        patience: Patience | None = None,
     ) -> None:
         self._stack = stack
         self._project = project
         self._stopping = stopping
         self._started = time.monotonic()
         self._deadline = deadline
-        self._command = Installation(found, stopping, deadline)
+        self._command = Installation(found, stopping, deadline, patience)
         self._engine = self._stack_over(self._command)
 
     def secrets(self) -> dict[str, str]:
