@@ -139,6 +139,7 @@ def test_outputs_report_the_deployment_and_its_profile(installed: Installed) -> 
     assert profile["schedulerName"] == "secondary-scheduler"
     assert profile["scorePlugins"]["TargetLoadPacking"] >= 1
     assert profile["configurationHash"]
+    assert installed.outputs["profiles"] == [profile]
 
 
 def test_the_running_scheduler_has_the_configuration_that_was_previewed(installed: Installed) -> None:
@@ -228,6 +229,24 @@ def test_a_pod_is_bound_within_two_seconds(installed: Installed) -> None:
 
 
 def test_right_after_up_there_is_nothing_to_change(installed: Installed) -> None:
+    installed.stack.preview(expect_no_changes=True)
+
+
+def test_a_preview_tells_in_words_what_a_change_would_do_and_is_no_change_itself(
+    installed: Installed, tmp_path: Path
+) -> None:
+    changed = tmp_path / "Pulumi.changed.yaml"
+    committed = (CHECKOUT / "stacks" / "Pulumi.local.yaml").read_text()
+    changed.write_text(committed.replace("weight: 10\n", "weight: 11\n"))
+    variables = {
+        **os.environ,
+        **environment.variables(installed.cluster.layout, installed.cluster.prometheus_url, os.environ),
+    }
+    heading, change = "what the scheduler does changes:", "TargetLoadPacking weight 10 -> 11"
+    for options, expected in ((["--config-file", str(changed)], True), ([], False)):
+        command = ["pulumi", "preview", "--stack", "local", *options, "--non-interactive", "--color=never"]
+        done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=True)
+        assert (heading in done.stdout, change in done.stdout) == (expected, expected)
     installed.stack.preview(expect_no_changes=True)
 
 
