@@ -179,3 +179,22 @@ async def test_an_instance_that_is_gone_is_forgotten(controller, server):
     server.refuse = {"/secondaryschedulers/": error(NotFound, 404)}
     assert await controller.reconcile(ObjectKey("SecondaryScheduler", NS, "other")) == "gone"
     assert server.calls == []
+
+
+async def test_a_namespace_whose_lease_another_holds_is_left_alone(server, controller):
+    held = False
+    controller._holds = lambda namespace: held
+    assert await controller.reconcile(KEY) == "standby"
+    assert server.calls == []
+    assert not controller.finalizing()
+    held = True
+    assert await controller.reconcile(KEY) == "ok"
+    assert server.wrote("deployments")
+
+
+async def test_a_lease_that_is_lost_half_way_ends_the_writing(server, controller):
+    asked = iter([True, True, True])
+    controller._holds = lambda namespace: next(asked, False)
+    await controller.reconcile(KEY)
+    assert server.wrote("serviceaccounts")
+    assert not server.wrote("deployments")

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.catalog import STATUS_KINDS
+from secondary_scheduler.controller.groups import KINDS
 from secondary_scheduler.controller.groups.objects import Seen
 from secondary_scheduler.controller.groups.status import (
     ELASTIC_QUOTAS,
@@ -207,3 +209,7 @@ def test_an_option_switches_them_off(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         names("--status-of", "jobs")
     assert "not known: jobs; podgroups, elasticquotas or none" in capsys.readouterr().err
+
+
+def test_the_install_and_the_operator_speak_of_the_same_kinds():
+    assert tuple(KINDS) == STATUS_KINDS

@@ -13,6 +13,7 @@ import pytest
 
 from scheduler.catalog import ExtensionPoint
 from stacks.checking import SettingsProblems, check
+from stacks.settings import Operator
 
 TOKEN = "canary-token-31415926"
 GOOD: dict[str, Any] = {
@@ -81,6 +82,15 @@ REFUSALS = {
     "extra plugins that are text": ("extraPlugins", "Mine", "extraPlugins", ["must be a list, not a string"]),
     "extra plugins of our own image": (
         "extraPlugins", [{"name": "Mine", "points": ["score"]}], "extraPlugins", ["this one is ours", "flavour: custom"],
+    ),
+    "status of a kind that has none": (
+        "operator", {"statusOf": ["pods"]}, "operator.statusOf[0]", ["not allowed; allowed: podgroups, elasticquotas"],
+    ),
+    "an instance that is the stack's own": (
+        "operator", {"instances": [{"name": "cluster"}]}, "operator.instances[0]", ["must hold a namespace, a name or"],
+    ),
+    "unknown key of an instance": (
+        "operator", {"instances": [{"nam": "gpu"}]}, "operator.instances[0].nam", ['did you mean "name"?'],
     ),
     "protect that is neither": ("protect", "yes", "protect", ["must be true or false, not a string"]),
     "plugins that are a list": ("plugins", ["TargetLoadPacking"], "plugins", ["must be a mapping, not a list"]),
@@ -335,3 +345,17 @@ def changed(path: str, value: object) -> dict[str, Any]:
 
 def engine_values(document: Mapping[str, Any]) -> dict[str, str]:
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in document.items()}
+
+
+@pytest.mark.parametrize(
+    ("given", "crds", "kept"),
+    [
+        ({}, [], []),
+        ({}, ["podgroups.scheduling.x-k8s.io", "appgroups.appgroup.diktyo.x-k8s.io"], ["podgroups"]),
+        ({"instances": [{"namespace": "team-a"}]}, [], ["podgroups", "elasticquotas"]),
+        ({"statusOf": []}, ["podgroups.scheduling.x-k8s.io"], []),
+        ({"statusOf": ["elasticquotas"]}, [], ["elasticquotas"]),
+    ],
+)
+def test_the_operator_keeps_the_status_that_is_asked_for_or_that_plugins_read(given, crds, kept) -> None:
+    assert Operator.model_validate_json(json.dumps(given)).keeps_status_of(crds) == kept
