@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from secondary_scheduler.devcluster.toolchain.binaries import BINARIES, find
 from tests.components.conftest import CANARY_TOKEN
@@ -18,11 +19,15 @@ HEADING = "what the scheduler does changes:"
 
 
 @pytest.fixture
-def applied(tmp_path: Path) -> Project:
-    """A stack whose state has the configuration of stack `local`, as an update would have left it."""
+def project(tmp_path: Path) -> Project:
     pulumi = find(BINARIES["pulumi"])
     assert pulumi is not None, "the pulumi binary is not built; run `secondary-scheduler cluster up` once"
-    project = Project(tmp_path, pulumi)
+    return Project(tmp_path, pulumi)
+
+
+@pytest.fixture
+def applied(project: Project, tmp_path: Path) -> Project:
+    """A stack whose state has the configuration of stack `local`, as an update would have left it."""
     project.ok("stack", "init", "local")
     steps = project.preview("local")["steps"]
     config_map = next(step for step in steps if step["urn"].split("::")[2].endswith(":ConfigMap"))
@@ -77,3 +82,49 @@ def told(project: Project) -> list[str]:
     assert CANARY_TOKEN not in json.dumps(plan)
     messages = [one["message"] for one in plan.get("diagnostics", []) if one["message"].startswith(HEADING)]
     return [line.strip() for message in messages for line in message.splitlines()[1:]]
+
+
+FILE = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: from-a-file
+  plugins:
+    score:
+      disabled:
+      - name: NodeResourcesFit
+"""
+
+
+def test_a_file_beside_the_stack_and_several_profiles_come_through_the_engine(project: Project) -> None:
+    file = project.stack_file("local")
+    project.ok("stack", "init", "local")
+    document = yaml.safe_load(file.read_text())
+    for key in ("schedulerName", "plugins", "metricProvider"):
+        del document["config"][f"secondary-scheduler:{key}"]
+    document["config"]["secondary-scheduler:configurationFile"] = "kube-scheduler.yaml"
+    file.write_text(yaml.safe_dump(document))
+    beside = file.with_name("kube-scheduler.yaml")
+    beside.write_text(FILE.replace("disabled", "disable"))
+    refused = project.run("preview", "--stack", "local")
+    assert refused.returncode != 0
+    assert (
+        'stacks/kube-scheduler.yaml:7: profiles[0].plugins.score.disable: unknown field "disable"; '
+        'did you mean "disabled"?'
+    ) in refused.stdout
+    beside.write_text(FILE)
+    of_file = config_map(project)
+    del document["config"]["secondary-scheduler:configurationFile"]
+    profile = {"schedulerName": "from-a-file", "plugins": {"score": {"disabled": ["NodeResourcesFit"]}}}
+    document["config"]["secondary-scheduler:profiles"] = [profile]
+    file.write_text(yaml.safe_dump(document))
+    of_profiles = config_map(project)
+    assert of_file == of_profiles
+    assert "from-a-file" in of_file["data"]["config.yaml"]
+
+
+def config_map(project: Project) -> dict[str, Any]:
+    steps = project.preview("local")["steps"]
+    found: dict[str, Any] = next(step for step in steps if step["urn"].split("::")[2].endswith(":ConfigMap"))
+    inputs: dict[str, Any] = found["newState"]["inputs"]
+    return inputs
