@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 
 import components
+from stacks import composition
 from stacks.loading import load_stack
 
 stack = load_stack()
@@ -20,22 +21,13 @@ cluster = components.ClusterProvider(
 )
 here = pulumi.ResourceOptions(providers=[cluster])
 
-crd = components.SecondarySchedulerCrd("crd", components.SecondarySchedulerCrdArgs(settings.protect), here)
-crds: list[pulumi.Resource] = [crd]
+crds: list[pulumi.Resource] = []
 if settings.install_plugin_crds and stack.profile.crds:
-    plugin_crds_args = components.PluginCrdsArgs(stack.profile.crds, settings.protect)
+    plugin_crds_args = components.PluginCrdsArgs(stack.profile.crds, settings.keeps_crds, settings.protect)
     crds.append(components.PluginCrds("plugin-crds", plugin_crds_args, here))
-namespace = components.Namespace("namespace", components.NamespaceArgs(protect=settings.protect), here).name
-operator_args = components.OperatorInstallArgs(
-    namespace,
-    settings.operator_image,
-    needs=crds,
-    instances=[(instance.namespace, instance.name) for instance in settings.operator.instances],
-    status_of=settings.operator.keeps_status_of(stack.profile.crds),
-)
-operator = components.OperatorInstall("operator", operator_args, here)
+installation = components.install(composition.installation_args(stack, crds), cluster, here)
 credentials_args = components.MetricCredentialsArgs(
-    namespace,
+    installation.namespace,
     service_account=name,
     secret_name=f"{name}-metrics",
     token=found.token,
@@ -44,22 +36,15 @@ credentials_args = components.MetricCredentialsArgs(
     cluster_role=found.cluster_role,
 )
 credentials = components.MetricCredentials("metric-credentials", credentials_args, here)
-configuration_args = components.SchedulerConfigurationArgs(namespace, f"{name}-config", stack.profile.content)
-configuration = components.SchedulerConfiguration("configuration", configuration_args, here)
-scheduler_args = components.SecondarySchedulerArgs(
-    namespace,
-    settings.scheduler_image,
-    configuration.config_map_name,
-    configuration.configuration_hash,
-    settings.log_level,
-    credentials.reference,
-    needs=[*crds, operator, configuration, credentials],
-    protect=settings.protect,
-    allow_default_scheduler_name=settings.allow_default_scheduler_name,
+configuration_args = components.SchedulerConfigurationArgs(
+    installation.namespace, f"{name}-config", stack.profile.content
 )
-scheduler = components.SecondaryScheduler("scheduler", scheduler_args, here)
+configuration = components.SchedulerConfiguration("configuration", configuration_args, here)
+scheduler_args = composition.scheduler_args(stack, configuration, credentials)
+scheduler = components.run_scheduler(installation, scheduler_args, here)
 
 deployment = {"name": scheduler.name, "namespace": scheduler.namespace, "image": settings.scheduler_image}
 pulumi.export("scheduler", {**deployment, "readyReplicas": scheduler.ready_replicas})
+pulumi.export("installation", {"mode": settings.install_mode, "operator": installation.operator})
 pulumi.export("profile", stack.profile.summary)
 pulumi.export("profiles", stack.profile.summaries)

@@ -19,11 +19,13 @@ SECONDARY_SCHEDULERS = "secondaryschedulers.operator.openshift.io"
 @dataclass(frozen=True)
 class SecondarySchedulerCrdArgs:
     """Attributes:
-    keep: refuse to delete the CRD, and leave it in the cluster should the stack go. Deleting a CRD deletes every
-        SecondaryScheduler in the cluster, also those that this stack did not make.
+    keep: leave the CRD in the cluster should the stack go. Deleting a CRD deletes every SecondaryScheduler in the
+        cluster, also those that this stack did not make.
+    protect: refuse to delete it at all.
     """
 
     keep: bool = False
+    protect: bool = False
 
 
 class SecondarySchedulerCrd(pulumi.ComponentResource):
@@ -33,7 +35,7 @@ class SecondarySchedulerCrd(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SecondarySchedulerCrdArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SecondarySchedulerCrd", name, None, opts)
-        self.name = _definition(self, name, SECONDARY_SCHEDULERS, args.keep).object_name
+        self.name = _definition(self, name, SECONDARY_SCHEDULERS, args.keep, args.protect).object_name
         self.register_outputs({"name": self.name})
 
 
@@ -41,11 +43,13 @@ class SecondarySchedulerCrd(pulumi.ComponentResource):
 class PluginCrdsArgs:
     """Attributes:
     names: CRDs that the enabled plugins read, as `plural.group`. One that this package does not bring is warned of.
-    keep: refuse to delete them, and leave them in the cluster should the stack go: with a CRD go its objects.
+    keep: leave them in the cluster should the stack go: with a CRD go its objects.
+    protect: refuse to delete them at all.
     """
 
     names: Iterable[str]
     keep: bool = False
+    protect: bool = False
 
 
 class PluginCrds(pulumi.ComponentResource):
@@ -59,7 +63,7 @@ class PluginCrds(pulumi.ComponentResource):
         self.names = []
         for wanted in sorted(set(args.names)):
             if wanted in bundled:
-                self.names.append(_definition(self, name, wanted, args.keep).object_name)
+                self.names.append(_definition(self, name, wanted, args.keep, args.protect).object_name)
             else:
                 pulumi.log.warn(f"an enabled plugin reads {wanted}, which its own operator installs", self)
         self.register_outputs({"names": self.names})
@@ -78,12 +82,12 @@ def load_manifest(name: str = SECONDARY_SCHEDULERS) -> dict[str, Any]:
     return manifest
 
 
-def _definition(component: pulumi.ComponentResource, prefix: str, name: str, keep: bool) -> KubeObject:
+def _definition(component: pulumi.ComponentResource, prefix: str, name: str, keep: bool, protect: bool) -> KubeObject:
     manifest = load_manifest(name)
     metadata = manifest["metadata"]
     annotations = {**metadata.get("annotations", {}), "pulumi.com/waitFor": "condition=Established"}
     return KubeObject(
         f"{prefix}-{name.partition('.')[0]}",
         {**manifest, "metadata": {**metadata, "annotations": annotations}},
-        child(component, protect=keep or None, retain_on_delete=keep or None),
+        child(component, protect=protect or None, retain_on_delete=keep or None),
     )

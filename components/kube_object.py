@@ -57,8 +57,9 @@ class ClusterProvider(pulumi.ProviderResource):
         context: str | None = None,
         kubeconfig: pulumi.Input[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
+        adopts: bool = False,
     ) -> None:
-        props = {
+        props: dict[str, pulumi.Input[str] | None] = {
             # Without it a new kubeconfig plans the replacement of the provider and of every object under it.
             "clusterIdentifier": cluster_identifier,
             "context": context,
@@ -66,8 +67,15 @@ class ClusterProvider(pulumi.ProviderResource):
             # A rotated token is written into the Secret in place; replacing it would delete the one that is mounted.
             "enableSecretMutable": "true",
         }
+        if adopts:
+            props["upsertExistingObjects"] = "true"
+        self._connection = {"cluster_identifier": cluster_identifier, "context": context, "kubeconfig": kubeconfig}
         defaults = pulumi.ResourceOptions(version=_provider_version())
         super().__init__("kubernetes", name, props, pulumi.ResourceOptions.merge(defaults, opts))
+
+    def adopting(self, name: str) -> ClusterProvider:
+        """A second one for the same cluster, for objects that others make: it takes over what exists."""
+        return ClusterProvider(name, adopts=True, **self._connection)  # type: ignore[arg-type]
 
 
 def child(

@@ -1,8 +1,8 @@
-"""The operator: its identity, its rights, the static ClusterRoles that it may bind, and its Deployment."""
+"""The operator: its identity, its rights and its Deployment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,12 @@ import pulumi
 from components._operator_rules import Instance, cluster_rules, namespace_rules
 from components.kube_object import KubeObject, child
 from components.labels import COMPONENT
-from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, PolicyRule, static_cluster_roles
+from scheduler import operand
+from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, static_cluster_roles
 
 OPERATOR_NAME = "secondary-scheduler-operator"
 _COMMAND = "/bin/secondary-scheduler-operator"
 _HEALTH_PORT = 8080
-_USER = 65532  # numeric, so that the kubelet can tell that it is not root
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -28,6 +28,7 @@ class OperatorInstallArgs:
     needs: what must be there before the operator starts; above all the CRD of what it watches.
     instances: others that it serves, by namespace (None: its own) and name. Their namespaces must exist.
     status_of: kinds of scheduler-plugins whose status it keeps, by their plurals.
+    openshift: whether admission picks the numeric user.
     """
 
     namespace: pulumi.Input[str]
@@ -35,6 +36,7 @@ class OperatorInstallArgs:
     needs: Sequence[pulumi.Resource] = ()
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] = STATUS_KINDS
+    openshift: bool = False
 
     @property
     def elsewhere(self) -> list[str]:
@@ -52,9 +54,13 @@ class OperatorInstallArgs:
 
 
 class OperatorInstall(pulumi.ComponentResource):
-    """The operator from explicit objects; done when its Deployment is available."""
+    """The operator from explicit objects; done when its Deployment is available.
 
-    deployment_name: pulumi.Output[str]
+    The static ClusterRoles to which it binds schedulers are not its own: see `SchedulerRoles`.
+    """
+
+    namespace: pulumi.Output[str]
+    version: pulumi.Output[str]
     service_account_name: pulumi.Output[str]
 
     def __init__(self, name: str, args: OperatorInstallArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -70,33 +76,16 @@ class OperatorInstall(pulumi.ComponentResource):
             child(self),
         )
         self.service_account_name = account.object_name
-        rights = [*self._scheduler_roles(static_cluster_roles()), *self._operator_rights(args)]
+        rights = self._operator_rights(args)
         deployment = KubeObject(
             f"{name}-deployment",
             _deployment(args, self.service_account_name),
             # A controller that starts without its rights begins by failing.
             child(self, depends_on=[*rights, *args.needs]),
         )
-        self.deployment_name = deployment.object_name
-        self.register_outputs(
-            {"deploymentName": self.deployment_name, "serviceAccountName": self.service_account_name},
-        )
-
-    def _scheduler_roles(self, roles: Mapping[str, Sequence[PolicyRule]]) -> list[KubeObject]:
-        """One ClusterRole per plugin that needs rights, so that a scheduler gets those of its plugins and no more."""
-        return [
-            KubeObject(
-                f"{self._prefix}-role-{role.replace(':', '-')}",
-                {
-                    "apiVersion": f"{_RBAC}/v1",
-                    "kind": "ClusterRole",
-                    "metadata": {"name": role, "labels": {COMPONENT: "scheduler"}},
-                    "rules": [rule.to_dict() for rule in rules],
-                },
-                child(self),
-            )
-            for role, rules in roles.items()
-        ]
+        self.namespace = deployment.metadata.apply(lambda metadata: str(metadata["namespace"]))
+        self.version = pulumi.Output.from_input(args.image)
+        self.register_outputs({"namespace": self.namespace, "version": self.version})
 
     def _operator_rights(self, args: OperatorInstallArgs) -> list[KubeObject]:
         bindable = tuple(static_cluster_roles())
@@ -152,11 +141,7 @@ def _deployment(args: OperatorInstallArgs, service_account: pulumi.Input[str]) -
                 "metadata": {"labels": labels, "annotations": {"openshift.io/required-scc": "restricted-v2"}},
                 "spec": {
                     "serviceAccountName": service_account,
-                    "securityContext": {
-                        "runAsNonRoot": True,
-                        "runAsUser": _USER,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
+                    "securityContext": operand.pod_security(openshift=args.openshift),
                     "containers": [_container(args)],
                     "volumes": [{"name": "tmp", "emptyDir": {}}],
                 },
@@ -197,11 +182,7 @@ def _container(args: OperatorInstallArgs) -> dict[str, Any]:
         "livenessProbe": {**probe("/healthz"), "failureThreshold": 6},
         "readinessProbe": probe("/readyz"),
         "resources": {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": operand.CONTAINER_SECURITY,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a path in the container
     }

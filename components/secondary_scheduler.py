@@ -30,6 +30,12 @@ class SecondarySchedulerArgs:
         away when the resource is deleted.
     protect: refuse to delete the resource.
     allow_default_scheduler_name: let a profile be named default-scheduler.
+    replicas: how many schedulers to run at most; one leads, the others wait for its Lease.
+    priority_class_name: priority of the scheduler's pods.
+    without: kinds of optional objects that the operator shall not make.
+    upstream: the operator is upstream's, which knows none of what ours added to the resource and reports no condition.
+    ready_seconds: how long the scheduler may take until the update has failed; an update that a candidate has to prove
+        first may take twice that.
     """
 
     namespace: pulumi.Input[str]
@@ -41,6 +47,11 @@ class SecondarySchedulerArgs:
     needs: Sequence[pulumi.Resource] = ()
     protect: bool = False
     allow_default_scheduler_name: bool = False
+    replicas: int = 1
+    priority_class_name: pulumi.Input[str] = ""
+    without: Sequence[str] = ()
+    upstream: bool = False
+    ready_seconds: int = 180
 
 
 class SecondaryScheduler(pulumi.ComponentResource):
@@ -55,7 +66,6 @@ class SecondaryScheduler(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SecondarySchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SecondaryScheduler", name, None, opts)
-        gate = ["condition=Available", f"jsonpath={{.status.configurationHash}}={args.configuration_hash}"]
         resource = KubeObject(
             f"{name}-resource",
             {
@@ -64,7 +74,7 @@ class SecondaryScheduler(pulumi.ComponentResource):
                 "metadata": {
                     "name": RESOURCE_NAME,
                     "namespace": args.namespace,
-                    "annotations": {"pulumi.com/waitFor": json.dumps(gate)},
+                    "annotations": {"pulumi.com/waitFor": json.dumps(_gate(args))},
                 },
                 "spec": _spec(args),
             },
@@ -74,7 +84,9 @@ class SecondaryScheduler(pulumi.ComponentResource):
                 protect=args.protect or None,
                 # The default of ten minutes is long to look at a scheduler that does not come up. An update is first
                 # proven by a candidate, which has three minutes of its own.
-                custom_timeouts=pulumi.CustomTimeouts(create="3m", update="6m", delete="3m"),
+                custom_timeouts=pulumi.CustomTimeouts(
+                    create=f"{args.ready_seconds}s", update=f"{2 * args.ready_seconds}s", delete="3m"
+                ),
             ),
         )
         self.name = pulumi.Output.from_input(SCHEDULER_NAME)
@@ -85,6 +97,13 @@ class SecondaryScheduler(pulumi.ComponentResource):
         )
 
 
+def _gate(args: SecondarySchedulerArgs) -> list[str]:
+    if args.upstream:
+        # All that it reports is that it has written the Deployment.
+        return ["jsonpath={.status.generations[0].lastGeneration}"]
+    return ["condition=Available", f"jsonpath={{.status.configurationHash}}={args.configuration_hash}"]
+
+
 def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
     # Only what this stack means to decide: observedConfig and status belong to the operator.
     spec: dict[str, Any] = {
@@ -93,6 +112,17 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         "schedulerImage": args.image,
         "logLevel": args.log_level,
     }
+    if args.replicas > 1:
+        spec["topology"] = {
+            "mode": "HighlyAvailable",
+            "highlyAvailableTopology": {"maxReplicas": args.replicas},
+        }
+    if args.upstream:
+        return spec
+    if args.priority_class_name:
+        spec["priorityClassName"] = args.priority_class_name
+    if args.without:
+        spec["without"] = list(args.without)
     if args.allow_default_scheduler_name:
         spec["allowDefaultSchedulerName"] = True
     if args.metric_credentials is not None:

@@ -20,9 +20,10 @@ from stacks.problems import SettingsProblem, from_validation_error
 from stacks.profile import Profile, build_profile
 from stacks.settings import ProfileSettings, StackSettings
 
-OBJECTS = ("cluster", "plugins", "metricProvider", "operator", "profiles", "extraPlugins")
+OBJECTS = ("cluster", "plugins", "metricProvider", "operator", "profiles", "extraPlugins", "optionalObjects")
 DIRECTORY = Path(__file__).resolve().parent
-BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds")
+BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds")
+NUMBERS = ("replicas", "readySeconds")
 
 
 class SettingsProblems(Exception):
@@ -97,6 +98,8 @@ def _document(values: Mapping[str, str]) -> dict[str, Any]:
                 document[key] = text
         elif key in BOOLEANS and text in ("true", "false"):
             document[key] = text == "true"
+        elif key in NUMBERS and text.isdecimal():
+            document[key] = int(text)
         elif text:  # Pulumi.yaml's default of a required key is empty
             document[key] = text
     return document

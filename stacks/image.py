@@ -19,6 +19,7 @@ from scheduler.config import (
     incompatibilities,
     lease_timings,
     operator_of,
+    operator_of_csv,
     without_effect,
 )
 from scheduler.config.document import read_document
@@ -26,7 +27,6 @@ from stacks.problems import Location, SettingsProblem
 from stacks.settings import ProfileSettings, StackSettings
 
 _SCHEDULER_NAME = "secondary-scheduler"
-_PLACES: dict[str, Location] = {"operator": ("operatorImage",), "scheduler": ("schedulerImage",)}
 
 
 def flavour_in(settings: ProfileSettings, image: str | None) -> tuple[Flavour, list[SettingsProblem]]:
@@ -58,8 +58,14 @@ def check_versions(settings: StackSettings, flavour: Flavour) -> list[SettingsPr
     """Return what is known not to go together among operator, scheduler image and cluster."""
     cluster = Cluster(settings.cluster.kubernetes_version, settings.cluster.openshift_version)
     version_key = "openshiftVersion" if settings.cluster.openshift_version else "kubernetesVersion"
+    by_image = settings.install_mode == "manifests"
+    places: dict[str, Location] = {
+        "operator": ("operatorImage",) if by_image else ("operator", "startingCSV"),
+        "scheduler": ("schedulerImage",),
+        "cluster": ("cluster", version_key),
+    }
     return [
-        SettingsProblem(_PLACES.get(found.subject, ("cluster", version_key)), found.message)
+        SettingsProblem(places[found.subject], found.message)
         for found in incompatibilities(cluster, operator_in(settings), settings.scheduler_image, flavour)
     ]
 
@@ -77,7 +83,14 @@ def refused_by_operator(settings: StackSettings) -> Iterator[SettingsProblem]:
 
 def operator_in(settings: StackSettings) -> Operator | None:
     """Return the operator that the stack installs or relies on, as far as the settings tell."""
-    return operator_of(settings.operator_image)
+    mode, chosen = settings.install_mode, settings.operator
+    if mode == "direct":
+        return None
+    if mode == "manifests":
+        return operator_of(settings.operator_image or "")
+    if not chosen.is_upstream(mode):
+        return Operator(True)
+    return operator_of_csv(chosen.starting_csv or "") or Operator(False)
 
 
 def keys_without_effect(settings: StackSettings, content: str) -> Iterator[SettingsProblem]:

@@ -82,6 +82,7 @@ def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Ite
             allowed = sorted(_aliases(_model_at(model, location[:-1])))
             yield unknown_key(location, allowed)
             continue
+        location = _as_written(model, location)
         if kind == "missing":
             message = _missing(location)
         elif kind in ("literal_error", "enum"):
@@ -145,6 +146,12 @@ class _KeyLines:
                 break
             node = node[key]
         return line
+
+
+def _as_written(model: type[BaseModel], location: Location) -> Location:
+    """The location with the name that the file has for the setting: pydantic tells a wrong default by the field's."""
+    field = model.model_fields.get(str(location[0])) if location else None
+    return (field.alias, *location[1:]) if field is not None and field.alias else location
 
 
 def _model_at(model: type[BaseModel], location: Location) -> type[BaseModel]:

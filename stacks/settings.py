@@ -11,20 +11,20 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, ExtensionPoint
+from stacks.installing import InstallMode, OperatorSource, OptionalObjects
 from stacks.metric_settings import MetricProvider
 from stacks.problems import Location
 from stacks.values import FileName, Image, ServerAddress, SettingsModel, Subdomain, Version, absent_if_empty
 
 _SECRET_ARGUMENT = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
-_LATER_INSTALL_MODES = ("olm", "catalog", "none", "direct")
 
 
-def _install_mode(value: object) -> object:
-    if value in _LATER_INSTALL_MODES:
-        raise ValueError("comes with a later version; allowed: manifests")
+def _needed_by_manifests(value: str | None, info: ValidationInfo) -> str | None:
+    if value is None and info.data.get("install_mode") == "manifests":
+        raise ValueError("missing; set it, for example with: pulumi config set operatorImage VALUE")
     return value
 
 
@@ -194,8 +194,8 @@ class Instance(SettingsModel):
         return self
 
 
-class Operator(SettingsModel):
-    """What the operator serves beside the stack's own scheduler.
+class Operator(OperatorSource):
+    """Which operator it is, and what it serves beside the stack's own scheduler.
 
     Attributes:
         instances: namespaces (the operator's own if absent) and names of further SecondarySchedulers. Who makes them,
@@ -214,6 +214,17 @@ class Operator(SettingsModel):
         return [kind for kind in STATUS_KINDS if self.instances or f"{kind}.scheduling.x-k8s.io" in crds]
 
 
+def _fits_mode(value: Operator, info: ValidationInfo) -> Operator:
+    mode = info.data.get("install_mode")
+    if mode == "catalog" and value.catalog is None:
+        raise ValueError("must hold catalog, with an image or an address: installMode is catalog")
+    if mode == "manifests" and value.is_upstream(mode):
+        raise ValueError(
+            "flavour upstream is installed by OLM; set installMode to olm or catalog, or to none if it is there"
+        )
+    return value
+
+
 class StackSettings(ProfileSettings):
     """All settings of a stack.
 
@@ -222,15 +233,34 @@ class StackSettings(ProfileSettings):
         install_plugin_crds: install the CRDs that enabled plugins read, such as PodGroup.
         protect: refuse to delete namespace, CRDs and SecondaryScheduler, and leave the CRDs in the cluster if the stack
             goes.
-        operator: what the operator serves beside this stack's scheduler.
+        install_mode: how the operator gets into the cluster, or that there is none.
+        retain_crds: leave the CRDs in the cluster if the stack goes, as protect does, and protect nothing.
+        operator: which operator it is, where OLM finds it, and what it serves beside this stack's scheduler.
+        optional_objects: what is made beside the scheduler.
+        replicas: how many schedulers to run; one leads, the others wait for its Lease.
+        ready_seconds: how long the scheduler may take until an update has failed.
     """
 
     cluster: Cluster
     scheduler_image: Image
-    operator_image: Image
+    install_mode: InstallMode = "manifests"
+    operator_image: Annotated[Image | None, AfterValidator(_needed_by_manifests)] = Field(None, validate_default=True)
     log_level: Literal["Normal", "Debug", "Trace", "TraceAll"] = "Normal"
-    install_mode: Annotated[Literal["manifests"], BeforeValidator(_install_mode)] = "manifests"
     compatibility_check: Literal["warn", "fail", "off"] = "warn"
     install_plugin_crds: bool = True
     protect: bool = False
-    operator: Operator = Operator()
+    retain_crds: bool = False
+    operator: Annotated[Operator, AfterValidator(_fits_mode)] = Field(Operator(), validate_default=True)
+    optional_objects: OptionalObjects = OptionalObjects()
+    replicas: int = Field(1, ge=1, le=9)
+    ready_seconds: int = Field(180, ge=10, le=3600)
+
+    @property
+    def openshift(self) -> bool:
+        """Whether the cluster is OpenShift, as far as the settings tell."""
+        return self.cluster.openshift_version is not None
+
+    @property
+    def keeps_crds(self) -> bool:
+        """Whether the CRDs stay in the cluster if the stack goes."""
+        return self.protect or self.retain_crds

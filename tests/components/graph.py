@@ -35,6 +35,7 @@ class Registered:
     parent: str
     inputs: dict[str, Any]
     dependencies: frozenset[str]
+    property_dependencies: dict[str, frozenset[str]]
     provider: str
     protect: bool
     retain_on_delete: bool
@@ -87,8 +88,10 @@ class Graph:
 class Engine(pulumi_mocks.Mocks):
     """Names objects without a name as the provider does, and answers with the inputs and a status."""
 
-    def __init__(self, status: Mapping[str, Any] | None, state: Mapping[str, Any] | None = None) -> None:
-        self._status = status
+    def __init__(
+        self, statuses: Mapping[str, Mapping[str, Any]] | None, state: Mapping[str, Any] | None = None
+    ) -> None:
+        self._statuses = dict(statuses or {})
         self._state = dict(state or {})
 
     def call(self, args: pulumi_mocks.MockCallArgs) -> tuple[dict[str, Any], list[Any]]:
@@ -101,8 +104,9 @@ class Engine(pulumi_mocks.Mocks):
             metadata = dict(state.get("metadata", {}))
             metadata.setdefault("name", f"{args.name}-1a2b3c4d")
             state["metadata"] = metadata
-            if args.typ.endswith(":SecondaryScheduler") and self._status is not None:
-                state["status"] = dict(self._status)
+            status = self._statuses.get(args.typ.rpartition(":")[2])
+            if status is not None:
+                state["status"] = dict(status)
         return f"{args.name}-id", state
 
 
@@ -124,6 +128,9 @@ class RecordingMonitor(pulumi_mocks.MockMonitor):
                 parent=request.parent,
                 inputs=json_format.MessageToDict(request.object),
                 dependencies=frozenset(request.dependencies),
+                property_dependencies={
+                    name: frozenset(found.urns) for name, found in request.propertyDependencies.items()
+                },
                 provider=request.provider or request.providers.get("kubernetes", ""),
                 protect=request.protect,
                 retain_on_delete=request.retainOnDelete,
@@ -150,16 +157,20 @@ def register(
     other: Mapping[str, str] | None = None,
     graph: Graph | None = None,
     state: Mapping[str, Any] | None = None,
+    statuses: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Graph:
     """Run a function as the engine runs a program; keys are without the project's name, those in `other` with one.
 
-    `state` is what the engine has of the last update: type and outputs by URN."""
+    `state` is what the engine has of the last update: type and outputs by URN. `status` is the SecondaryScheduler's,
+    `statuses` are those of any kind."""
+    if status is not None:
+        statuses = {**(statuses or {}), "SecondaryScheduler": status}
     graph = Graph() if graph is None else graph
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(ThreadPoolExecutor(4))
     try:
-        monitor = RecordingMonitor(Engine(status, state), graph)
+        monitor = RecordingMonitor(Engine(statuses, state), graph)
         pulumi_mocks.set_mocks(monitor.mocks, project=PROJECT, stack=stack, preview=preview, monitor=monitor)
         values = {f"{PROJECT}:{key}": value for key, value in config.items()} | dict(other or {})
         set_all_config(values, [f"{PROJECT}:{key}" for key in encrypted])

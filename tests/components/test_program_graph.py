@@ -28,7 +28,7 @@ from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_value
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 OPERATOR = "secondary-scheduler-operator"
-CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
 READY = {"readyReplicas": 1, "configurationHash": "set by the operator"}
 
 
@@ -117,16 +117,16 @@ def test_crd_is_done_when_it_is_served(graph: Graph) -> None:
 
 
 def test_scheduler_is_done_when_available_with_exactly_this_configuration(graph: Graph) -> None:
-    scheduler, config_map = graph.only("SecondaryScheduler"), graph.only("ConfigMap")
+    scheduler, config_map = graph.only("SecondaryScheduler"), configuration(graph)
     digest = configuration_hash(config_map.manifest["data"]["config.yaml"])
     gate = json.loads(scheduler.manifest["metadata"]["annotations"]["pulumi.com/waitFor"])
     assert gate == ["condition=Available", f"jsonpath={{.status.configurationHash}}={digest}"]
     # A candidate has 180 s, and so has the roll-out of one replica.
-    assert (scheduler.timeouts["create"], scheduler.timeouts["update"]) == ("3m", "6m")
+    assert (scheduler.timeouts["create"], scheduler.timeouts["update"]) == ("180s", "360s")
 
 
 def test_config_map_is_named_after_its_content_and_wired_into_the_scheduler(graph: Graph) -> None:
-    config_map = graph.only("ConfigMap")
+    config_map = configuration(graph)
     content = config_map.manifest["data"]["config.yaml"]
     assert config_map.object_name == f"secondary-scheduler-config-{configuration_hash(content)[:8]}"
     assert len(config_map.object_name) <= 63
@@ -135,7 +135,7 @@ def test_config_map_is_named_after_its_content_and_wired_into_the_scheduler(grap
 
 
 def test_configuration_is_what_the_settings_say(local: Graph) -> None:
-    content = local.only("ConfigMap").manifest["data"]["config.yaml"]
+    content = configuration(local).manifest["data"]["config.yaml"]
     profile = load_configuration(content, source="test").profile("secondary-scheduler")
     weights = {plugin["name"]: plugin["weight"] for plugin in profile.summary()["score"]}
     assert weights["TargetLoadPacking"] == 10
@@ -149,7 +149,7 @@ def test_scheduler_resource_sets_nothing_that_its_operator_owns(graph: Graph) ->
     assert manifest["metadata"]["name"] == "cluster"
     assert "status" not in manifest
     assert set(manifest["spec"]) <= {
-        "managementState", "schedulerConfig", "schedulerImage", "logLevel", "metricCredentials",
+        "managementState", "schedulerConfig", "schedulerImage", "logLevel", "metricCredentials", "priorityClassName",
     }  # fmt: skip
 
 
@@ -204,9 +204,7 @@ def test_an_existing_secret_is_referred_to_and_not_made(preview: bool) -> None:
     assert graph.only("SecondaryScheduler").manifest["spec"]["metricCredentials"] == {
         "secretName": "thanos", "key": "bearer",
     }  # fmt: skip
-    assert (
-        "/var/run/secrets/secondary-scheduler/metrics/bearer" in graph.only("ConfigMap").manifest["data"]["config.yaml"]
-    )
+    assert "/var/run/secrets/secondary-scheduler/metrics/bearer" in configuration(graph).manifest["data"]["config.yaml"]
 
 
 def test_production_keeps_what_would_take_everything_along(production: Graph, local: Graph) -> None:
@@ -354,20 +352,26 @@ def test_outputs_report_deployment_and_profile(local: Graph) -> None:
     assert profile["schedulerName"] == "secondary-scheduler"
     assert profile["scorePlugins"]["TargetLoadPacking"] == 10
     assert profile["pluginArgs"]["TargetLoadPacking"]["targetUtilization"] == 50
-    assert profile["configurationHash"] == configuration_hash(local.only("ConfigMap").manifest["data"]["config.yaml"])
+    assert profile["configurationHash"] == configuration_hash(configuration(local).manifest["data"]["config.yaml"])
 
 
 def test_controller_and_program_agree_on_names(local: Graph) -> None:
     assert components.SCHEDULER_NAME == OPERAND
     assert CONFIGURATION_KEY == names.CONFIG_KEY
     assert local.only("SecondaryScheduler").object_name == INSTANCE_NAME
-    content = local.only("ConfigMap").manifest["data"][names.CONFIG_KEY]
+    content = configuration(local).manifest["data"][names.CONFIG_KEY]
     assert f"tokenFile: {names.METRIC_CREDENTIALS_DIRECTORY}/token" in content
 
 
 def test_ready_replicas_are_unknown_and_not_zero_while_the_scheduler_does_not_exist(local_environment: None) -> None:
     outputs = run_program(stack_values("local"), preview=True, status=None).outputs
     assert outputs["scheduler"]["readyReplicas"] == UNKNOWN
+
+
+def configuration(graph: Graph) -> Registered:
+    """The ConfigMap with the scheduler's configuration."""
+    (config_map,) = [one for one in graph.of("ConfigMap") if CONFIGURATION_KEY in one.manifest["data"]]
+    return config_map
 
 
 def rules(roles: list[Registered], name: str) -> list[dict[str, Any]]:

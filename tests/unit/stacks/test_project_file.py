@@ -9,6 +9,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from stacks.installing import OptionalObjects
 from stacks.settings import Operator, Plugins, StackSettings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +28,8 @@ def test_declared_type_is_that_of_the_model(key: str) -> None:
     annotations = [FIELDS[key].annotation, *get_args(FIELDS[key].annotation)]
     structured = any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in annotations)
     listed = getattr(FIELDS[key].annotation, "__origin__", None) is tuple
-    expected = "array" if listed else "object" if structured else "boolean" if bool in annotations else "string"
+    scalar = "boolean" if bool in annotations else "integer" if int in annotations else "string"
+    expected = "array" if listed else "object" if structured else scalar
     assert DECLARED[key]["type"] == expected
 
 
@@ -35,7 +37,8 @@ def test_declared_type_is_that_of_the_model(key: str) -> None:
 def test_declared_default_is_that_of_the_model_or_empty_for_what_must_be_given(key: str) -> None:
     field = FIELDS[key]
     empty = {"object": {}, "array": []}.get(DECLARED[key]["type"], "")
-    expected = empty if field.is_required() or field.default in (None, (), Plugins(), Operator()) else field.default
+    absent = (None, (), Plugins(), Operator(), OptionalObjects())
+    expected = empty if field.is_required() or field.default in absent else field.default
     assert DECLARED[key]["default"] == expected
 
 

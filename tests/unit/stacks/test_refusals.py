@@ -69,8 +69,27 @@ REFUSALS = {
     "scheduler name that is a list": ("schedulerName", ["x"], "schedulerName", ["must consist of lower case"]),
     "scheduler name in capitals": ("schedulerName", "Mine", "schedulerName", ['"Mine" must consist of lower case']),
     "log level that is none": ("logLevel", "debug", "logLevel", ["allowed: Normal, Debug, Trace", 'mean "Debug"?']),
-    "install mode of later": ("installMode", "olm", "installMode", ['"olm" comes with a later version', "manifests"]),
-    "install mode that is none": ("installMode", "helm", "installMode", ["not allowed; allowed: manifests"]),
+    "catalog without a catalogue": ("installMode", "catalog", "operator", ["must hold catalog", "image or an address"]),
+    "upstream's operator from manifests": (
+        "operator", {"flavour": "upstream"}, "operator", ["installed by OLM", "installMode to olm or catalog"],
+    ),
+    "catalogue that is neither image nor address": (
+        "operator", {"catalog": {"image": "a:1", "address": "b:1"}}, "operator.catalog", ["either image or address"],
+    ),
+    "address of a catalogue with a scheme": (
+        "operator", {"catalog": {"address": "grpc://b:1"}}, "operator.catalog.address", ["HOST:PORT", "without a scheme"],
+    ),
+    "approval that is none": (
+        "operator", {"approval": "manual"}, "operator.approval", ["allowed: Automatic, Manual", 'mean "Manual"?'],
+    ),
+    "starting CSV in camel case": ("operator", {"startingCsv": "x"}, "operator.startingCsv", ['mean "startingCSV"?']),
+    "optional object that is none": (
+        "optionalObjects", {"flowSchema": False}, "optionalObjects.flowSchema", ['did you mean "flowSchemas"?'],
+    ),
+    "no replica": ("replicas", "0", "replicas", ["must be at least 1, not 0"]),
+    "replicas that are no number": ("replicas", "many", "replicas", ["must be a whole number"]),
+    "time to become ready that is too short": ("readySeconds", "1", "readySeconds", ["must be at least 10, not 1"]),
+    "install mode that is none": ("installMode", "helm", "installMode", ["not allowed; allowed: manifests, direct"]),
     "check that is none": (
         "compatibilityCheck", "failed", "compatibilityCheck", ["allowed: warn, fail, off", 'did you mean "fail"?'],
     ),

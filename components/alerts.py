@@ -1,0 +1,86 @@
+"""Alerts about the scheduler through the Prometheus operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components.kube_object import KubeObject, child
+from scheduler import operand
+from scheduler.catalog import OPERAND
+
+
+@dataclass(frozen=True)
+class SchedulerAlertsArgs:
+    """Attributes:
+    namespace: where the scheduler runs.
+    """
+
+    namespace: pulumi.Input[str]
+
+
+class SchedulerAlerts(pulumi.ComponentResource):
+    """A PrometheusRule; nothing waits for it."""
+
+    name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: SchedulerAlertsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:SchedulerAlerts", name, None, opts)
+        rule = KubeObject(
+            f"{name}-prometheusrule",
+            {
+                "apiVersion": "monitoring.coreos.com/v1",
+                "kind": "PrometheusRule",
+                "metadata": {"name": OPERAND, "namespace": args.namespace},
+                "spec": pulumi.Output.from_input(args.namespace).apply(_spec),
+            },
+            child(self),
+        )
+        self.name = rule.object_name
+        self.register_outputs({"name": self.name})
+
+
+def _spec(namespace: str) -> dict[str, Any]:
+    job = f'job="{operand.metrics_service_name(OPERAND)}",namespace="{namespace}"'
+    return {
+        "groups": [
+            {
+                "name": "secondary-scheduler",
+                "rules": [
+                    _alert(
+                        "SecondarySchedulerDown",
+                        f"absent(up{{{job}}} == 1)",
+                        "5m",
+                        "critical",
+                        "No secondary scheduler answers: pods that ask for it stay pending.",
+                    ),
+                    _alert(
+                        "SecondarySchedulerLoadDataStale",
+                        f"max by (source) (secondary_scheduler_load_data_fresh{{{job}}}) == 0",
+                        "10m",
+                        "warning",
+                        "The nodes' load cannot be read: pods are placed without regard to it.",
+                    ),
+                    _alert(
+                        "SecondarySchedulerPodsUnschedulable",
+                        f'max(scheduler_pending_pods{{{job},queue="unschedulable"}}) > 0',
+                        "30m",
+                        "warning",
+                        "Pods that ask for the secondary scheduler have found no node for half an hour.",
+                    ),
+                ],
+            }
+        ]
+    }
+
+
+def _alert(name: str, expression: str, lasting: str, severity: str, summary: str) -> dict[str, Any]:
+    return {
+        "alert": name,
+        "expr": expression,
+        "for": lasting,
+        "labels": {"severity": severity},
+        "annotations": {"summary": summary},
+    }

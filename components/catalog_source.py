@@ -1,0 +1,62 @@
+"""A catalogue of operators of one's own for OLM: a custom index image, or a registry that is served already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components.kube_object import KubeObject, child
+
+CATALOG_NAME = "secondary-scheduler-catalog"
+
+
+@dataclass(frozen=True)
+class CatalogSourceArgs:
+    """Exactly one of image and address.
+
+    Attributes:
+        namespace: where the catalogue is offered; subscriptions of the same namespace find it there.
+        image: of a catalogue, run by OLM.
+        address: host:port of a registry that speaks gRPC.
+    """
+
+    namespace: pulumi.Input[str]
+    image: str | None = None
+    address: str | None = None
+
+
+class CatalogSource(pulumi.ComponentResource):
+    """The catalogue; done when OLM is connected to it."""
+
+    name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: CatalogSourceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:CatalogSource", name, None, opts)
+        spec: dict[str, Any] = {
+            "sourceType": "grpc",
+            "displayName": "Secondary scheduler",
+            "publisher": "secondary-scheduler",
+        }
+        if args.image is not None:
+            # OLM's own default pods are refused by the namespace's restricted pod security.
+            spec |= {"image": args.image, "grpcPodConfig": {"securityContextConfig": "restricted"}}
+        if args.address is not None:
+            spec["address"] = args.address
+        source = KubeObject(
+            f"{name}-catalogsource",
+            {
+                "apiVersion": "operators.coreos.com/v1alpha1",
+                "kind": "CatalogSource",
+                "metadata": {
+                    "name": CATALOG_NAME,
+                    "namespace": args.namespace,
+                    "annotations": {"pulumi.com/waitFor": "jsonpath={.status.connectionState.lastObservedState}=READY"},
+                },
+                "spec": spec,
+            },
+            child(self, custom_timeouts=pulumi.CustomTimeouts(create="5m", update="5m", delete="3m")),
+        )
+        self.name = source.object_name
+        self.register_outputs({"name": self.name})

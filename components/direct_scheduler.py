@@ -1,0 +1,200 @@
+"""The scheduler without an operator: its Deployment, its identity and what is around them, as explicit objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components.kube_object import KubeObject, child
+from components.labels import COMPONENT
+from components.metric_credentials import SecretKeyReference
+from scheduler import operand
+from scheduler.catalog import FLOW_SCHEMAS, OPERAND, flow_schema_name
+from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
+
+_RBAC = "rbac.authorization.k8s.io/v1"
+_LABELS = {operand.LABEL_APP: OPERAND, COMPONENT: "scheduler"}
+
+
+@dataclass(frozen=True)
+class DirectSchedulerArgs:
+    """Attributes:
+    namespace: where the scheduler runs.
+    image: the scheduler's image.
+    config_map_name: the ConfigMap with its configuration, of a name that changes with its content.
+    configuration_hash: hash of that configuration.
+    scheduler_names: of the profiles.
+    log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
+    metric_credentials: with what the scheduler reads its metric source, if from a Secret.
+    replicas: how many to run; one leads, the others wait for its Lease.
+    openshift: whether the cluster is OpenShift, which picks the numeric user and issues the serving certificate.
+    priority_class_name: priority of its pods.
+    network_policy, flow_schemas, service_monitor: which of these optional objects to make.
+    needs: what must be there before the scheduler starts; above all the ClusterRoles and its bindings to them.
+    ready_seconds: how long a roll-out may take before the update has failed.
+    """
+
+    namespace: pulumi.Input[str]
+    image: str
+    config_map_name: pulumi.Input[str]
+    configuration_hash: str
+    scheduler_names: Sequence[str] = ()
+    log_level: str = "Normal"
+    metric_credentials: SecretKeyReference | None = None
+    replicas: int = 1
+    openshift: bool = False
+    priority_class_name: pulumi.Input[str] = ""
+    network_policy: bool = True
+    flow_schemas: bool = True
+    service_monitor: bool = False
+    needs: Sequence[pulumi.Resource] = ()
+    ready_seconds: int = 180
+
+
+class DirectScheduler(pulumi.ComponentResource):
+    """The scheduler; done when every replica runs this configuration and is ready.
+
+    A configuration that does not come up leaves the former pods running: the Deployment takes none away before its
+    replacement is ready, and the former ConfigMap is deleted only after that.
+    """
+
+    name: pulumi.Output[str]
+    namespace: pulumi.Output[str]
+    ready_replicas: pulumi.Output[int]
+
+    def __init__(self, name: str, args: DirectSchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:DirectScheduler", name, None, opts)
+        self._prefix = name
+        self._args = args
+        self._where = pulumi.Output.from_input(args.namespace)
+        account = self._object("ServiceAccount", "v1", OPERAND)
+        service = self._object(
+            "Service",
+            "v1",
+            operand.metrics_service_name(OPERAND),
+            annotations={
+                # It would wait for the Deployment, which waits for the certificate that this asks for.
+                "pulumi.com/skipAwait": "true",
+                **(operand.metrics_service_annotations(OPERAND) if args.openshift else {}),
+            },
+            spec=operand.metrics_service_spec(OPERAND),
+        )
+        first = [account, service, *self._lease_rights(), *self._around()]
+        deployment = self._object(
+            "Deployment",
+            "apps/v1",
+            OPERAND,
+            depends_on=[*first, *args.needs],
+            timeout=f"{args.ready_seconds}s",
+            spec=self._deployment_spec(),
+        )
+        self.name = deployment.object_name
+        self.namespace = deployment.metadata.apply(lambda metadata: str(metadata["namespace"]))
+        self.ready_replicas = deployment.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
+        self.register_outputs({"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas})
+
+    def _lease_rights(self) -> list[KubeObject]:
+        subjects = [self._where.apply(lambda where: operand.account(OPERAND, where))]
+        lease = operand.lease_role_name(OPERAND)
+        role = self._object("Role", _RBAC, lease, rules=operand.lease_rules(OPERAND))
+        binding = self._object("RoleBinding", _RBAC, lease, roleRef=operand.role_ref(lease), subjects=subjects)
+        return [role, binding]
+
+    def _around(self) -> list[KubeObject]:
+        """What makes the scheduler safer or better observed."""
+        args, made = self._args, []
+        if args.replicas > 1:
+            budget = operand.disruption_budget_spec(OPERAND)
+            made.append(self._object("PodDisruptionBudget", "policy/v1", OPERAND, spec=budget))
+        if args.network_policy:
+            policy = operand.network_policy_spec(OPERAND)
+            made.append(self._object("NetworkPolicy", "networking.k8s.io/v1", OPERAND, spec=policy))
+        if args.flow_schemas:
+            made += [
+                self._cluster_object(
+                    "FlowSchema",
+                    "flowcontrol.apiserver.k8s.io/v1",
+                    purpose,
+                    lambda where, purpose=purpose: flow_schema_name(purpose, where),  # type: ignore[misc]
+                    spec=self._where.apply(
+                        lambda where, purpose=purpose: operand.flow_schema_spec(purpose, OPERAND, where)  # type: ignore[misc]
+                    ),
+                )
+                for purpose in FLOW_SCHEMAS
+            ]
+        if args.service_monitor:
+            monitor = self._where.apply(
+                lambda where: operand.service_monitor_spec(OPERAND, where, openshift=args.openshift)
+            )
+            made.append(self._object("ServiceMonitor", "monitoring.coreos.com/v1", OPERAND, spec=monitor))
+        return made
+
+    def _deployment_spec(self) -> pulumi.Output[dict[str, Any]]:
+        args = self._args
+        credentials = args.metric_credentials
+
+        def rendered(values: dict[str, Any]) -> dict[str, Any]:
+            return operand.deployment_spec(
+                operand.Operand(
+                    name=OPERAND,
+                    namespace=values["namespace"],
+                    image=args.image,
+                    config_map=values["config_map"],
+                    openshift=args.openshift,
+                    labels=_LABELS,
+                    annotations={operand.ANNOTATION_CONFIGURATION_HASH: args.configuration_hash},
+                    replicas=args.replicas,
+                    arguments=self._arguments(),
+                    env=operand.environment_for(args.image, openshift=args.openshift),
+                    verbosity=operand.LOG_VERBOSITY[args.log_level],
+                    serving_cert_secret=operand.serving_cert_secret_name(OPERAND) if args.openshift else None,
+                    metric_secret=values["metric_secret"],
+                    priority_class_name=values["priority_class"],
+                )
+            )
+
+        return pulumi.Output.all(
+            namespace=args.namespace,
+            config_map=args.config_map_name,
+            metric_secret=credentials.secret_name if credentials is not None else None,
+            priority_class=args.priority_class_name,
+        ).apply(rendered)
+
+    def _arguments(self) -> list[str]:
+        # Upstream's binary does not know the flag, and needs none.
+        needed = DEFAULT_SCHEDULER_NAME in self._args.scheduler_names and flavour_of(self._args.image).is_ours
+        return ["--allow-default-scheduler-name"] if needed else []
+
+    def _object(
+        self,
+        kind: str,
+        api_version: str,
+        object_name: str,
+        *,
+        depends_on: Sequence[pulumi.Resource] = (),
+        annotations: dict[str, str] | None = None,
+        timeout: str | None = None,
+        **content: Any,
+    ) -> KubeObject:
+        metadata: dict[str, Any] = {"name": object_name, "namespace": self._args.namespace, "labels": _LABELS}
+        if annotations:
+            metadata["annotations"] = annotations
+        timeouts = pulumi.CustomTimeouts(create=timeout, update=timeout, delete="3m") if timeout else None
+        return KubeObject(
+            f"{self._prefix}-{kind.lower()}",
+            {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content},
+            child(self, depends_on=depends_on, custom_timeouts=timeouts),
+        )
+
+    def _cluster_object(
+        self, kind: str, api_version: str, suffix: str, object_name: Callable[[str], str], **content: Any
+    ) -> KubeObject:
+        metadata = {"name": self._where.apply(object_name), "labels": _LABELS}
+        return KubeObject(
+            f"{self._prefix}-{kind.lower()}-{suffix}",
+            {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content},
+            child(self),
+        )

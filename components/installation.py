@@ -1,0 +1,175 @@
+"""Which components an install mode consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pulumi
+
+from components.catalog_source import CatalogSource, CatalogSourceArgs
+from components.crd import SecondarySchedulerCrd, SecondarySchedulerCrdArgs
+from components.existing_operator import ExistingOperator, ExistingOperatorArgs
+from components.installation_record import InstallationRecord, InstallationRecordArgs
+from components.kube_object import ClusterProvider
+from components.namespace import NAMESPACE, Namespace, NamespaceArgs
+from components.olm_operator import OlmOperator, OlmOperatorArgs
+from components.operator_install import OperatorInstall, OperatorInstallArgs
+from components.scheduler_roles import SchedulerRoles, SchedulerRolesArgs
+from scheduler import operand
+from scheduler.catalog import GO_CLUSTER_ROLES, STATUS_KINDS, PolicyRule, static_cluster_roles
+
+InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
+
+
+@dataclass(frozen=True)
+class OlmSource:
+    """Where OLM finds the operator; `catalog_image` or `catalog_address` if the stack brings the catalogue."""
+
+    package: str
+    channel: str
+    source: str
+    source_namespace: str
+    starting_csv: str | None = None
+    approval: Literal["Automatic", "Manual"] = "Automatic"
+    catalog_image: str | None = None
+    catalog_address: str | None = None
+
+
+@dataclass(frozen=True)
+class InstallationArgs:
+    """Attributes:
+    mode: how the operator gets there, if there is one.
+    scheduler_image, plugins: what the scheduler is; its rights follow from them.
+    extra_roles: rules of enabled plugins that are not in the catalogue, by the name of the role that is made for them.
+    operator_image: for manifests.
+    upstream: the operator is upstream's, which binds the cluster's own ClusterRoles only.
+    olm: for olm and catalog.
+    openshift: whether the cluster is OpenShift.
+    instances, status_of: what our operator serves beside this stack's scheduler.
+    crds: of plugins; they are there before the operator starts.
+    protect: refuse to delete the namespace and the CRD of SecondaryScheduler.
+    keep_crd: leave that CRD in the cluster should the stack go.
+    """
+
+    mode: InstallMode
+    scheduler_image: str
+    plugins: Collection[str]
+    olm: OlmSource
+    extra_roles: Mapping[str, Sequence[PolicyRule]] = field(default_factory=dict)
+    operator_image: str | None = None
+    upstream: bool = False
+    openshift: bool = False
+    instances: Sequence[tuple[str | None, str]] = ()
+    status_of: Sequence[str] = STATUS_KINDS
+    crds: Sequence[pulumi.Resource] = ()
+    protect: bool = False
+    keep_crd: bool = False
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What the scheduler is built upon.
+
+    Attributes:
+        namespace: for what belongs to the stack in any mode.
+        namespace_of_mode: the same, for what must go before another mode's objects come.
+        needs: what must be there before the scheduler, and outlive it.
+        operator: which operator runs: its image, its ClusterServiceVersion, or nothing that is known.
+        mode, upstream, openshift: as they were given.
+    """
+
+    mode: InstallMode
+    upstream: bool
+    openshift: bool
+    namespace: pulumi.Output[str]
+    namespace_of_mode: pulumi.Output[str]
+    needs: list[pulumi.Resource]
+    operator: pulumi.Output[str]
+
+
+def install(args: InstallationArgs, cluster: ClusterProvider, opts: pulumi.ResourceOptions) -> Installation:
+    """Register what a mode consists of, up to and with the operator."""
+    # Where an operator is already, so is its namespace.
+    namespace = pulumi.Output.from_input(NAMESPACE)
+    if args.mode != "none":
+        namespace = Namespace("namespace", NamespaceArgs(protect=args.protect), opts).name
+    record = InstallationRecord("installation", InstallationRecordArgs(namespace, args.mode), opts)
+    needs = [*args.crds, *_roles(args, record, opts)]
+    if args.mode == "direct":
+        return _installation(args, namespace, record, needs, pulumi.Output.from_input(""))
+    operator: ExistingOperator | OperatorInstall | OlmOperator
+    if args.mode == "none":
+        operator = ExistingOperator("operator", ExistingOperatorArgs(record.namespace), opts)
+    elif args.mode == "manifests":
+        crd = SecondarySchedulerCrd("crd", SecondarySchedulerCrdArgs(args.keep_crd, args.protect), opts)
+        needs = [crd, *needs]
+        install_args = OperatorInstallArgs(
+            record.namespace,
+            args.operator_image or "",
+            needs=needs,
+            instances=args.instances,
+            status_of=args.status_of,
+            openshift=args.openshift,
+        )
+        operator = OperatorInstall("operator", install_args, opts)
+    else:
+        operator = _through_olm(args, record, needs, cluster, opts)
+    return _installation(args, namespace, record, [*needs, operator], operator.version)
+
+
+def _installation(
+    args: InstallationArgs,
+    namespace: pulumi.Output[str],
+    record: InstallationRecord,
+    needs: Sequence[pulumi.Resource],
+    operator: pulumi.Output[str],
+) -> Installation:
+    return Installation(
+        args.mode, args.upstream, args.openshift, namespace, record.namespace, [record, *needs], operator
+    )
+
+
+def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """The ClusterRoles of schedulers, and the bindings to them where no operator makes them.
+
+    A bundle of our operator brings its own.
+    """
+    shipped = static_cluster_roles()
+    if args.mode == "manifests":
+        return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(shipped), opts)]
+    if args.mode != "direct" and not args.upstream:
+        return []
+    bind = [*operand.cluster_roles_for([(args.plugins, args.scheduler_image)]), *args.extra_roles]
+    if args.mode != "direct":
+        bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
+    roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in bind}
+    return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(roles, bind, record.namespace), opts)]
+
+
+def _through_olm(
+    args: InstallationArgs,
+    record: InstallationRecord,
+    needs: Sequence[pulumi.Resource],
+    cluster: ClusterProvider,
+    opts: pulumi.ResourceOptions,
+) -> OlmOperator:
+    olm = args.olm
+    source: pulumi.Input[str] = olm.source
+    source_namespace: pulumi.Input[str] = olm.source_namespace
+    if args.mode == "catalog":
+        catalog_args = CatalogSourceArgs(record.namespace, olm.catalog_image, olm.catalog_address)
+        source, source_namespace = CatalogSource("catalog", catalog_args, opts).name, record.namespace
+    operator_args = OlmOperatorArgs(
+        record.namespace,
+        olm.package,
+        olm.channel,
+        source,
+        source_namespace,
+        adopting=cluster.adopting("cluster-adopting"),
+        approval=olm.approval,
+        starting_csv=olm.starting_csv,
+        needs=needs,
+    )
+    return OlmOperator("operator", operator_args, opts)

@@ -1,0 +1,147 @@
+"""The operator through OLM: a Subscription, and what OLM makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pulumi
+
+from components.kube_object import KubeObject, child
+
+_SUBSCRIPTIONS = "operators.coreos.com/v1alpha1"
+_PATIENCE = "10m"
+_PATIENCE_WITH_PEOPLE = "60m"
+
+
+@dataclass(frozen=True)
+class OlmOperatorArgs:
+    """Attributes:
+    namespace: where the operator runs; it serves this namespace.
+    package: the operator's name in the catalogue.
+    channel: of the package.
+    source, source_namespace: the CatalogSource.
+    approval: Manual: a person approves each InstallPlan.
+    starting_csv: version to begin with; the channel's newest if absent.
+    adopting: provider that takes over objects which exist: OLM makes InstallPlan and ClusterServiceVersion, and to wait
+        for them, and to remove the latter in the end, they have to be this stack's.
+    needs: what must be there before.
+    """
+
+    namespace: pulumi.Input[str]
+    package: str
+    channel: str
+    source: pulumi.Input[str]
+    source_namespace: pulumi.Input[str]
+    adopting: pulumi.ProviderResource
+    approval: Literal["Automatic", "Manual"] = "Automatic"
+    starting_csv: str | None = None
+    needs: Sequence[pulumi.Resource] = ()
+
+
+class OlmOperator(pulumi.ComponentResource):
+    """The operator that OLM installs; done when its ClusterServiceVersion has succeeded.
+
+    OLM lets it succeed only when the CRDs it owns are established and its Deployment is available. Deleting a
+    Subscription alone would leave the operator running, so the ClusterServiceVersion goes with the stack.
+    """
+
+    namespace: pulumi.Output[str]
+    version: pulumi.Output[str]
+
+    def __init__(self, name: str, args: OlmOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:OlmOperator", name, None, opts)
+        self._prefix = name
+        self._args = args
+        where = pulumi.Output.from_input(args.namespace)
+        group = self._object(
+            "OperatorGroup",
+            "operators.coreos.com/v1",
+            args.package,
+            spec={"targetNamespaces": [where]},
+            depends_on=args.needs,
+        )
+        subscription = self._subscription([group])
+        status = subscription.status.apply(lambda found: dict(found or {}))
+        plan = status.apply(lambda found: str((found.get("installPlanRef") or {}).get("name", "")))
+        self.version = status.apply(lambda found: str(found.get("currentCSV", "")))
+        if args.approval == "Manual":
+            pulumi.Output.all(where, status).apply(lambda values: _ask_for_approval(values[0], values[1], self))
+        installed = self._object(
+            "InstallPlan",
+            _SUBSCRIPTIONS,
+            plan,
+            wait_for=["jsonpath={.status.phase}=Complete"],
+            adopted=True,
+            # It is OLM's record of what was done; nothing is undone by deleting it.
+            retain=True,
+            timeout=_PATIENCE_WITH_PEOPLE if args.approval == "Manual" else _PATIENCE,
+        )
+        running = self._object(
+            "ClusterServiceVersion",
+            _SUBSCRIPTIONS,
+            self.version,
+            wait_for=["jsonpath={.status.phase}=Succeeded"],
+            adopted=True,
+            depends_on=[installed],
+        )
+        self.namespace = running.metadata.apply(lambda metadata: str(metadata["namespace"]))
+        self.register_outputs({"namespace": self.namespace, "version": self.version})
+
+    def _subscription(self, needs: Sequence[pulumi.Resource]) -> KubeObject:
+        args = self._args
+        spec: dict[str, Any] = {
+            "name": args.package,
+            "channel": args.channel,
+            "source": args.source,
+            "sourceNamespace": args.source_namespace,
+            "installPlanApproval": args.approval,
+        }
+        if args.starting_csv is not None:
+            spec["startingCSV"] = args.starting_csv
+        wait_for = ["jsonpath={.status.installPlanRef.name}", "jsonpath={.status.currentCSV}"]
+        if args.approval == "Automatic":
+            wait_for.append("jsonpath={.status.state}=AtLatestKnown")
+        return self._object(
+            "Subscription", _SUBSCRIPTIONS, args.package, spec=spec, wait_for=wait_for, depends_on=needs
+        )
+
+    def _object(
+        self,
+        kind: str,
+        api_version: str,
+        object_name: pulumi.Input[str],
+        *,
+        wait_for: Sequence[str] = (),
+        adopted: bool = False,
+        retain: bool = False,
+        depends_on: Sequence[pulumi.Resource] = (),
+        timeout: str = _PATIENCE,
+        **content: Any,
+    ) -> KubeObject:
+        metadata: dict[str, Any] = {"name": object_name, "namespace": self._args.namespace}
+        if wait_for:
+            metadata["annotations"] = {"pulumi.com/waitFor": json.dumps(list(wait_for))}
+        options = child(
+            self,
+            depends_on=depends_on,
+            retain_on_delete=retain or None,
+            custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout, delete="3m"),
+        )
+        if adopted:
+            options.provider = self._args.adopting
+        manifest = {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+        return KubeObject(f"{self._prefix}-{kind.lower()}", manifest, options)
+
+
+def _ask_for_approval(namespace: str, status: dict[str, Any], component: pulumi.Resource) -> None:
+    plan, wanted = (status.get("installPlanRef") or {}).get("name"), status.get("currentCSV")
+    if plan and wanted != status.get("installedCSV"):
+        patch = '{"spec":{"approved":true}}'
+        pulumi.log.warn(
+            f"InstallPlan {plan} installs {wanted} and waits for your approval: "
+            f"kubectl -n {namespace} patch installplan {plan} --type merge -p '{patch}'",
+            component,
+        )

@@ -1,0 +1,102 @@
+"""The scheduler in any install mode: described to an operator, or made by this program itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+
+from components.alerts import SchedulerAlerts, SchedulerAlertsArgs
+from components.direct_scheduler import DirectScheduler, DirectSchedulerArgs
+from components.installation import Installation
+from components.metric_credentials import SecretKeyReference
+from components.priority_class import SchedulerPriority, SchedulerPriorityArgs
+from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
+
+
+@dataclass(frozen=True)
+class SchedulerArgs:
+    """Attributes:
+    image: the scheduler's image.
+    config_map_name: the ConfigMap with its configuration.
+    configuration_hash: hash of that configuration.
+    scheduler_names: of the profiles.
+    log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
+    metric_credentials: with what the scheduler reads its metric source, if from a Secret.
+    replicas: how many to run; with an operator at most as many as there are nodes for them.
+    allow_default_scheduler_name: let a profile be named default-scheduler.
+    priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule: which optional objects there are.
+    protect: refuse to delete the SecondaryScheduler.
+    ready_seconds: how long the scheduler may take until the update has failed.
+    needs: what must be there before, beside the installation.
+    """
+
+    image: str
+    config_map_name: pulumi.Input[str]
+    configuration_hash: str
+    scheduler_names: Sequence[str]
+    log_level: str = "Normal"
+    metric_credentials: SecretKeyReference | None = None
+    replicas: int = 1
+    allow_default_scheduler_name: bool = False
+    priority_class: bool = True
+    network_policy: bool = True
+    flow_schemas: bool = True
+    service_monitor: bool = False
+    prometheus_rule: bool = False
+    protect: bool = False
+    ready_seconds: int = 180
+    needs: Sequence[pulumi.Resource] = ()
+
+
+def run_scheduler(
+    installation: Installation, args: SchedulerArgs, opts: pulumi.ResourceOptions
+) -> SecondaryScheduler | DirectScheduler:
+    """Register the scheduler upon an installation."""
+    namespace = installation.namespace_of_mode
+    priority: pulumi.Input[str] = ""
+    needs = [*installation.needs, *args.needs]
+    if args.priority_class and not installation.upstream:
+        # Made for this stack alone: classes have no namespace, and another stack's is another cluster's.
+        made = SchedulerPriority("priority", SchedulerPriorityArgs(SCHEDULER_NAME), opts)
+        priority, needs = made.name, [*needs, made]
+    if args.prometheus_rule:
+        SchedulerAlerts("alerts", SchedulerAlertsArgs(installation.namespace), opts)
+    if installation.mode == "direct":
+        direct = DirectSchedulerArgs(
+            namespace,
+            args.image,
+            args.config_map_name,
+            args.configuration_hash,
+            scheduler_names=args.scheduler_names,
+            log_level=args.log_level,
+            metric_credentials=args.metric_credentials,
+            replicas=args.replicas,
+            openshift=installation.openshift,
+            priority_class_name=priority,
+            network_policy=args.network_policy,
+            flow_schemas=args.flow_schemas,
+            service_monitor=args.service_monitor,
+            needs=needs,
+            ready_seconds=args.ready_seconds,
+        )
+        return DirectScheduler("scheduler", direct, opts)
+    switches = {"NetworkPolicy": args.network_policy, "FlowSchema": args.flow_schemas}
+    described = SecondarySchedulerArgs(
+        namespace,
+        args.image,
+        args.config_map_name,
+        args.configuration_hash,
+        args.log_level,
+        args.metric_credentials,
+        needs=needs,
+        protect=args.protect,
+        allow_default_scheduler_name=args.allow_default_scheduler_name,
+        replicas=args.replicas,
+        priority_class_name=priority,
+        without=[kind for kind, wanted in switches.items() if not wanted],
+        upstream=installation.upstream,
+        ready_seconds=args.ready_seconds,
+    )
+    return SecondaryScheduler("scheduler", described, opts)

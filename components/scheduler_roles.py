@@ -1,0 +1,77 @@
+"""The static ClusterRoles of schedulers: one for what every scheduler does, one per plugin that needs more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+
+from components.kube_object import KubeObject, child
+from components.labels import COMPONENT
+from scheduler import operand
+from scheduler.catalog import OPERAND, PolicyRule, cluster_role_binding_name
+
+_RBAC = "rbac.authorization.k8s.io/v1"
+_BEFORE = ("operator", "secondary-scheduler:components:OperatorInstall")
+"""Name and type of the component whose children the roles once were."""
+
+
+@dataclass(frozen=True)
+class SchedulerRolesArgs:
+    """Attributes:
+    roles: rules by the role's name.
+    bind: roles, these or the cluster's own, to which the account of the scheduler is bound.
+    namespace: of that account.
+    """
+
+    roles: Mapping[str, Sequence[PolicyRule]]
+    bind: Sequence[str] = ()
+    namespace: pulumi.Input[str] = ""
+
+
+class SchedulerRoles(pulumi.ComponentResource):
+    """The roles, so that a scheduler gets those of its plugins and no more, and the bindings where nobody else makes
+    them: our operator does, upstream's binds the cluster's own roles only."""
+
+    names: list[pulumi.Output[str]]
+
+    def __init__(self, name: str, args: SchedulerRolesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:SchedulerRoles", name, None, opts)
+        self._prefix = name
+        roles = {role: self._role(role, rules) for role, rules in args.roles.items()}
+        self.names = [made.object_name for made in roles.values()]
+        for role in args.bind:
+            self._binding(role, args.namespace, [roles[role]] if role in roles else [])
+        self.register_outputs({"names": self.names})
+
+    def _role(self, role: str, rules: Sequence[PolicyRule]) -> KubeObject:
+        suffix = f"role-{_dashed(role)}"
+        options = child(self)
+        options.aliases = [pulumi.Alias(name=f"{_BEFORE[0]}-{suffix}", parent=pulumi.create_urn(*_BEFORE))]
+        manifest = {
+            "apiVersion": _RBAC,
+            "kind": "ClusterRole",
+            "metadata": {"name": role, "labels": {COMPONENT: "scheduler"}},
+            "rules": [rule.to_dict() for rule in rules],
+        }
+        return KubeObject(f"{self._prefix}-{suffix}", manifest, options)
+
+    def _binding(self, role: str, namespace: pulumi.Input[str], needs: Sequence[pulumi.Resource]) -> None:
+        where = pulumi.Output.from_input(namespace)
+        manifest = {
+            "apiVersion": _RBAC,
+            "kind": "ClusterRoleBinding",
+            "metadata": {
+                # The operator writes bindings of these names, too: derived from the namespace, they go with the mode.
+                "name": where.apply(lambda value: cluster_role_binding_name(role, value)),
+                "labels": {COMPONENT: "scheduler"},
+            },
+            "roleRef": operand.cluster_role_ref(role),
+            "subjects": [where.apply(lambda value: operand.account(OPERAND, value))],
+        }
+        KubeObject(f"{self._prefix}-binding-{_dashed(role)}", manifest, child(self, depends_on=needs))
+
+
+def _dashed(role: str) -> str:
+    return role.replace(":", "-")

@@ -1,0 +1,71 @@
+"""From a stack's settings to the arguments of the components."""
+
+from __future__ import annotations
+
+import pulumi
+
+import components
+from scheduler.catalog import PolicyRule, cluster_role_name
+from stacks.loading import Stack
+
+
+def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.InstallationArgs:
+    """How the stack's operator gets into the cluster, if it has one; `crds` are those of plugins."""
+    settings, operator = stack.settings, stack.settings.operator
+    mode, catalog = settings.install_mode, settings.operator.catalog
+    source, source_namespace = operator.usual_source
+    return components.InstallationArgs(
+        mode,
+        settings.scheduler_image,
+        plugins=sorted({name for profile in stack.profile.configuration.profiles for name in profile.enabled}),
+        olm=components.OlmSource(
+            operator.package_in(mode),
+            operator.channel,
+            source,
+            source_namespace,
+            starting_csv=operator.starting_csv,
+            approval=operator.approval,
+            catalog_image=catalog.image if catalog else None,
+            catalog_address=catalog.address if catalog else None,
+        ),
+        extra_roles={
+            cluster_role_name(plugin.name): [
+                PolicyRule(rule.api_groups, rule.resources, rule.verbs, rule.resource_names) for rule in plugin.rbac
+            ]
+            for plugin in settings.extra_plugins
+            if plugin.rbac
+        },
+        operator_image=settings.operator_image,
+        upstream=operator.is_upstream(mode),
+        openshift=settings.openshift,
+        instances=[(instance.namespace, instance.name) for instance in operator.instances],
+        status_of=operator.keeps_status_of(stack.profile.crds),
+        crds=crds,
+        protect=settings.protect,
+        keep_crd=settings.keeps_crds,
+    )
+
+
+def scheduler_args(
+    stack: Stack, configuration: components.SchedulerConfiguration, credentials: components.MetricCredentials
+) -> components.SchedulerArgs:
+    """What the stack's scheduler is."""
+    settings, objects = stack.settings, stack.settings.optional_objects
+    return components.SchedulerArgs(
+        settings.scheduler_image,
+        configuration.config_map_name,
+        configuration.configuration_hash,
+        list(stack.profile.configuration.scheduler_names),
+        settings.log_level,
+        credentials.reference,
+        replicas=settings.replicas,
+        allow_default_scheduler_name=settings.allow_default_scheduler_name,
+        priority_class=objects.priority_class,
+        network_policy=objects.network_policy,
+        flow_schemas=objects.flow_schemas,
+        service_monitor=settings.openshift if objects.service_monitor is None else objects.service_monitor,
+        prometheus_rule=settings.openshift if objects.prometheus_rule is None else objects.prometheus_rule,
+        protect=settings.protect,
+        ready_seconds=settings.ready_seconds,
+        needs=[configuration, credentials],
+    )

@@ -1,0 +1,95 @@
+"""How operator and scheduler get into the cluster."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from stacks.values import Image, SettingsModel, Subdomain, absent_if_empty
+
+InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
+OperatorFlavour = Literal["ours", "upstream"]
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?):[0-9]{1,5}")
+_PACKAGES: dict[OperatorFlavour, str] = {
+    "ours": "secondary-scheduler-operator",
+    "upstream": "openshift-secondary-scheduler-operator",
+}
+_USUAL_SOURCE = "redhat-operators"
+_MARKETPLACE = "openshift-marketplace"
+
+
+def _address(value: str) -> str:
+    if not _ADDRESS.fullmatch(value):
+        raise ValueError("is not an address; write HOST:PORT of the registry, without a scheme")
+    return value
+
+
+class Catalog(SettingsModel):
+    """A catalogue of one's own: an index image that OLM runs, or a registry that is served already."""
+
+    image: Image | None = None
+    address: Annotated[str, AfterValidator(_address)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.image is None) == (self.address is None):
+            raise ValueError("must hold either image or address")
+        return self
+
+
+class OperatorSource(SettingsModel):
+    """Which operator is, or shall be, there, and where OLM finds it.
+
+    Attributes:
+        flavour: upstream's operator needs other gates and rights, and does not know what ours added to the resource; if
+            absent, upstream's with olm, else ours.
+        package: its name in the catalogue, if not the usual one.
+        channel: of the package.
+        source, source_namespace: the CatalogSource, for olm.
+        starting_csv: version to begin with; the channel's newest if absent.
+        approval: Manual: `pulumi up` waits, and says what a person has to approve.
+        catalog: what catalog installs from.
+    """
+
+    flavour: OperatorFlavour | None = None
+    package: Subdomain | None = None
+    channel: str = Field("stable", min_length=1)
+    source: Subdomain | None = None
+    source_namespace: Subdomain | None = None
+    starting_csv: Subdomain | None = Field(None, alias="startingCSV")
+    approval: Literal["Automatic", "Manual"] = "Automatic"
+    catalog: Annotated[Catalog | None, BeforeValidator(absent_if_empty)] = None
+
+    def is_upstream(self, mode: InstallMode) -> bool:
+        """Whether upstream's operator is meant."""
+        return (self.flavour or ("upstream" if mode == "olm" else "ours")) == "upstream"
+
+    def package_in(self, mode: InstallMode) -> str:
+        """The package that is subscribed to."""
+        return self.package or _PACKAGES["upstream" if self.is_upstream(mode) else "ours"]
+
+    @property
+    def usual_source(self) -> tuple[str, str]:
+        """Name and namespace of the CatalogSource, for olm."""
+        return self.source or _USUAL_SOURCE, self.source_namespace or _MARKETPLACE
+
+
+class OptionalObjects(SettingsModel):
+    """Objects without which a scheduler runs all the same.
+
+    Attributes:
+        priority_class: a PriorityClass for the scheduler's pods, so that ordinary pods do not evict it.
+        network_policy: only the scheduler's authenticated port can be reached.
+        flow_schemas: the API server starves neither Lease nor bindings under load.
+        service_monitor, prometheus_rule: scraping and alerts through the Prometheus operator, whose CRDs must be there;
+            if absent, on OpenShift only.
+    """
+
+    priority_class: bool = True
+    network_policy: bool = True
+    flow_schemas: bool = True
+    service_monitor: bool | None = None
+    prometheus_rule: bool | None = None

@@ -1,0 +1,324 @@
+"""What the program registers in each install mode, in preview and in update."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_binding_name, static_cluster_roles
+from secondary_scheduler.controller.reconcile import Failure
+from tests.components.conftest import CANARY_TOKEN
+from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_values, run_program, stack_values
+from tests.unit.controller.builders import World, config_map, scheduler, secret
+
+NAMESPACE = "openshift-secondary-scheduler-operator"
+OURS = "secondary-scheduler-operator"
+UPSTREAM = "openshift-secondary-scheduler-operator"
+PLUGINS_IMAGE = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
+ADDRESS = {"catalog": {"address": "127.0.0.1:50051"}}
+MODES: dict[str, dict[str, Any]] = {
+    "manifests": {},
+    "direct": {},
+    "none": {},
+    "olm": {},
+    "catalog": {"operator": ADDRESS},
+}
+STATUS = {
+    "SecondaryScheduler": {"readyReplicas": 1},
+    "Deployment": {"readyReplicas": 1},
+    "Subscription": {
+        "installPlanRef": {"name": "install-abcde"},
+        "currentCSV": "operator.v1",
+        "installedCSV": "operator.v1",
+        "state": "AtLatestKnown",
+    },
+}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["update", "preview"])
+def preview(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module", params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def graph(mode: str, preview: bool, local_environment: None) -> Graph:
+    return run(mode, preview=preview)
+
+
+def run(mode: str, *, preview: bool = False, **settings: Any) -> Graph:
+    wanted = {**MODES[mode], **settings}
+    values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in wanted.items()}
+    return run_program(stack_values("local") | {"installMode": mode} | values, preview=preview, statuses=STATUS)
+
+
+def scheduler_of(graph: Graph) -> Registered:
+    """What the stack waits for in the end."""
+    return graph.only("SecondaryScheduler") if graph.of("SecondaryScheduler") else graph.only("Deployment")
+
+
+def kinds(graph: Graph) -> set[str]:
+    return {resource.type.rpartition(":")[2] for resource in graph.objects}
+
+
+def test_every_object_belongs_to_a_component_whose_name_it_bears(graph: Graph) -> None:
+    components = {resource.urn: resource for resource in graph.resources if ":components:" in resource.type}
+    for resource in graph.objects:
+        assert resource.name.startswith(f"{components[resource.parent].name}-")
+
+
+def test_the_scheduler_comes_after_everything_and_so_is_destroyed_first(graph: Graph) -> None:
+    last = scheduler_of(graph)
+    assert {resource.urn for resource in graph.objects} - {last.urn} <= graph.before(last)
+
+
+def test_what_belongs_to_a_mode_follows_from_its_record_and_the_rest_does_not(graph: Graph, mode: str) -> None:
+    record = next(each for each in graph.of("ConfigMap") if each.object_name == "secondary-scheduler-installation")
+    assert record.manifest["data"] == {"installMode": mode}
+    assert record.manifest["immutable"] is True
+    assert record.urn in scheduler_of(graph).property_dependencies["metadata"]
+    kept = {"Namespace", "Secret", "ClusterRole", "PriorityClass", "ConfigMap"}
+    for resource in graph.objects:
+        if resource.type.rpartition(":")[2] in kept and not resource.name.startswith("operator-"):
+            assert record.urn not in resource.property_dependencies.get("metadata", ()), resource.name
+
+
+def test_everything_that_an_operator_makes_too_goes_with_the_mode(preview: bool, local_environment: None) -> None:
+    graph = run("direct", preview=preview, replicas="2")
+    record = next(each for each in graph.of("ConfigMap") if each.object_name == "secondary-scheduler-installation")
+    made_by_operator = {"ServiceAccount", "Role", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment"}
+    made_by_operator |= {"PodDisruptionBudget", "NetworkPolicy", "FlowSchema"}
+    found = [each for each in graph.objects if each.type.rpartition(":")[2] in made_by_operator]
+    assert {each.type.rpartition(":")[2] for each in found} == made_by_operator
+    for resource in found:
+        assert record.urn in resource.property_dependencies["metadata"], resource.name
+
+
+def test_no_token_is_in_clear(graph: Graph) -> None:
+    for inputs in [*(resource.inputs for resource in graph.resources), graph.outputs]:
+        assert not [value for value in clear_values(inputs) if CANARY_TOKEN in str(value)]
+
+
+def test_outputs_are_the_same_in_every_mode(graph: Graph, mode: str) -> None:
+    assert set(graph.outputs) >= {"scheduler", "installation", "profile"}
+    assert set(graph.outputs["scheduler"]) == {"name", "namespace", "image", "readyReplicas"}
+    assert graph.outputs["scheduler"]["name"] == "secondary-scheduler"
+    assert graph.outputs["scheduler"]["namespace"] == NAMESPACE
+    assert graph.outputs["installation"]["mode"] == mode
+
+
+def test_without_an_operator_there_is_neither_crd_nor_resource(preview: bool, local_environment: None) -> None:
+    graph = run("direct", preview=preview, operatorImage="")
+    assert not {"CustomResourceDefinition", "SecondaryScheduler"} & kinds(graph)
+    assert [each.object_name for each in graph.of("Deployment")] == ["secondary-scheduler"]
+
+
+@pytest.mark.parametrize("image", ["localhost/secondary-scheduler/kube-scheduler:0.1.0", PLUGINS_IMAGE])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_direct_has_the_contract_of_the_operators_deployment(
+    image: str, replicas: int, local_environment: None
+) -> None:
+    """The operator, given the same configuration, makes the same container and the same rights."""
+    graph = run("direct", schedulerImage=image, replicas=str(replicas))
+    ours = graph.only("Deployment").manifest["spec"]
+    (content,) = [
+        each.manifest["data"]["config.yaml"] for each in graph.of("ConfigMap") if "configuration" in each.name
+    ]
+    credentials = {"secretName": graph.only("Secret").object_name, "key": "token"}
+    resource = scheduler(
+        schedulerImage=image,
+        metricCredentials=credentials,
+        priorityClassName="secondary-scheduler",
+        logLevel="Normal",
+        topology={"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": replicas}},
+        configPolicy="PassThrough",
+    )
+    world = World(resource, config_map(content), secret(credentials["secretName"]))
+    world.observed_fields["unreadable"] = {"Node": Failure(403, "nodes is forbidden")}
+    world.settle()
+    theirs = world.get("Deployment", "secondary-scheduler")["spec"]
+    pod, other = ours["template"]["spec"], theirs["template"]["spec"]
+    assert pod["containers"] == other["containers"]
+    assert {key: pod[key] for key in pod if key != "volumes"} == {key: other[key] for key in other if key != "volumes"}
+    assert [volume["name"] for volume in pod["volumes"]] == [volume["name"] for volume in other["volumes"]]
+    assert (ours["selector"], ours["strategy"], ours["replicas"]) == (
+        theirs["selector"], theirs["strategy"], theirs["replicas"],
+    )  # fmt: skip
+    for kind in ("ClusterRoleBinding", "Role", "RoleBinding", "Service", "NetworkPolicy", "FlowSchema"):
+        assert {each.object_name for each in graph.of(kind)} == world.names(kind), kind
+    assert graph.only("Role").manifest["rules"] == world.get("Role", "secondary-scheduler-operand")["rules"]
+    for each in graph.of("ClusterRoleBinding"):
+        assert each.manifest["roleRef"] == world.get("ClusterRoleBinding", each.object_name)["roleRef"]
+    assert bool(graph.of("PodDisruptionBudget")) is (replicas > 1)
+
+
+def test_direct_brings_the_roles_that_it_binds_and_no_others(preview: bool, local_environment: None) -> None:
+    graph = run("direct", preview=preview)
+    bound = {each.manifest["roleRef"]["name"] for each in graph.of("ClusterRoleBinding")}
+    assert {each.object_name for each in graph.of("ClusterRole")} == bound
+    assert BASE_CLUSTER_ROLE in bound
+    assert bound < set(static_cluster_roles())
+    assert {each.object_name for each in graph.of("ClusterRoleBinding")} == {
+        cluster_role_binding_name(role, NAMESPACE) for role in bound
+    }
+
+
+def test_direct_binds_a_go_image_to_the_clusters_own_roles_too(local_environment: None) -> None:
+    graph = run("direct", schedulerImage=PLUGINS_IMAGE)
+    assert {each.manifest["roleRef"]["name"] for each in graph.of("ClusterRoleBinding")} >= set(GO_CLUSTER_ROLES)
+    assert not set(GO_CLUSTER_ROLES) & {each.object_name for each in graph.of("ClusterRole")}
+
+
+def test_the_service_of_direct_waits_for_no_pod_since_the_pod_waits_for_it(local_environment: None) -> None:
+    service = run("direct").only("Service")
+    assert service.manifest["metadata"]["annotations"]["pulumi.com/skipAwait"] == "true"
+
+
+def test_the_deployment_of_direct_changes_with_the_content_of_its_configuration(local_environment: None) -> None:
+    graphs = [run("direct"), run("direct", compatibility="upstream")]
+    mounted = []
+    for graph in graphs:
+        volumes = graph.only("Deployment").manifest["spec"]["template"]["spec"]["volumes"]
+        (name,) = [volume["configMap"]["name"] for volume in volumes if "configMap" in volume]
+        assert name in {each.object_name for each in graph.of("ConfigMap")}
+        assert len(name) <= 63
+        mounted.append(name)
+    assert mounted[0] != mounted[1]
+
+
+def test_where_an_operator_is_already_only_the_resource_and_what_it_names_is_made(graph: Graph, mode: str) -> None:
+    if mode == "none":
+        assert kinds(graph) == {"ConfigMap", "Secret", "PriorityClass", "SecondaryScheduler"}
+
+
+def test_upstreams_operator_there_already_gets_the_rights_of_plugins_and_a_gate_it_can_pass(
+    preview: bool, local_environment: None
+) -> None:
+    graph = run("none", preview=preview, operator={"flavour": "upstream"})
+    bound = {each.manifest["roleRef"]["name"] for each in graph.of("ClusterRoleBinding")}
+    assert bound >= {BASE_CLUSTER_ROLE}
+    assert not bound & set(GO_CLUSTER_ROLES), "which it binds itself"
+    resource = graph.only("SecondaryScheduler").manifest
+    assert set(resource["spec"]) == {"managementState", "schedulerConfig", "schedulerImage", "logLevel"}
+    gate = json.loads(resource["metadata"]["annotations"]["pulumi.com/waitFor"])
+    assert gate == ["jsonpath={.status.generations[0].lastGeneration}"]
+
+
+def test_olm_subscribes_to_upstreams_package_in_a_group_of_this_namespace(
+    preview: bool, local_environment: None
+) -> None:
+    wanted = {"channel": "stable-1", "startingCSV": "secondaryscheduleroperator.v1.5.0", "approval": "Manual"}
+    graph = run("olm", preview=preview, operator=wanted)
+    assert graph.only("OperatorGroup").manifest["spec"] == {"targetNamespaces": [NAMESPACE]}
+    assert graph.only("Subscription").manifest["spec"] == {
+        "name": UPSTREAM,
+        "channel": "stable-1",
+        "source": "redhat-operators",
+        "sourceNamespace": "openshift-marketplace",
+        "installPlanApproval": "Manual",
+        "startingCSV": "secondaryscheduleroperator.v1.5.0",
+    }
+    assert graph.only("OperatorGroup").urn in graph.before(graph.only("Subscription"))
+    assert not graph.of("CatalogSource")
+    assert not graph.of("CustomResourceDefinition")
+
+
+@pytest.mark.parametrize(
+    ("approval", "expected"),
+    [
+        ("Automatic", ["jsonpath={.status.state}=AtLatestKnown"]),
+        ("Manual", []),
+    ],
+)
+def test_olm_is_waited_for_step_by_step(approval: str, expected: list[str], local_environment: None) -> None:
+    graph = run("olm", operator={"approval": approval})
+
+    def gate(kind: str) -> list[str]:
+        waits: list[str] = json.loads(graph.only(kind).manifest["metadata"]["annotations"]["pulumi.com/waitFor"])
+        return waits
+
+    begun = ["jsonpath={.status.installPlanRef.name}", "jsonpath={.status.currentCSV}"]
+    assert gate("Subscription") == begun + expected
+    assert gate("InstallPlan") == ["jsonpath={.status.phase}=Complete"]
+    assert gate("ClusterServiceVersion") == ["jsonpath={.status.phase}=Succeeded"]
+    plan, version = graph.only("InstallPlan"), graph.only("ClusterServiceVersion")
+    assert (plan.object_name, version.object_name) == ("install-abcde", "operator.v1")
+    assert graph.only("Subscription").urn in graph.before(plan)
+    assert plan.urn in graph.before(version)
+    assert version.urn in graph.before(graph.only("SecondaryScheduler"))
+
+
+def test_what_olm_makes_is_taken_over_and_nothing_else_is(preview: bool, local_environment: None) -> None:
+    graph = run("olm", preview=preview)
+    providers = {each.name: each for each in graph.resources if each.type == PROVIDER_TYPE}
+    assert set(providers) == {"cluster", "cluster-adopting"}
+    assert providers["cluster-adopting"].inputs["upsertExistingObjects"] == "true"
+    assert "upsertExistingObjects" not in providers["cluster"].inputs
+    adopted = {r.manifest["kind"] for r in graph.objects if r.provider.startswith(providers["cluster-adopting"].urn)}
+    assert adopted == {"InstallPlan", "ClusterServiceVersion"}
+    assert [each.manifest["kind"] for each in graph.objects if each.retain_on_delete] == ["InstallPlan"]
+
+
+def test_manual_approval_says_what_to_approve(local_environment: None, caplog: pytest.LogCaptureFixture) -> None:
+    pending = {**STATUS["Subscription"], "installedCSV": "operator.v0", "state": "UpgradePending"}
+    values = stack_values("local") | {"installMode": "olm", "operator": json.dumps({"approval": "Manual"})}
+    run_program(values, statuses={**STATUS, "Subscription": pending})
+    (message,) = [text for text in caplog.messages if "install-abcde" in text]
+    assert "installs operator.v1 and waits for your approval" in message
+    assert f"kubectl -n {NAMESPACE} patch installplan install-abcde" in message
+
+
+@pytest.mark.parametrize("approval", ["Automatic", "Manual"])
+def test_nobody_is_asked_to_approve_what_is_installed(
+    approval: str, local_environment: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    run("olm", operator={"approval": approval})
+    assert not [text for text in caplog.messages if "install-abcde" in text]
+
+
+@pytest.mark.parametrize(
+    ("catalog", "expected"),
+    [
+        ({"address": "registry:50051"}, {"address": "registry:50051"}),
+        (
+            {"image": "quay.io/example/index:1"},
+            {"image": "quay.io/example/index:1", "grpcPodConfig": {"securityContextConfig": "restricted"}},
+        ),
+    ],
+    ids=["address", "image"],
+)
+def test_catalog_brings_its_source_and_subscribes_to_ours_from_it(
+    catalog: dict[str, str], expected: dict[str, Any], preview: bool, local_environment: None
+) -> None:
+    graph = run("catalog", preview=preview, operator={"catalog": catalog})
+    source, subscription = graph.only("CatalogSource"), graph.only("Subscription")
+    assert {"sourceType": "grpc", **expected}.items() <= source.manifest["spec"].items()
+    assert subscription.manifest["spec"]["name"] == OURS
+    assert subscription.manifest["spec"]["source"] == source.object_name
+    assert subscription.manifest["spec"]["sourceNamespace"] == NAMESPACE
+    assert source.urn in graph.before(subscription)
+    gate = source.manifest["metadata"]["annotations"]["pulumi.com/waitFor"]
+    assert gate == "jsonpath={.status.connectionState.lastObservedState}=READY"
+
+
+def test_optional_objects_can_be_switched_off(preview: bool, local_environment: None) -> None:
+    nothing = dict.fromkeys(
+        ("priorityClass", "networkPolicy", "flowSchemas", "serviceMonitor", "prometheusRule"), False
+    )
+    graph = run("direct", preview=preview, optionalObjects=nothing)
+    optional = {"PriorityClass", "NetworkPolicy", "FlowSchema", "ServiceMonitor", "PrometheusRule"}
+    assert not optional & kinds(graph)
+    everything = run("direct", preview=preview, optionalObjects=dict.fromkeys(nothing, True))
+    assert optional <= kinds(everything)
+    assert "priorityClassName" not in graph.only("Deployment").manifest["spec"]["template"]["spec"]
+
+
+def test_crds_are_kept_where_the_stack_says_so_without_protecting_them(local_environment: None) -> None:
+    definition = run("manifests", retainCrds="true").only("CustomResourceDefinition")
+    assert definition.retain_on_delete
