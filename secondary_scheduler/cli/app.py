@@ -26,6 +26,7 @@ COMMANDS = {
     "convert": "secondary_scheduler.cli.convert",
     "load-watcher": "secondary_scheduler.cli.loadwatcher",
     "preflight": "secondary_scheduler.cli.preflight",
+    "render": "secondary_scheduler.cli.render",
     "fleet": "secondary_scheduler.cli.fleet.commands",
 }
 

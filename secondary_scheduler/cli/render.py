@@ -1,0 +1,92 @@
+"""`secondary-scheduler render`: plain manifests of what a stack installs, for `kubectl apply` instead of Pulumi."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from secondary_scheduler.cli.rendering.stack import StackValues
+
+_RECORDER = Path(__file__).parent / "rendering" / "recorder.py"
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command `render`."""
+    parent.command("render")(render)
+
+
+def render(
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack whose settings count.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="DIR|-", help="Directory for one file per object; - is stdout.")
+    ] = "-",
+    project: Annotated[
+        Path, typer.Option("--project", metavar="DIR", help="Directory of Pulumi.yaml, or one below it.")
+    ] = Path(),
+    show_secrets: Annotated[
+        bool,
+        typer.Option("--show-secrets", help="Write Secrets with their values in clear."),
+    ] = False,
+) -> None:
+    """Write the manifests of everything that a stack installs. Needs neither a cluster nor Pulumi's engine.
+
+    They come from the same program as `pulumi up`, in the order in which they can be applied; exit 4 if the stack's
+    settings are not valid. Secrets are told as comments.
+    """
+    from secondary_scheduler.cli.rendering.manifests import build, stream, write_directory
+    from secondary_scheduler.cli.rendering.stack import read_stack
+
+    rendered = build(_record(read_stack(project, stack, decrypt=show_secrets)), show_secrets=show_secrets)
+    for one in rendered:
+        if one.left_out:
+            typer.echo(f"secondary-scheduler: {one.title} is left out: {one.left_out}", err=True)
+    if output == "-":
+        typer.echo(stream(rendered, stack), nl=False)
+        return
+    files = write_directory(rendered, Path(output), stack)
+    typer.echo(f"{output}: {len(files)} files", err=True)
+
+
+def _record(stack: StackValues) -> list[dict[str, Any]]:
+    """Run the program in a process of its own: it is whatever stands in the project, with imports of its own."""
+    python = stack.python or Path(sys.executable)
+    kubeconfig = f"{stack.project}:kubeconfig"
+    request = {
+        "root": str(stack.root),
+        "project": stack.project,
+        "stack": stack.stack,
+        "config": {key: value for key, value in stack.values.items() if key != kubeconfig},
+        "secretKeys": sorted(stack.secrets - {kubeconfig}),
+    }
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(
+            [str(python), str(_RECORDER)],
+            input=json.dumps(request),
+            env=_without_cluster(home),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise CommandError(f"the program in {stack.root} failed; see above (it ran with {python})")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if "error" in answer:
+        raise CommandError(f"stack {stack.stack} cannot be rendered:\n{answer['error']}", ExitCode.INVALID_INPUT)
+    objects: list[dict[str, Any]] = answer["objects"]
+    return objects
+
+
+def _without_cluster(home: str) -> dict[str, str]:
+    """The environment of a pod, where nobody is asked for a kubeconfig: which cluster it will be, kubectl is told."""
+    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    return {**environment, "HOME": home, "KUBERNETES_SERVICE_HOST": "rendering.invalid"}

@@ -1,0 +1,237 @@
+"""What the program registered, as manifests: cleaned of what only Pulumi understands, ordered, written as YAML."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from secondary_scheduler.cli.errors import CommandError
+
+MARK = "# Rendered by `secondary-scheduler render`"
+_SIGNATURE, _SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
+_UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+_PROVIDERS_ANNOTATIONS = "pulumi.com/"
+_MANAGED_BY = ("app.kubernetes.io/managed-by", "pulumi")
+# What others need comes first; among those that depend on nothing of one another this is the order, then the name.
+_KINDS = (
+    *("CustomResourceDefinition", "Namespace", "PriorityClass", "ServiceAccount", "Secret", "ConfigMap"),
+    *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy", "Service", "Deployment"),
+)
+_LITTLE_WORDS = re.compile(r"(?:y|n|yes|no|on|off|true|false|null|inf|nan)", re.IGNORECASE)
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9 _./:@$(),=-]*")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """One object.
+
+    Attributes:
+        manifest: as the API server takes it.
+        left_out: why it is told as a comment only; empty if it is not.
+    """
+
+    manifest: Mapping[str, Any]
+    left_out: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        return str(self.manifest["kind"])
+
+    @property
+    def title(self) -> str:
+        """Kind, namespace and name."""
+        metadata = self.manifest["metadata"]
+        namespace = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+        return f"{self.kind} {namespace}{metadata['name']}"
+
+    @property
+    def text(self) -> str:
+        """The YAML document, or the comment that stands for it."""
+        if self.left_out:
+            return "".join(f"# {line}\n" for line in [f"{self.title} is left out:", *self.left_out.splitlines()])
+        return dump(self.manifest)
+
+
+def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[Rendered]:
+    """Order and clean what the program registered.
+
+    Args:
+        objects: `urn`, `inputs` and `dependencies` of each, as the recorder tells them.
+        show_secrets: write secret values in clear instead of leaving out the objects that hold them.
+
+    Raises:
+        CommandError: an object cannot be written without a cluster, or holds a secret where it must not.
+    """
+    return [_rendered(one["inputs"], show_secrets=show_secrets) for one in _ordered(objects)]
+
+
+def stream(rendered: Iterable[Rendered], stack: str) -> str:
+    """All objects as one text of several documents."""
+    return "".join([f"{MARK} from stack {stack}.\n", *(f"---\n{one.text}" for one in rendered)])
+
+
+def write_directory(rendered: Sequence[Rendered], directory: Path, stack: str) -> list[Path]:
+    """Write one file per object, named so that `kubectl apply -f DIRECTORY` takes them in order, and delete what an
+    earlier rendering has left there and this one does not have. Files of others stay as they are."""
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {directory / _file_name(number, one): one for number, one in enumerate(rendered)}
+    there = [file for file in directory.glob("*.yaml") if not _is_ours(file)]
+    if foreign := sorted(str(file) for file in there if file in files):
+        raise CommandError(f"{foreign[0]}: is not of an earlier rendering; take another directory or remove it")
+    for file in directory.glob("*.yaml"):
+        if file not in there:
+            file.unlink()
+    for file, one in files.items():
+        # What is written in clear is at least readable by its owner only.
+        file.touch(mode=0o600 if one.kind == "Secret" else 0o666)
+        file.write_text(f"{MARK} from stack {stack}.\n{one.text}", encoding="utf-8")
+    return list(files)
+
+
+def _file_name(number: int, one: Rendered) -> str:
+    name = re.sub(r"[^a-z0-9.-]+", "-", str(one.manifest["metadata"]["name"]).lower())
+    return f"{number:02}-{one.kind.lower()}-{name}.yaml"
+
+
+def _is_ours(file: Path) -> bool:
+    return file.read_text(encoding="utf-8", errors="replace").startswith(MARK)
+
+
+def dump(manifest: Mapping[str, Any]) -> str:
+    """One YAML document that readers of YAML 1.1 and 1.2 understand alike."""
+    return yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+@dataclass(order=True)
+class _Waiting:
+    rank: int
+    kind: str
+    place: tuple[str, str]
+    item: Mapping[str, Any] = field(compare=False)
+
+
+def _ordered(objects: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Dependencies first, then by kind and name: the order of registration differs from run to run."""
+    by_urn = {one["urn"]: one for one in objects}
+    missing = {urn: {other for other in one["dependencies"] if other in by_urn} for urn, one in by_urn.items()}
+    needed_by: dict[str, list[str]] = {urn: [] for urn in by_urn}
+    for urn, others in missing.items():
+        for other in others:
+            needed_by[other].append(urn)
+    ready = [_waiting(by_urn[urn]) for urn, others in missing.items() if not others]
+    heapq.heapify(ready)
+    while ready:
+        one = heapq.heappop(ready).item
+        yield one
+        for urn in needed_by[one["urn"]]:
+            missing[urn].discard(one["urn"])
+            if not missing[urn]:
+                heapq.heappush(ready, _waiting(by_urn[urn]))
+
+
+def _waiting(one: Mapping[str, Any]) -> _Waiting:
+    kind = str(one["inputs"].get("kind"))
+    metadata = _clear(one["inputs"].get("metadata") or {})
+    rank = _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
+    return _Waiting(rank, kind, (str(metadata.get("namespace", "")), str(metadata.get("name", ""))), one)
+
+
+def _rendered(inputs: Mapping[str, Any], *, show_secrets: bool) -> Rendered:
+    manifest = _cleaned(_clear(inputs))
+    one = Rendered(manifest)
+    if (path := _unknown(manifest, ())) is not None:
+        raise CommandError(f"{one.title}: {'.'.join(path)} is known only once the stack exists; it cannot be rendered")
+    if show_secrets or not _holds_secret(inputs):
+        return one
+    if one.kind != "Secret":
+        raise CommandError(f"{one.title} holds a secret value outside a Secret; it is not rendered")
+    keys = sorted({**manifest.get("stringData", {}), **manifest.get("data", {})})
+    arguments = " ".join(f"--from-file={key}=FILE" for key in keys)
+    namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+    told = (
+        "it holds secret values. Make it once the namespace exists, or render with --show-secrets:\n"
+        f"  kubectl --namespace {namespace} create secret generic {name} {arguments}"
+    )
+    return Rendered(manifest, told)
+
+
+def _clear(value: Any) -> Any:
+    """Without the engine's wrapping of secrets, and whole numbers as such: on the wire every number is a double."""
+    if isinstance(value, Mapping):
+        if value.get(_SIGNATURE) == _SECRET:
+            return _clear(value["value"])
+        return {key: _clear(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_clear(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _holds_secret(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return value.get(_SIGNATURE) == _SECRET or any(_holds_secret(item) for item in value.values())
+    return isinstance(value, list) and any(_holds_secret(item) for item in value)
+
+
+def _unknown(value: Any, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    if isinstance(value, Mapping):
+        pairs: Iterable[tuple[object, Any]] = value.items()
+    elif isinstance(value, list):
+        pairs = enumerate(value)
+    else:
+        return path if value == _UNKNOWN else None
+    return next((found for key, item in pairs if (found := _unknown(item, (*path, str(key))))), None)
+
+
+def _cleaned(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what only Pulumi's provider reads, and in the order in which people write manifests."""
+    metadata = dict(inputs.get("metadata") or {})
+    if "name" not in metadata:
+        raise CommandError(f"a {inputs.get('kind')} has no name of its own; without a cluster nobody can give it one")
+    annotations = {
+        key: value
+        for key, value in (metadata.pop("annotations", None) or {}).items()
+        if not key.startswith(_PROVIDERS_ANNOTATIONS)
+    }
+    label, pulumi = _MANAGED_BY
+    labels = {
+        key: value
+        for key, value in (metadata.pop("labels", None) or {}).items()
+        if (key, value) != (label, pulumi)  # whoever applies the file manages it
+    }
+    ordered = {key: metadata.pop(key) for key in ("name", "namespace") if key in metadata}
+    ordered |= {"labels": _sorted(labels)} if labels else {}
+    ordered |= {"annotations": _sorted(annotations)} if annotations else {}
+    rest = {key: value for key, value in inputs.items() if key not in ("apiVersion", "kind", "metadata", "status")}
+    head = {"apiVersion": inputs["apiVersion"], "kind": inputs["kind"]}
+    return {**head, "metadata": {**ordered, **_sorted(metadata)}, **_sorted(rest)}
+
+
+def _sorted(value: Any) -> Any:
+    """On the wire a map has no order of its own: sorted, so that one input gives one text."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None
+    if "\n" in text:
+        style = "|"
+    elif not _PLAIN.fullmatch(text) or _LITTLE_WORDS.fullmatch(text):
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent)

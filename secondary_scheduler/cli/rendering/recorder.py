@@ -1,0 +1,99 @@
+"""Runs a Pulumi program against an engine that only records: the child process of `secondary-scheduler render`.
+
+Started by file name under the project's interpreter, so it imports nothing but the Pulumi SDK. stdin: JSON with
+`root`, `project`, `stack`, `config` and `secretKeys`. stdout: JSON, `objects` with each Kubernetes object's inputs as
+the engine would get them, or `error`. What the program prints and warns of goes to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import runpy
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TextIO
+
+_THREADS = 8
+_KUBERNETES = "kubernetes:"
+
+
+def record(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run the program as a preview would, and return what it registered, in the order of registration."""
+    from google.protobuf import json_format
+    from pulumi.runtime import mocks
+    from pulumi.runtime.config import set_all_config
+    from pulumi.runtime.settings import set_root_resource
+    from pulumi.runtime.stack import run_in_stack
+
+    class Echo(mocks.Mocks):
+        """Answers with what it was given. Nothing else is known before something exists."""
+
+        def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+            return {}, []
+
+        def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+            return f"{args.name}-id", dict(args.inputs)
+
+    objects: list[dict[str, Any]] = []
+
+    class Recorder(mocks.MockMonitor):
+        """Keeps the request: the mocks alone are not told on what a resource depends."""
+
+        def RegisterResource(self, request: Any) -> Any:
+            response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
+            if request.type.startswith(_KUBERNETES) and request.custom:
+                inputs = json_format.MessageToDict(request.object)
+                dependencies = sorted(request.dependencies)
+                objects.append({"urn": response.urn, "inputs": inputs, "dependencies": dependencies})
+            return response
+
+    told = logging.getLogger("render")
+    told.addHandler(logging.StreamHandler(sys.stderr))
+    told.setLevel(logging.WARNING)
+    told.propagate = False
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.set_default_executor(ThreadPoolExecutor(_THREADS))
+    # A preview: nobody waits for anything, and what is known only afterwards is marked as unknown.
+    options = {"project": request["project"], "stack": request["stack"], "preview": True, "logger": told}
+    mocks.set_mocks(Echo(), monitor=Recorder(Echo()), **options)
+    set_all_config(request["config"], request["secretKeys"])
+    # set_mocks makes a stack of its own, which would take no outputs
+    set_root_resource(None)  # type: ignore[arg-type]
+
+    def program() -> None:
+        runpy.run_path(request["root"], run_name="__main__")
+
+    try:
+        loop.run_until_complete(run_in_stack(program))
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+    return objects
+
+
+def main(given: TextIO, result: TextIO) -> int:
+    """Answer one request; 0 also where the program refused, which is an answer."""
+    from pulumi import RunError
+
+    request = json.load(given)
+    os.chdir(request["root"])
+    # A failed program leaves futures that nobody awaits; asyncio would print each after the error that matters.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            answer: dict[str, Any] = {"objects": record(request)}
+    except RunError as error:
+        answer = {"error": str(error)}
+    json.dump(answer, result)
+    return 0
+
+
+if __name__ == "__main__":
+    # Python put this file's directory first; a program must not find our modules under its own imports.
+    sys.path.pop(0)
+    sys.exit(main(sys.stdin, sys.stdout))

@@ -1,0 +1,38 @@
+"""The rendered manifests, applied to a cluster: the scheduler comes up as after `pulumi up`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.config import configuration_hash
+from tests.integration.controller.support import Api
+from tests.support.applying import apply
+from tests.support.cluster import MakeCluster
+from tests.support.rendering import Project
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+NS = "openshift-secondary-scheduler-operator"
+
+
+def test_rendered_manifests_become_a_scheduler_with_their_configuration(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    project = Project(tmp_path)
+    project.stack("plain")
+    manifests = project.manifests("plain")
+    cluster = make_cluster(nodes=0, kwok=False, prometheus=False, real_nodes=1)
+    apply(cluster.kubeconfig, manifests)
+    api = Api(cluster.kubeconfig, NS)
+    named = manifests[-1]["spec"]["schedulerConfig"]
+    (config_map,) = (one for one in manifests if (one["kind"], one["metadata"]["name"]) == ("ConfigMap", named))
+    content = config_map["data"]["config.yaml"]
+    api.wait_for_hash(configuration_hash(content), seconds=120)
+    api.wait_for("Available", "True", seconds=60)
+    # Applied again, nothing changes: the server agrees with every value as it is written.
+    before = {kind: api.items(kind) for kind in ("configmaps", "roles", "secondaryschedulers")}
+    apply(cluster.kubeconfig, manifests)
+    for kind, items in before.items():
+        generations = {item["metadata"]["name"]: item["metadata"].get("generation") for item in items}
+        assert generations == {i["metadata"]["name"]: i["metadata"].get("generation") for i in api.items(kind)}
