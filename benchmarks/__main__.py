@@ -1,4 +1,4 @@
-"""`python -m benchmarks race|start|core|spreading|numa …`."""
+"""`python -m benchmarks race|start|core|spreading|preempting|numa …`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ COMMANDS = {
     "start": "from the start of the process to its first binding, with a full cluster, beside kube-scheduler",
     "core": "decisions per second of the pure core, without I/O",
     "spreading": "microseconds per decision with spreading and affinity, without I/O",
+    "preempting": "milliseconds per pod that preempts, without I/O",
     "numa": "decisions per second with NodeResourceTopologyMatch, without I/O",
 }
 

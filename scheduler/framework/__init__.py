@@ -76,6 +76,7 @@ from scheduler.framework.objects import (
     SeccompPaths,
     SpecInfo,
 )
+from scheduler.framework.podbatch import PodBatch
 from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, TermCounts, TermKind
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
 from scheduler.framework.runner import ProfileRunner, Wrap
@@ -184,6 +185,7 @@ __all__ = [
     "PluginFactory",
     "PluginScores",
     "PodAmounts",
+    "PodBatch",
     "PodClause",
     "PodInfo",
     "PodListener",

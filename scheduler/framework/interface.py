@@ -6,7 +6,7 @@ Permit is called synchronously on the scheduling loop and does no I/O; PreBind, 
 reach the API through the `Handle`.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -106,6 +106,13 @@ class FilterRunner(Protocol):
 
     def looks_beyond_node(self, state: CycleState) -> bool:
         """Tell whether some filter's verdict on a node may depend on pods elsewhere."""
+
+    def watches_pods(self, state: CycleState) -> bool:
+        """Tell whether some plugin wants to be told of pods that are moved in a what-if run."""
+
+    def local_version(self, state: CycleState, pod: PodInfo, view: NodeView) -> Hashable | None:
+        """Return what the verdicts on a node follow from besides the pod's spec, the node, and the pods on it and
+        nominated to it; None where they follow from more than that."""
 
     def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Tell PreFilter plugins of a pod put on a node for a what-if run."""

@@ -1,10 +1,11 @@
 """What a plugin's answers follow from, so that pods of one class need not ask the same question of every node again."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol, runtime_checkable
 
+from scheduler.framework.interface import FilterPlugin
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.status import BoolArray, FloatArray, IntArray
 from scheduler.framework.view import NodeView
@@ -64,3 +65,22 @@ class LocalPlugin(Protocol):
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Say what the answers follow from for pods with this pod's `spec`: its labels, name and priority may not
         matter."""
+
+
+def local_version(
+    filters: Iterable[FilterPlugin], skipped: Container[str], pod: PodInfo, view: NodeView
+) -> Hashable | None:
+    """Return a value that changes with whatever the verdicts of filters follow from besides the pod's spec, the node
+    and the pods on it; None where one of them follows from more than that."""
+    said: list[Hashable] = []
+    for plugin in filters:
+        if plugin.name in skipped:
+            said.append(plugin.name)
+            continue
+        if not isinstance(plugin, LocalPlugin):
+            return None
+        word = plugin.locality(pod, view)
+        if word.filters is Follows.ANYTHING:
+            return None
+        said.append((word.filters, None if word.version is None else word.version(view)))
+    return tuple(said)

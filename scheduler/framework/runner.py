@@ -1,6 +1,6 @@
 """A profile's plugins, instantiated and called in order."""
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ from scheduler.framework.interface import (
     ScoreNormalizer,
     ScorePlugin,
 )
+from scheduler.framework.locality import local_version
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.status import (
@@ -57,7 +58,7 @@ from scheduler.framework.status import (
     unresolvable,
     unschedulable,
 )
-from scheduler.framework.view import NodeView, Objects
+from scheduler.framework.view import NodeView, Objects, nominated_for
 
 Wrap = Callable[[ExtensionPoint, Plugin], Plugin]
 """Puts an observer around a plugin at one extension point; the wrapper implements that point and passes everything
@@ -307,26 +308,32 @@ class ProfileRunner:
     def run_filters_with_nominated(
         self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
     ) -> RowArray:
-        """As `run_filters`, in two passes where pods of equal or higher priority are nominated.
-
-        There the pod must fit with the nominated pods (they may arrive) and without them (it must not depend on
-        them).
-        """
-        nominated = {
-            row: others
-            for name, pods in view.nominations.items()
-            if (row := view.row(name)) >= 0
-            and (others := [one for one in pods if one.priority >= pod.priority and one.uid != pod.uid])
-        }
-        if nominated:
+        """As `run_filters`; where pods of equal or higher priority are nominated, the pod must fit with them (they may
+        arrive) and without them (it must not depend on them)."""
+        if not view.nominations:
+            return self.run_filters(state, pod, view, rows, diagnosis)
+        if len(rows) > len(view.nominations) and not self.looks_beyond_node(state) and not self.watches_pods(state):
+            promised, overlay = view.with_nominated(pod)
+            wanted = np.isin(rows, promised)
+            fitting = [self.run_filters(state, pod, overlay, rows[wanted], diagnosis)]
+        else:
+            nominated = nominated_for(pod, view, rows)
             wanted = np.isin(rows, list(nominated))
             some = rows[wanted]
             # Where no verdict looks beyond its node, one what-if run answers for all of them.
-            runs = np.split(some, len(some)) if len(some) and self.looks_beyond_node(state) else [some]
+            runs: list[RowArray] = np.split(some, len(some)) if len(some) and self.looks_beyond_node(state) else [some]
             fitting = [self._fitting_with(state, pod, view, one, nominated, diagnosis) for one in runs if len(one)]
-            if fitting:
-                rows = rows[~wanted | np.isin(rows, np.concatenate(fitting))]
+        if wanted.any():
+            rows = rows[~wanted | np.isin(rows, np.concatenate(fitting))]
         return self.run_filters(state, pod, view, rows, diagnosis)
+
+    def watches_pods(self, state: CycleState) -> bool:
+        """Tell whether a plugin that takes part wants to be told of pods that are moved in a what-if run."""
+        return any(name not in state.skip_filter for name, _ in self._pod_watchers)
+
+    def local_version(self, state: CycleState, pod: PodInfo, view: NodeView) -> Hashable | None:
+        """Return `local_version` of the filters that take part."""
+        return local_version(self.filters, state.skip_filter, pod, view)
 
     def looks_beyond_node(self, state: CycleState) -> bool:
         """Tell whether a Filter plugin that takes part keeps count of pods elsewhere."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from scheduler.framework.load import LoadColumns
 from scheduler.framework.objects import NodeInfo, PodInfo, Resources
+from scheduler.framework.podbatch import PodBatch
 from scheduler.framework.podcounts import NodeSet, PodQuery, TermCounts, TermKind
 from scheduler.framework.status import BoolArray, FloatArray, IntArray, RowArray
 from secondary_scheduler.kube.model import Taint
@@ -158,6 +159,21 @@ class NodeView(Protocol):
     def nominations(self) -> "Nominations":
         """Pods that preemption has promised a node."""
 
+    @property
+    def nomination_end(self) -> int:
+        """A number that grows with every change of the nominations that makes a difference to other pods."""
+
+    def nominated_since(self, end: int) -> Collection[str] | None:
+        """Return the nodes whose nominations changed since a `nomination_end` of the same `membership`; None where
+        that is not known."""
+
+    def nomination_of(self, uid: str) -> str:
+        """Return the node a pod is nominated to, or ""."""
+
+    def with_nominated(self, pod: PodInfo) -> tuple[RowArray, "NodeView"]:
+        """Return this view with the pods on it that are nominated and no less important than a pod, but not the pod
+        itself; and their rows, ascending."""
+
     def overlay(self) -> "WhatIfView":
         """Return a view on which pods can be added and removed without touching this one."""
 
@@ -279,6 +295,9 @@ class WhatIfView(NodeView, Protocol):
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node; KeyError when it is not there."""
 
+    def move_pods(self, batch: PodBatch, which: IntArray, sign: int) -> None:
+        """Put some pods of a batch on their rows (+1), or take those there from them (-1), at little cost for each."""
+
 
 Nominations = Mapping[str, Sequence[PodInfo]]
 """Pods nominated to run on a node, by node name."""
@@ -293,3 +312,17 @@ def gather(view: NodeView, column: FloatArray, rows: RowArray) -> FloatArray:
 def gather_codes(view: NodeView, column: RowArray, rows: RowArray) -> RowArray:
     """Return class codes at rows, as `gather`."""
     return column if rows is view.rows and view.dense else column.take(rows, mode="clip")
+
+
+def nominated_for(pod: PodInfo, view: NodeView, rows: RowArray) -> dict[int, list[PodInfo]]:
+    """Return the pods nominated to rows that are no less important than a pod, by row; also of other rows where that
+    saves looking."""
+    if len(rows) < len(view.nominations):
+        pairs = [(row, view.nominations.get(view.name(row), ())) for row in rows.tolist()]
+    else:
+        pairs = [(view.row(name), pods) for name, pods in view.nominations.items()]
+    return {
+        row: others
+        for row, pods in pairs
+        if row >= 0 and (others := [one for one in pods if one.priority >= pod.priority and one.uid != pod.uid])
+    }

@@ -23,13 +23,12 @@ from scheduler.framework import (
     failure,
     unschedulable,
 )
+from scheduler.helpers.dryruns import DryRuns
 from scheduler.helpers.preemption import (
     LEAVING,
     PREEMPTED_REASON,
     Candidate,
     VictimRules,
-    choose,
-    dry_run,
     ineligible,
 )
 from secondary_scheduler.kube.primitives.timestamps import format_time
@@ -165,6 +164,7 @@ class Preemption:
         """
         self._filters = context.filters
         self._rules = rules
+        self._dry_runs = DryRuns()
         self._wanted = wanted
         self._prefix = prefix
         self._evictions = None if context.handle is None else Evictions(plugin, context.handle)
@@ -186,14 +186,13 @@ class Preemption:
         rng = state.rng or random.Random(0)
         rows = codes.rows(Code.UNSCHEDULABLE)
         rows = np.roll(rows, -int(rng.random() * len(rows)))
-        trial = dry_run(state, pod, view, self._filters, rows, self._wanted(len(rows)), self._rules)
-        if not trial.candidates:
-            if trial.errors:
-                return None, failure(self._prefix + trial.error)
-            return PostFilterResult(""), unschedulable(self._prefix + trial.message(len(view.rows)))
-        chosen = choose(trial.candidates, view.now, rng)
-        self._evict(pod, chosen, view)
-        return PostFilterResult(chosen.node, chosen.victims), SUCCESS
+        found = self._dry_runs.search(state, pod, view, self._filters, rows, self._wanted(len(rows)), self._rules, rng)
+        if isinstance(found, Candidate):
+            self._evict(pod, found, view)
+            return PostFilterResult(found.node, found.victims), SUCCESS
+        if found.errors:
+            return None, failure(self._prefix + found.error)
+        return PostFilterResult(""), unschedulable(self._prefix + found.message(len(view.rows)))
 
     def _busy(self, pod: PodInfo, view: NodeView) -> str | None:
         """Why the pod must not preempt once more while an earlier preemption of its own is not over."""

@@ -263,6 +263,7 @@ class ClusterState:
                 now,
                 self._aggregates,
                 self._namespaces,
+                self.nominator,
             )
         by_node = {name: dict(pods) for name, pods in self._by_node.items()}
         nominated = {name: tuple(pods) for name, pods in self.nominator.by_node.items()}

@@ -1,6 +1,6 @@
 """What one decision sees: the node table at a time, and that with some pods added or removed."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from scheduler.framework import (
     NodeSet,
     Nominations,
     PodAmounts,
+    PodBatch,
     PodInfo,
     PodQuery,
     Resources,
@@ -28,8 +29,10 @@ from scheduler.framework import (
 from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
 from scheduler.state.holdings import moved_holders
+from scheduler.state.movedsums import MovedSums
 from scheduler.state.moves import Move, moved_by_domain, moved_by_node, moved_terms
 from scheduler.state.namespaces import NamespaceSums, moved_sums
+from scheduler.state.nominations import NominatedSums, Nominator
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 
@@ -46,8 +49,10 @@ class Snapshot:
         now: float,
         aggregates: PodAggregates,
         namespaces: NamespaceSums,
+        nominator: Nominator | None = None,
     ) -> None:
         self.table = table
+        self._nominator = nominator
         self._pods = pods
         self.assignments = assignments
         self.nominations = nominations
@@ -238,6 +243,38 @@ class Snapshot:
         """Nothing: this is the table itself."""
         return ()
 
+    @property
+    def nomination_end(self) -> int:
+        """Position one past the newest nomination; 0 where they are not watched."""
+        return 0 if self._nominator is None else self._nominator.end
+
+    def nominated_since(self, end: int) -> Collection[str] | None:
+        """Return the nodes whose nominations changed."""
+        return None if self._nominator is None else self._nominator.changed_since(end)
+
+    def nomination_of(self, uid: str) -> str:
+        """Return the node a pod is nominated to, or ""."""
+        if self._nominator is not None:
+            return self._nominator.node_of(uid) or ""
+        return next((name for name, pods in self.nominations.items() if any(one.uid == uid for one in pods)), "")
+
+    def with_nominated(self, pod: PodInfo) -> "tuple[RowArray, Overlay]":
+        """Return this view with the pods on it that are nominated and no less important than a pod, and their rows."""
+        if self._nominator is not None:
+            sums = self._nominator.sums(self.table, pod.priority)
+        else:
+            sums = NominatedSums(self.table, pod.priority)
+            sums.update(self.table, self.nominations)
+        overlay, rows = self.overlay(), sums.rows
+        overlay.lay_over(sums)
+        own = self.row(self.nomination_of(pod.uid))
+        itself = [one for one in sums.pods.get(own, ()) if one.uid == pod.uid]
+        for one in itself:
+            overlay.remove_laid(one, own)
+        if itself and len(sums.pods[own]) == 1:
+            rows = rows[rows != own]
+        return rows, overlay
+
     def overlay(self) -> "Overlay":
         """Return a view on which pods can be added and removed without touching this one."""
         return Overlay(self)
@@ -256,38 +293,43 @@ class Overlay(Snapshot):
             base.now,
             base.aggregates,
             base._namespaces,
+            base._nominator,
         )
         self._base = base
-        self._requested: dict[str, FloatArray] = {}
-        self._nonzero: dict[str, FloatArray] = {}
-        self._declared: dict[str, FloatArray] = {}
-        self._count: FloatArray | None = None
+        self._sums = MovedSums(base)
         self._changed: dict[int, dict[str, PodInfo]] = {}
-        self._log: list[Assignment] = list(base.overlay_assignments)
+        self._log: list[Assignment] | None = None
         self._added: set[str] = set()
-        self._moves: list[Move] = []
+        self._moves_known: list[Move] = []
+        self._owed: list[Callable[[], Iterable[Move]]] = []
+
+    @property
+    def _moves(self) -> list[Move]:
+        """What was moved, in order. Sums take it in at once, and this when it is asked for, as few plugins do."""
+        if self._owed:
+            owed, self._owed = self._owed, []
+            for moves in owed:
+                for move in moves():
+                    self._settle(move)
+        return self._moves_known
 
     def requested(self, resource: str) -> FloatArray:
         """Return the sums of effective requests."""
-        column = self._requested.get(resource)
+        column = self._sums.requested.get(resource)
         return self._base.requested(resource) if column is None else column
 
     def nonzero_requested(self, resource: str) -> FloatArray:
         """Return the sums with defaults for containers that request nothing."""
         if resource not in ("cpu", "memory"):
             return self.requested(resource)
-        column = self._nonzero.get(resource)
+        column = self._sums.nonzero.get(resource)
         return self._base.nonzero_requested(resource) if column is None else column
 
     def declared(self, field: str) -> FloatArray:
         """Return the sums of a field of `Declared`."""
-        column = self._declared.get(field)
-        if column is None:
-            # Few plugins ask: what was moved before is made up for at the first question.
-            column = self._declared[field] = self._base.declared(field).copy()
-            for move in self._moves:
-                column[move.row] += move.sign * getattr(move.pod.spec.declared, field)
-        return column
+        column = self._sums.declared.get(field)
+        # Few plugins ask: what was moved before is made up for at the first question.
+        return self._sums.declare(field, self._moves) if column is None else column
 
     @property
     def basics(self) -> FloatArray:
@@ -302,17 +344,18 @@ class Overlay(Snapshot):
     @property
     def pod_count(self) -> FloatArray:
         """Pods on each node."""
-        return self._base.pod_count if self._count is None else self._count
+        count = self._sums.count
+        return self._base.pod_count if count is None else count
 
     def pods_on(self, row: int) -> Collection[PodInfo]:
         """Return the pods on a node."""
-        pods = self._changed.get(row)
+        pods = self._changed.get(row) if self._moves else None
         return self._base.pods_on(row) if pods is None else pods.values()
 
     @property
     def moved_rows(self) -> Collection[int]:
         """Rows of the pods that were added and removed."""
-        return {*self._base.moved_rows, *self._changed}
+        return {*self._base.moved_rows, *(move.row for move in self._moves)}
 
     def holders(self, key: str) -> Collection[Holder]:
         """Return the pods on nodes that hold something."""
@@ -355,45 +398,59 @@ class Overlay(Snapshot):
     @property
     def overlay_assignments(self) -> Sequence[Assignment]:
         """Pods this view adds and removes."""
-        return self._log
+        return self._assigned() if self._moves else self._base.overlay_assignments
 
     def add_pod(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
-        self._pods_of(row)[pod.uid] = pod
-        self._use(pod, row, 1)
-        self._moves.append(Move(row, pod, 1))
-        self._added.add(pod.uid)
-        self._log.append(Assignment(1, self.name(row), pod, self.now, observed=False))
+        self._sums.use(pod, row, 1)
+        self._owed.append(lambda: (Move(row, pod, 1),))
 
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node; KeyError when it is not there."""
-        del self._pods_of(row)[pod.uid]
-        self._use(pod, row, -1)
-        self._moves.append(Move(row, pod, -1))
-        # A pod of the table itself is in its log at a time of its own, and mostly in the measured load as well.
-        if pod.uid in self._added:
-            self._log.append(Assignment(-1, self.name(row), pod, self.now, observed=False))
+        if all(one.uid != pod.uid for one in self.pods_on(row)):
+            raise KeyError(pod.uid)
+        self.remove_laid(pod, row)
+
+    def remove_laid(self, pod: PodInfo, row: int) -> None:
+        """Take a pod from a node where it is known to be."""
+        self._sums.use(pod, row, -1)
+        self._owed.append(lambda: (Move(row, pod, -1),))
+
+    def move_pods(self, batch: PodBatch, which: IntArray, sign: int) -> None:
+        """Put some pods of a batch on their rows, or take those there from them."""
+        if len(which):
+            self._sums.use_many(batch, which, sign)
+            self._owed.append(lambda: [Move(row, pod, sign) for row, pod in batch.some(which)])
+
+    def lay_over(self, nominated: NominatedSums) -> None:
+        """Put nominated pods on their rows."""
+        self._sums.lay_over(nominated)
+        by_row = list(nominated.pods.items())
+        self._owed.append(lambda: [Move(row, pod, 1) for row, pods in by_row for pod in pods])
+
+    def _assigned(self) -> list[Assignment]:
+        if self._log is None:
+            self._log = list(self._base.overlay_assignments)
+        return self._log
+
+    def _settle(self, move: Move) -> None:
+        row, pod, sign = move
+        if sign > 0:
+            self._pods_of(row)[pod.uid] = pod
+            self._added.add(pod.uid)
+            self._assigned().append(Assignment(1, self.name(row), pod, self.now, observed=False))
+        else:
+            del self._pods_of(row)[pod.uid]
+            # A pod of the table itself is in its log at a time of its own, and mostly in the measured load as well.
+            if pod.uid in self._added:
+                self._assigned().append(Assignment(-1, self.name(row), pod, self.now, observed=False))
+        self._moves_known.append(move)
 
     def _pods_of(self, row: int) -> dict[str, PodInfo]:
         pods = self._changed.get(row)
         if pods is None:
             pods = self._changed[row] = {pod.uid: pod for pod in self._base.pods_on(row)}
         return pods
-
-    def _use(self, pod: PodInfo, row: int, sign: int) -> None:
-        for name, amount in pod.requests.items():
-            if name not in self._requested:
-                self._requested[name] = self._base.requested(name).copy()
-            self._requested[name][row] += sign * amount
-        for name, amount in (("cpu", pod.nonzero_cpu), ("memory", pod.nonzero_memory)):
-            if name not in self._nonzero:
-                self._nonzero[name] = self._base.nonzero_requested(name).copy()
-            self._nonzero[name][row] += sign * amount
-        for name, column in self._declared.items():
-            column[row] += sign * getattr(pod.spec.declared, name)
-        if self._count is None:
-            self._count = self._base.pod_count.copy()
-        self._count[row] += sign
 
 
 def rows_and_pods(table: NodeTable, by_node: Mapping[str, Mapping[str, PodInfo]]) -> Iterator[tuple[int, PodInfo]]:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner
-from scheduler.helpers.preemption import Candidate, VictimRules, choose, dry_run
+from scheduler.helpers.preemption import Candidate, VictimRules, choose
+from scheduler.helpers.trials import dry_run
 from scheduler.state import ClusterState
 from secondary_scheduler.kube.model import PodDisruptionBudget
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner

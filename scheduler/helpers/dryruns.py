@@ -1,0 +1,243 @@
+"""What trying nodes showed, kept for the next pod of the same class and priority: only nodes on which something has
+changed since are tried again.
+
+It must give exactly what `dry_run` would; a property test holds it to that.
+"""
+
+import math
+import random
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.framework import CycleState, FilterRunner, FloatArray, IntArray, NodeView, PodInfo, RowArray
+from scheduler.helpers.preemption import PRIORITY_SHIFT, Candidate, DryRun, Outcome, VictimRules, choose
+from scheduler.helpers.trials import BUDGET, LARGEST_BATCH, Budgets, Trial, dry_run
+from secondary_scheduler.kube.model import LabelSelector, PodDisruptionBudget
+
+_MOST_ROWS = 200_000
+"""Bound on the rows of all classes."""
+_UNKNOWN, _CANDIDATE, _REFUSED = 0, 1, 2
+
+
+class DryRuns:
+    """The dry runs of one preempting plugin whose `VictimRules` are those of this package."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, Tried] = OrderedDict()
+        self._budgets = KnownBudgets()
+
+    def search(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        view: NodeView,
+        filters: FilterRunner,
+        rows: RowArray,
+        wanted: int,
+        rules: VictimRules,
+        rng: random.Random,
+    ) -> Candidate | DryRun:
+        """Return the node where preemption hurts least among the first so many candidates; without any, why not."""
+        version = filters.local_version(state, pod, view) if type(rules) is VictimRules else None
+        if version is not None and not view.moved_rows:
+            budgets = self._budgets.now(view)
+            trial = Trial(state, pod, view, filters, rules, budgets)
+            if not trial.alone:
+                tried = self._of((pod.spec.class_key, pod.priority, version), view)
+                tried.catch_up(pod, view, self._budgets)
+                found = tried.search(pod, view, trial, rules, rows, wanted, rng)
+                if found is not None:
+                    return found
+                # A plugin failed: what that means for each node, only trying all of them afresh can tell.
+                del self._kept[pod.spec.class_key, pod.priority, version]
+        result = dry_run(state, pod, view, filters, rows, wanted, rules)
+        return choose(result.candidates, view.now, rng) if result.candidates else result
+
+    def _of(self, key: Hashable, view: NodeView) -> "Tried":
+        tried = self._kept.get(key)
+        if tried is None or tried.membership != view.membership:
+            tried = self._kept[key] = Tried(view)
+        self._kept.move_to_end(key)
+        while len(self._kept) > 1 and sum(len(one.status) for one in self._kept.values()) > _MOST_ROWS:
+            self._kept.popitem(last=False)
+        return tried
+
+
+class KnownBudgets:
+    """The PodDisruptionBudgets, compiled anew when one changes.
+
+    Attributes:
+        generation: grows with every change, and
+        coverage: with every change of which pods they cover.
+    """
+
+    def __init__(self) -> None:
+        self._budgets = Budgets(())
+        self._store: object = None
+        self._selectors: list[tuple[str, str, LabelSelector | None]] = []
+        self.generation = -1
+        self.coverage = 0
+
+    def now(self, view: NodeView) -> Budgets:
+        """Return the budgets as they are now."""
+        generation = view.objects.generation(BUDGET)
+        if generation != self.generation or view.objects is not self._store:
+            self.coverage += view.objects is not self._store
+            self.generation, self._store = generation, view.objects
+            every: list[PodDisruptionBudget] = list(view.objects.every(BUDGET))
+            selectors = [(one.metadata.namespace, one.metadata.name, one.spec.selector) for one in every]
+            if selectors != self._selectors:
+                self.coverage += 1
+            self._selectors = selectors
+            self._budgets = Budgets(every)
+        return self._budgets
+
+
+class Tried:
+    """What came of the nodes for one class and priority, by row, and by what candidates are compared."""
+
+    def __init__(self, view: NodeView) -> None:
+        size = view.size
+        self.membership = view.membership
+        self.status = np.zeros(size, dtype=np.int8)
+        self._outcomes: list[Outcome | None] = [None] * size
+        self._violations: IntArray = np.zeros(size, dtype=np.int64)
+        self._highest: IntArray = np.zeros(size, dtype=np.int64)
+        self._total: IntArray = np.zeros(size, dtype=np.int64)
+        self._count: IntArray = np.zeros(size, dtype=np.int64)
+        self._earliest: FloatArray = np.zeros(size)
+        self._fleeting: set[int] = set()
+        self._covered: set[int] = set()
+        self._generation = view.generation
+        self._nomination_end = view.nomination_end
+        self._budgets = (-1, -1)
+        self._now = view.now
+
+    def catch_up(self, pod: PodInfo, view: NodeView, budgets: KnownBudgets) -> None:
+        """Forget the rows where something changed."""
+        changed = view.changed_since(self._generation)
+        nominated = view.nominated_since(self._nomination_end)
+        self._generation, self._nomination_end = view.generation, view.nomination_end
+        generation, coverage = self._budgets
+        self._budgets = budgets.generation, budgets.coverage
+        backwards, self._now = view.now < self._now, view.now
+        if changed is None or nominated is None or coverage != budgets.coverage or backwards:
+            self.status[:] = _UNKNOWN
+            self._fleeting.clear()
+            self._covered.clear()
+            return
+        self._forget(changed)
+        self._forget({row for name in nominated if (row := view.row(name)) >= 0})
+        if self._fleeting:
+            self._forget(self._fleeting)
+            self._fleeting.clear()
+        if generation != budgets.generation and self._covered:
+            self._forget(self._covered)
+            self._covered.clear()
+
+    def _forget(self, rows: Iterable[int]) -> None:
+        self.status[list(rows)] = _UNKNOWN
+
+    def search(
+        self,
+        pod: PodInfo,
+        view: NodeView,
+        trial: Trial,
+        rules: VictimRules,
+        rows: RowArray,
+        wanted: int,
+        rng: random.Random,
+    ) -> Candidate | DryRun | None:
+        """Return the best of the first so many candidates among rows, or why there is none; None where a plugin
+        failed."""
+        own = view.row(view.nomination_of(pod.uid))
+        if own >= 0:
+            # For all others of its class the pod is in the way there.
+            self.status[own] = _UNKNOWN
+        promising = rules.worth_trying(trial.state, pod, view, rows)
+        while True:
+            status = self.status[promising]
+            end = self._end(promising, status, wanted)
+            unknown = promising[:end][status[:end] == _UNKNOWN]
+            if not len(unknown):
+                break
+            self._try(pod, view, trial, rules, unknown[:LARGEST_BATCH].tolist())
+            if trial.broken:
+                return None
+        if own >= 0:
+            self._fleeting.add(own)
+        candidates = promising[:end][status[:end] == _CANDIDATE]
+        if not len(candidates):
+            return self._nowhere(pod, view, rules, rows, promising)
+        return self._best(view, candidates, rng)
+
+    def _end(self, rows: RowArray, status: NDArray[np.int8], wanted: int) -> int:
+        """Return how many rows it takes at least until there are so many candidates, one of which breaks no budget: as
+        if those not tried yet were such."""
+        hopeful = np.flatnonzero(status <= _CANDIDATE)
+        harmless = (status[hopeful] == _UNKNOWN) | (self._violations[rows[hopeful]] == 0)
+        first = int(harmless.argmax()) if harmless.any() else len(hopeful)
+        enough = max(first, wanted - 1)
+        return int(hopeful[enough]) + 1 if enough < len(hopeful) else len(rows)
+
+    def _try(self, pod: PodInfo, view: NodeView, trial: Trial, rules: VictimRules, rows: list[int]) -> None:
+        batch = [(row, rules.candidates(trial.state, pod, view, row)) for row in rows]
+        outcomes = trial.run(batch)
+        for row, others in batch:
+            outcome = self._outcomes[row] = outcomes[row]
+            self.status[row] = _CANDIDATE if outcome.victims else _REFUSED
+            if outcome.victims:
+                self._compare(row, outcome)
+            # Whoever started by a clock that is ahead of ours is the older the later it gets.
+            if any(one.started_at > view.now for one in others):
+                self._fleeting.add(row)
+            if trial.budgets.cover(others):
+                self._covered.add(row)
+
+    def _compare(self, row: int, outcome: Outcome) -> None:
+        """Lay out what `choose` compares."""
+        victims = outcome.victims
+        highest = victims[0].priority
+        self._violations[row] = outcome.violations
+        self._highest[row] = highest
+        self._total[row] = sum([one.priority for one in victims]) + PRIORITY_SHIFT * len(victims)
+        self._count[row] = len(victims)
+        starts = [one.started_at for one in victims if one.priority == highest and one.started_at == one.started_at]
+        self._earliest[row] = min(starts, default=math.nan)
+
+    def _best(self, view: NodeView, rows: RowArray, rng: random.Random) -> Candidate:
+        """Return the candidate that hurts least, as `choose`."""
+        for column in (self._violations, self._highest, self._total, self._count):
+            values = column[rows]
+            rows = rows[values == values.min()]
+        earliest = self._earliest[rows]
+        earliest = np.where(np.isnan(earliest), view.now, earliest)
+        rows = rows[earliest == earliest.max()]
+        row = int(rows[int(rng.random() * len(rows))])
+        outcome = self._outcomes[row]
+        assert outcome is not None
+        # Conditions and the like may have changed since, which make no difference to who has to go.
+        now = {one.uid: one for one in view.pods_on(row)}
+        return Candidate(view.name(row), tuple(now[one.uid] for one in outcome.victims), outcome.violations)
+
+    def _nowhere(self, pod: PodInfo, view: NodeView, rules: VictimRules, rows: RowArray, promising: RowArray) -> DryRun:
+        result = DryRun()
+        equal: Counter[int] = Counter()
+        outcomes: dict[int, Outcome] = {}
+        for row in promising.tolist():
+            outcome = self._outcomes[row]
+            assert outcome is not None
+            if outcome.error:
+                result.fail(outcome.error)
+            else:
+                equal[id(outcome)] += 1
+                outcomes[id(outcome)] = outcome
+        for one, nodes in equal.items():
+            result.refuse(outcomes[one].reasons, nodes)
+        hopeless = rows[~np.isin(rows, promising)].tolist()
+        result.refused += len(hopeless)
+        result.reasons.update(rules.nobody(pod, [view.name(row) for row in hopeless]))
+        return result

@@ -1,0 +1,261 @@
+"""Trying nodes: which of the pods that may be preempted there have to go (SelectVictimsOnNode of kube-scheduler 1.34).
+
+Many nodes are tried in one go: what is taken away or given back on one node is so on all of them, and the filters
+answer for all at once. That gives the same answers as long as filters look at nothing but the node's own pods; while
+one of them looks further (`PreFilterExtensions`), nodes are tried one by one.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.framework import (
+    CycleState,
+    Diagnosis,
+    FilterRunner,
+    IntArray,
+    NodeView,
+    PluginError,
+    PodBatch,
+    PodInfo,
+    RowArray,
+    WhatIfView,
+)
+from scheduler.helpers.preemption import DryRun, Fate, NodeTrouble, Outcome, VictimRules, by_importance
+from secondary_scheduler.kube.model import PodDisruptionBudget
+from secondary_scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
+
+BUDGET = "PodDisruptionBudget"
+_LEAST_BATCH = 16
+"""Upstream tries 16 nodes at a time (`parallelism`), so it overshoots by as many."""
+LARGEST_BATCH = 512
+"""Beyond that, what one batch holds in memory costs more time than it saves."""
+
+
+def dry_run(
+    state: CycleState,
+    pod: PodInfo,
+    view: NodeView,
+    filters: FilterRunner,
+    rows: RowArray,
+    wanted: int,
+    rules: VictimRules,
+) -> DryRun:
+    """Try rows in their order until there are enough candidates (Evaluator.DryRunPreemption)."""
+    result = DryRun()
+    trial = Trial(state, pod, view, filters, rules, Budgets(view.objects.every(BUDGET)))
+    batch: list[tuple[int, list[PodInfo]]] = []
+    promising = rules.worth_trying(state, pod, view, rows)
+    hopeless = rows[~np.isin(rows, promising)].tolist() if len(promising) < len(rows) else []
+    for row in promising.tolist():
+        try:
+            victims = rules.candidates(state, pod, view, row)
+        except NodeTrouble as trouble:
+            result.fail(str(trouble))
+            continue
+        if not victims:
+            hopeless.append(row)
+            continue
+        batch.append((row, victims))
+        missing = max(_LEAST_BATCH, wanted - len(result.candidates))
+        if trial.alone or len(batch) >= min(LARGEST_BATCH, missing):
+            trial.report(batch, result)
+            batch = []
+            if result.enough(wanted):
+                return result
+    if batch:
+        trial.report(batch, result)
+    result.refused += len(hopeless)
+    result.reasons.update(rules.nobody(pod, [view.name(row) for row in hopeless]))
+    return result
+
+
+class Budgets:
+    """The PodDisruptionBudgets by namespace, their selectors compiled."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._by_namespace: dict[str, list[tuple[Selector, PodDisruptionBudget]]] = {}
+        for budget in budgets:
+            try:
+                selector = label_selector(budget.spec.selector)
+            except SelectorError:
+                continue
+            # As upstream, an empty selector covers nothing here, though the API server takes it for everything.
+            if not selector.nothing and not selector.everything:
+                self._by_namespace.setdefault(budget.metadata.namespace, []).append((selector, budget))
+
+    def cover(self, pods: Iterable[PodInfo]) -> bool:
+        """Tell whether there may be a budget for some of these pods."""
+        return bool(self._by_namespace) and any(pod.namespace in self._by_namespace for pod in pods)
+
+    def split(self, pods: list[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+        """Return (those that break a budget when all of them go, the others), each in the given order
+        (filterPodsWithPDBViolation)."""
+        if not self.cover(pods):
+            return [], pods
+        allowed: dict[int, int] = {}
+        violating: list[PodInfo] = []
+        others: list[PodInfo] = []
+        for pod in pods:
+            broken = False
+            for selector, budget in self._by_namespace.get(pod.namespace, ()) if pod.labels else ():
+                if not selector.matches(pod.labels) or pod.name in budget.status.disrupted_pods:
+                    continue
+                left = allowed.get(id(budget), budget.status.disruptions_allowed) - 1
+                allowed[id(budget)] = left
+                broken = broken or left < 0
+            (violating if broken else others).append(pod)
+        return violating, others
+
+
+@dataclass(slots=True)
+class _Node:
+    """One node while it is tried: the pods in the order in which they are given another chance, by index in the batch,
+    of which the first so many violate a budget; and who has to go."""
+
+    row: int
+    order: list[int]
+    violating: int
+    victims: list[PodInfo] = field(default_factory=list)
+    violations: int = 0
+    trouble: str = ""
+
+
+class Trial:
+    """Takes pods away from nodes and gives back those that need not go.
+
+    Attributes:
+        state, budgets: those of the attempt.
+        alone: whether each node has to be tried by itself.
+        broken: whether a plugin failed.
+    """
+
+    def __init__(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        view: NodeView,
+        filters: FilterRunner,
+        rules: VictimRules,
+        budgets: Budgets,
+    ) -> None:
+        self.state = state
+        self._pod = pod
+        self._view = view
+        self._filters = filters
+        self._rules = rules
+        self.budgets = budgets
+        self._watched = filters.watches_pods(state)
+        self.alone = filters.looks_beyond_node(state)
+        self.broken = False
+
+    def report(self, nodes: Sequence[tuple[int, list[PodInfo]]], result: DryRun) -> None:
+        """Try nodes, each with the pods that may be preempted there, and add what came of it to a result."""
+        outcomes = self.run(nodes)
+        for row, _ in nodes:
+            result.add(self._view.name(row), outcomes[row])
+
+    def run(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> dict[int, Outcome]:
+        """Try nodes; returns what came of each."""
+        try:
+            return self._try(nodes)
+        except PluginError as error:
+            self.broken = True
+            if len(nodes) > 1:
+                # One node's trouble must not cost the others their turn.
+                return {row: outcome for node in nodes for row, outcome in self.run([node]).items()}
+            return {nodes[0][0]: Outcome(error=str(error))}
+
+    def _try(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> dict[int, Outcome]:
+        overlay = self._view.overlay()
+        state = self.state.clone() if self._watched else self.state
+        batch = PodBatch([(row, one) for row, victims in nodes for one in victims])
+        self._move(state, overlay, batch, batch.every(), -1)
+        diagnosis = Diagnosis(len(nodes))
+        fits = self._fits(state, overlay, [row for row, _ in nodes], diagnosis)
+        outcomes = _refusals(diagnosis)
+        tried: list[_Node] = []
+        first = 0
+        for row, victims in nodes:
+            if row in fits:
+                if shortage := self._rules.shortage(state, row):
+                    outcomes[row] = Outcome(reasons=(shortage,))
+                else:
+                    tried.append(self._node(row, victims, first))
+            first += len(victims)
+        self._reprieve(state, overlay, batch, tried)
+        for node in tried:
+            outcomes[node.row] = self._outcome(node)
+        return outcomes
+
+    def _node(self, row: int, victims: list[PodInfo], first: int) -> _Node:
+        important = by_importance(victims, self._view.now)
+        violating, others = self.budgets.split(important)
+        index = {one.uid: first + number for number, one in enumerate(victims)}
+        return _Node(row, [index[one.uid] for one in (*violating, *others)], len(violating))
+
+    def _move(self, state: CycleState, overlay: WhatIfView, batch: PodBatch, which: IntArray, sign: int) -> None:
+        if not self._watched:
+            overlay.move_pods(batch, which, sign)
+            return
+        # Whoever is told of a pod sees the nodes as they are right after its move.
+        for index in which.tolist():
+            row, pod = batch.pods[index]
+            if sign > 0:
+                overlay.add_pod(pod, row)
+                self._filters.run_add_pod(state, self._pod, pod, overlay, row)
+            else:
+                overlay.remove_pod(pod, row)
+                self._filters.run_remove_pod(state, self._pod, pod, overlay, row)
+
+    def _reprieve(self, state: CycleState, overlay: WhatIfView, batch: PodBatch, nodes: Sequence[_Node]) -> None:
+        """Give pods back, one per node at a time, and take away again those with which the pod does not fit."""
+        waiting = list(nodes)
+        for turn in range(max((len(node.order) for node in waiting), default=0)):
+            waiting = [node for node in waiting if turn < len(node.order) and not node.trouble]
+            self._move(state, overlay, batch, np.array([node.order[turn] for node in waiting]), 1)
+            fits = self._fits(state, overlay, [node.row for node in waiting], Diagnosis(len(waiting)))
+            going: list[int] = []
+            for node in waiting:
+                index = node.order[turn]
+                one = batch.pods[index][1]
+                try:
+                    fate = self._rules.fate(state, overlay, node.row, one, node.row in fits)
+                except NodeTrouble as trouble:
+                    node.trouble = str(trouble)
+                    continue
+                if fate is Fate.STAYS:
+                    continue
+                going.append(index)
+                node.victims.append(one)
+                node.violations += turn < node.violating and fate is Fate.GOES
+            self._move(state, overlay, batch, np.array(going, dtype=np.int64), -1)
+
+    def _outcome(self, node: _Node) -> Outcome:
+        if node.trouble:
+            return Outcome(error=node.trouble)
+        if not node.victims:
+            # The pod fits as things are: whoever turned it down before looks at more than a trial can show.
+            return Outcome(error=f'expected at least one victim pod on node "{self._view.name(node.row)}"')
+        return Outcome(tuple(by_importance(node.victims, self._view.now)), node.violations)
+
+    def _fits(self, state: CycleState, view: WhatIfView, rows: list[int], diagnosis: Diagnosis) -> Collection[int]:
+        if not rows:
+            return ()
+        wanted: RowArray = np.array(rows, dtype=np.intp)
+        return set(self._filters.run_filters_with_nominated(state, self._pod, view, wanted, diagnosis).tolist())
+
+
+def _refusals(diagnosis: Diagnosis) -> dict[int, Outcome]:
+    """Return the outcomes of the rows that a diagnosis has rejected; equal ones are one object."""
+    found: dict[int, Outcome] = {}
+    for rejection in diagnosis.rejections:
+        known: dict[int, Outcome] = {}
+        for row, bits in zip(rejection.rows.tolist(), rejection.bits.tolist(), strict=True):
+            outcome = known.get(bits)
+            if outcome is None:
+                reasons = tuple(reason for bit, reason in enumerate(rejection.reasons) if bits >> bit & 1)
+                outcome = known[bits] = Outcome(reasons=reasons)
+            found[row] = outcome
+    return found

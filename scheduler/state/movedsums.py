@@ -1,0 +1,74 @@
+"""What added and removed pods change in the columns of a view: sums of requests, of declared amounts, and pods."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from scheduler.framework import FloatArray, IntArray, NodeView, PodBatch, PodInfo
+from scheduler.state.moves import Move
+from scheduler.state.nominations import NominatedSums
+
+
+class MovedSums:
+    """Columns of a view below that differ from it, copied when first written."""
+
+    def __init__(self, base: NodeView) -> None:
+        self._base = base
+        self.requested: dict[str, FloatArray] = {}
+        self.nonzero: dict[str, FloatArray] = {}
+        self.declared: dict[str, FloatArray] = {}
+        self.count: FloatArray | None = None
+
+    def use(self, pod: PodInfo, row: int, sign: int) -> None:
+        """Add a pod's requests to a row, or take them away."""
+        for name, amount in pod.requests.items():
+            _own(self.requested, name, self._base.requested)[row] += sign * amount
+        for name, amount in (("cpu", pod.nonzero_cpu), ("memory", pod.nonzero_memory)):
+            _own(self.nonzero, name, self._base.nonzero_requested)[row] += sign * amount
+        for name, column in self.declared.items():
+            column[row] += sign * getattr(pod.spec.declared, name)
+        if self.count is None:
+            self.count = self._base.pod_count.copy()
+        self.count[row] += sign
+
+    def use_many(self, batch: PodBatch, which: IntArray, sign: int) -> None:
+        """As `use` for some pods of a batch."""
+        rows = batch.rows[which]
+        for name, amounts in batch.requests.items():
+            np.add.at(_own(self.requested, name, self._base.requested), rows, sign * amounts[which])
+        for name, amounts in batch.nonzero.items():
+            np.add.at(_own(self.nonzero, name, self._base.nonzero_requested), rows, sign * amounts[which])
+        for name in self.declared:
+            self._add_declared(name, (Move(row, pod, sign) for row, pod in batch.some(which)))
+        if self.count is None:
+            self.count = self._base.pod_count.copy()
+        np.add.at(self.count, rows, float(sign))
+
+    def lay_over(self, nominated: NominatedSums) -> None:
+        """Add what nominated pods request."""
+        size = self._base.size
+        for name, amounts in nominated.requested.items():
+            self.requested[name] = self.requested.get(name, self._base.requested(name)) + amounts[:size]
+        for name, amounts in nominated.nonzero.items():
+            self.nonzero[name] = self.nonzero.get(name, self._base.nonzero_requested(name)) + amounts[:size]
+        self.count = (self._base.pod_count if self.count is None else self.count) + nominated.count[:size]
+        for name in self.declared:
+            self._add_declared(name, (Move(row, pod, 1) for row, pods in nominated.pods.items() for pod in pods))
+
+    def declare(self, field: str, moves: Iterable[Move]) -> FloatArray:
+        """Return the sums of a field of `Declared` after the moves up to now, and keep them from now on."""
+        self.declared[field] = self._base.declared(field).copy()
+        self._add_declared(field, moves)
+        return self.declared[field]
+
+    def _add_declared(self, field: str, moves: Iterable[Move]) -> None:
+        column = self.declared[field]
+        for row, pod, sign in moves:
+            column[row] += sign * getattr(pod.spec.declared, field)
+
+
+def _own(columns: dict[str, FloatArray], name: str, base: Callable[[str], FloatArray]) -> FloatArray:
+    column = columns.get(name)
+    if column is None:
+        column = columns[name] = base(name).copy()
+    return column
