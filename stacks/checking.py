@@ -70,8 +70,8 @@ def check(
         secrets = {key: values[key] for key in SECRET_KEYS if key in values}
         credentials, found = find_credentials(provider.credentials if provider else None, secrets, environment)
         problems += found
-        # Where other keys are wrong, the profile is judged as for our own image.
-        flavour, found = flavour_in(profile_settings, settings.scheduler_image if settings is not None else None)
+        image = document.get("schedulerImage")
+        flavour, found = flavour_in(profile_settings, image if isinstance(image, str) else None)
         problems += found
         if not found:
             profile, found = build_profile(profile_settings, credentials.files, environment, flavour, directory)

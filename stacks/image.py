@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from scheduler.catalog import OPERATOR_NAMESPACE, PolicyRule, lookup
 from scheduler.config import (
+    CUSTOM,
     OURS,
     Cluster,
     ExtraPlugin,
@@ -32,7 +33,7 @@ _SCHEDULER_NAME = "secondary-scheduler"
 def flavour_in(settings: ProfileSettings, image: str | None) -> tuple[Flavour, list[SettingsProblem]]:
     """Return what the image is: as the settings say, else as its name tells; ours where neither can be had."""
     try:
-        flavour = flavour_named(settings.flavour) if settings.flavour else flavour_of(image) if image else OURS
+        flavour = flavour_named(settings.flavour) if settings.flavour else _judged_by(image, settings)
     except UnknownFlavourError as error:
         return OURS, [SettingsProblem(("flavour",), str(error))]
     extra = settings.extra_plugins
@@ -52,6 +53,12 @@ def flavour_in(settings: ProfileSettings, image: str | None) -> tuple[Flavour, l
         for plugin in extra
     ]
     return custom_flavour(plugins), problems
+
+
+def _judged_by(image: str | None, settings: ProfileSettings) -> Flavour:
+    if image:
+        return flavour_of(image)
+    return CUSTOM if settings.extra_plugins else OURS
 
 
 def check_versions(settings: StackSettings, flavour: Flavour) -> list[SettingsProblem]:

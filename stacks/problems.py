@@ -28,6 +28,8 @@ _TYPE_NAMES = {
 }
 _KINDS = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
 # A wrong value below these keys may be the secret itself, put into the wrong place.
+_LOOKS_SECRET = re.compile(r"eyJ|sha256~|Bearer\s|-----BEGIN|\S+://[^/\s]*:[^/\s]*@", re.IGNORECASE)
+"""A JWT, a token of OpenShift's, a header, a PEM block, a URL with a password: shown under no key."""
 _NEVER_SHOWN = re.compile(r"credentials|address|token|password|secret", re.IGNORECASE)
 
 
@@ -194,6 +196,8 @@ def _missing(location: Location) -> str:
 def _shown(location: Location, value: object, template: str) -> str:
     """The value within the template, or nothing if it is long, structured or perhaps secret."""
     if not isinstance(value, str | int | float) or _NEVER_SHOWN.search(format_location(location)):
+        return ""
+    if _LOOKS_SECRET.match(str(value)):
         return ""
     text = json.dumps(value, ensure_ascii=False)
     return template.format(text if len(text) <= 80 else f'{text[:76]}…"')

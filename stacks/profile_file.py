@@ -12,10 +12,10 @@ from scheduler.config.document import read_document
 from stacks.credentials import CredentialFiles
 from stacks.problems import Location, SettingsProblem, parse_location
 from stacks.settings import ProfileSettings
+from stacks.values import SECRET_ARGUMENT
 
 _KEY = "configurationFile"
 _IN_THE_FILE = ("schedulerName", "plugins", "profiles", "compatibility")
-_SECRET_ARGUMENT = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
 _A_PATH = re.compile(r"(file|path|seconds)$", re.IGNORECASE)
 
 
@@ -98,7 +98,7 @@ def _secrets(value: Any, at: Location) -> Iterator[Location]:
     if isinstance(value, dict):
         for key, nested in value.items():
             below = (*at, key)
-            if isinstance(nested, str) and nested and _SECRET_ARGUMENT.search(key) and not _A_PATH.search(key):
+            if isinstance(nested, str) and nested and SECRET_ARGUMENT.search(key) and not _A_PATH.search(key):
                 yield below
             else:
                 yield from _secrets(nested, below)

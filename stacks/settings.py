@@ -7,7 +7,6 @@ the program has read it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal, Self
 
@@ -17,9 +16,16 @@ from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, ExtensionPoint
 from stacks.installing import InstallMode, OperatorSource, OptionalObjects
 from stacks.metric_settings import MetricProvider
 from stacks.problems import Location
-from stacks.values import FileName, Image, ServerAddress, SettingsModel, Subdomain, Version, absent_if_empty
-
-_SECRET_ARGUMENT = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
+from stacks.values import (
+    SECRET_ARGUMENT,
+    FileName,
+    Image,
+    ServerAddress,
+    SettingsModel,
+    Subdomain,
+    Version,
+    absent_if_empty,
+)
 
 
 def _needed_by_manifests(value: str | None, info: ValidationInfo) -> str | None:
@@ -32,7 +38,7 @@ def _plugin_args(value: dict[str, Any]) -> dict[str, Any]:
     if "metricProvider" in value:
         raise ValueError("must not hold metricProvider; the metric source stands once, under the key metricProvider")
     for key, nested in value.items():
-        if _SECRET_ARGUMENT.search(key) and isinstance(nested, str):
+        if SECRET_ARGUMENT.search(key) and isinstance(nested, str):
             raise ValueError(f"must not hold {key}: it would stand in a ConfigMap; use metricProvider.credentials")
         if isinstance(nested, dict):
             _plugin_args(nested)

@@ -18,6 +18,8 @@ _IMAGE = re.compile(
 )
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+SECRET_ARGUMENT = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
+"""Names of args whose values have no place in a ConfigMap."""
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

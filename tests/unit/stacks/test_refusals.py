@@ -260,6 +260,26 @@ def test_mistake_is_told_in_one_line_with_key_and_remedy(
     assert TOKEN not in problem.render("file")
 
 
+@pytest.mark.parametrize("secret", ["eyJhbGciOi.eyJz.x", "sha256~abcdef", "Bearer abcdef", "https://me:abc@prometheus"])
+@pytest.mark.parametrize("key", ["schedulerName", "logLevel", "schedulerImage", "cluster", "protect"])
+def test_what_looks_like_a_secret_is_shown_under_no_key(key: str, secret: str, environment: dict[str, str]) -> None:
+    with pytest.raises(SettingsProblems) as refused:
+        check(engine_values(changed(key, secret)), set(), environment)
+    assert secret not in str(refused.value)
+
+
+def test_where_other_keys_are_wrong_the_profile_is_judged_for_its_own_image(environment: dict[str, str]) -> None:
+    extra = [{"name": "Mine", "points": ["score"]}]
+    plugins = {"score": {"enabled": [{"name": "Mine"}]}}
+    document = GOOD | {"logLevel": "loud", "schedulerImage": "my/own:1", "extraPlugins": extra, "plugins": plugins}
+    with pytest.raises(SettingsProblems) as refused:
+        check(engine_values(document), set(), environment)
+    assert [problem.path for problem in refused.value.problems] == ["logLevel"]
+    with pytest.raises(SettingsProblems) as refused:
+        check(engine_values(document | {"schedulerImage": ""}), set(), environment)
+    assert {problem.path for problem in refused.value.problems} == {"logLevel", "schedulerImage"}
+
+
 def test_the_table_is_no_short_one() -> None:
     assert len(REFUSALS) >= 80
 
