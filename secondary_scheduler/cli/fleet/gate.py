@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler.config import flavour_of
 from secondary_scheduler.cli.fleet.events import one_line
 from secondary_scheduler.cli.fleet.results import GateCheck
 from secondary_scheduler.kube.client import KubeError, NotFound, api_path
@@ -230,24 +231,28 @@ def _why(pod: Json) -> str:
     return ""
 
 
-def expected(outputs: Mapping[str, Any], *, reports: bool, reads_load: bool) -> Expected:
-    """What a stack's outputs promise: `scheduler` (name, namespace) and `profile` or `profiles`."""
+def expected(outputs: Mapping[str, Any], flavour: str = "") -> Expected:
+    """What a stack's outputs promise: `scheduler` (name, namespace, image) and `profiles`.
+
+    `flavour` is what its settings say the image is, if its name does not tell.
+    """
     scheduler = outputs.get("scheduler")
     scheduler = scheduler if isinstance(scheduler, Mapping) else {}
-    profiles = [one for one in _profiles(outputs) if isinstance(one, Mapping)]
-    names = [str(one["schedulerName"]) for one in profiles if one.get("schedulerName")]
-    hashes = [str(one["configurationHash"]) for one in profiles if one.get("configurationHash")]
+    profiles = outputs.get("profiles")
+    known = [one for one in profiles if isinstance(one, Mapping)] if isinstance(profiles, list | tuple) else []
+    names = [str(one["schedulerName"]) for one in known if one.get("schedulerName")]
+    image = str(scheduler.get("image") or "")
+    ours = flavour == "ours" if flavour else not image or flavour_of(image).is_ours
     return Expected(
         str(scheduler.get("namespace") or NAMESPACE),
         str(scheduler.get("name") or NAME),
-        frozenset(hashes),
+        frozenset(str(one["configurationHash"]) for one in known if one.get("configurationHash")),
         tuple(dict.fromkeys(names)) or (NAME,),
-        reports,
-        reads_load,
+        ours,
+        any(_reads_load(one.get("pluginArgs")) for one in known),
     )
 
 
-def _profiles(outputs: Mapping[str, Any]) -> list[Any]:
-    several = outputs.get("profiles")
-    found = list(several) if isinstance(several, list | tuple) else []
-    return [*found, outputs.get("profile")]
+def _reads_load(plugin_args: object) -> bool:
+    args = plugin_args.values() if isinstance(plugin_args, Mapping) else ()
+    return any(isinstance(one, Mapping) and ("metricProvider" in one or "watcherAddress" in one) for one in args)

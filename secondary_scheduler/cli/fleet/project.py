@@ -28,8 +28,7 @@ class Stack:
         wave: when its turn is.
         cluster: the name its settings give the cluster; empty if none.
         context: of the kubeconfig; None for the current one.
-        image: the scheduler's; empty if the settings name none.
-        reads_load: whether the scheduler is given a metric source, and so has to say how fresh its data are.
+        flavour: what its settings say the scheduler's image is; empty if they leave that to the image's name.
         has_secrets: whether anything in the file is encrypted.
         token_variables: environment variables that name files with a credential.
     """
@@ -39,8 +38,7 @@ class Stack:
     wave: str = DEFAULT_WAVE
     cluster: str = ""
     context: str | None = None
-    image: str = ""
-    reads_load: bool = False
+    flavour: str = ""
     has_secrets: bool = False
     token_variables: tuple[str, ...] = ()
 
@@ -66,7 +64,6 @@ class Project:
             raise CommandError(f"{file}: config: must be a mapping", ExitCode.INVALID_INPUT)
         cluster = config.get(f"{self.name}:cluster")
         cluster = cluster if isinstance(cluster, Mapping) else {}
-        provider = config.get(f"{self.name}:metricProvider")
         context = cluster.get("context")
         return Stack(
             name,
@@ -74,10 +71,9 @@ class Project:
             _wave(file, config.get(WAVE_KEY, DEFAULT_WAVE)),
             str(cluster.get("clusterIdentifier") or ""),
             str(context) if context else None,
-            str(config.get(f"{self.name}:schedulerImage") or ""),
-            bool(provider),
+            str(config.get(f"{self.name}:flavour") or ""),
             any(True for _ in _found(config, "secure")),
-            tuple(str(one) for one in _found(provider, "fromFileInEnv")),
+            tuple(str(one) for one in _found(config, "fromFileInEnv")),
         )
 
 

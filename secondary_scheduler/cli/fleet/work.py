@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pulumi.automation import PulumiCommand
 
-from scheduler.config import flavour_of
 from secondary_scheduler.cli.fleet.connecting import configuration, connected, unreachable
 from secondary_scheduler.cli.fleet.engine import Engine, EngineRun
 from secondary_scheduler.cli.fleet.events import one_line
@@ -98,8 +97,7 @@ class StackWork:
         )
 
     def _gated(self, stack: Stack, result: StackResult, kubeconfig: str | None, seconds: float) -> StackResult:
-        reports = not stack.image or flavour_of(stack.image).is_ours
-        wanted = expected(result.outputs, reports=reports, reads_load=stack.reads_load)
+        wanted = expected(result.outputs, stack.flavour)
         try:
             with (
                 configuration(kubeconfig, stack.context) as config,

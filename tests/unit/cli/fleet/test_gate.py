@@ -253,18 +253,28 @@ def test_it_ends_when_the_fleet_is_stopped(server: FakeApiServer) -> None:
 
 
 def test_what_a_stack_promises_is_read_from_its_outputs() -> None:
+    load = {"TargetLoadPacking": {"metricProvider": {"type": "Prometheus"}}}
+    profile = {"schedulerName": "a", "configurationHash": "1", "pluginArgs": {}}
     outputs = {
-        "scheduler": {"name": "s", "namespace": "n"},
-        "profile": {"schedulerName": "a", "configurationHash": "1"},
+        "scheduler": {"name": "s", "namespace": "n", "image": IMAGE},
+        "profiles": [profile, {**profile, "schedulerName": "b", "pluginArgs": load}],
     }
-    found = expected(outputs, reports=True, reads_load=False)
-    assert (found.namespace, found.deployment, found.scheduler_names) == ("n", "s", ("a",))
-    assert found.hashes == {"1"}
-    several = {"profiles": [{"schedulerName": "a"}, {"schedulerName": "b"}]}
-    assert expected(several, reports=True, reads_load=False).scheduler_names == ("a", "b")
-    assert expected({"scheduler": "[secret]"}, reports=True, reads_load=False).scheduler_names == (
-        "secondary-scheduler",
-    )
+    assert expected(outputs) == Expected("n", "s", frozenset({"1"}), ("a", "b"), reports=True, reads_load=True)
+    assert not expected({**outputs, "profiles": [profile]}).reads_load
+    assert expected({"scheduler": "[secret]"}) == Expected()
+
+
+@pytest.mark.parametrize(
+    ("image", "flavour", "reports"),
+    [
+        (IMAGE, "", True),
+        ("registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7", "", False),
+        ("quay.io/x/mine@sha256:" + "0" * 64, "ours", True),
+        (IMAGE, "custom", False),
+    ],
+)
+def test_only_our_image_has_to_report(image: str, flavour: str, reports: bool) -> None:
+    assert expected({"scheduler": {"image": image}}, flavour).reports is reports
 
 
 def test_a_cluster_that_does_not_answer_is_told_with_its_address(server: FakeApiServer) -> None:

@@ -54,15 +54,14 @@ def test_what_a_settings_file_tells(project: Project) -> None:
 config:
   fleet:wave: canary
   mine:cluster: {clusterIdentifier: east, context: admin}
-  mine:schedulerImage: quay.io/x/kube-scheduler:1
+  mine:flavour: custom
   mine:kubeconfig: {secure: AAA}
   mine:metricProvider: {type: Prometheus, credentials: {token: {fromFileInEnv: TOKEN}}}
 """
     )
     stack = project.read("prod-a")
     assert (stack.wave, stack.cluster, stack.context) == ("canary", "east", "admin")
-    assert stack.image == "quay.io/x/kube-scheduler:1"
-    assert stack.reads_load
+    assert stack.flavour == "custom"
     assert stack.has_secrets
     assert stack.token_variables == ("TOKEN",)
     plain = project.read("prod-b")
