@@ -27,6 +27,8 @@ class SchedulerArgs:
     replicas: how many to run; with an operator at most as many as there are nodes for them.
     allow_default_scheduler_name: let a profile be named default-scheduler.
     priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule: which optional objects there are.
+        Without a word about the ServiceMonitor, an operator makes it where the cluster has the kind, and this program
+        on OpenShift.
     protect: refuse to delete the SecondaryScheduler.
     ready_seconds: how long the scheduler may take until the update has failed.
     needs: what must be there before, beside the installation.
@@ -43,7 +45,7 @@ class SchedulerArgs:
     priority_class: bool = True
     network_policy: bool = True
     flow_schemas: bool = True
-    service_monitor: bool = False
+    service_monitor: bool | None = None
     prometheus_rule: bool = False
     protect: bool = False
     ready_seconds: int = 180
@@ -77,12 +79,13 @@ def run_scheduler(
             priority_class_name=priority,
             network_policy=args.network_policy,
             flow_schemas=args.flow_schemas,
-            service_monitor=args.service_monitor,
+            service_monitor=installation.openshift if args.service_monitor is None else args.service_monitor,
             needs=needs,
             ready_seconds=args.ready_seconds,
         )
         return DirectScheduler("scheduler", direct, opts)
     switches = {"NetworkPolicy": args.network_policy, "FlowSchema": args.flow_schemas}
+    switches["ServiceMonitor"] = args.service_monitor is not False
     described = SecondarySchedulerArgs(
         namespace,
         args.image,

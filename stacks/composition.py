@@ -63,7 +63,7 @@ def scheduler_args(
         priority_class=objects.priority_class,
         network_policy=objects.network_policy,
         flow_schemas=objects.flow_schemas,
-        service_monitor=settings.openshift if objects.service_monitor is None else objects.service_monitor,
+        service_monitor=objects.service_monitor,
         prometheus_rule=settings.openshift if objects.prometheus_rule is None else objects.prometheus_rule,
         protect=settings.protect,
         ready_seconds=settings.ready_seconds,

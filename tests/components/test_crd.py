@@ -49,6 +49,7 @@ ACCEPTED = {
         "leaderElection": {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "1m30s"},
         "metricCredentials": {"secretName": "metrics"},
         "rollout": {"canary": False},
+        "without": ["FlowSchema", "ServiceMonitor"],
         "configPolicy": "PassThrough",
     },
 }
@@ -67,6 +68,7 @@ REFUSED = {
     "a duration that is none": ({"leaderElection": {"leaseDuration": "soon"}}, "spec.leaderElection.leaseDuration"),
     "credentials without a Secret": ({"metricCredentials": {}}, "spec.metricCredentials.secretName: Required"),
     "an empty command": ({"command": []}, "spec.command"),
+    "an object that is not optional": ({"without": ["Service"]}, "spec.without"),
     "a policy that is none": ({"configPolicy": "Hope"}, "spec.configPolicy"),
 }
 

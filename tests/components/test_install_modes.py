@@ -319,6 +319,14 @@ def test_optional_objects_can_be_switched_off(preview: bool, local_environment: 
     assert "priorityClassName" not in graph.only("Deployment").manifest["spec"]["template"]["spec"]
 
 
+def test_an_operator_is_told_which_optional_objects_it_shall_not_make(local_environment: None) -> None:
+    assert "without" not in run("manifests").only("SecondaryScheduler").manifest["spec"]
+    nothing = {"networkPolicy": False, "flowSchemas": False, "serviceMonitor": False, "priorityClass": False}
+    spec = run("manifests", optionalObjects=nothing).only("SecondaryScheduler").manifest["spec"]
+    assert sorted(spec["without"]) == ["FlowSchema", "NetworkPolicy", "ServiceMonitor"]
+    assert "priorityClassName" not in spec
+
+
 def test_crds_are_kept_where_the_stack_says_so_without_protecting_them(local_environment: None) -> None:
     definition = run("manifests", retainCrds="true").only("CustomResourceDefinition")
     assert definition.retain_on_delete

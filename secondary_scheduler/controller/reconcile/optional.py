@@ -3,7 +3,7 @@
 A failure to write one is told as a warning and holds nothing else up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from scheduler import operand
 from scheduler.catalog import FLOW_SCHEMAS
@@ -13,8 +13,12 @@ from secondary_scheduler.controller.reconcile.objects import new_object
 KINDS = frozenset({"PodDisruptionBudget", "NetworkPolicy", "FlowSchema", "ServiceMonitor"})
 
 
-def optional_objects(observed: Observed, replicas: int) -> Iterator[Json]:
-    """What is wanted of these kinds, as far as the API server serves them."""
+def optional_objects(observed: Observed, replicas: int, without: Collection[str] = ()) -> Iterator[Json]:
+    """What is wanted of these kinds, as far as the API server serves them and none is among `without`."""
+    return (body for body in _possible(observed, replicas) if body["kind"] not in without)
+
+
+def _possible(observed: Observed, replicas: int) -> Iterator[Json]:
     scheduler = observed.names.operand
     if replicas > 1:
         # A single one has no budget: it would make its node undrainable.

@@ -104,6 +104,7 @@ def _managed(observed: Observed, spec: Spec) -> Plan:
         bindings = _bindings(observed, effective, decision)
         actions += _applies(observed, spec, effective, decision, bindings, replicas.number)
         actions += _budget_of_one(observed, replicas.number)
+        actions += _switched_off(observed, spec)
         actions += canary.leftovers(observed, decision.candidate if decision else None)
         if decision is not None and decision.finished and rollout.settled:
             actions += _leftovers(observed, decision, bindings)
@@ -159,7 +160,7 @@ def _applies(
         if candidate is not None:
             parts = canary.objects(observed, spec, candidate, effective.text, probe=decision.probe)
             wanted += [(part, needed) for part in parts]
-        for body in optional.optional_objects(observed, replicas):
+        for body in optional.optional_objects(observed, replicas, spec.without):
             wanted.append((body, () if names.RESOURCES[body["kind"]].namespaced else (instance,)))
     for body, requires in wanted:
         key = ObjectKey.of(body)
@@ -205,6 +206,13 @@ def _budget_of_one(observed: Observed, replicas: int) -> Iterator[Delete]:
     for budget in _owned(observed, "PodDisruptionBudget"):
         if replicas == 1 and not is_going(budget):
             yield _delete(budget, "a single replica has no budget")
+
+
+def _switched_off(observed: Observed, spec: Spec) -> Iterator[Delete]:
+    for kind in sorted(optional.KINDS & spec.without):
+        for obj in _owned(observed, kind):
+            if not is_going(obj):
+                yield _delete(obj, f"spec.without names {kind}")
 
 
 def _removed(observed: Observed) -> Plan:

@@ -80,6 +80,7 @@ class Spec(_Model):
     leader_election: LeaderElection = LeaderElection()
     metric_credentials: MetricCredentials | None = None
     rollout: RolloutPolicy = RolloutPolicy()
+    without: frozenset[str] = frozenset()
     config_policy: Literal["Validate", "PassThrough"] = "Validate"
     allow_default_scheduler_name: bool = False
     allow_token_in_config_map: bool = False

@@ -132,6 +132,17 @@ def test_an_optional_object_that_is_refused_is_told_and_degrades_nothing():
     assert world.condition("Available")[0] == "True"
 
 
+def test_kinds_that_the_spec_does_without_are_taken_away_and_come_back():
+    world = World(scheduler(), config_map()).start()
+    world.edit(without=["NetworkPolicy", "FlowSchema"])
+    world.settle()
+    assert not world.names("NetworkPolicy") | world.names("FlowSchema")
+    world.edit(without=[])
+    world.settle()
+    assert world.names("NetworkPolicy") == {"secondary-scheduler"}
+    assert len(world.names("FlowSchema")) == 2
+
+
 def test_removed_takes_the_optional_objects_along():
     world = available()
     world.put(node("a"), node("b"))
