@@ -204,6 +204,8 @@ class Controller:
             self._forget(key)
             return "gone"
         failures, conflict = await self._carry_out(key.namespace, plan.actions, memory)
+        if conflict and not self._serves(key.namespace):
+            return "standby"
         again = False
         self._log_failures(key, memory.failures, failures)
         if plan.actions or memory.failures != failures:
