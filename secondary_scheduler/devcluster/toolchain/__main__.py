@@ -21,6 +21,9 @@ NAMES = (
     "kubectl",
     "pulumi",
     "scheduler-plugins",
+    "olm-operator",
+    "catalog-operator",
+    "opm",
 )
 
 

@@ -30,6 +30,9 @@ _KUBERNETES_FLAGS = " ".join(
 )
 _PULUMI = "3.220.0"
 _KWOK = "0.7.0"
+_OLM = "0.28.0"
+_OLM_MODULE = "github.com/operator-framework/operator-lifecycle-manager"
+_OPM = "1.60.0"
 _VERSION_SECONDS = 20
 
 
@@ -54,6 +57,8 @@ class Binary:
     command: str = ""
     """Its name on PATH and in the user's directory, where that is not `name`."""
     version_argument: str = "--version"
+    tags: str = ""
+    """Build tags, separated by commas."""
 
     @property
     def file_name(self) -> str:
@@ -66,7 +71,14 @@ class Binary:
         for part in (MODULES / self.group / "go.mod", MODULES / self.group / "go.sum"):
             digest.update(part.read_bytes())
         digest.update(f"{self.package} {self.ldflags} {golang.BUILD_FLAGS}".encode())
+        if self.tags:
+            digest.update(self.tags.encode())
         return f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
+
+
+def _olm(command: str, package: str) -> Binary:
+    flags = f"-X {_OLM_MODULE}/pkg/version.OLMVersion={_OLM}"
+    return Binary(command, "olm", f"{_OLM_MODULE}/cmd/{package}", _OLM, flags)
 
 
 def _kubernetes(name: str, on_path: OnPath = OnPath.SAME) -> Binary:
@@ -103,6 +115,19 @@ BINARIES: dict[str, Binary] = {
             "0.34.7",
             _KUBERNETES_FLAGS,
             command="scheduler-plugins-kube-scheduler",
+        ),
+        # The operator lifecycle manager. Its commands `olm` and `catalog` have the names of its Deployments here.
+        _olm("olm-operator", "olm"),
+        _olm("catalog-operator", "catalog"),
+        Binary(
+            "opm",
+            "opm",
+            "github.com/operator-framework/operator-registry/cmd/opm",
+            _OPM,
+            f"-X github.com/operator-framework/operator-registry/cmd/opm/version.opmVersion=v{_OPM}",
+            version_argument="version",
+            # Without them it wants C libraries of image stores that it would use for images only.
+            tags="json1,containers_image_openpgp,exclude_graphdriver_btrfs",
         ),
     )
 }
@@ -166,7 +191,8 @@ def _build(wanted: list[Binary], report: Reporter) -> None:
     for number, binary in enumerate(wanted, 1):
         counter = f" ({number} of {len(wanted)})" if len(wanted) > 1 else ""
         with report.step(f"building {binary.name} {binary.version}{counter}", announce=True):
-            golang.build(go, MODULES / binary.group, binary.package, binary.ldflags, bin_cache() / binary.cache_name())
+            module, output = MODULES / binary.group, bin_cache() / binary.cache_name()
+            golang.build(go, module, binary.package, binary.ldflags, output, binary.tags)
 
 
 def _acceptable(binary: Binary, path: Path) -> bool:

@@ -48,7 +48,7 @@ def find_go(cache: Path, report: Reporter) -> Path:
     return go
 
 
-def build(go: Path, module: Path, package: str, ldflags: str, output: Path) -> None:
+def build(go: Path, module: Path, package: str, ldflags: str, output: Path, tags: str = "") -> None:
     """Build one main package of a module into `output`, which appears complete or not at all.
 
     Raises BinaryError.
@@ -59,6 +59,7 @@ def build(go: Path, module: Path, package: str, ldflags: str, output: Path) -> N
         str(go),
         "build",
         *BUILD_FLAGS.split(),
+        *([f"-tags={tags}"] if tags else []),
         f"-ldflags=-s -w {ldflags}".rstrip(),
         "-o",
         str(temporary),

@@ -105,6 +105,7 @@ def test_the_cache_is_found_by_everything_that_goes_into_the_build(tmp_path: Pat
     assert binaries.find(etcd) == cached
     assert binaries.find(dataclasses.replace(etcd, ldflags="-X a=b")) is None
     assert binaries.find(dataclasses.replace(etcd, package="go.etcd.io/etcd/etcdctl/v3")) is None
+    assert binaries.find(dataclasses.replace(etcd, tags="json1")) is None
 
 
 def test_another_clusters_link_is_not_used(tmp_path: Path, tool: MakeTool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +141,15 @@ def test_what_is_missing_is_built_once(tmp_path: Path) -> None:
         str(MODULES / "kwok"),
     ]
     assert all(os.access(path, os.X_OK) for path in first.values())
+
+
+def test_build_tags_reach_the_compiler(tmp_path: Path) -> None:
+    builds = tmp_path / "builds"
+    fake_go(tmp_path / "path", builds)
+    binaries.ensure(["opm", "olm-operator"], SilentReporter())
+    opm, olm = builds.read_text().splitlines()
+    assert "-tags=json1,containers_image_openpgp,exclude_graphdriver_btrfs" in opm.split()
+    assert "-tags" not in olm
 
 
 def test_two_at_the_same_time_build_once(tmp_path: Path) -> None:
