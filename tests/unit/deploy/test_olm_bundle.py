@@ -1,0 +1,95 @@
+"""What is checked in below deploy/olm: rendered from the components as they are, and told the same twice.
+
+That opm makes this catalog of this bundle is shown where opm is: tests/integration/olm.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components import _operator_rules as rules
+from components.namespace import NAMESPACE
+from scheduler.catalog import static_cluster_roles
+from tools import olm_bundle
+from tools.olm_bundle import CSV_NAME, OUTPUT, PACKAGE, Images
+
+CSV = OUTPUT / "bundle/manifests" / f"{PACKAGE}.clusterserviceversion.yaml"
+
+
+@pytest.fixture(scope="module")
+def checked_in() -> dict[str, Any]:
+    files = (path for path in (OUTPUT / "bundle").rglob("*") if path.is_file())
+    return {str(path.relative_to(OUTPUT / "bundle")): yaml.safe_load(path.read_text()) for path in files}
+
+
+@pytest.fixture(scope="module")
+def csv() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(CSV.read_text())
+    return content
+
+
+def test_the_bundle_is_what_the_components_say_now(checked_in: dict[str, Any]) -> None:
+    assert checked_in == olm_bundle.bundle(Images()), "run: make olm"
+
+
+def test_the_operator_gets_the_rights_of_an_install_from_manifests(csv: dict[str, Any]) -> None:
+    strategy = csv["spec"]["install"]["spec"]
+    account = {"serviceAccountName": "secondary-scheduler-operator"}
+    expected = rules.cluster_rules(static_cluster_roles(), [(NAMESPACE, "cluster")])
+    assert strategy["clusterPermissions"] == [{**account, "rules": expected}]
+    assert strategy["permissions"] == [{**account, "rules": rules.namespace_rules()}]
+
+
+def test_every_cluster_role_that_may_be_bound_comes_along(checked_in: dict[str, Any]) -> None:
+    roles = {
+        each["metadata"]["name"]: each["rules"] for each in checked_in.values() if each.get("kind") == "ClusterRole"
+    }
+    assert roles == {name: [rule.to_dict() for rule in rules] for name, rules in static_cluster_roles().items()}
+
+
+def test_every_image_is_named_among_the_related_ones(csv: dict[str, Any]) -> None:
+    (deployment,) = csv["spec"]["install"]["spec"]["deployments"]
+    run = {container["image"] for container in deployment["spec"]["template"]["spec"]["containers"]}
+    (example,) = json.loads(csv["metadata"]["annotations"]["alm-examples"])
+    named = {related["image"] for related in csv["spec"]["relatedImages"]}
+    assert named == run | {example["spec"]["schedulerImage"]}
+
+
+def test_other_images_go_everywhere() -> None:
+    images = Images("registry.example.com/operator@sha256:1", "registry.example.com/scheduler@sha256:2")
+    text = json.dumps(olm_bundle.bundle(images))
+    assert "localhost/" not in text
+    assert images.operator in text
+    assert images.scheduler in text
+
+
+def test_only_the_operators_own_namespace_can_be_watched(csv: dict[str, Any]) -> None:
+    supported = [mode["type"] for mode in csv["spec"]["installModes"] if mode["supported"]]
+    assert supported == ["OwnNamespace"]
+    assert csv["metadata"]["annotations"]["operatorframework.io/suggested-namespace"] == NAMESPACE
+
+
+def test_the_catalog_carries_the_whole_bundle_and_no_image_to_unpack(checked_in: dict[str, Any]) -> None:
+    package, channel, bundle = documents(OUTPUT / "catalog" / PACKAGE / "catalog.json")
+    assert (package["name"], package["defaultChannel"]) == (PACKAGE, channel["name"])
+    assert [entry["name"] for entry in channel["entries"]] == [CSV_NAME] == [bundle["name"]]
+    assert bundle.get("image", "") == ""
+    carried = [each["value"]["data"] for each in bundle["properties"] if each["type"] == "olm.bundle.object"]
+    manifests = [content for path, content in checked_in.items() if path.startswith("manifests/")]
+    key = json.dumps
+    assert sorted((json.loads(base64.b64decode(each)) for each in carried), key=key) == sorted(manifests, key=key)
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    decoder, text, found = json.JSONDecoder(), path.read_text(), []
+    while text.strip():
+        document, end = decoder.raw_decode(text.lstrip())
+        text = text.lstrip()[end:]
+        found.append(document)
+    return found
