@@ -6,6 +6,7 @@ import enum
 import json
 import os
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,6 +50,11 @@ def up(
     ] = 1,
     api_server_port: Annotated[int, typer.Option(help="Port of the API server; 0 for a free one.")] = 0,
     prometheus_port: Annotated[int, typer.Option(help="Port of Prometheus; 0 for a free one.")] = 0,
+    olm: Annotated[bool, typer.Option("--olm", help="With the operator lifecycle manager and a catalog.")] = False,
+    olm_catalog: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Another file-based catalog than deploy/olm/catalog; implies --olm."),
+    ] = None,
 ) -> None:
     """Start a cluster. Binaries that are found nowhere are built first, once for this user."""
     console = Console(stderr=True)
@@ -59,6 +65,8 @@ def up(
             real_nodes=real_nodes,
             api_server_port=api_server_port,
             prometheus_port=prometheus_port,
+            olm=olm or olm_catalog is not None,
+            olm_catalog=olm_catalog,
         )
     )
     began = time.monotonic()
@@ -124,7 +132,12 @@ def env(name: Name = "dev") -> None:
             Console(stderr=True),
             f"Cluster {name!r} does not run any more: secondary-scheduler cluster up --name {name}",
         )
-    typer.echo(environment.export_lines(environment.variables(cluster.layout, found.prometheus, os.environ)), nl=False)
+    typer.echo(
+        environment.export_lines(
+            environment.variables(cluster.layout, found.prometheus, os.environ, found.olm_catalog)
+        ),
+        nl=False,
+    )
 
 
 def show_logs(
@@ -179,6 +192,7 @@ def _status_data(found: ClusterStatus) -> dict[str, Any]:
         "readonlyKubeconfig": str(found.kubeconfig.with_name("kubeconfig-readonly")),
         "apiServer": found.api_server,
         "prometheus": found.prometheus,
+        "olmCatalog": found.olm_catalog,
         "stateDir": str(found.state_dir),
         "services": [
             {"name": each.name, "pid": each.pid, "running": each.running, "log": str(each.log)}

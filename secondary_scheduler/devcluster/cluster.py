@@ -36,6 +36,10 @@ class ClusterSpec:
     """Prometheus with its gateway, and the load generator it scrapes."""
     default_scheduler: bool = True
     kwok: bool = True
+    olm: bool = False
+    """The operator lifecycle manager, with a catalog to install from."""
+    olm_catalog: Path | None = None
+    """Directory of that catalog; None for the one of this project, which a checkout has."""
     tools: bool = True
     """Whether kubectl and pulumi must be there as well; the processes do not need them."""
     state_root: Path = field(default_factory=state.default_root)
@@ -75,6 +79,8 @@ class ClusterStatus:
     """Every process of a completely started cluster is alive."""
     api_server: str
     prometheus: str | None
+    olm_catalog: str | None
+    """Address of the served catalog, where there is OLM."""
     kubeconfig: Path
     state_dir: Path
     services: tuple[ServiceStatus, ...]
@@ -106,6 +112,7 @@ class Cluster:
                 prometheus="prometheus" in found.ports,
                 default_scheduler="kube-scheduler" in found.ports,
                 kwok="kwok" in found.ports,
+                olm="opm" in found.ports,
                 state_root=root,
             )
         )
@@ -156,6 +163,11 @@ class Cluster:
     def load_generator_url(self) -> str:
         """Address of the load generator's API. Raises ClusterStateError when the cluster has none."""
         return f"http://{LOOPBACK}:{self._port('load-generator')}"
+
+    @property
+    def olm_catalog_address(self) -> str:
+        """`host:port` of the served catalog, for a CatalogSource. Raises ClusterStateError when there is no OLM."""
+        return f"{LOOPBACK}:{self._port('opm')}"
 
     @property
     def prometheus_token_file(self) -> Path:
@@ -222,6 +234,7 @@ class Cluster:
             running=self._runs(found),
             api_server=self.api_server,
             prometheus=self.prometheus_url if "prometheus-gateway" in found.ports else None,
+            olm_catalog=self.olm_catalog_address if "opm" in found.ports else None,
             kubeconfig=self.kubeconfig,
             state_dir=self.state_dir,
             services=services,

@@ -41,7 +41,9 @@ def link_tools(layout: Layout, binaries: Mapping[str, Path]) -> None:
             (layout.bin / name).symlink_to(STAND_INS / name)
 
 
-def variables(layout: Layout, prometheus_url: str | None, inherited: Mapping[str, str]) -> dict[str, str]:
+def variables(
+    layout: Layout, prometheus_url: str | None, inherited: Mapping[str, str], olm_catalog: str | None = None
+) -> dict[str, str]:
     """Variables to set, for a process or a shell; PATH is the inherited one with ours in front."""
     result = {
         "KUBECONFIG": str(layout.kubeconfig),
@@ -58,6 +60,8 @@ def variables(layout: Layout, prometheus_url: str | None, inherited: Mapping[str
             "SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE": str(layout.prometheus_token),
             "SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE": str(layout.prometheus_ca),
         }
+    if olm_catalog is not None:
+        result["SECONDARY_SCHEDULER_OLM_CATALOG"] = olm_catalog
     ours = [str(layout.bin), str(Path(sys.executable).parent)]
     others = [part for part in inherited.get("PATH", os.defpath).split(os.pathsep) if part and part not in ours]
     result["PATH"] = os.pathsep.join([*ours, *others])

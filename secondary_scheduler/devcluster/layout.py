@@ -8,6 +8,7 @@ from pathlib import Path
 
 from secondary_scheduler.devcluster import kubeconfig, pki
 from secondary_scheduler.devcluster.bootstrap import NODE_AGENTS, READERS
+from secondary_scheduler.devcluster.olm import CATALOG_USER, OLM_USER
 from secondary_scheduler.devcluster.ports import LOOPBACK
 
 SERVICE_NETWORK = "10.96.0.0/16"
@@ -108,6 +109,8 @@ def write_credentials(layout: Layout, cluster: str, api_server: str, real_nodes:
         layout.config("kube-controller-manager.kubeconfig"): ("system:kube-controller-manager", []),
         layout.config("kube-scheduler.kubeconfig"): ("system:kube-scheduler", []),
         layout.config("kwok.kubeconfig"): ("system:kwok", ["system:masters"]),
+        layout.config(f"{OLM_USER}.kubeconfig"): (OLM_USER, []),
+        layout.config(f"{CATALOG_USER}.kubeconfig"): (CATALOG_USER, []),
     }
     users |= {
         layout.node_kubeconfig(node): (f"system:node:{node}", ["system:nodes", NODE_AGENTS]) for node in real_nodes

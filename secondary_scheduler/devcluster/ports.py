@@ -7,7 +7,7 @@ import errno
 import os
 import random
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from secondary_scheduler.devcluster.errors import PortTakenError
@@ -66,6 +66,16 @@ def require_free(service: str, port: int) -> None:
         f"{service} cannot listen on {LOOPBACK}:{port}: the port is taken by {_holder(port)}; "
         f"end that process or choose another port"
     )
+
+
+@contextlib.contextmanager
+def held(address: str, port: int) -> Iterator[None]:
+    """Hold a port on one address, so that nobody can take it on all of them; nothing where somebody has done so."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
+        with contextlib.suppress(OSError):
+            holder.bind((address, port))
+            holder.listen(1)
+        yield
 
 
 def _holder(port: int) -> str:

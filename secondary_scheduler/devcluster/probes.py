@@ -1,8 +1,9 @@
-"""Readiness probes over HTTP on loopback."""
+"""Readiness probes on loopback."""
 
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 from pathlib import Path
 
@@ -33,6 +34,19 @@ def https_ok(port: int, path: str, authority: Path | None) -> Probe:
     def probe() -> bool:
         connection = http.client.HTTPSConnection(LOOPBACK, port, timeout=_TIMEOUT_SECONDS, context=context)
         return _status(connection, path) == http.HTTPStatus.OK
+
+    return probe
+
+
+def accepts(port: int) -> Probe:
+    """Succeeds when somebody accepts connections."""
+
+    def probe() -> bool:
+        try:
+            socket.create_connection((LOOPBACK, port), timeout=_TIMEOUT_SECONDS).close()
+        except OSError:
+            return False
+        return True
 
     return probe
 

@@ -1,7 +1,7 @@
 """Starting a cluster: what waits for what, and what may start at the same time.
 
-etcd -> kube-apiserver -> kube-controller-manager, kube-scheduler, kwok, the nodes and their agents; beside them, on
-its own path, Prometheus with load generator and gateway.
+etcd -> kube-apiserver -> kube-controller-manager, kube-scheduler, kwok, OLM, the nodes and their agents; beside them,
+on its own path, Prometheus with load generator and gateway.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
-from secondary_scheduler.devcluster import bootstrap, inventory, ports, processes
+from secondary_scheduler.devcluster import bootstrap, inventory, olm, ports, processes
 from secondary_scheduler.devcluster.api import ApiClient
 from secondary_scheduler.devcluster.environment import link_tools
 from secondary_scheduler.devcluster.errors import DevClusterError, ServiceError
@@ -21,6 +21,7 @@ from secondary_scheduler.devcluster.ports import LOOPBACK
 from secondary_scheduler.devcluster.processes import Service
 from secondary_scheduler.devcluster.progress import Reporter
 from secondary_scheduler.devcluster.services import control_plane, monitoring, nodes
+from secondary_scheduler.devcluster.services import olm as olm_services
 from secondary_scheduler.devcluster.state import ClusterState, StateDirectory, others
 from secondary_scheduler.devcluster.toolchain import binaries
 
@@ -35,6 +36,8 @@ _POLL_SECONDS = 0.1
 
 def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter) -> None:
     """Start everything and wait until it can be used. Whoever calls cleans up after an error."""
+    if spec.olm:
+        olm.catalog_directory(spec.olm_catalog)
     paths = binaries.ensure(_binary_names(spec), report)
     neighbours = others(spec.state_root, spec.name)
     state = ClusterState(
@@ -59,6 +62,7 @@ def _binary_names(spec: ClusterSpec) -> list[str]:
     names += ["kube-scheduler"] * spec.default_scheduler
     names += ["kwok"] * spec.kwok
     names += ["prometheus"] * spec.prometheus
+    names += ["olm-operator", "catalog-operator", "opm"] * spec.olm
     names += ["kubectl", "pulumi"] * spec.tools
     return names
 
@@ -68,6 +72,7 @@ def _port_names(spec: ClusterSpec) -> list[str]:
     names += ["kube-scheduler"] * spec.default_scheduler
     names += ["kwok"] * spec.kwok
     names += ["prometheus", "prometheus-gateway", "load-generator"] * spec.prometheus
+    names += ["opm"] * spec.olm
     return names
 
 
@@ -128,6 +133,8 @@ class _Startup:
             tasks.append(self._start(pool, control_plane.kube_scheduler, "kube-scheduler"))
         if spec.kwok:
             tasks.append(self._start(pool, nodes.kwok, "kwok"))
+        if spec.olm:
+            tasks.append(pool.submit(self._olm, pool))
         tasks += [
             pool.submit(self._launch, nodes.node_agent(name, index, layout, state.pod_network))
             for index, name in enumerate(inventory.real_node_names(spec.real_nodes))
@@ -139,6 +146,21 @@ class _Startup:
 
     def _start(self, pool: ThreadPoolExecutor, make: Callable[..., Service], binary: str) -> Future[None]:
         return pool.submit(self._launch, make(self._state.binaries[binary], self._layout, self._state.ports))
+
+    def _olm(self, pool: ThreadPoolExecutor) -> None:
+        layout, state, api = self._layout, self._state, self._api()
+        catalog = olm.catalog_directory(self._spec.olm_catalog)
+        serving = pool.submit(self._launch, olm_services.opm(state.binaries["opm"], layout, state.ports, catalog))
+        with self._report.step("OLM's definitions and rights"):
+            olm.apply_definitions(api)
+        self._wait("OLM's kinds are served", lambda: olm.kinds_missing(api))
+        self._join([serving])
+        olm.apply_objects(api, f"{LOOPBACK}:{state.ports['opm']}")
+        # Where they could listen there, no pod could on an address of its own. They go on without.
+        with ports.held(f"{state.pod_network}.255.254", olm_services.HEALTH_PORT):
+            self._launch(olm_services.olm_operator(state.binaries["olm-operator"], layout))
+            self._launch(olm_services.catalog_operator(state.binaries["catalog-operator"], layout))
+            self._wait("OLM serves the catalog", lambda: olm.not_ready(api))
 
     def _submit_monitoring(self, pool: ThreadPoolExecutor) -> list[Future[None]]:
         if not self._spec.prometheus:

@@ -57,6 +57,11 @@ def test_without_prometheus_nothing_is_said_about_it(layout: Layout) -> None:
     assert not [name for name in environment.variables(layout, None, {}) if "PROMETHEUS" in name]
 
 
+def test_the_catalog_is_named_where_there_is_one(layout: Layout) -> None:
+    values = environment.variables(layout, None, {}, olm_catalog="127.0.0.1:2")
+    assert values["SECONDARY_SCHEDULER_OLM_CATALOG"] == "127.0.0.1:2"
+
+
 def test_path_has_ours_in_front_once_however_often_it_is_evaluated(layout: Layout) -> None:
     once = environment.variables(layout, None, {"PATH": "/usr/bin:/bin"})
     assert environment.variables(layout, None, once) == once

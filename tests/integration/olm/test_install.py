@@ -1,0 +1,192 @@
+"""The real operator lifecycle manager installs ours from the catalog that is checked in.
+
+Covers a CatalogSource by address, the InstallPlan, the ClusterServiceVersion whose Deployment runs on a real node, the
+CRD, a SecondaryScheduler whose scheduler places a pod, whose rights are whose, and removal. The tests run in order and
+share one cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from kubernetes import client as kubernetes
+from kubernetes import config as kubernetes_config
+from kubernetes.client.exceptions import ApiException
+
+from scheduler.catalog import static_cluster_roles
+from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain.binaries import ensure
+from tests.support.cluster import BARE
+from tools import olm_bundle
+from tools.olm_bundle import CHANNEL, CSV_NAME, OUTPUT, PACKAGE, SCHEDULER_IMAGE
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+NAMESPACE = "openshift-secondary-scheduler-operator"
+OLM = "operators.coreos.com"
+OPERATOR = "operator.openshift.io"
+SECONDS = 90
+CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: secondary-scheduler
+"""
+
+
+@dataclass
+class Installed:
+    """The cluster, and what a user would look at."""
+
+    cluster: Cluster
+    core: kubernetes.CoreV1Api
+    apps: kubernetes.AppsV1Api
+    custom: kubernetes.CustomObjectsApi
+    rbac: kubernetes.RbacAuthorizationV1Api
+    extensions: kubernetes.ApiextensionsV1Api
+
+    @classmethod
+    def on(cls, cluster: Cluster) -> Installed:
+        api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
+        return cls(
+            cluster,
+            kubernetes.CoreV1Api(api),
+            kubernetes.AppsV1Api(api),
+            kubernetes.CustomObjectsApi(api),
+            kubernetes.RbacAuthorizationV1Api(api),
+            kubernetes.ApiextensionsV1Api(api),
+        )
+
+    def make(self, version: str, kind: str, plural: str, name: str, **content: Any) -> None:
+        group = OPERATOR if kind == "SecondaryScheduler" else OLM
+        body = {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": {"name": name}, **content}
+        self.custom.create_namespaced_custom_object(group, version, NAMESPACE, plural, body)
+
+    def status(self, version: str, plural: str, name: str, group: str = OLM) -> dict[str, Any]:
+        """Its status; empty while there is no such object."""
+        try:
+            found = self.custom.get_namespaced_custom_object(group, version, NAMESPACE, plural, name)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+            return {}
+        status: dict[str, Any] = found.get("status", {})
+        return status
+
+    def subscription_at_latest(self) -> dict[str, Any] | None:
+        """Its status, once it has nothing left to do."""
+        status = self.status("v1alpha1", "subscriptions", PACKAGE)
+        return status if status.get("state") == "AtLatestKnown" else None
+
+    def ready(self, deployment: str) -> bool:
+        try:
+            return bool(self.apps.read_namespaced_deployment(deployment, NAMESPACE).status.ready_replicas)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+            return False
+
+    def deployments(self) -> set[str]:
+        return {each.metadata.name for each in self.apps.list_namespaced_deployment(NAMESPACE).items}
+
+    def scheduler_roles(self) -> dict[str, list[dict[str, Any]]]:
+        """The rules of the ClusterRoles that the operator may bind."""
+        found = self.custom.list_cluster_custom_object("rbac.authorization.k8s.io", "v1", "clusterroles")["items"]
+        wanted = static_cluster_roles()
+        return {role["metadata"]["name"]: role["rules"] for role in found if role["metadata"]["name"] in wanted}
+
+
+def eventually(check: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + SECONDS
+    while not (found := check()):
+        assert time.monotonic() < deadline, f"not within {SECONDS} s: {what}"
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(cluster_state_root: Any) -> Iterator[Installed]:
+    options = {**BARE, "real_nodes": 1, "default_scheduler": True}
+    with Cluster(ClusterSpec(name="olm", state_root=cluster_state_root, olm=True, **options)) as cluster:
+        here = Installed.on(cluster)
+        labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+        here.core.create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
+        here.make("v1", "OperatorGroup", "operatorgroups", "group", spec={"targetNamespaces": [NAMESPACE]})
+        source = {"sourceType": "grpc", "address": cluster.olm_catalog_address}
+        here.make("v1alpha1", "CatalogSource", "catalogsources", "ours", spec=source)
+        wanted = {"name": PACKAGE, "channel": CHANNEL, "source": "ours", "sourceNamespace": NAMESPACE}
+        here.make("v1alpha1", "Subscription", "subscriptions", PACKAGE, spec=wanted)
+        yield here
+
+
+def test_the_subscription_ends_in_a_succeeded_version(installed: Installed) -> None:
+    def phase() -> bool:
+        return installed.status("v1alpha1", "clusterserviceversions", CSV_NAME).get("phase") == "Succeeded"
+
+    eventually(phase, "the ClusterServiceVersion has succeeded")
+    subscription = eventually(installed.subscription_at_latest, "the Subscription says so")
+    assert subscription["installedCSV"] == CSV_NAME
+    name = subscription["installPlanRef"]["name"]
+    eventually(
+        lambda: installed.status("v1alpha1", "installplans", name)["phase"] == "Complete", "the InstallPlan is complete"
+    )
+    plan = installed.status("v1alpha1", "installplans", name)
+    assert not plan.get("bundleLookups"), "nothing was left for a pod to unpack"
+    assert installed.ready("secondary-scheduler-operator"), "its pod runs on the real node"
+    crd = installed.extensions.read_custom_resource_definition("secondaryschedulers.operator.openshift.io")
+    assert {each.type: each.status for each in crd.status.conditions}["Established"] == "True"
+
+
+def test_a_secondary_scheduler_becomes_a_scheduler_that_places_pods(installed: Installed) -> None:
+    config_map = {"metadata": {"name": "configuration"}, "data": {"config.yaml": CONFIGURATION}}
+    installed.core.create_namespaced_config_map(NAMESPACE, config_map)
+    spec = {"schedulerConfig": "configuration", "schedulerImage": SCHEDULER_IMAGE}
+    installed.make("v1", "SecondaryScheduler", "secondaryschedulers", "cluster", spec=spec)
+    eventually(lambda: installed.ready("secondary-scheduler"), "the scheduler is ready")
+
+    container = {"name": "c", "image": "localhost/secondary-scheduler/operator"}
+    pod = {"metadata": {"name": "placed"}, "spec": {"schedulerName": "secondary-scheduler", "containers": [container]}}
+    installed.core.create_namespaced_pod("default", pod)
+    eventually(lambda: installed.core.read_namespaced_pod("placed", "default").spec.node_name, "the pod has a node")
+
+
+def test_the_scheduler_may_do_what_an_install_from_manifests_lets_it(installed: Installed) -> None:
+    expected = {name: [rule.to_dict() for rule in rules] for name, rules in static_cluster_roles().items()}
+    assert installed.scheduler_roles() == expected
+
+
+def test_both_of_olms_operators_act_as_themselves(installed: Installed) -> None:
+    made: dict[str, set[str]] = {"olm-operator": set(), "catalog-operator": set()}
+    for line in installed.cluster.audit_log.read_text().splitlines():
+        entry = json.loads(line)
+        user, target = entry["user"]["username"], entry.get("objectRef", {})
+        if user in made and entry["verb"] == "create" and target.get("namespace") == NAMESPACE:
+            assert entry["responseStatus"]["code"] in (200, 201, 409)
+            made[user].add(target["resource"])
+    assert {"installplans", "clusterserviceversions", "serviceaccounts"} <= made["catalog-operator"]
+    assert "deployments" in made["olm-operator"]
+
+
+def test_removal_leaves_the_definition_and_nothing_that_runs(installed: Installed) -> None:
+    resources = installed.custom
+    resources.delete_namespaced_custom_object(OPERATOR, "v1", NAMESPACE, "secondaryschedulers", "cluster")
+    eventually(
+        lambda: installed.deployments() == {"secondary-scheduler-operator"}, "the operator took its scheduler away"
+    )
+    for plural, name in (("subscriptions", PACKAGE), ("clusterserviceversions", CSV_NAME)):
+        resources.delete_namespaced_custom_object(OLM, "v1alpha1", NAMESPACE, plural, name)
+    eventually(lambda: not installed.deployments(), "the operator is gone")
+    eventually(lambda: not installed.scheduler_roles(), "its ClusterRoles are gone")
+    installed.extensions.read_custom_resource_definition("secondaryschedulers.operator.openshift.io")
+
+
+def test_opm_makes_the_checked_in_catalog_of_the_checked_in_bundle() -> None:
+    opm = ensure(["opm"], SilentReporter())["opm"]
+    checked_in = (OUTPUT / "catalog" / PACKAGE / "catalog.json").read_text()
+    assert olm_bundle.catalog(opm, OUTPUT / "bundle") == checked_in, "run: make olm"

@@ -1,0 +1,65 @@
+"""What the operator lifecycle manager is started with; that it then works is tested where it runs."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+
+from secondary_scheduler.devcluster import olm, ports, startup
+from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.errors import SpecError
+from tests.support.cluster import BARE
+
+DEFINITIONS = Path(olm.__file__).parent / "olm_crds"
+
+
+def test_a_catalog_that_is_no_directory_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    cluster = Cluster(ClusterSpec(state_root=tmp_path, olm=True, olm_catalog=tmp_path / "absent", **BARE))
+    with pytest.raises(SpecError, match=r"absent is not a directory: .*--olm-catalog"):
+        cluster.start()
+    assert not cluster.state_dir.exists()
+
+
+def test_the_catalog_of_the_checkout_is_served_unless_told_otherwise(tmp_path: Path) -> None:
+    assert list(olm.catalog_directory(None).rglob("catalog.json"))
+    assert olm.catalog_directory(tmp_path) == tmp_path
+
+
+def test_a_cluster_without_olm_needs_nothing_of_it() -> None:
+    without, with_olm = (startup._binary_names(ClusterSpec(olm=wanted, **BARE)) for wanted in (False, True))
+    assert set(with_olm) - set(without) == {"olm-operator", "catalog-operator", "opm"}
+
+
+def test_the_definitions_say_where_they_are_from_and_have_no_descriptions() -> None:
+    files = sorted(DEFINITIONS.glob("*.yaml"))
+    assert len(files) == 8
+    for file in files:
+        text = file.read_text()
+        assert text.startswith("# github.com/operator-framework/operator-lifecycle-manager v0.28.0, deploy/chart/crds/")
+        definition = yaml.load(text, yaml.CSafeLoader)
+        assert definition["kind"] == "CustomResourceDefinition"
+        assert definition["metadata"]["name"] == file.stem
+        assert not any(isinstance(each, str) for each in descriptions(definition))
+
+
+def descriptions(value: object) -> list[object]:
+    if isinstance(value, dict):
+        below = [found for item in value.values() for found in descriptions(item)]
+        return below + ([value["description"]] if "description" in value else [])
+    return [found for item in value for found in descriptions(item)] if isinstance(value, list) else []
+
+
+def test_a_held_port_cannot_be_taken_on_all_addresses_until_it_is_given_back() -> None:
+    (port,) = ports.allocate(["port"], {}).values()
+    with ports.held("127.200.255.254", port), socket.socket(socket.AF_INET6) as everywhere:
+        everywhere.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        everywhere.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(OSError, match="in use"):
+            everywhere.bind(("::", port))
+        assert ports.is_free(port), "other addresses are nobody's loss"
+    with ports.held("127.200.255.254", port), ports.held("127.200.255.254", port):
+        pass
+    assert ports.is_free(port, "127.200.255.254")
