@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup image lock demo clean-demo test test-all check format unit integration e2e conformance bench bench-smoke clean
+.PHONY: help setup olm image lock demo clean-demo test test-all check format unit integration e2e conformance bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -44,6 +44,9 @@ bench: setup  ## The race at 5,000 nodes (hours); SCENARIO=S, NODES=N, ROUNDS=N 
 
 bench-smoke: setup  ## A minute of the race; fails when a ratio to kube-scheduler falls short
 	@$(BIN)/python tools/run_tests.py bench-smoke
+
+olm: setup  ## Render bundle and catalog for OLM (deploy/olm) anew from the components
+	@$(BIN)/python tools/olm_bundle.py
 
 image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE chooses what it stands on
 	@$(BIN)/python tools/image.py $(if $(BASE),--base $(BASE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(IMAGE_PYTHON),--python $(IMAGE_PYTHON))
