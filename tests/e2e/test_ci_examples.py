@@ -21,7 +21,7 @@ from tests.support.fleet import CHECKOUT, Fleet, dead_kubeconfig
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 EXAMPLES = CHECKOUT / "examples" / "ci"
-INSTALLING = ("pip install", "pulumi install", "python -m venv", "export PATH", "GITHUB_PATH")
+INSTALLING = ("pip install", "pulumi install", "GITHUB_PATH")
 PROGRAM = """
 import pulumi
 if pulumi.Config().get("fail"):
