@@ -1,0 +1,101 @@
+"""The policy pack: `pulumi preview --policy-pack policy`. docs/policy.md tells what each policy is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import rules
+from pulumi_policy import (
+    EnforcementLevel,
+    PolicyConfigSchema,
+    PolicyPack,
+    ReportViolation,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
+    StackValidationArgs,
+    StackValidationPolicy,
+)
+from pulumi_policy.proxy import UnknownValueError
+
+
+def plain(value: Any) -> Any:
+    """Properties without the SDK's wrapping, which raises where something is not known yet."""
+    if isinstance(value, Mapping):
+        return {key: _item(value, key) for key in value}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_item(value, index) for index in range(len(value))]
+    return value
+
+
+def _item(container: Any, key: Any) -> Any:
+    try:
+        return plain(container[key])
+    except UnknownValueError:
+        return rules.UNKNOWN
+
+
+def each(
+    resource_type: str, judge: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[str]]
+) -> Callable[[ResourceValidationArgs, ReportViolation], None]:
+    """A validation of every resource of a type by itself; `judge` gets its properties and the policy's settings."""
+
+    def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
+        if args.resource_type == resource_type:
+            for message in judge(plain(args.props), args.get_config()):
+                report(message, None)
+
+    return validate
+
+
+def together(
+    judge: Callable[[Mapping[str, Any], list[Mapping[str, Any]]], Iterator[str]],
+) -> Callable[[StackValidationArgs, ReportViolation], None]:
+    """A validation of every SecondaryScheduler with all ConfigMaps of the stack."""
+
+    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
+        maps = [plain(one.props) for one in args.resources if one.resource_type == rules.CONFIG_MAP]
+        for one in args.resources:
+            if one.resource_type == rules.SECONDARY_SCHEDULER:
+                for message in judge(plain(one.props), maps):
+                    report(message, one.urn)
+
+    return validate
+
+
+PolicyPack(
+    name="secondary-scheduler",
+    # `--policy-pack-config FILE` sets it for all, or for one policy by its name.
+    enforcement_level=EnforcementLevel.MANDATORY,
+    policies=[
+        StackValidationPolicy(
+            name="configuration-is-valid",
+            description="The scheduler can load the configuration that a SecondaryScheduler names.",
+            validate=together(rules.configuration_problems),
+        ),
+        StackValidationPolicy(
+            name="not-the-default-scheduler",
+            description="No profile takes the pods of the cluster's own scheduler.",
+            validate=together(rules.default_name_problems),
+        ),
+        ResourceValidationPolicy(
+            name="no-token-in-config-map",
+            description="A scheduler's configuration holds no literal token.",
+            validate=each(rules.CONFIG_MAP, lambda props, _: rules.token_problems(props)),
+        ),
+        ResourceValidationPolicy(
+            name="image-is-pinned",
+            description="The scheduler's image is given by tag or digest.",
+            config_schema=PolicyConfigSchema(properties={"requireDigest": {"type": "boolean", "default": False}}),
+            validate=each(
+                rules.SECONDARY_SCHEDULER,
+                lambda props, config: rules.image_problems(props, require_digest=bool(config.get("requireDigest"))),
+            ),
+        ),
+        ResourceValidationPolicy(
+            name="fields-are-known",
+            description="A SecondaryScheduler has only fields and values that its operator knows.",
+            validate=each(rules.SECONDARY_SCHEDULER, lambda props, _: rules.field_problems(props)),
+        ),
+    ],
+)

@@ -1,0 +1,195 @@
+"""The rules of the policy pack, as plain functions from properties to messages; no SDK, so that they are easily tested.
+
+They judge any program's resources, so nothing is assumed of them. What a preview cannot know yet is `UNKNOWN`, and is
+not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from scheduler.config import (
+    KIND,
+    OURS,
+    ConfigurationError,
+    Flavour,
+    UnknownFlavourError,
+    flavour_of,
+    load_configuration,
+)
+from secondary_scheduler.controller.reconcile.spec import InvalidSpecError, Spec, parse_spec
+
+SECONDARY_SCHEDULER = "kubernetes:operator.openshift.io/v1:SecondaryScheduler"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+CONFIG_KEY = "config.yaml"
+UNKNOWN: Final = object()
+_DEFAULT_NAME = "default-scheduler"
+# Of the CRD, beside what our operator acts on: upstream's, ignored or written by it.
+_UPSTREAMS = frozenset({"unsupportedConfigOverrides", "observedConfig"})
+_SECRET = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
+_A_FILE = re.compile(r"(file|path|name|seconds)$", re.IGNORECASE)
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+_TAG = re.compile(r":([\w][\w.-]{0,127})$")
+
+Properties = Mapping[str, Any]
+
+
+def configuration_problems(scheduler: Properties, config_maps: Iterable[Properties]) -> Iterator[str]:
+    """What is wrong with the configuration that a SecondaryScheduler names, as the scheduler's own code judges it for
+    the image that the SecondaryScheduler names. A ConfigMap that the program does not make is not judged."""
+    spec = _mapping(scheduler.get("spec"))
+    config_map = _config_map_of(scheduler, config_maps)
+    if config_map is None:
+        return
+    name, data = config_map["metadata"]["name"], _mapping(config_map.get("data"))
+    text = data.get(CONFIG_KEY)
+    if text is UNKNOWN:
+        return
+    if not isinstance(text, str):
+        keys = ", ".join(sorted(data)) or "none"
+        yield f"ConfigMap {name}: no key {CONFIG_KEY}, which the scheduler reads (keys: {keys}); put the {KIND} there"
+        return
+    try:
+        load_configuration(
+            text,
+            source=f"ConfigMap {name}, {CONFIG_KEY}",
+            flavour=_flavour(spec.get("schedulerImage")),
+            # Rules of their own tell of these.
+            allow_token_in_config_map=True,
+            allow_default_scheduler_name=True,
+        )
+    except ConfigurationError as error:
+        yield from map(str, error.problems)
+
+
+def default_name_problems(scheduler: Properties, config_maps: Iterable[Properties]) -> Iterator[str]:
+    """A profile that takes the pods of the cluster's own scheduler, unless the SecondaryScheduler allows it aloud."""
+    config_map = _config_map_of(scheduler, config_maps)
+    if config_map is None or _mapping(scheduler.get("spec")).get("allowDefaultSchedulerName") in (True, UNKNOWN):
+        return
+    text = _mapping(config_map.get("data")).get(CONFIG_KEY)
+    for index, profile in enumerate(_profiles(text)):
+        if profile.get("schedulerName") in (None, "", _DEFAULT_NAME):
+            where = f"ConfigMap {config_map['metadata']['name']}, {CONFIG_KEY}: profiles[{index}].schedulerName"
+            yield f"{where}: two schedulers named {_DEFAULT_NAME} would place the same pods; give it a name of its own"
+
+
+def token_problems(config_map: Properties) -> Iterator[str]:
+    """Literal secrets in a scheduler's configuration, under whatever key of a ConfigMap. None is repeated."""
+    for key, text in _mapping(config_map.get("data")).items():
+        for path in _literal_secrets(_configuration(text), ()):
+            place = f"data[{key}].{'.'.join(path)}"
+            yield f"{place}: everybody who may read ConfigMaps can read it; use a Secret (spec.metricCredentials)"
+
+
+def image_problems(scheduler: Properties, *, require_digest: bool = False) -> Iterator[str]:
+    """An image that tomorrow may be another one."""
+    image = _mapping(scheduler.get("spec")).get("schedulerImage")
+    if image is UNKNOWN:
+        return
+    if not isinstance(image, str) or not image:
+        yield "spec.schedulerImage: missing; the operator has no default: write registry/repository:tag"
+    elif _DIGEST.search(image):
+        return
+    elif require_digest:
+        yield f"spec.schedulerImage: {image} has no digest; write registry/repository@sha256:…"
+    elif (tag := _TAG.search(image)) is None or tag[1] == "latest":
+        yield f"spec.schedulerImage: {image} names no version; write a tag other than latest, or a digest"
+
+
+def field_problems(scheduler: Properties) -> Iterator[str]:
+    """Fields of a SecondaryScheduler that the CRD does not know, and values that the operator cannot act on."""
+    spec = _known(_mapping(scheduler.get("spec")))
+    for path, allowed in _unknown_fields(Spec, spec, ("spec",), _UPSTREAMS):
+        yield f"{'.'.join(path)}: no such field; there are: {', '.join(sorted(allowed))}"
+    try:
+        parse_spec({"spec": spec})
+    except InvalidSpecError as error:
+        yield str(error)
+
+
+def _config_map_of(scheduler: Properties, config_maps: Iterable[Properties]) -> Properties | None:
+    name = _mapping(scheduler.get("spec")).get("schedulerConfig")
+    namespace = _mapping(scheduler.get("metadata")).get("namespace")
+    if not isinstance(name, str):
+        return None
+    for config_map in config_maps:
+        metadata = _mapping(config_map.get("metadata"))
+        if metadata.get("name") == name and UNKNOWN not in (namespace, metadata.get("namespace")):
+            return config_map if metadata.get("namespace") == namespace else None
+    return None
+
+
+def _flavour(image: Any) -> Flavour:
+    try:
+        return flavour_of(image) if isinstance(image, str) and image else OURS
+    except UnknownFlavourError:
+        return OURS
+
+
+def _configuration(text: Any) -> Mapping[str, Any]:
+    """The KubeSchedulerConfiguration in a text; empty where there is none."""
+    if not isinstance(text, str) or KIND not in text:
+        return {}
+    try:
+        document = YAML(typ="safe", pure=True).load(text)
+    except YAMLError:
+        return {}
+    return document if isinstance(document, Mapping) and document.get("kind") == KIND else {}
+
+
+def _profiles(text: Any) -> Iterator[Mapping[str, Any]]:
+    profiles = _configuration(text).get("profiles") or [{}] if _configuration(text) else []
+    yield from (profile for profile in profiles if isinstance(profile, Mapping))
+
+
+def _literal_secrets(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            here = (*path, str(key))
+            if isinstance(item, str) and item and _SECRET.search(str(key)) and not _A_FILE.search(str(key)):
+                yield here
+            else:
+                yield from _literal_secrets(item, here)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _literal_secrets(item, (*path[:-1], f"{path[-1]}[{index}]"))
+
+
+def _unknown_fields(
+    model: type[BaseModel], data: Mapping[str, Any], path: tuple[str, ...], also: frozenset[str] = frozenset()
+) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    for key, value in data.items():
+        if key in fields:
+            inner = next(_models(fields[key].annotation), None)
+            if inner is not None and isinstance(value, Mapping):
+                yield from _unknown_fields(inner, value, (*path, key))
+        elif key not in also:
+            yield (*path, key), [*fields, *also]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _known(value: Any) -> Any:
+    """Without what is not known yet; whole numbers as such, since on the wire every number is a double."""
+    if isinstance(value, Mapping):
+        return {key: _known(item) for key, item in value.items() if item is not UNKNOWN}
+    if isinstance(value, list):
+        return [_known(item) for item in value if item is not UNKNOWN]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
