@@ -5,7 +5,6 @@ from __future__ import annotations
 import pulumi
 
 import components
-from scheduler.catalog import PolicyRule, cluster_role_name
 from stacks.loading import Stack
 
 
@@ -28,13 +27,7 @@ def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.I
             catalog_image=catalog.image if catalog else None,
             catalog_address=catalog.address if catalog else None,
         ),
-        extra_roles={
-            cluster_role_name(plugin.name): [
-                PolicyRule(rule.api_groups, rule.resources, rule.verbs, rule.resource_names) for rule in plugin.rbac
-            ]
-            for plugin in settings.extra_plugins
-            if plugin.rbac
-        },
+        extra_roles=stack.profile.extra_roles,
         operator_image=settings.operator_image,
         upstream=operator.is_upstream(mode),
         openshift=settings.openshift,

@@ -1,0 +1,43 @@
+"""What the profile's settings become in the graph: profiles in one ConfigMap, rights of a custom image's plugins."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scheduler.config import load_configuration
+from tests.components.graph import Graph, run_program, stack_values
+
+CUSTOM = "registry.example.com/my/scheduler:1"
+RULE = {"apiGroups": ["gpu.example.com"], "resources": ["gpus"], "verbs": ["get", "list", "watch"]}
+RUNS = {"name": "GpuAware", "points": ["score"], "rbac": [RULE]}
+RESTS = {"name": "Unused", "points": ["score"], "rbac": [RULE]}
+ROLE = "secondary-scheduler:plugin:gpuaware"
+
+
+def run(**changes: Any) -> Graph:
+    values = stack_values("local")
+    for key in ("metricProvider", "plugins"):
+        values[key] = "{}"
+    values |= {key: value if isinstance(value, str) else json.dumps(value) for key, value in changes.items()}
+    return run_program(values, preview=True)
+
+
+def test_several_profiles_are_one_config_map_and_one_output_each(local_environment: None) -> None:
+    graph = run(profiles=[{"schedulerName": "online"}, {"schedulerName": "batch"}])
+    data = [one.manifest["data"] for one in graph.of("ConfigMap")]
+    (text,) = [one["config.yaml"] for one in data if "config.yaml" in one]
+    assert load_configuration(text, source="f").scheduler_names == ("online", "batch")
+    profiles = graph.outputs["profiles"]
+    assert [profile["schedulerName"] for profile in profiles] == ["online", "batch"]
+    assert graph.outputs["profile"] == profiles[0]
+
+
+def test_a_plugin_of_a_custom_image_gets_the_rights_it_declares_if_it_runs(local_environment: None) -> None:
+    plugins = {"score": {"enabled": [{"name": "GpuAware", "weight": 3}]}}
+    graph = run(installMode="direct", schedulerImage=CUSTOM, extraPlugins=[RUNS, RESTS], plugins=plugins)
+    roles = {role.object_name: role.manifest["rules"] for role in graph.of("ClusterRole")}
+    assert roles[ROLE] == [RULE]
+    assert not any("unused" in name for name in roles)
+    bound = {binding.manifest["roleRef"]["name"] for binding in graph.of("ClusterRoleBinding")}
+    assert ROLE in bound
