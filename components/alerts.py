@@ -22,7 +22,7 @@ class SchedulerAlertsArgs:
 
 
 class SchedulerAlerts(pulumi.ComponentResource):
-    """A PrometheusRule; nothing waits for it."""
+    """A PrometheusRule; the cluster must have the kind."""
 
     name: pulumi.Output[str]
 

@@ -58,13 +58,13 @@ def run_scheduler(
     """Register the scheduler upon an installation."""
     namespace = installation.namespace_of_mode
     priority: pulumi.Input[str] = ""
-    needs = [*installation.needs, *args.needs]
+    needs: list[pulumi.Resource] = [*installation.needs, *args.needs]
     if args.priority_class and not installation.upstream:
         # Made for this stack alone: classes have no namespace, and another stack's is another cluster's.
         made = SchedulerPriority("priority", SchedulerPriorityArgs(SCHEDULER_NAME), opts)
         priority, needs = made.name, [*needs, made]
     if args.prometheus_rule:
-        SchedulerAlerts("alerts", SchedulerAlertsArgs(installation.namespace), opts)
+        needs.append(SchedulerAlerts("alerts", SchedulerAlertsArgs(installation.namespace), opts))
     if installation.mode == "direct":
         direct = DirectSchedulerArgs(
             namespace,

@@ -1,0 +1,123 @@
+"""A stack on a cluster of its own, with settings that change from update to update."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client as kubernetes
+from kubernetes import config as kubernetes_config
+
+from secondary_scheduler.devcluster import environment
+from secondary_scheduler.devcluster.cluster import Cluster
+from secondary_scheduler.devcluster.demo.pulumi import Stack
+from secondary_scheduler.devcluster.demo.workload import TAINT
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+NAMESPACE = "openshift-secondary-scheduler-operator"
+NAME = "secondary-scheduler"
+
+
+class Live:
+    """A stack with settings of its own over those of stack `local`."""
+
+    def __init__(self, cluster: Cluster, directory: Path, stack: str) -> None:
+        self._stack = stack
+        self._file = directory / f"Pulumi.{stack}.yaml"
+        self.environment = {
+            **os.environ,
+            **environment.variables(cluster.layout, cluster.prometheus_url, os.environ),
+        }
+        self.settings: dict[str, Any] = {}
+        api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
+        self.core, self.apps = kubernetes.CoreV1Api(api), kubernetes.AppsV1Api(api)
+        self.custom = kubernetes.CustomObjectsApi(api)
+        self.rbac, self.flow_control = kubernetes.RbacAuthorizationV1Api(api), kubernetes.FlowcontrolApiserverV1Api(api)
+        self.before = self.cluster_scoped()
+        Stack(CHECKOUT, stack, self.environment).select()
+
+    def close(self) -> None:
+        """Take away where the engine keeps the salt of a stack that it makes."""
+        (CHECKOUT / "stacks" / f"Pulumi.{self._stack}.yaml").unlink(missing_ok=True)
+
+    def command(self, *arguments: str, **settings: Any) -> list[str]:
+        """A command line of the engine; settings given once stay."""
+        self.settings |= settings
+        stack_file = yaml.safe_load((CHECKOUT / "stacks" / "Pulumi.local.yaml").read_text())
+        stack_file["config"] |= {f"secondary-scheduler:{key}": value for key, value in self.settings.items()}
+        self._file.write_text(yaml.safe_dump(stack_file))
+        common = ["--stack", self._stack, "--config-file", str(self._file), "--non-interactive", "--color", "never"]
+        return ["pulumi", *arguments, *common]
+
+    def run(self, *arguments: str, fails: bool = False, **settings: Any) -> str:
+        """One command of the engine, which is expected to work or to fail."""
+        done = subprocess.run(
+            self.command(*arguments, **settings),
+            cwd=CHECKOUT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode != 0) == fails, done.stdout
+        return done.stdout
+
+    def up(self, *, fails: bool = False, **settings: Any) -> str:
+        return self.run("up", "--yes", "--skip-preview", fails=fails, **settings)
+
+    def nothing_to_change(self) -> None:
+        self.run("preview", "--expect-no-changes", "--diff")
+
+    def output(self) -> dict[str, Any]:
+        done = subprocess.run(
+            ["pulumi", "stack", "output", "--stack", self._stack, "--json"],
+            cwd=CHECKOUT, env=self.environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def deployments(self) -> dict[str, Any]:
+        return {one.metadata.name: one for one in self.apps.list_namespaced_deployment(NAMESPACE).items}
+
+    def config_maps(self) -> set[str]:
+        return {
+            one.metadata.name
+            for one in self.core.list_namespaced_config_map(NAMESPACE).items
+            if one.metadata.name.startswith(f"{NAME}-config-")
+        }
+
+    def cluster_scoped(self) -> set[str]:
+        """What an installation makes outside its namespace, and the namespaces."""
+        definitions = kubernetes.ApiextensionsV1Api(self.core.api_client).list_custom_resource_definition()
+        priorities = kubernetes.SchedulingV1Api(self.core.api_client).list_priority_class()
+        roles, bindings = self.rbac.list_cluster_role(), self.rbac.list_cluster_role_binding()
+        lists = (definitions, priorities, roles, bindings, self.flow_control.list_flow_schema())
+        lists = (*lists, self.core.list_namespace())
+        return {f"{type(item).__name__}/{item.metadata.name}" for found in lists for item in found.items}
+
+    def pods(self) -> set[str]:
+        """The scheduler's pods that are not on their way out."""
+        listed = self.core.list_namespaced_pod(NAMESPACE, label_selector=f"app={NAME}").items
+        return {pod.metadata.name for pod in listed if pod.metadata.deletion_timestamp is None}
+
+    def places_a_pod(self, name: str) -> None:
+        container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
+        spec = {
+            "schedulerName": NAME, "nodeSelector": {"type": "kwok"}, "tolerations": [TAINT], "containers": [container],
+        }  # fmt: skip
+        self.core.create_namespaced_pod("default", {"metadata": {"name": name}, "spec": spec})
+        eventually(lambda: self.core.read_namespaced_pod(name, "default").spec.node_name is not None, 20)
+
+
+def eventually(check: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        time.sleep(0.2)
