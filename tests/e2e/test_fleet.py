@@ -79,7 +79,7 @@ def test_a_preview_with_changes_ends_with_3_and_one_where_a_stack_fails_with_1(t
     done = tiny.run("preview", "--offline", "--stacks", "prod-*", "--markdown", str(comment))
     assert done.returncode == 1
     assert "stacks/Pulumi.prod-c.yaml:3: it is bad" in done.stdout
-    assert "Fleet preview: 3 stacks: 1 failed, 2 changes" in done.stdout
+    assert "Fleet preview: 3 stacks: 1 failed, 2 with changes" in done.stdout
     text = comment.read_text()
     assert "| prod-c | rest | - | ❌ failed |" in text
     assert "weight of TargetLoadPacking: 1 -> 2" in text
@@ -287,7 +287,7 @@ def test_twelve_stacks_on_three_control_planes_of_which_one_is_down(make_cluster
     comment = tmp_path / "comment.md"
     done = fleet.run("preview", "--stacks", "prod-*", "--parallel", "3", "--markdown", str(comment))
     assert done.returncode == 1
-    assert "Fleet preview: 12 stacks: 4 failed, 8 changes" in done.stdout
+    assert "Fleet preview: 12 stacks: 4 failed, 8 with changes" in done.stdout
     assert comment.read_text().count("❌ failed") == 4
     assert len(comment.read_text()) < 65_536
     found = fleet.result("up", "--stacks", "prod-*", "--parallel", "3", "--no-gate", code=1)

@@ -123,7 +123,7 @@ def exit_code(results: Sequence[StackResult], *, previewed: bool) -> ExitCode:
 
 
 def summary(operation: Operation, results: Sequence[StackResult]) -> str:
-    """One line for all stacks, such as `Fleet preview: 3 stacks: 1 failed, 2 unchanged`."""
+    """One line for all stacks, such as `Fleet preview: 3 stacks: 1 failed, 2 with changes`."""
     order = (
         Outcome.FAILED,
         Outcome.CANCELLED,
@@ -133,6 +133,10 @@ def summary(operation: Operation, results: Sequence[StackResult]) -> str:
         Outcome.UNCHANGED,
     )
     counted = {outcome: sum(result.outcome is outcome for result in results) for outcome in order}
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counted.items() if count)
+    told = ", ".join(f"{count} {_told(outcome)}" for outcome, count in counted.items() if count)
     stacks = "1 stack" if len(results) == 1 else f"{len(results)} stacks"
     return f"Fleet {operation}: {stacks}: {told}"
+
+
+def _told(outcome: Outcome) -> str:
+    return "with changes" if outcome is Outcome.CHANGES else str(outcome)

@@ -28,7 +28,7 @@ def result(name: str, lines: int = 0, outcome: Outcome = Outcome.CHANGES, reason
 def test_a_small_comment_has_table_and_details_of_every_stack() -> None:
     text = comment(Operation.PREVIEW, [result("a", 2), result("b", 0, Outcome.FAILED, "it broke")])
     assert text.startswith(marker(Operation.PREVIEW))
-    assert "### Fleet preview: 2 stacks: 1 failed, 1 changes" in text
+    assert "### Fleet preview: 2 stacks: 1 failed, 1 with changes" in text
     assert "| a | rest | east | ✏️ changes | 2 update | 1.0 s | - |" in text
     assert "| b | rest | east | ❌ failed | - | 1.0 s | it broke |" in text
     assert DETAILS.findall(text) == ["a"]
