@@ -1,0 +1,69 @@
+"""Components keep the constructor that other languages need, `(name, args, opts)`: the SDK makes a schema of it.
+
+The analyzer does not read annotations that are kept as text, nor `X | None`, so that they are resolved for it here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import pulumi
+import pytest
+from pulumi.provider.experimental.analyzer import Analyzer
+
+import components
+
+COMPONENTS = [
+    one for one in vars(components).values() if inspect.isclass(one) and issubclass(one, pulumi.ComponentResource)
+]
+# Fields that only Python can give, so that they must not be required. `needs`: other languages say it with the resource
+# option dependsOn; `instances`: pairs, which a schema does not know.
+PYTHON_ONLY = {"needs", "instances"}
+
+
+def as_analyzer_reads(hint: Any) -> Any:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return typing.Union[tuple(as_analyzer_reads(one) for one in typing.get_args(hint))]  # noqa: UP007
+    return hint
+
+
+def described(hint: Any) -> Iterator[type]:
+    """Our own dataclasses in an annotation, and those within them."""
+    if inspect.isclass(hint) and dataclasses.is_dataclass(hint):
+        yield hint
+        for inner in inspect.get_annotations(hint, eval_str=True).values():
+            yield from described(inner)
+    for argument in typing.get_args(hint):
+        yield from described(argument)
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
+def test_a_component_is_made_from_a_name_its_args_and_options(component: type[pulumi.ComponentResource]) -> None:
+    parameters = inspect.signature(component.__init__, eval_str=True).parameters
+    assert list(parameters) == ["self", "name", "args", "opts"]
+    assert dataclasses.is_dataclass(parameters["args"].annotation)
+    assert parameters["opts"].annotation == pulumi.ResourceOptions | None
+    assert parameters["opts"].default is None
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
+def test_the_sdk_makes_a_schema_of_a_component(
+    component: type[pulumi.ComponentResource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = inspect.signature(component.__init__, eval_str=True).parameters["args"].annotation
+    monkeypatch.setattr(component.__init__, "__annotations__", {"args": arguments})
+    for one in {component, *described(arguments)}:
+        hints = inspect.get_annotations(one, eval_str=True)
+        readable = {name: as_analyzer_reads(hint) for name, hint in hints.items() if name not in PYTHON_ONLY}
+        monkeypatch.setattr(one, "__annotations__", readable)
+    definition = Analyzer("secondary-scheduler").analyze([component])["component_definitions"][component.__name__]
+    fields = {field.name: field for field in dataclasses.fields(arguments)}
+    assert set(definition.inputs_mapping.values()) == fields.keys() - PYTHON_ONLY
+    missing = dataclasses.MISSING
+    left_out = [field for name, field in fields.items() if name in PYTHON_ONLY]
+    assert [field.name for field in left_out if field.default is missing is field.default_factory] == []
