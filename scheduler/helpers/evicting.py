@@ -49,6 +49,17 @@ class Evictions:
         """Tell whether there are victims of this pod that have yet to be asked to go."""
         return pod.uid in self._running
 
+    def parked(self, pod: PodInfo) -> bool:
+        """Tell whether trying a pod is of no use yet: the watch has still to show that its victims go, and each of them
+        has yet to be asked, or has been a moment ago. The deletion of any pod is the time to ask again."""
+        if pod.uid in self._running:
+            return True
+        candidate = self._asked.get(pod.uid)
+        if candidate is None:
+            return False
+        now = {one.uid: one for one in self._handle.pods_on(candidate.node)}
+        return any((one := now.get(victim.uid)) is not None and not one.deleting for victim in candidate.victims)
+
     def leaving(self, pod: PodInfo, view: NodeView) -> bool:
         """Tell whether a victim of this pod is still there, be it that the watch has yet to show that it goes. One that
         another pod has taken the node from may look elsewhere at once."""
@@ -169,9 +180,9 @@ class Preemption:
         self._prefix = prefix
         self._evictions = None if context.handle is None else Evictions(plugin, context.handle)
 
-    def running(self, pod: PodInfo) -> bool:
-        """Tell whether victims of this pod are still being deleted."""
-        return self._evictions is not None and self._evictions.running(pod)
+    def parked(self, pod: PodInfo) -> bool:
+        """Tell whether victims of this pod are still being deleted, so that it need not be tried."""
+        return self._evictions is not None and self._evictions.parked(pod)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes

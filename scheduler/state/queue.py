@@ -248,7 +248,7 @@ class SchedulingQueue:
                 continue
             if queued.pod.uid == besides:
                 continue
-            if queued.gated and queued.gating_plugin not in self._interested(queued, event):
+            if queued.gated and self._stays_gated(queued, event):
                 continue
             verdict = self._requeue_verdict(queued, event, old, new)
             if verdict is not Requeue.SKIP and self._requeue(queued, verdict) not in ("unschedulable", "gated"):
@@ -354,6 +354,13 @@ class SchedulingQueue:
         self._remove(queued.pod.uid)
         self._unschedulable[queued.pod.uid] = queued
         return False
+
+    def _stays_gated(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+        if queued.gating_plugin not in self._interested(queued, event):
+            return True
+        # Asked here, as well as when the pod is moved: while preemption is under way, that spares most of the hints.
+        status = self._pre_enqueue(queued.pod)
+        return not status.is_success and status.plugin == queued.gating_plugin
 
     def _push_active(self, queued: QueuedPod) -> None:
         if queued.initial_attempt_at is None:

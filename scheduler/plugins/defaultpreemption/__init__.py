@@ -36,7 +36,7 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Park a pod whose preemption is under way."""
-        if not self._preemption.running(pod):
+        if not self._preemption.parked(pod):
             return SUCCESS
         return unresolvable(WAITING)
 

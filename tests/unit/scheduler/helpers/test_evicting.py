@@ -7,6 +7,7 @@ import random
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.config import load_configuration
@@ -130,3 +131,22 @@ async def test_a_pod_whose_victims_could_not_be_deleted_is_tried_again() -> None
     attempt(state, pod("p", container("2"), priority=9), runner)
     await asyncio.gather(*handle.tasks)
     assert (handle.deleted, handle.activated) == ([], ["p"])
+
+
+async def test_a_pod_is_parked_until_the_watch_shows_that_all_its_victims_go() -> None:
+    handle = SlowHandle()
+    state = cluster(node("n1"), pods={"n1": [running(f"v{n}", "a", "2", 1, age=n) for n in (1, 2)]})
+    runner = profile(handle, "DefaultPreemption")
+    incoming = pod("p", container("4"), priority=9)
+    assert runner.run_pre_enqueue(incoming).is_success
+    handle.still_there = list(attempt(state, incoming, runner).victims)
+    parked = [runner.run_pre_enqueue(incoming).plugin]
+    handle.go.set()
+    await asyncio.gather(*handle.tasks)
+    # All were asked; the watch shows none of them going, then one gone, then the other with its grace period.
+    parked.append(runner.run_pre_enqueue(incoming).plugin)
+    last = handle.still_there.pop()
+    parked.append(runner.run_pre_enqueue(incoming).plugin)
+    assert parked == ["DefaultPreemption"] * 3
+    handle.still_there = [msgspec.structs.replace(last, deleting=True)]
+    assert runner.run_pre_enqueue(incoming).is_success
