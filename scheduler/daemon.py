@@ -46,6 +46,7 @@ FRESH_ANNOTATION = "secondary-scheduler.io/load-data-fresh"
 MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
 _DRAIN_SECONDS = 10.0
 _FIRST_LOAD_SECONDS = 2.0
+_SERVE_WITHIN_SECONDS, _FIRST_PODS_SECONDS = 2.0, 0.1
 _SYNC_PATIENCE_SECONDS = 10.0
 log = structlog.get_logger(component="app")
 
@@ -203,9 +204,10 @@ class Daemon:
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.cycle.run(), name="cycle"),
         ]
+        sync = asyncio.create_task(self._after_sync(reflectors), name="sync")
         if server:
-            lasting.append(asyncio.create_task(self._serve(server), name="serving"))
-        tasks = [*lasting, asyncio.create_task(self._after_sync(reflectors), name="sync")]
+            lasting.append(asyncio.create_task(_serve(server, sync), name="serving"))
+        tasks = [*lasting, sync]
         if self.elector:
             self.elector.start()
         stop = asyncio.create_task(self._stop.wait(), name="stop")
@@ -228,11 +230,6 @@ class Daemon:
             for watch in declared_watches(name for one in self.configuration.profiles for name in one.enabled)
         }
         return {"nodes": node_list, "pods": pod_list, **watched}
-
-    async def _serve(self, server: Server) -> None:
-        """Answer probes once the lists have been asked for; ends only with the failure of the server."""
-        server.start()
-        await asyncio.wrap_future(server.ended)
 
     async def _shut_down(self, server: Server | None, tasks: list[asyncio.Task[Any]]) -> None:
         """Take no more pods, let bindings end, write the events, give the Lease back."""
@@ -416,3 +413,13 @@ class Daemon:
                 "sched-handler-sync": lambda: None if self._synced else "the caches are not filled yet",
             },
         )
+
+
+async def _serve(server: Server, sync: asyncio.Task[None]) -> None:
+    """Answer probes, which wait at the open port until then, once the first pods are placed: what serving imports takes
+    a sixth of a second. A start that takes long does not put it off. Ends only with the failure of the server."""
+    done, _ = await asyncio.wait([sync], timeout=_SERVE_WITHIN_SECONDS)
+    if done:
+        await asyncio.sleep(_FIRST_PODS_SECONDS)
+    server.start()
+    await asyncio.wrap_future(server.ended)

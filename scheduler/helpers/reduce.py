@@ -159,14 +159,11 @@ def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
             requests = occupied.requests
         nonzero_cpu, nonzero_memory = occupied.nonzero_cpu, occupied.nonzero_memory
     started = _seconds(status.start_time)
-    bound = next(
-        (
-            _seconds(one.last_transition_time)
-            for one in status.conditions
-            if one.type == "PodScheduled" and one.status == "True"
-        ),
-        math.nan,
-    )
+    bound = math.nan
+    for one in status.conditions:
+        if one.type == "PodScheduled" and one.status == "True":
+            bound = _seconds(one.last_transition_time)
+            break
     return PodInfo(
         uid=meta.uid,
         name=meta.name,
@@ -190,12 +187,14 @@ def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
         terminal=pod.terminal,
         controller=meta.controller,
         conditions=status.conditions,
-        claim_names=tuple(
-            sorted(f"{one.name}={one.resource_claim_name or ''}" for one in status.resource_claim_statuses)
-        ),
+        claim_names=_claim_names(pod) if status.resource_claim_statuses else (),
         phase=status.phase,
         priority_class=pod.spec.priority_class_name,
     )
+
+
+def _claim_names(pod: Pod) -> tuple[str, ...]:
+    return tuple(sorted(f"{one.name}={one.resource_claim_name or ''}" for one in pod.status.resource_claim_statuses))
 
 
 def reduce_node(node: Node) -> NodeInfo:

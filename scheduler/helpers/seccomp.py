@@ -1,6 +1,7 @@
 """Which seccomp profiles a pod names (scheduler-plugins v0.34.7, pkg/sysched)."""
 
 from scheduler.framework import SeccompPaths
+from scheduler.framework.objects import NO_SECCOMP_PATHS
 from secondary_scheduler.kube.model import Pod, SecurityContext
 
 _LOCALHOST = "Localhost"
@@ -11,9 +12,14 @@ _ANNOTATION = "seccomp.security.alpha.kubernetes.io"
 def seccomp_paths(pod: Pod) -> SeccompPaths:
     """Return the paths of local profiles in the security contexts of a pod and its main containers, and those in its
     annotations, in the order of their keys."""
-    found = (_path(pod.spec.security_context), *(_path(one.security_context) for one in pod.spec.containers))
+    # Asked of each pod that comes, and nearly all have none.
+    found = [path for one in pod.spec.containers if (path := _path(one.security_context))]
+    if path := _path(pod.spec.security_context):
+        found.insert(0, path)
     noted = [(key, path) for key, path in pod.metadata.annotations.items() if _ANNOTATION in key]
-    return SeccompPaths(tuple(path for path in found if path), tuple(path for _, path in sorted(noted)))
+    if not found and not noted:
+        return NO_SECCOMP_PATHS
+    return SeccompPaths(tuple(found), tuple(path for _, path in sorted(noted)))
 
 
 def _path(context: SecurityContext | None) -> str:

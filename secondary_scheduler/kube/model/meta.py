@@ -60,7 +60,10 @@ class ObjectMeta(Struct, frozen=True, gc=False, rename="camel"):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that controls this object, if any."""
-        return next((one for one in self.owner_references if one.controller), None)
+        for one in self.owner_references:
+            if one.controller:
+                return one
+        return None
 
 
 class Object(Struct, frozen=True, gc=False, rename="camel"):

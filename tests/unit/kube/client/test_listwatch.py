@@ -21,6 +21,7 @@ from secondary_scheduler.kube.client import (
     object_meta,
     unchanged,
 )
+from secondary_scheduler.kube.client.http import Params
 from secondary_scheduler.kube.model import PODS, DecodeError, EventType, ObjectMeta, Pod, ResourceVersion
 from tests.unit.kube.fake_api import FakeApi, WatchScript, answer, eventually, line, running, status_body
 
@@ -147,6 +148,32 @@ async def test_the_list_is_a_quorum_read_in_pages_and_the_watch_wants_bookmarks(
         assert 20 <= int(watch["timeoutSeconds"]) <= 30
         assert {one.query["fieldSelector"] for one in api.requests} == {"spec.nodeName="}
         assert {one.query["labelSelector"] for one in api.requests} == {"a=b"}
+
+
+async def test_the_next_page_is_asked_for_before_one_is_reduced(api: FakeApi) -> None:
+    for number in range(501):
+        api.put(f"p{number}")
+    asked: list[int] = []
+
+    def reduced(one: Pod) -> Pod:
+        asked.append(pages)
+        return one
+
+    pages = 0
+
+    class Counting(KubeClient):
+        async def get(self, path: str, params: Params | None = None, *, timeout: float | None = None) -> bytes:
+            nonlocal pages
+            pages += 1
+            return await super().get(path, params, timeout=timeout)
+
+    async with Counting(ClientConfig(server=api.url), qps=0) as client:
+        reflector = Reflector(client, "/api/v1/pods", PODS, Mirror(), reduced, timing=QUICK)
+        task = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(reflector.synced.wait(), 10)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert asked == [2] * 501
 
 
 async def test_events_that_arrive_together_are_handed_over_together(api: FakeApi) -> None:

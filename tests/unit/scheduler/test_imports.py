@@ -1,0 +1,32 @@
+"""What the daemon imports on its way to the first list: a start must not pay for what it does not need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+LATER = ("requests", "urllib3", "prometheus_api_client", "cryptography", "aiohttp.web", "rich")
+LATEST = ("aiohttp", "numpy", "uvloop", "prometheus_client")
+
+
+def imported_by(code: str) -> set[str]:
+    """Modules of a fresh interpreter after some code."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules, sep='\\n')"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def test_a_configuration_is_read_before_numpy_and_http_are_there() -> None:
+    code = "from scheduler.__main__ import _import_structlog\n_import_structlog()\nimport scheduler.app"
+    assert imported_by(code).isdisjoint({*LATEST, *LATER})
+
+
+def test_metric_sources_certificates_and_the_http_server_are_imported_when_they_are_needed() -> None:
+    code = "from scheduler.__main__ import _import_structlog\n_import_structlog()\nimport scheduler.daemon"
+    found = imported_by(code)
+    assert found.isdisjoint(LATER)
+    assert found >= {"numpy", "aiohttp"}
