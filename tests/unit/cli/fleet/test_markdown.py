@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secondary_scheduler.cli.fleet.markdown import LIMIT, comment, fair_shares, marker
@@ -82,6 +82,7 @@ def test_the_checks_that_a_gate_failed_come_first() -> None:
 
 
 @pytest.mark.parametrize("limit", [400, 2000, 10_000])
+@settings(max_examples=30)
 @given(
     sizes=st.lists(st.integers(0, 300), min_size=1, max_size=12),
     reason=st.text(max_size=600),
