@@ -61,6 +61,8 @@ class Observer:
         self.bound: dict[str, float] = {}
         self.node: dict[str, str] = {}
         self.events: dict[str, float] = {}
+        self.first_word: float | None = None
+        """When the first event about any pod was written."""
         self.on_bound: Callable[[str], None] = lambda name: None
         self._changed = asyncio.Event()
 
@@ -82,6 +84,7 @@ class Observer:
         """Begin anew; what exists is still known."""
         for each in (self.created, self.bound, self.node, self.events):
             each.clear()
+        self.first_word = None
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Wait for a condition on what is seen here; returns whether it came true in time."""
@@ -137,5 +140,9 @@ class Observer:
             self.on_bound(name)
 
     def _event(self, event: _Event, now: float) -> None:
-        if event.type == "ADDED" and event.object.reason == "Scheduled":
+        if event.type != "ADDED":
+            return
+        if self.first_word is None:
+            self.first_word = now
+        if event.object.reason == "Scheduled":
             self.events.setdefault(event.object.regarding.name, now)
