@@ -34,6 +34,7 @@ _GROUPS = {
     "replicasets": "/apis/apps/v1",
     "roles": "/apis/rbac.authorization.k8s.io/v1",
     "rolebindings": "/apis/rbac.authorization.k8s.io/v1",
+    "networkpolicies": "/apis/networking.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "secondaryschedulers": "/apis/operator.openshift.io/v1",
 }

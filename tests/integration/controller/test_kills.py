@@ -80,7 +80,10 @@ def state(api):
 
 def converged(api):
     """Whether the last configuration and image run, and nothing of a candidate is left."""
-    status = (api.get("secondaryschedulers", "cluster") or {}).get("status") or {}
+    instance = api.get("secondaryschedulers", "cluster") or {"metadata": {}}
+    status = instance.get("status") or {}
+    # What a candidate does not prove, such as the log level, shows in no hash.
+    seen = status.get("observedGeneration") == instance["metadata"].get("generation")
     last = status.get("lastRollout") or {}
     done = (last.get("outcome"), last.get("image"), status.get("configurationHash"))
     left = [name for kind in _KINDS for name in api.names(kind) if "canary" in name]
@@ -89,7 +92,7 @@ def converged(api):
     quiet = role is not None and len(role["rules"][0]["resourceNames"]) == 1
     expected = ("Succeeded", OTHER_IMAGE, configuration_hash(OTHER_CONFIG))
     serves = api.get("services", "metrics") is not None
-    return done == expected and not left and len(copies) == 1 and quiet and serves
+    return seen and done == expected and not left and len(copies) == 1 and quiet and serves
 
 
 def run(api, operator, gate, rng, kills):

@@ -10,7 +10,13 @@ import urllib.request
 
 import pytest
 
-from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_binding_name, cluster_role_name, plugin_rules
+from scheduler.catalog import (
+    BASE_CLUSTER_ROLE,
+    cluster_role_binding_name,
+    cluster_role_name,
+    flow_schema_name,
+    plugin_rules,
+)
 from scheduler.config import configuration_hash, load_configuration
 from tests.integration.controller.support import until
 from tests.unit.controller.builders import BAD_CONFIG, CONFIG, IMAGE, OTHER_CONFIG
@@ -169,6 +175,8 @@ def test_the_running_scheduler_mounts_a_copy_that_nobody_can_change(running):
         ("services", "metrics"),
         ("roles", "secondary-scheduler-operand"),
         ("rolebindings", "secondary-scheduler-operand"),
+        ("networkpolicies", "secondary-scheduler"),
+        ("configmaps", f"secondary-scheduler-active-{HASH}"),
     ],
 )
 def test_a_deleted_object_comes_back(running, resource, name):
@@ -189,11 +197,20 @@ def test_a_changed_deployment_is_put_right(running):
     until(repaired, 5, "repaired")
 
 
-def test_a_removed_cluster_role_binding_comes_back(running):
+@pytest.mark.parametrize("kind", ["clusterrolebindings", "flowschemas"])
+def test_a_removed_object_of_the_cluster_comes_back(running, kind):
     api = running
-    path = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{api.base_binding}"
-    api.call("DELETE", path)
-    until(lambda: api.base_binding in api.cluster_role_bindings(), 5, "repaired")
+    group = {"clusterrolebindings": "rbac.authorization.k8s.io", "flowschemas": "flowcontrol.apiserver.k8s.io"}[kind]
+    name = api.base_binding if kind == "clusterrolebindings" else flow_schema_name("leases", api.namespace)
+    path = f"/apis/{group}/v1/{kind}"
+    uid = api.call("GET", f"{path}/{name}")["metadata"]["uid"]
+    api.call("DELETE", f"{path}/{name}")
+
+    def repaired():
+        found = {one["metadata"]["name"]: one["metadata"]["uid"] for one in api.call("GET", path)["items"]}
+        return found.get(name, uid) != uid
+
+    until(repaired, 5, "repaired")
 
 
 def test_an_unmanaged_instance_is_only_reported(running):
