@@ -42,7 +42,6 @@ from secondary_scheduler.devcluster.toolchain.binaries import ensure  # noqa: E4
 
 PACKAGE = "secondary-scheduler-operator"
 CHANNEL = "stable"
-CSV_NAME = f"{PACKAGE}.v{__version__}"
 OUTPUT = ROOT / "deploy/olm"
 OPERATOR_IMAGE = f"localhost/secondary-scheduler/operator:{__version__}"
 SCHEDULER_IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
@@ -62,11 +61,17 @@ uninstall it, delete the SecondaryScheduler, while the operator can still take t
 
 
 @dataclass(frozen=True)
-class Images:
-    """What the bundle runs, and what its example names."""
+class Release:
+    """A version of the operator, the image that it runs, and the scheduler's image that the example names."""
 
-    operator: str = OPERATOR_IMAGE
-    scheduler: str = SCHEDULER_IMAGE
+    operator_image: str = OPERATOR_IMAGE
+    scheduler_image: str = SCHEDULER_IMAGE
+    version: str = __version__
+
+    @property
+    def csv_name(self) -> str:
+        """Name of its ClusterServiceVersion."""
+        return f"{PACKAGE}.v{self.version}"
 
 
 class _Recorder(mocks.Mocks):
@@ -104,13 +109,13 @@ def installed_objects(image: str) -> list[Manifest]:
     return recorder.objects
 
 
-def bundle(images: Images) -> dict[str, Manifest]:
+def bundle(release: Release) -> dict[str, Manifest]:
     """The bundle's files: path below its directory to content."""
-    objects = installed_objects(images.operator)
+    objects = installed_objects(release.operator_image)
     files: dict[str, Manifest] = {}
     # OLM gives these labels to the roles that it makes, and deletes what has them with the version; others stay.
     owner = {
-        "olm.owner": CSV_NAME,
+        "olm.owner": release.csv_name,
         "olm.owner.kind": "ClusterServiceVersion",
         "olm.owner.namespace": NAMESPACE,
     }
@@ -121,7 +126,7 @@ def bundle(images: Images) -> dict[str, Manifest]:
             "metadata": {"name": name, "labels": {COMPONENT: "scheduler", **owner}},
             "rules": [rule.to_dict() for rule in rules],
         }
-    files[f"manifests/{PACKAGE}.clusterserviceversion.yaml"] = cluster_service_version(objects, images)
+    files[f"manifests/{PACKAGE}.clusterserviceversion.yaml"] = cluster_service_version(objects, release)
     crd = load_manifest()
     files[f"manifests/{crd['metadata']['name']}.crd.yaml"] = crd
     files["metadata/annotations.yaml"] = {
@@ -137,7 +142,7 @@ def bundle(images: Images) -> dict[str, Manifest]:
     return files
 
 
-def cluster_service_version(objects: Sequence[Manifest], images: Images) -> Manifest:
+def cluster_service_version(objects: Sequence[Manifest], release: Release) -> Manifest:
     """The ClusterServiceVersion of an install of these objects."""
     (deployment,) = _of(objects, "Deployment")
     (role,) = _of(objects, "Role")
@@ -163,11 +168,11 @@ def cluster_service_version(objects: Sequence[Manifest], images: Images) -> Mani
     return {
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
-        "metadata": {"name": CSV_NAME, "namespace": "placeholder", "annotations": _annotations(images)},
+        "metadata": {"name": release.csv_name, "namespace": "placeholder", "annotations": _annotations(release)},
         "spec": {
             "displayName": "Secondary Scheduler",
             "description": _DESCRIPTION,
-            "version": __version__,
+            "version": release.version,
             "maturity": "alpha",
             # FlowSchema v1, which the operator makes.
             "minKubeVersion": "1.29.0",
@@ -191,21 +196,21 @@ def cluster_service_version(objects: Sequence[Manifest], images: Images) -> Mani
             },
             "install": install,
             "relatedImages": [
-                {"name": "operator", "image": images.operator},
-                {"name": "scheduler", "image": images.scheduler},
+                {"name": "operator", "image": release.operator_image},
+                {"name": "scheduler", "image": release.scheduler_image},
             ],
         },
     }
 
 
-def catalog(opm: Path, directory: Path) -> str:
+def catalog(opm: Path, directory: Path, release: Release) -> str:
     """The file-based catalog, one JSON document after the other, made by opm from the bundle in a directory.
 
     Raises subprocess.CalledProcessError when opm refuses the bundle.
     """
     rendered = subprocess.run([opm, "render", directory, "-o", "json"], capture_output=True, text=True, check=True)
     # It upgrades whatever is older, without a list of what there was.
-    entry = {"name": CSV_NAME, "skipRange": f"<{__version__}"}
+    entry = {"name": release.csv_name, "skipRange": f"<{release.version}"}
     documents = [
         {"schema": "olm.package", "name": PACKAGE, "defaultChannel": CHANNEL, "description": _DESCRIPTION},
         {"schema": "olm.channel", "package": PACKAGE, "name": CHANNEL, "entries": [entry]},
@@ -214,17 +219,17 @@ def catalog(opm: Path, directory: Path) -> str:
     return "".join(json.dumps(document, indent=1) + "\n" for document in documents)
 
 
-def write(output: Path, images: Images, opm: Path) -> None:
+def write(output: Path, release: Release, opm: Path) -> None:
     """Replace bundle and catalog in a directory by newly rendered ones. Raises subprocess.CalledProcessError."""
     for part in ("bundle", "catalog"):
         shutil.rmtree(output / part, ignore_errors=True)
-    for path, content in bundle(images).items():
+    for path, content in bundle(release).items():
         file = output / "bundle" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text_of(content))
     rendered = output / "catalog" / PACKAGE / "catalog.json"
     rendered.parent.mkdir(parents=True)
-    rendered.write_text(catalog(opm, output / "bundle"))
+    rendered.write_text(catalog(opm, output / "bundle", release))
     subprocess.run([opm, "validate", output / "catalog"], capture_output=True, text=True, check=True)
 
 
@@ -242,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     try:
         opm = ensure(["opm"], PlainReporter(Console(stderr=True)))["opm"]
-        write(parsed.output, Images(parsed.operator_image, parsed.scheduler_image), opm)
+        write(parsed.output, Release(parsed.operator_image, parsed.scheduler_image), opm)
     except DevClusterError as error:
         print(f"olm_bundle: {error}", file=sys.stderr)
         return 1
@@ -252,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _annotations(images: Images) -> dict[str, str]:
+def _annotations(release: Release) -> dict[str, str]:
     example = {
         "apiVersion": "operator.openshift.io/v1",
         "kind": "SecondaryScheduler",
@@ -260,14 +265,14 @@ def _annotations(images: Images) -> dict[str, str]:
         "spec": {
             "managementState": "Managed",
             "schedulerConfig": "secondary-scheduler-config",
-            "schedulerImage": images.scheduler,
+            "schedulerImage": release.scheduler_image,
             "logLevel": "Normal",
         },
     }
     return {
         "alm-examples": json.dumps([example], indent=2),
         "capabilities": "Basic Install",
-        "containerImage": images.operator,
+        "containerImage": release.operator_image,
         "description": "Runs a scheduler of your choosing beside the cluster's own.",
         "operatorframework.io/suggested-namespace": NAMESPACE,
         "operatorframework.io/cluster-monitoring": "true",

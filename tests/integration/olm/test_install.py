@@ -1,8 +1,8 @@
 """The real operator lifecycle manager installs ours from the catalog that is checked in.
 
 Covers a CatalogSource by address, the InstallPlan, the ClusterServiceVersion whose Deployment runs on a real node, the
-CRD, a SecondaryScheduler whose scheduler places a pod, whose rights are whose, and removal. The tests run in order and
-share one cluster.
+CRD, a SecondaryScheduler whose scheduler places a pod, whose rights are whose, an upgrade, and removal. The tests run
+in order and share one cluster.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +20,15 @@ from kubernetes import config as kubernetes_config
 from kubernetes.client.exceptions import ApiException
 
 from scheduler.catalog import static_cluster_roles
+from secondary_scheduler.devcluster import ports, processes
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.layout import Layout
 from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.services import olm as services
 from secondary_scheduler.devcluster.toolchain.binaries import ensure
 from tests.support.cluster import BARE
 from tools import olm_bundle
-from tools.olm_bundle import CHANNEL, CSV_NAME, OUTPUT, PACKAGE, SCHEDULER_IMAGE
+from tools.olm_bundle import CHANNEL, OUTPUT, PACKAGE, SCHEDULER_IMAGE, Release
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -32,6 +36,8 @@ NAMESPACE = "openshift-secondary-scheduler-operator"
 OLM = "operators.coreos.com"
 OPERATOR = "operator.openshift.io"
 SECONDS = 90
+RELEASE = Release()
+NEWER = Release(version="99.0.0")
 CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -84,6 +90,9 @@ class Installed:
         status = self.status("v1alpha1", "subscriptions", PACKAGE)
         return status if status.get("state") == "AtLatestKnown" else None
 
+    def succeeded(self, release: Release) -> bool:
+        return self.status("v1alpha1", "clusterserviceversions", release.csv_name).get("phase") == "Succeeded"
+
     def ready(self, deployment: str) -> bool:
         try:
             return bool(self.apps.read_namespaced_deployment(deployment, NAMESPACE).status.ready_replicas)
@@ -91,6 +100,10 @@ class Installed:
             if error.status != 404:
                 raise
             return False
+
+    def pods_of_the_scheduler(self) -> set[str]:
+        found = self.core.list_namespaced_pod(NAMESPACE, label_selector="app=secondary-scheduler").items
+        return {pod.metadata.name for pod in found}
 
     def deployments(self) -> set[str]:
         return {each.metadata.name for each in self.apps.list_namespaced_deployment(NAMESPACE).items}
@@ -111,7 +124,7 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def installed(cluster_state_root: Any) -> Iterator[Installed]:
+def installed(cluster_state_root: Path) -> Iterator[Installed]:
     options = {**BARE, "real_nodes": 1, "default_scheduler": True}
     with Cluster(ClusterSpec(name="olm", state_root=cluster_state_root, olm=True, **options)) as cluster:
         here = Installed.on(cluster)
@@ -125,13 +138,28 @@ def installed(cluster_state_root: Any) -> Iterator[Installed]:
         yield here
 
 
-def test_the_subscription_ends_in_a_succeeded_version(installed: Installed) -> None:
-    def phase() -> bool:
-        return installed.status("v1alpha1", "clusterserviceversions", CSV_NAME).get("phase") == "Succeeded"
+@pytest.fixture
+def newer_catalog(installed: Installed, tmp_path: Path) -> Iterator[str]:
+    """Address of a catalog with a newer version."""
+    opm = installed.cluster.binary("opm")
+    olm_bundle.write(tmp_path, NEWER, opm)
+    layout = Layout(tmp_path)
+    for part in ("data", "logs"):
+        (tmp_path / part).mkdir()
+    found = ports.allocate(["opm"], {})
+    service = services.opm(opm, layout, found, tmp_path / "catalog")
+    record = processes.start(service, tmp_path)
+    try:
+        processes.wait_ready(service, record)
+        yield f"127.0.0.1:{found['opm']}"
+    finally:
+        processes.stop([record])
 
-    eventually(phase, "the ClusterServiceVersion has succeeded")
+
+def test_the_subscription_ends_in_a_succeeded_version(installed: Installed) -> None:
+    eventually(lambda: installed.succeeded(RELEASE), "the ClusterServiceVersion has succeeded")
     subscription = eventually(installed.subscription_at_latest, "the Subscription says so")
-    assert subscription["installedCSV"] == CSV_NAME
+    assert subscription["installedCSV"] == RELEASE.csv_name
     name = subscription["installPlanRef"]["name"]
     eventually(
         lambda: installed.status("v1alpha1", "installplans", name)["phase"] == "Complete", "the InstallPlan is complete"
@@ -173,13 +201,26 @@ def test_both_of_olms_operators_act_as_themselves(installed: Installed) -> None:
     assert "deployments" in made["olm-operator"]
 
 
+def test_a_newer_version_takes_over_and_the_scheduler_runs_on(installed: Installed, newer_catalog: str) -> None:
+    (before,) = installed.pods_of_the_scheduler()
+    change = {"spec": {"address": newer_catalog}}
+    installed.custom.patch_namespaced_custom_object(OLM, "v1alpha1", NAMESPACE, "catalogsources", "ours", change)
+    eventually(lambda: installed.succeeded(NEWER), "the newer version has succeeded")
+    eventually(
+        lambda: not installed.status("v1alpha1", "clusterserviceversions", RELEASE.csv_name), "the older one is gone"
+    )
+    assert installed.ready("secondary-scheduler-operator")
+    assert installed.pods_of_the_scheduler() == {before}
+    assert set(installed.scheduler_roles()) == set(static_cluster_roles()), "they went to the newer version"
+
+
 def test_removal_leaves_the_definition_and_nothing_that_runs(installed: Installed) -> None:
     resources = installed.custom
     resources.delete_namespaced_custom_object(OPERATOR, "v1", NAMESPACE, "secondaryschedulers", "cluster")
     eventually(
         lambda: installed.deployments() == {"secondary-scheduler-operator"}, "the operator took its scheduler away"
     )
-    for plural, name in (("subscriptions", PACKAGE), ("clusterserviceversions", CSV_NAME)):
+    for plural, name in (("subscriptions", PACKAGE), ("clusterserviceversions", NEWER.csv_name)):
         resources.delete_namespaced_custom_object(OLM, "v1alpha1", NAMESPACE, plural, name)
     eventually(lambda: not installed.deployments(), "the operator is gone")
     eventually(lambda: not installed.scheduler_roles(), "its ClusterRoles are gone")
@@ -189,4 +230,4 @@ def test_removal_leaves_the_definition_and_nothing_that_runs(installed: Installe
 def test_opm_makes_the_checked_in_catalog_of_the_checked_in_bundle() -> None:
     opm = ensure(["opm"], SilentReporter())["opm"]
     checked_in = (OUTPUT / "catalog" / PACKAGE / "catalog.json").read_text()
-    assert olm_bundle.catalog(opm, OUTPUT / "bundle") == checked_in, "run: make olm"
+    assert olm_bundle.catalog(opm, OUTPUT / "bundle", RELEASE) == checked_in, "run: make olm"
