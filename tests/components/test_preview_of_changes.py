@@ -29,10 +29,9 @@ def project(tmp_path: Path) -> Project:
 def applied(project: Project, tmp_path: Path) -> Project:
     """A stack whose state has the configuration of stack `local`, as an update would have left it."""
     project.ok("stack", "init", "local")
-    steps = project.preview("local")["steps"]
-    config_map = next(step for step in steps if step["urn"].split("::")[2].endswith(":ConfigMap"))
+    step = planned(project)
     state = json.loads(project.ok("stack", "export", "--stack", "local"))
-    state["deployment"]["resources"] = resources(config_map["urn"], config_map["newState"])
+    state["deployment"]["resources"] = resources(step["urn"], step["newState"])
     (tmp_path / "state.json").write_text(json.dumps(state))
     project.ok("stack", "import", "--stack", "local", "--file", str(tmp_path / "state.json"))
     return project
@@ -124,7 +123,13 @@ def test_a_file_beside_the_stack_and_several_profiles_come_through_the_engine(pr
 
 
 def config_map(project: Project) -> dict[str, Any]:
-    steps = project.preview("local")["steps"]
-    found: dict[str, Any] = next(step for step in steps if step["urn"].split("::")[2].endswith(":ConfigMap"))
-    inputs: dict[str, Any] = found["newState"]["inputs"]
+    inputs: dict[str, Any] = planned(project)["newState"]["inputs"]
     return inputs
+
+
+def planned(project: Project) -> dict[str, Any]:
+    """The step that makes the ConfigMap with the scheduler's configuration."""
+    maps = [step for step in project.preview("local")["steps"] if step["urn"].split("::")[2].endswith(":ConfigMap")]
+    (found,) = [step for step in maps if "config.yaml" in step["newState"]["inputs"]["data"]]
+    step: dict[str, Any] = found
+    return step
