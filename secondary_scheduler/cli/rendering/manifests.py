@@ -63,13 +63,15 @@ def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[R
     """Order and clean what the program registered.
 
     Args:
-        objects: `urn`, `inputs` and `dependencies` of each, as the recorder tells them.
+        objects: `urn`, `inputs`, `dependencies` and `adopted` of each, as the recorder tells them. What is adopted is
+            made by others in the cluster, by OLM for instance, and not written; what depends on it comes after what it
+            depends on.
         show_secrets: write secret values in clear instead of leaving out the objects that hold them.
 
     Raises:
         CommandError: an object cannot be written without a cluster, or holds a secret where it must not.
     """
-    return [_rendered(one["inputs"], show_secrets=show_secrets) for one in _ordered(objects)]
+    return [_rendered(one["inputs"], show_secrets=show_secrets) for one in _ordered(objects) if not one.get("adopted")]
 
 
 def stream(rendered: Iterable[Rendered], stack: str) -> str:

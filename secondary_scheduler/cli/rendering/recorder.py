@@ -2,7 +2,8 @@
 
 Started by file name under the project's interpreter, so it imports nothing but the Pulumi SDK. stdin: JSON with
 `root`, `project`, `stack`, `config` and `secretKeys`. stdout: JSON, `objects` with each Kubernetes object's inputs as
-the engine would get them, or `error`. What the program prints and warns of goes to stderr.
+the engine would get them (`adopted`: others make it, and the program only waits for it), or `error`. What the program
+prints and warns of goes to stderr.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, TextIO
 
 _THREADS = 8
 _KUBERNETES = "kubernetes:"
+_PROVIDER = "pulumi:providers:kubernetes"
 
 
 def record(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -39,16 +41,19 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
             return f"{args.name}-id", dict(args.inputs)
 
     objects: list[dict[str, Any]] = []
+    adopting: set[str] = set()
 
     class Recorder(mocks.MockMonitor):
         """Keeps the request: the mocks alone are not told on what a resource depends."""
 
         def RegisterResource(self, request: Any) -> Any:
             response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
-            if request.type.startswith(_KUBERNETES) and request.custom:
-                inputs = json_format.MessageToDict(request.object)
-                dependencies = sorted(request.dependencies)
-                objects.append({"urn": response.urn, "inputs": inputs, "dependencies": dependencies})
+            inputs = json_format.MessageToDict(request.object)
+            if request.type == _PROVIDER and inputs.get("upsertExistingObjects") == "true":
+                adopting.add(response.urn)
+            elif request.type.startswith(_KUBERNETES) and request.custom:
+                one = {"urn": response.urn, "inputs": inputs, "dependencies": sorted(request.dependencies)}
+                objects.append({**one, "adopted": request.provider.rpartition("::")[0] in adopting})
             return response
 
     told = logging.getLogger("render")

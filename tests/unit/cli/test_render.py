@@ -87,6 +87,17 @@ def test_the_same_settings_give_the_same_bytes(project: Project, plain: Complete
     assert project.render("--stack", "plain").stdout == plain.stdout
 
 
+@pytest.mark.parametrize(
+    ("mode", "last"), [("olm", "SecondaryScheduler"), ("direct", "Deployment"), ("none", "SecondaryScheduler")]
+)
+def test_every_way_to_install_has_its_manifests(project: Project, mode: str, last: str) -> None:
+    project.stack(mode, installMode=mode)
+    kinds = [one["kind"] for one in project.manifests(mode)]
+    assert kinds[-1] == last
+    assert ("Subscription" in kinds) is (mode == "olm")
+    assert not {"InstallPlan", "ClusterServiceVersion"} & set(kinds), "OLM makes them"
+
+
 def test_a_secret_is_told_as_a_comment_and_its_values_nowhere(project: Project, credentials: dict[str, str]) -> None:
     done = project.render("--stack", "load", **credentials)
     assert done.returncode == 0, done.stderr

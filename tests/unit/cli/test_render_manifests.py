@@ -42,6 +42,13 @@ def test_dependencies_on_what_is_no_object_do_not_hold_anything_up() -> None:
     assert titles(registered("ConfigMap", "a", "urn:of:a:component")) == ["ConfigMap ns/a"]
 
 
+def test_what_others_make_is_not_written_but_keeps_its_place_in_the_order() -> None:
+    waited_for = registered("ConfigMap", "made-by-olm", "Subscription/s", data={"key": UNKNOWN}) | {"adopted": True}
+    scheduler = registered("SecondaryScheduler", "cluster", "ConfigMap/made-by-olm")
+    expected = ["Subscription ns/s", "SecondaryScheduler ns/cluster"]
+    assert titles(scheduler, waited_for, registered("Subscription", "s")) == expected
+
+
 def test_what_is_unknown_before_the_stack_exists_is_refused_with_its_place() -> None:
     with pytest.raises(CommandError, match=r"ConfigMap ns/a: data\.key is known only once the stack exists"):
         build([registered("ConfigMap", "a", data={"key": UNKNOWN})], show_secrets=False)
