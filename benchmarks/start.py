@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5, help="beside the first one, which is not counted")
     parser.add_argument("--waiting", type=int, default=20, help="pods that wait for a node")
     parser.add_argument("--drain", type=int, default=0, metavar="PODS", help="so many wait, and /livez is asked")
+    parser.add_argument("--only", choices=(OURS, PEER), help="start one of the two only")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="start ours from there too, to compare")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     scenario = load()[SCENARIO]
     params = {"nodes": options.nodes, "init": options.pods, "pods": options.drain or options.waiting}
     workload = Workload(name="start", params={**params, "rate": 0, "seconds": 0})
-    roots = {OURS: contestants.ROOT, PEER: contestants.ROOT}
+    roots = {role: contestants.ROOT for role in (OURS, PEER) if options.only in (None, role)}
     if options.before:
         roots[BEFORE] = options.before.resolve()
     try:
@@ -159,7 +160,7 @@ def _summaries(runs: dict[str, list[Figures]]) -> dict[str, dict[str, dict[str, 
         for role, each in runs.items()
     }
     for other in (PEER, BEFORE):
-        pairs = list(zip(runs[OURS], runs.get(other, ()), strict=False))
+        pairs = list(zip(runs.get(OURS, ()), runs.get(other, ()), strict=False))
         if pairs:
             found[f"ours/{other}"] = {name: summary([a[name] / b[name] for a, b in pairs]) for name in RATIOS}
     return found

@@ -367,7 +367,7 @@ class Daemon:
             feed.show_age(feed.status())
 
     def _new_server(self) -> Server | None:
-        """The HTTPS server, listening but not answering yet."""
+        """The HTTPS server, which has its port but does not answer yet."""
         options = self.options
         if options.secure_port == 0:
             return None
@@ -390,13 +390,18 @@ class Daemon:
             configz=lambda: {"componentconfig": self.configuration.model.to_dict()},
             always_allow=options.always_allow_paths,
         )
-        server = Server(address=options.bind_address, port=options.secure_port, make_tls=make_tls, answers=answers)
+        server = Server(
+            address=options.bind_address,
+            port=options.secure_port,
+            make_tls=make_tls,
+            answers=answers,
+            on_serving=lambda: log.info("serving", address=options.bind_address, port=options.secure_port),
+        )
         try:
-            server.listen()
+            server.bind()
         except OSError as error:
             where = f"{options.bind_address}:{options.secure_port}"
             raise OSError(f"--bind-address, --secure-port: {where} cannot be used: {error.strerror}") from error
-        log.info("serving", address=options.bind_address, port=options.secure_port)
         return server
 
     def _checks(self) -> HealthChecks:
@@ -416,8 +421,8 @@ class Daemon:
 
 
 async def _serve(server: Server, sync: asyncio.Task[None]) -> None:
-    """Answer probes, which wait at the open port until then, once the first pods are placed: what serving imports takes
-    a sixth of a second. A start that takes long does not put it off. Ends only with the failure of the server."""
+    """Answer probes once the first pods are placed: what serving imports takes a sixth of a second. A start that takes
+    long does not put it off. Ends only with the failure of the server."""
     done, _ = await asyncio.wait([sync], timeout=_SERVE_WITHIN_SECONDS)
     if done:
         await asyncio.sleep(_FIRST_PODS_SECONDS)

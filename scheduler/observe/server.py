@@ -17,8 +17,6 @@ from scheduler.observe.health import HealthChecks
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-_BACKLOG = 128
-
 
 class ReviewClient(Protocol):
     """The part of the API client that reviews need."""
@@ -47,22 +45,30 @@ class Answers:
 class Server:
     """The HTTPS server.
 
-    `listen` takes the port: from then on connections are taken, and wait until `start` has the thread up that answers
-    them. `stop` returns when it has ended. `ended` gets the exception that ends the thread before.
+    `bind` takes the port, which refuses connections until the thread that `start` begins is ready to answer them.
+    `stop` returns when it has ended. `ended` gets the exception that ends the thread before.
     """
 
-    def __init__(self, *, address: str, port: int, make_tls: Callable[[], ssl.SSLContext], answers: Answers) -> None:
-        """Configure; `make_tls` is called in the server's thread."""
+    def __init__(
+        self,
+        *,
+        address: str,
+        port: int,
+        make_tls: Callable[[], ssl.SSLContext],
+        answers: Answers,
+        on_serving: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Configure; `make_tls` and `on_serving` are called in the server's thread."""
         self.port = port
         self._address, self._make_tls = address, make_tls
-        self._answers = answers
+        self._answers, self._on_serving = answers, on_serving
         self._sockets: list[socket.socket] = []
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name="serving", daemon=True)
         self.ended: Future[None] = Future()
 
-    def listen(self) -> None:
+    def bind(self) -> None:
         """Take the port.
 
         Raises:
@@ -70,8 +76,13 @@ class Server:
         """
         found = socket.getaddrinfo(self._address or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, where in found:
+            one = socket.socket(family, socket.SOCK_STREAM)
+            self._sockets.append(one)
             try:
-                self._sockets.append(socket.create_server(where, family=family, backlog=_BACKLOG))
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                one.bind(where)
             except OSError as error:
                 self._close()
                 reason = f"error while attempting to bind on address {where!r}: {os.strerror(error.errno or 0).lower()}"
@@ -118,6 +129,7 @@ class Server:
             tls = self._make_tls()
             for one in self._sockets:
                 await web.SockSite(runner, one, ssl_context=tls).start()
+            self._on_serving()
             await self._stop.wait()
         finally:
             await runner.cleanup()

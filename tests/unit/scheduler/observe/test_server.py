@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
@@ -86,9 +87,11 @@ def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
         configz=lambda: {"componentconfig": {"parallelism": 16}},
         always_allow=("/healthz", "/readyz", "/livez"),
     )
-    server = Server(address="127.0.0.1", port=port, make_tls=self_signed, answers=answers)
-    server.listen()
+    serving = Event()
+    server = Server(address="127.0.0.1", port=port, make_tls=self_signed, answers=answers, on_serving=serving.set)
+    server.bind()
     server.start()
+    assert serving.wait(timeout=10)
     yield f"https://127.0.0.1:{port}"
     server.stop()
 
@@ -131,18 +134,23 @@ def test_a_review_is_remembered(url: str, reviews: FakeReviews) -> None:
 
 def test_a_taken_port_is_an_error_at_once(url: str) -> None:
     with pytest.raises(OSError, match=r"'127.0.0.1', \d+\): address already in use"):
-        unstarted(int(url.rsplit(":", 1)[1])).listen()
+        unstarted(int(url.rsplit(":", 1)[1])).bind()
 
 
-def test_a_probe_that_comes_before_the_server_answers_waits_for_it() -> None:
+def test_the_port_is_taken_at_once_and_refuses_until_there_is_somebody_to_answer() -> None:
     server = unstarted(free_port())
-    server.listen()
-    with ThreadPoolExecutor() as pool:
-        answer = pool.submit(get, f"https://127.0.0.1:{server.port}/livez")
-        time.sleep(0.2)
-        assert not answer.done()
-        server.start()
-        assert answer.result(timeout=5).text == "ok"
+    server.bind()
+    with pytest.raises(requests.ConnectionError, match="refused"):
+        get(f"https://127.0.0.1:{server.port}/livez")
+    server.start()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with contextlib.suppress(requests.ConnectionError):
+            assert get(f"https://127.0.0.1:{server.port}/livez").text == "ok"
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail("nobody answers")
     server.stop()
 
 
@@ -151,7 +159,7 @@ def test_without_a_certificate_the_server_ends_and_says_why() -> None:
         raise OSError("nowhere to put it")
 
     server = unstarted(free_port(), fail)
-    server.listen()
+    server.bind()
     server.start()
     with pytest.raises(OSError, match="nowhere to put it"):
         server.ended.result(timeout=5)
