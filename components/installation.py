@@ -138,14 +138,14 @@ def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.Reso
     """
     shipped = static_cluster_roles()
     if args.mode == "manifests":
-        return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(shipped), opts)]
+        return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(shipped, needs=[record]), opts)]
     if args.mode != "direct" and not args.upstream:
         return []
     bind = [*operand.cluster_roles_for([(args.plugins, args.scheduler_image)]), *args.extra_roles]
     if args.mode != "direct":
         bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
     roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in bind}
-    return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(roles, bind, record.namespace), opts)]
+    return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(roles, bind, record.namespace, needs=[record]), opts)]
 
 
 def _through_olm(

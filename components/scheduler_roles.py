@@ -23,11 +23,14 @@ class SchedulerRolesArgs:
     roles: rules by the role's name.
     bind: roles, these or the cluster's own, to which the account of the scheduler is bound.
     namespace: of that account.
+    needs: what must be there before; above all the record of the mode, as OLM has roles of these names until the
+        operator that it installed is gone.
     """
 
     roles: Mapping[str, Sequence[PolicyRule]]
     bind: Sequence[str] = ()
     namespace: pulumi.Input[str] = ""
+    needs: Sequence[pulumi.Resource] = ()
 
 
 class SchedulerRoles(pulumi.ComponentResource):
@@ -39,6 +42,7 @@ class SchedulerRoles(pulumi.ComponentResource):
     def __init__(self, name: str, args: SchedulerRolesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SchedulerRoles", name, None, opts)
         self._prefix = name
+        self._needs = args.needs
         roles = {role: self._role(role, rules) for role, rules in args.roles.items()}
         self.names = [made.object_name for made in roles.values()]
         for role in args.bind:
@@ -47,7 +51,7 @@ class SchedulerRoles(pulumi.ComponentResource):
 
     def _role(self, role: str, rules: Sequence[PolicyRule]) -> KubeObject:
         suffix = f"role-{_dashed(role)}"
-        options = child(self)
+        options = child(self, depends_on=self._needs)
         options.aliases = [pulumi.Alias(name=f"{_BEFORE[0]}-{suffix}", parent=pulumi.create_urn(*_BEFORE))]
         manifest = {
             "apiVersion": _RBAC,
