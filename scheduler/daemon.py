@@ -92,7 +92,10 @@ class Daemon:
         self.event_client = self._new_client(f"{agent}/events", connection.qps, connection.burst)
         self.elector = self._new_elector() if self.election.enabled else None
         self.recorder = EventRecorder(
-            self.event_client, instance=socket.gethostname(), on_drop=self.metrics.events_dropped.inc
+            self.event_client,
+            instance=socket.gethostname(),
+            on_drop=self.metrics.events_dropped.inc,
+            backlog=lambda: self.queue.ready,
         )
         self._build_cycle()
 
@@ -119,6 +122,7 @@ class Daemon:
     def _build_cycle(self) -> None:
         model = self.configuration.model
         self.state = ClusterState()
+        self.state.assignments.keep(bool(wanted_sources(self.configuration.profiles)[0]))
         self.failures = FailureReporter()
         self.waiting = WaitingPods(time.time)
         pending: dict[str, PodInfo] = {}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from scheduler.framework.load import LoadColumns
-from scheduler.framework.objects import NodeInfo, PodInfo, Resources
+from scheduler.framework.objects import NodeInfo, PodInfo, Resources, SpecInfo
 from scheduler.framework.podbatch import PodBatch
 from scheduler.framework.podcounts import NodeSet, PodQuery, TermCounts, TermKind
 from scheduler.framework.status import BoolArray, FloatArray, IntArray, RowArray
@@ -46,12 +46,13 @@ class Assignment(NamedTuple):
     """A pod given to a node (+1) or taken from it (-1), for estimating load that is not measured yet.
 
     `at` is when it was assigned (assumed by us, or as its object says) and, for `observed` entries, when this
-    process first saw it bound; both kinds are logged for every pod, so that a reader picks the one it needs.
+    process first saw it bound; both kinds are logged for every pod, so that a reader picks the one it needs. Of the pod
+    only what its class shares is kept: many thousands of entries may be.
     """
 
     sign: int
     node: str
-    pod: PodInfo
+    spec: SpecInfo
     at: float
     observed: bool
 

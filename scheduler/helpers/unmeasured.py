@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from scheduler.framework import Assignment, FloatArray, LoadColumns, NodeView, PodInfo
+from scheduler.framework import Assignment, FloatArray, LoadColumns, NodeView, SpecInfo
 
 REPORT_INTERVAL = 60.0
 """Seconds before the end of the window from which on a pod's use is taken to be missing in it (upstream's constant)."""
@@ -18,7 +18,7 @@ class Unmeasured:
     process saw it bound.
     """
 
-    def __init__(self, predict: Callable[[PodInfo], int], *, upstream: bool) -> None:
+    def __init__(self, predict: Callable[[SpecInfo], int], *, upstream: bool) -> None:
         self._predict = predict
         self._upstream = upstream
         self._log: object = None
@@ -49,7 +49,7 @@ class Unmeasured:
             return self._sums
         sums = self._sums.copy()
         for entry in extra:
-            sums[view.row(entry.node)] += entry.sign * self._predict(entry.pod)
+            sums[view.row(entry.node)] += entry.sign * self._predict(entry.spec)
         return sums
 
     def _take(self, view: NodeView, entries: Sequence[Assignment]) -> None:
@@ -62,4 +62,4 @@ class Unmeasured:
                 self._entries.append(entry)
                 row = view.row(entry.node)
                 if row >= 0:
-                    self._sums[row] += entry.sign * self._predict(entry.pod)
+                    self._sums[row] += entry.sign * self._predict(entry.spec)

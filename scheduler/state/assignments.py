@@ -6,14 +6,21 @@ from scheduler.framework import Assignment
 
 HORIZON_SECONDS = 1800.0
 """Entries older than this are dropped: averaging windows are 15 minutes, and stale load is not used for much longer."""
+REPORT_SECONDS = 60.0
+"""What was assigned so long before the end of a window, or earlier, is in its averages: upstream's constant."""
 _SWEEP = 4096
 
 
 class RecentAssignments:
-    """An append-only list with a moving start; readers keep an index and catch up."""
+    """An append-only list with a moving start; readers keep an index and catch up.
+
+    Thousands of entries may come in a second, so nothing is kept that no reader will ask for.
+    """
 
     def __init__(self) -> None:
         self._entries: list[Assignment] = []
+        self._kept = True
+        self._measured_until = float("-inf")
         self.start = 0
 
     @property
@@ -25,16 +32,28 @@ class RecentAssignments:
         """Return the entries from an index (not before `start`) on."""
         return self._entries[index - self.start :]
 
+    def keep(self, kept: bool) -> None:
+        """Say whether anybody reads the entries: without, they are only counted."""
+        self._kept = kept
+
+    def measured_until(self, window_end: float) -> None:
+        """Say up to when all sources have measured the load: no reader asks for what these averages show already."""
+        self._measured_until = window_end - REPORT_SECONDS
+
     def append(self, entry: Assignment) -> None:
         """Add an entry, dropping expired ones from time to time. An entry with an unknown time is as good as
         expired."""
+        if not self._kept:
+            self.start = self.end + 1
+            self._entries.clear()
+            return
         self._entries.append(entry)
-        if len(self._entries) >= _SWEEP and self._entries[0].at < entry.at - HORIZON_SECONDS:
+        half = len(self._entries) // 2
+        oldest = max(entry.at - HORIZON_SECONDS, self._measured_until)
+        # By halves, so that the cost per entry stays the same however many are kept.
+        if half >= _SWEEP // 2 and self._entries[half].at < oldest:
             # Entries come in order of observation, not of `at`: stop at the first that is still of interest.
-            keep = next(
-                (i for i, one in enumerate(self._entries) if one.at >= entry.at - HORIZON_SECONDS),
-                len(self._entries) - 1,
-            )
+            keep = next((i for i, one in enumerate(self._entries) if one.at >= oldest), len(self._entries) - 1)
             del self._entries[:keep]
             self.start += keep
 
@@ -42,4 +61,5 @@ class RecentAssignments:
         """Return an independent copy."""
         twin = RecentAssignments()
         twin._entries, twin.start = list(self._entries), self.start
+        twin._kept, twin._measured_until = self._kept, self._measured_until
         return twin

@@ -240,7 +240,9 @@ class ClusterState:
 
     def set_load(self, table: LoadTable) -> LoadCoverage:
         """Take in an answer of a load source."""
-        return self.table.set_load(table)
+        coverage = self.table.set_load(table)
+        self.assignments.measured_until(self.table.measured_until)
+        return coverage
 
     @property
     def generation(self) -> int:
@@ -338,7 +340,7 @@ class ClusterState:
 
     def _log(self, sign: int, pod: PodInfo, at: float, *, observed: bool = False) -> None:
         if not math.isnan(at):
-            self.assignments.append(Assignment(sign, pod.node_name, pod, at, observed))
+            self.assignments.append(Assignment(sign, pod.node_name, pod.spec, at, observed))
 
     def _log_removal(self, placed: _Placed) -> None:
         self._log(-1, placed.pod, placed.logged_at)

@@ -438,12 +438,12 @@ class Overlay(Snapshot):
         if sign > 0:
             self._pods_of(row)[pod.uid] = pod
             self._added.add(pod.uid)
-            self._assigned().append(Assignment(1, self.name(row), pod, self.now, observed=False))
+            self._assigned().append(Assignment(1, self.name(row), pod.spec, self.now, observed=False))
         else:
             del self._pods_of(row)[pod.uid]
             # A pod of the table itself is in its log at a time of its own, and mostly in the measured load as well.
             if pod.uid in self._added:
-                self._assigned().append(Assignment(-1, self.name(row), pod, self.now, observed=False))
+                self._assigned().append(Assignment(-1, self.name(row), pod.spec, self.now, observed=False))
         self._moves_known.append(move)
 
     def _pods_of(self, row: int) -> dict[str, PodInfo]:

@@ -306,6 +306,11 @@ class NodeTable:
             for name in [one for one in self._images if old.images.get(one) != new.images.get(one)]:
                 del self._images[name]
 
+    @property
+    def measured_until(self) -> float:
+        """End of the averaging window, seconds since the epoch, of the source that is furthest behind."""
+        return min((table.window_end for table in self._load_tables.values()), default=float("-inf"))
+
     def load(self, source: str) -> LoadColumns | None:
         """Return the latest answer of a load source."""
         return self._load.get(source)

@@ -47,8 +47,8 @@ class LoadVariationRiskBalancing:
         self._upstream = context.upstream
         self._staleness = Staleness(NAME, context.options.load)
         self._unmeasured = {
-            "cpu": Unmeasured(lambda pod: pod.spec.declared.cpu, upstream=False),
-            "memory": Unmeasured(lambda pod: pod.spec.declared.memory, upstream=False),
+            "cpu": Unmeasured(lambda spec: spec.declared.cpu, upstream=False),
+            "memory": Unmeasured(lambda spec: spec.declared.memory, upstream=False),
         }
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:

@@ -194,8 +194,8 @@ class LowRiskOverCommitment:
 
 def _unmeasured() -> dict[str, Unmeasured]:
     return {
-        "cpu": Unmeasured(lambda pod: pod.spec.declared.cpu, upstream=False),
-        "memory": Unmeasured(lambda pod: pod.spec.declared.memory, upstream=False),
+        "cpu": Unmeasured(lambda spec: spec.declared.cpu, upstream=False),
+        "memory": Unmeasured(lambda spec: spec.declared.memory, upstream=False),
     }
 
 

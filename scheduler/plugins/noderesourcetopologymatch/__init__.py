@@ -169,7 +169,7 @@ class NodeResourceTopologyMatch:
         group = part.group
         available = group.available.take(part.members, axis=0)
         if view.overlay_assignments and isinstance(self._cache, OverReserve) and not self._as_upstream:
-            added = ((one.node, one.pod) for one in view.overlay_assignments if one.sign > 0)
+            added = ((one.node, one.spec) for one in view.overlay_assignments if one.sign > 0)
             for node, amounts in promised(added, self._needs.of).items():
                 at = [index for index, member in enumerate(part.members.tolist()) if group.members[member] == node]
                 for name, amount in amounts.items():

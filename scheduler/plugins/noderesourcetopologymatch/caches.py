@@ -360,11 +360,11 @@ def published_fingerprint(item: NodeResourceTopology, method: str) -> tuple[str,
     return attributes[ATTRIBUTE], exclusive
 
 
-def promised(pods: Iterable[tuple[str, PodInfo]], needs_of: NeedsOf) -> dict[str, dict[str, int]]:
+def promised(specs: Iterable[tuple[str, SpecInfo]], needs_of: NeedsOf) -> dict[str, dict[str, int]]:
     """Return, by node, what pods that are promised a node will take there."""
     total: dict[str, dict[str, int]] = {}
-    for node, pod in pods:
+    for node, spec in specs:
         amounts = total.setdefault(node, {})
-        for name, amount in needs_of(pod.spec).whole.items():
+        for name, amount in needs_of(spec).whole.items():
             amounts[name] = amounts.get(name, 0) + amount
     return total

@@ -52,7 +52,7 @@ class Peaks:
             # Upstream reads the file into a map it then loses, unless the args gave one.
             given = "node_power_model" in args.model_fields_set
             self._models = models if given or not self._upstream else {}
-        self._unmeasured = Unmeasured(lambda pod: pod.spec.declared.peak_cpu, upstream=False)
+        self._unmeasured = Unmeasured(lambda spec: spec.declared.peak_cpu, upstream=False)
         self._membership = -1
         self._columns = model_columns({}, [])
 

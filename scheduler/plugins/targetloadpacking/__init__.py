@@ -24,6 +24,7 @@ from scheduler.framework import (
     PluginContext,
     PodInfo,
     RowArray,
+    SpecInfo,
     gather,
 )
 from scheduler.framework.locality import Follows, Locality
@@ -57,14 +58,14 @@ class TargetLoadPacking:
         self._unmeasured = Unmeasured(self.predict, upstream=self._upstream)
         self._freshness = Freshness(self._staleness.max_age)
 
-    def predict(self, pod: PodInfo) -> int:
+    def predict(self, spec: SpecInfo) -> int:
         """Return the CPU a pod will probably use, in milli-units."""
-        key = pod.spec.class_key
+        key = spec.class_key
         found = self._predictions.get(key)
         if found is None:
             if len(self._predictions) >= _MAX_CLASSES:
                 self._predictions.clear()
-            found = self._predictions[key] = predicted_cpu(pod.spec, self._multiplier, self._default_request)
+            found = self._predictions[key] = predicted_cpu(spec, self._multiplier, self._default_request)
         return found
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
@@ -72,7 +73,7 @@ class TargetLoadPacking:
         load = view.load(self._source)
         if self._upstream:
             return self._as_upstream(state, pod, view, load, rows)
-        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod))
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         if load is None:
             standing = self._staleness.without_source(state, rows)
             used, missing = np.zeros(len(rows)), np.zeros(len(rows))
@@ -103,7 +104,7 @@ class TargetLoadPacking:
 
     def _rate(self, pod: PodInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], int]:
         """`score` in the same operations on one row."""
-        capacity_at, measured_at, demand = view.capacity_cpu.item, load.cpu_last.item, float(self.predict(pod))
+        capacity_at, measured_at, demand = view.capacity_cpu.item, load.cpu_last.item, float(self.predict(pod.spec))
 
         def rate(now: NodeView, row: int) -> int:
             capacity, missing = capacity_at(row), self._unmeasured.by_row(now, load).item(row)
@@ -129,7 +130,7 @@ class TargetLoadPacking:
         state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
         if load is None or not known.any():
             return np.zeros(len(rows), dtype=np.int64)
-        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod))
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         used = np.where(known, measured, 0.0) / 100.0 * capacity
         missing = gather(view, self._unmeasured.by_row(view, load), rows)
         scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)

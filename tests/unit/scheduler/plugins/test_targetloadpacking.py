@@ -38,11 +38,11 @@ def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner, now: float
 def test_predicted_use_of_a_pod(containers: list[dict], overhead: dict | None, expected: int) -> None:
     extra = {"overhead": overhead} if overhead else {}
     info = pod("p", *containers, initContainers=[container("4", name="init")], **extra)
-    assert profile().plugins[NAME].predict(info) == expected
+    assert profile().plugins[NAME].predict(info.spec) == expected
 
 
 def test_default_requests_without_cpu_mean_zero() -> None:
-    assert profile(defaultRequests={"memory": "1Gi"}).plugins[NAME].predict(pod("p")) == 0
+    assert profile(defaultRequests={"memory": "1Gi"}).plugins[NAME].predict(pod("p").spec) == 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -56,7 +56,7 @@ def test_scores_over_columns_equal_the_formula(values: list[float], cpu: str, ta
     state.set_load(load({f"n{index}": value for index, value in enumerate(values)}))
     scheduler = profile(targetUtilization=target)
     info = pod("p", container(cpu))
-    demand = scheduler.plugins[NAME].predict(info)
+    demand = scheduler.plugins[NAME].predict(info.spec)
     expected = {
         f"n{index}": reference.packing_score(100 * (value / 100 * 4000 + demand + 0) / 4000, target)
         for index, value in enumerate(values)

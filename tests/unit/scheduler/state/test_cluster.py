@@ -304,7 +304,8 @@ def test_an_overlay_adds_and_removes_without_touching_the_table() -> None:
     assert overlay.pod_count.tolist() == [0.0, 1.0]
     assert [one.name for one in overlay.pods_on(1)] == ["guest"]
     assert overlay.nonzero_requested("memory").tolist() == [0.0, 200.0 * 1024 * 1024]
-    assert [(one.sign, one.pod.name) for one in overlay.overlay_assignments] == [(1, "guest")]
+    guest = next(iter(overlay.pods_on(1)))
+    assert [(one.sign, one.spec) for one in overlay.overlay_assignments] == [(1, guest.spec)]
     assert state.snapshot(NOW).requested("cpu").tolist() == [2000.0, 0.0]
 
 
@@ -324,7 +325,8 @@ def test_the_assignment_log_tells_assumed_from_observed() -> None:
     old = on(pod("old"), "n0", assigned_at=NOW - 5000)
     state.upsert_pod(old, NOW + 4)
     state.remove_pod(info.uid)
-    log = [(one.sign, one.pod.name, one.at - NOW, one.observed) for one in state.assignments.since(0)]
+    names = {id(info.spec): "p", id(old.spec): "old"}
+    log = [(one.sign, names[id(one.spec)], one.at - NOW, one.observed) for one in state.assignments.since(0)]
     assert log == [
         (1, "p", 0, False),
         (1, "p", 3, True),
@@ -343,6 +345,27 @@ def test_old_assignments_are_dropped_from_the_log() -> None:
     kept = state.assignments.since(state.assignments.start)
     assert kept[0].at >= NOW + 6000 - 1800 - 4096
     assert state.assignments.end == 6000
+
+
+def test_assignments_that_a_load_shows_already_are_dropped_from_the_log() -> None:
+    state = cluster(node("n0", allocatable={"pods": "100000"}))
+    for index in range(8000):
+        state.assume(pod(f"p{index}"), "n0", NOW + index / 100)
+    state.set_load(LoadTable("source", NOW + 125, NOW + 120, {}))
+    state.assume(pod("last"), "n0", NOW + 126)
+    kept = state.assignments.since(state.assignments.start)
+    # What the load may lack, which is what came in its last minute and later, is kept.
+    assert kept[0].at == pytest.approx(NOW + 120 - 60)
+    assert len(kept) == 2001
+    assert state.assignments.end == 8001
+
+
+def test_a_log_that_nobody_reads_keeps_nothing() -> None:
+    state = cluster(node("n0"))
+    state.assignments.keep(False)
+    state.assume(pod("p"), "n0", NOW)
+    assert not state.assignments.since(state.assignments.start)
+    assert state.assignments.end == 1
 
 
 def test_what_pods_declare_is_summed_per_node_through_churn_and_overlays() -> None:

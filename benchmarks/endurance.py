@@ -1,0 +1,187 @@
+"""`python -m benchmarks endurance`: do memory and file descriptors grow while pods come and go?
+
+Waves of pods are created, placed and deleted until so many have been. The pods of each wave have labels of their own
+and ask for amounts of their own, and some want to be spread or kept apart, so that whatever is kept by class, label or
+selector would grow. Resident memory, file descriptors and threads are read after each wave, when all its pods are gone;
+the slope is that of a straight line through the second half of the waves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from benchmarks.race import cluster as servers
+from benchmarks.race import contestants
+from benchmarks.race.cluster import Cluster
+from benchmarks.race.contestants import OURS
+from benchmarks.race.observe import Observer
+from benchmarks.race.scenario import NAMESPACE, CreatePods, Json, Scenario, Workload, load, resolved
+from benchmarks.race.world import World, pod_template
+from secondary_scheduler.devcluster import processes
+from secondary_scheduler.devcluster.errors import DevClusterError
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain import binaries
+from secondary_scheduler.kube.client import KubeClient, KubeError
+
+SCENARIO = "SchedulingBasic"
+_CREATORS = 32
+_APPS = 10
+"""Deployments per wave."""
+_WAVE_SECONDS = 120.0
+_SETTLE_SECONDS = 0.5
+MOST_MIB, MOST_DESCRIPTORS = 10.0, 5.0
+"""Growth per 100,000 pods that is taken for none."""
+EXIT_GROWS = 3
+Sample = dict[str, float]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks endurance", description=__doc__)
+    parser.add_argument("--pods", type=int, default=100_000, help="created and deleted in all")
+    parser.add_argument("--wave", type=int, default=1000, help="of them at once")
+    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code, 3 when something grows."""
+    options = _parser().parse_args(arguments)
+    scenario = load()[SCENARIO]
+    params = {"nodes": options.nodes, "init": 0, "pods": options.wave, "rate": 0, "seconds": 0}
+    workload = Workload(name="endurance", params=params)
+    try:
+        paths = binaries.ensure(["etcd", "kube-apiserver"], SilentReporter())
+        with servers.running(paths) as cluster:
+            samples = asyncio.run(_run(scenario, workload, cluster, paths, max(2, options.pods // options.wave)))
+    except (DevClusterError, RuntimeError, KubeError) as error:
+        print(f"benchmarks endurance: {error}", file=sys.stderr)
+        return 1
+    growth = {name: slope([(one["pods"], one[name]) for one in samples]) for name in ("rss", "descriptors", "threads")}
+    if options.json:
+        print(json.dumps({"samples": samples, "growth_per_100000_pods": growth}, indent=1))
+    else:
+        print(_table(samples, growth))
+    return EXIT_GROWS if growth["rss"] > MOST_MIB or growth["descriptors"] > MOST_DESCRIPTORS else 0
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Growth per 100,000 of the first coordinate, by least squares over the second half of the points."""
+    half = points[len(points) // 2 :]
+    if len(half) < 2:
+        return 0.0
+    return 100_000 * statistics.linear_regression([x for x, _ in half], [y for _, y in half]).slope
+
+
+async def _run(
+    scenario: Scenario, workload: Workload, cluster: Cluster, paths: dict[str, Path], waves: int
+) -> list[Sample]:
+    operations = resolved(scenario, workload)
+    count = next(int(one.count) for one in operations if isinstance(one, CreatePods) and one.measured)
+    samples: list[Sample] = []
+    async with KubeClient(cluster.client_config(), qps=0, user_agent="endurance", timeout=300) as client:
+        world, seen = World(client, scenario, workload.params, operations), Observer(client)
+        await world.build()
+        contestant = contestants.start(OURS, scenario, cluster, paths, "")
+        with contextlib.ExitStack() as stack:
+            stack.callback(contestants.stop, contestant)
+            async with seen.watching():
+                for wave in range(waves):
+                    await _wave(client, world, seen, wave, count)
+                    contestants.require_alive(contestant)
+                    samples.append({"pods": count * (wave + 1), **_sizes(contestant.process)})
+                    print(f"  {_line(samples[-1])}", file=sys.stderr, flush=True)
+    return samples
+
+
+async def _wave(client: KubeClient, world: World, seen: Observer, wave: int, count: int) -> None:
+    """Create, wait until all are bound, delete, wait until all are gone."""
+    left = iter(range(count))
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+    async def create() -> None:
+        for index in left:
+            await client.post(path, pod(wave, index))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_CREATORS):
+            group.create_task(create())
+    if not await seen.until(lambda: len(seen.bound) >= count, _WAVE_SECONDS):
+        raise RuntimeError(f"wave {wave}: {len(seen.bound)} of {count} pods were bound in {_WAVE_SECONDS:.0f} s")
+    await world.clear()
+    if not await seen.until(lambda: not seen.present, _WAVE_SECONDS):
+        raise RuntimeError(f"wave {wave}: {len(seen.present)} pods are still there after {_WAVE_SECONDS:.0f} s")
+    seen.forget()
+    await asyncio.sleep(_SETTLE_SECONDS)
+
+
+def pod(wave: int, index: int) -> Json:
+    """A pod of a wave: one of ten deployments, each with wishes of its own."""
+    app = f"app-{wave}-{index % _APPS}"
+    spec: Json = {
+        "containers": [
+            {
+                "name": "c",
+                "image": f"registry.example/{app}:1",
+                "resources": {"requests": {"cpu": f"{1 + index % _APPS}m", "memory": f"{1 + wave % 50}Mi"}},
+            }
+        ]
+    }
+    selector = {"matchLabels": {"app": app}}
+    if index % _APPS == 0:
+        spec["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": selector,
+            }
+        ]
+    if index % _APPS == 1:
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+        spec["affinity"] = {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]
+            }
+        }
+    body = pod_template({"metadata": {"labels": {"app": app}}, "spec": spec}, measured=True)
+    body["metadata"]["name"] = f"wave-{wave}-{index}"
+    return body
+
+
+def _sizes(record: processes.ProcessRecord) -> Sample:
+    process = psutil.Process(record.pid)
+    return {
+        "rss": process.memory_info().rss / 2**20,
+        "descriptors": float(process.num_fds()),
+        "threads": float(process.num_threads()),
+        "seconds": time.time(),
+    }
+
+
+def _line(sample: Sample) -> str:
+    return (
+        f"{sample['pods']:>9,.0f} pods  {sample['rss']:7.1f} MiB  {sample['descriptors']:4.0f} descriptors"
+        f"  {sample['threads']:3.0f} threads"
+    )
+
+
+def _table(samples: Sequence[Sample], growth: dict[str, float]) -> str:
+    shown = [one for index, one in enumerate(samples) if index % max(1, len(samples) // 10) == 0] + [samples[-1]]
+    return "\n".join(
+        (
+            *map(_line, shown),
+            f"growth per 100,000 pods, second half: {growth['rss']:+.2f} MiB, {growth['descriptors']:+.2f} descriptors,"
+            f" {growth['threads']:+.2f} threads (none: up to {MOST_MIB:.0f} MiB, {MOST_DESCRIPTORS:.0f} descriptors)",
+        )
+    )
