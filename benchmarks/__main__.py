@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import signal
 import sys
 
 COMMANDS = {
@@ -18,6 +19,8 @@ COMMANDS = {
 
 def main() -> int:
     """Run the named benchmark; 2 for a name that is none."""
+    # So that a command that is told to end takes its servers with it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name == "race":
         from benchmarks.race.command import main as race
