@@ -39,6 +39,8 @@ def check(
     encrypted: Collection[str],
     environment: Mapping[str, str],
     directory: Path = DIRECTORY,
+    *,
+    with_kubeconfig: bool = True,
 ) -> tuple[StackSettings, Profile, MetricCredentialValues]:
     """Check the values of this project's keys as the engine hands them over: text, structured ones as JSON.
 
@@ -47,6 +49,7 @@ def check(
         encrypted: the keys that are encrypted in the stack file.
         environment: where `pulumi` runs.
         directory: of the stack file, where a configuration file is looked for.
+        with_kubeconfig: look at the kubeconfig too, which is no part of the file.
 
     Raises:
         SettingsProblems: all mistakes found.
@@ -62,7 +65,8 @@ def check(
         problems += found
         profile_settings = _profile_settings(document, {problem.location[0] for problem in found})
     if settings is not None:
-        problems += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
+        if with_kubeconfig:
+            problems += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
         problems += refused_by_operator(settings)
     profile, credentials = None, MetricCredentialValues()
     if profile_settings is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -94,11 +95,12 @@ class Server:
 
     def stop(self) -> None:
         """Stop serving."""
-        if self._thread.is_alive():
+        # It may be at its end already, with its loop closed.
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop.set)
+        if self._thread.is_alive():
             self._thread.join(timeout=5)
-        else:
-            self._close()
+        self._close()
 
     def _close(self) -> None:
         for one in self._sockets:

@@ -29,7 +29,7 @@ from scheduler.load import (
     list_nodes,
     watcher_document,
 )
-from scheduler.observe.server import Authorizer
+from scheduler.observe.endpoints import Authorizer
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.kube.client import ClientConfig, KubeClient, KubeError
 from secondary_scheduler.kube.client.sync import SyncConnection

@@ -68,7 +68,10 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
         file.flush()
         assumed = {name: file.name if kind == "fromFileInEnv" else _ASSUMED_URL for kind, name in missing}
         try:
-            _, profile, credentials = checking.check(values, encrypted, {**os.environ, **assumed})
+            # The kubeconfig may stand encrypted, or be another one where the stack is updated: not the file's affair.
+            environment = {**os.environ, **assumed}
+            checked = checking.check(values, encrypted, environment, path.resolve().parent, with_kubeconfig=False)
+            _, profile, credentials = checked
         except checking.SettingsProblems as error:
             return None, _told(problems_module.locate(error.problems, path, PROJECT), source), None
     located = problems_module.locate(profile.warnings, path, PROJECT)

@@ -11,6 +11,8 @@ from secondary_scheduler.cli.fleet.events import one_line
 from secondary_scheduler.cli.fleet.project import Stack
 from secondary_scheduler.cli.fleet.results import Outcome, StackResult
 
+_LISTEN_SECONDS = 0.5
+
 
 def run_waves(
     waves: Sequence[tuple[str, Sequence[Stack]]],
@@ -56,7 +58,8 @@ def _run_wave(
             futures.append(pool.submit(_one, stack, work, stopping))
         pending = set(futures)
         while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            # A signal that comes just before the thread goes to sleep is only heard when it wakes.
+            done, pending = wait(pending, timeout=_LISTEN_SECONDS, return_when=FIRST_COMPLETED)
             for future in done:
                 result = future.result()
                 results[result.stack] = result
