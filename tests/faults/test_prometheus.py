@@ -137,7 +137,8 @@ def running(
         found = Running(daemon, prometheus, log, token, port)
         found.core = core
         try:
-            eventually(lambda: "caches are filled" in log.read_text() or daemon.poll() is not None, 30, "it runs")
+            # It answers a little after it begins to place pods.
+            eventually(lambda: '"event": "serving"' in log.read_text() or daemon.poll() is not None, 30, "it serves")
             assert daemon.poll() is None, log.read_text()[-2000:]
             with pytest.warns(match="Unverified HTTPS request"):
                 eventually(found.healthy, 15, "all nodes have a load")

@@ -148,7 +148,8 @@ time.sleep(600)
     assert len(api.processes()) == 2
     assert 1.9 < api.delete() < 8
     assert api.processes() == []
-    assert list((agent.state_dir / "pods").glob("*/volumes/*/*")) == []
+    # They go after the object: whoever waits for the deletion waits for the processes only.
+    wait_for(lambda: not list((agent.state_dir / "pods").glob("*/volumes/*/*")), "its volumes are gone")
 
 
 def test_forced_deletion_kills_at_once(agent: RunningAgent, api: Api) -> None:

@@ -201,6 +201,7 @@ def test_both_of_olms_operators_act_as_themselves(installed: Installed) -> None:
     assert "deployments" in made["olm-operator"]
 
 
+@pytest.mark.slow
 def test_a_newer_version_takes_over_and_the_scheduler_runs_on(installed: Installed, newer_catalog: str) -> None:
     (before,) = installed.pods_of_the_scheduler()
     change = {"spec": {"address": newer_catalog}}
@@ -214,6 +215,7 @@ def test_a_newer_version_takes_over_and_the_scheduler_runs_on(installed: Install
     assert set(installed.scheduler_roles()) == set(static_cluster_roles()), "they went to the newer version"
 
 
+@pytest.mark.slow
 def test_removal_leaves_the_definition_and_nothing_that_runs(installed: Installed) -> None:
     resources = installed.custom
     resources.delete_namespaced_custom_object(OPERATOR, "v1", NAMESPACE, "secondaryschedulers", "cluster")

@@ -22,7 +22,7 @@ import yaml
 from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, static_cluster_roles
 from scheduler.config import load_configuration
 from secondary_scheduler.kube.client import AlreadyExists, NotFound
-from tests.integration.controller.support import Api, as_rules, until
+from tests.integration.controller.support import Api, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -145,9 +145,10 @@ def _create_node(api: Api, name: str) -> None:
 @pytest.fixture(scope="module")
 def kubeconfig(api: Volumes, control_plane: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A kubeconfig with the rights of the base role and of the enabled plugins' roles, and no more."""
-    for name, rules in as_rules(static_cluster_roles()):
+    for name, rules in static_cluster_roles().items():
+        body = {"metadata": {"name": name}, "rules": [rule.to_dict() for rule in rules]}
         with contextlib.suppress(AlreadyExists):
-            api.call("POST", f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+            api.call("POST", f"{RBAC}/clusterroles", body)
     enabled = load_configuration(yaml.safe_dump(CONFIGURATION), source="test").profiles[0].enabled
     roles = {BASE_CLUSTER_ROLE, *map(cluster_role_name, enabled)} & set(static_cluster_roles())
     api.create("serviceaccounts", "scheduler")
