@@ -52,7 +52,8 @@ PARTS: dict[str, list[list[str]]] = {
             *("tests/integration", "tests/components", "tests/faults", "tests/conformance"),
         )
     ],
-    "e2e": [pytest("-m", f"e2e{SELECTION}", "tests/e2e")],
+    # Each file has clusters of its own.
+    "e2e": [pytest("-n", "2", "--dist", "loadfile", "--durations", "10", "-m", f"e2e{SELECTION}", "tests/e2e")],
     # Against the real kube-scheduler on this machine: ratios, not times.
     "bench-smoke": [
         [
