@@ -22,10 +22,12 @@ _SERIES_RESEND = 1800.0
 _KNOWN_SERIES = 4096
 LANES_BEHIND = 1
 """Events written at once while bindings are under way: each costs the API server as much as a binding."""
-LANES_IDLE = 32
+LANES_IDLE = 8
+"""As many as keep the API server busy: more would only make the next binding wait behind them."""
 _LANES_MOST = 64
-LONG_BACKLOG = 4000
-"""Pods still to be bound, from which on events do not wait for the end: it is further away than they may wait."""
+SOON_SECONDS = 11.0
+"""Age of the oldest event by the time when the bindings are through, up to which it waits for them: from 8.5 s on it is
+its turn in any case."""
 PATIENCE_SECONDS = ((7.5, 16), (8.5, _LANES_MOST))
 """Age of the oldest event from which on so many are written at once, bindings or not: all are written within 10 s."""
 PATIENCE_IN_LONG_BACKLOG_SECONDS = ((3.0, 16), (5.0, _LANES_MOST))
@@ -115,7 +117,8 @@ class EventRecorder:
         self._queue: deque[_Post | _Patch] = deque()
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._sequence = 0
-        self._bindings = 0
+        self._bindings = self._bound = 0
+        self._looked_at, self._looked_bound, self._rate = clock(), 0, 0.0
         self._started = self._draining = False
         self._writers: set[asyncio.Task[None]] = set()
         self._looking: asyncio.TimerHandle | None = None
@@ -149,6 +152,7 @@ class EventRecorder:
     def release(self) -> None:
         """It has ended."""
         self._bindings -= 1
+        self._bound += 1
         if not self._bindings:
             self._pump()
 
@@ -203,7 +207,9 @@ class EventRecorder:
         if not self._bindings:
             return LANES_IDLE
         age = self._clock() - self._queue[0].at
-        patience = PATIENCE_IN_LONG_BACKLOG_SECONDS if self._backlog() >= LONG_BACKLOG else PATIENCE_SECONDS
+        backlog = self._backlog()
+        soon = not backlog or (self._rate > 0 and age + backlog / self._rate <= SOON_SECONDS)
+        patience = PATIENCE_SECONDS if soon else PATIENCE_IN_LONG_BACKLOG_SECONDS
         return max([LANES_BEHIND, *(lanes for seconds, lanes in patience if age >= seconds)])
 
     def _pump(self) -> None:
@@ -213,6 +219,8 @@ class EventRecorder:
             self._writers.add(writer)
             writer.add_done_callback(self._ended)
         if self._queue and self._started and self._looking is None:
+            if self._clock() - self._looked_at > 2 * _LOOK_SECONDS:
+                self._looked_at, self._looked_bound = self._clock(), self._bound
             self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def _ended(self, writer: asyncio.Task[None]) -> None:
@@ -224,6 +232,13 @@ class EventRecorder:
 
     def _look(self) -> None:
         self._looking = None
+        now = self._clock()
+        bound, seconds = self._bound - self._looked_bound, now - self._looked_at
+        if seconds > 0:
+            latest = bound / seconds
+            # Half of what it was, as single looks vary; nothing of what it was before a rest.
+            self._rate = (self._rate + latest) / 2 if self._rate and seconds < 2 * _LOOK_SECONDS else latest
+        self._looked_at, self._looked_bound = now, self._bound
         self._pump()
 
     async def _write(self) -> None:

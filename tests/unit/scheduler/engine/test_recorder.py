@@ -11,7 +11,6 @@ import pytest
 from scheduler.engine.recorder import (
     LANES_BEHIND,
     LANES_IDLE,
-    LONG_BACKLOG,
     NOTE_LIMIT,
     PATIENCE_IN_LONG_BACKLOG_SECONDS,
     PATIENCE_SECONDS,
@@ -103,8 +102,8 @@ async def test_bindings_under_way_go_first_and_events_catch_up_when_there_are_no
 
 @pytest.mark.parametrize(
     ("backlog", "patience"),
-    [(LONG_BACKLOG - 1, PATIENCE_SECONDS), (LONG_BACKLOG, PATIENCE_IN_LONG_BACKLOG_SECONDS)],
-    ids=["bindings soon through", "long backlog"],
+    [(0, PATIENCE_SECONDS), (1_000_000, PATIENCE_IN_LONG_BACKLOG_SECONDS)],
+    ids=["no backlog", "long backlog"],
 )
 async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
     backlog: int, patience: tuple[tuple[float, int], ...]
@@ -123,6 +122,31 @@ async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
     api.gate.set()
     await events.drain(5)
     assert len(api.events) == 200
+
+
+@pytest.mark.parametrize(
+    ("left", "lanes"),
+    [(7000, LANES_BEHIND), (7100, PATIENCE_IN_LONG_BACKLOG_SECONDS[0][1])],
+    ids=["the oldest will be eleven seconds old", "older"],
+)
+async def test_events_wait_for_bindings_that_will_be_through_in_time(left: int, lanes: int) -> None:
+    api, now = SlowApi(), [1000.0]
+    events = recorder(api, clock=lambda: now[0], backlog=lambda: left)
+    events.start()
+    events.hold()
+    many(events, 200)
+    for _ in range(1000):
+        events.hold()
+        events.release()
+    now[0] = 1001.0
+    # It looks twice a second, by a timer of its own, and has seen a thousand bindings in a second then.
+    await asyncio.sleep(0.6)
+    now[0] = 1004.0
+    say(events, regarding=Regarding("Pod", "ns", "one more", "one more"))
+    await asyncio.sleep(0)
+    assert api.waiting == lanes
+    api.gate.set()
+    await events.drain(5)
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
