@@ -31,6 +31,8 @@ from tools import olm_bundle
 from tools.olm_bundle import CHANNEL, OUTPUT, PACKAGE, SCHEDULER_IMAGE, Release
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+# tests/e2e/test_olm_modes.py has the way through the real OLM in every run.
+in_the_long_run = pytest.mark.slow
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 OLM = "operators.coreos.com"
@@ -156,6 +158,7 @@ def newer_catalog(installed: Installed, tmp_path: Path) -> Iterator[str]:
         processes.stop([record])
 
 
+@in_the_long_run
 def test_the_subscription_ends_in_a_succeeded_version(installed: Installed) -> None:
     eventually(lambda: installed.succeeded(RELEASE), "the ClusterServiceVersion has succeeded")
     subscription = eventually(installed.subscription_at_latest, "the Subscription says so")
@@ -171,6 +174,7 @@ def test_the_subscription_ends_in_a_succeeded_version(installed: Installed) -> N
     assert {each.type: each.status for each in crd.status.conditions}["Established"] == "True"
 
 
+@in_the_long_run
 def test_a_secondary_scheduler_becomes_a_scheduler_that_places_pods(installed: Installed) -> None:
     config_map = {"metadata": {"name": "configuration"}, "data": {"config.yaml": CONFIGURATION}}
     installed.core.create_namespaced_config_map(NAMESPACE, config_map)
@@ -184,11 +188,13 @@ def test_a_secondary_scheduler_becomes_a_scheduler_that_places_pods(installed: I
     eventually(lambda: installed.core.read_namespaced_pod("placed", "default").spec.node_name, "the pod has a node")
 
 
+@in_the_long_run
 def test_the_scheduler_may_do_what_an_install_from_manifests_lets_it(installed: Installed) -> None:
     expected = {name: [rule.to_dict() for rule in rules] for name, rules in static_cluster_roles().items()}
     assert installed.scheduler_roles() == expected
 
 
+@in_the_long_run
 def test_both_of_olms_operators_act_as_themselves(installed: Installed) -> None:
     made: dict[str, set[str]] = {"olm-operator": set(), "catalog-operator": set()}
     for line in installed.cluster.audit_log.read_text().splitlines():
@@ -201,7 +207,7 @@ def test_both_of_olms_operators_act_as_themselves(installed: Installed) -> None:
     assert "deployments" in made["olm-operator"]
 
 
-@pytest.mark.slow
+@in_the_long_run
 def test_a_newer_version_takes_over_and_the_scheduler_runs_on(installed: Installed, newer_catalog: str) -> None:
     (before,) = installed.pods_of_the_scheduler()
     change = {"spec": {"address": newer_catalog}}
@@ -215,7 +221,7 @@ def test_a_newer_version_takes_over_and_the_scheduler_runs_on(installed: Install
     assert set(installed.scheduler_roles()) == set(static_cluster_roles()), "they went to the newer version"
 
 
-@pytest.mark.slow
+@in_the_long_run
 def test_removal_leaves_the_definition_and_nothing_that_runs(installed: Installed) -> None:
     resources = installed.custom
     resources.delete_namespaced_custom_object(OPERATOR, "v1", NAMESPACE, "secondaryschedulers", "cluster")
