@@ -19,6 +19,8 @@ _FEW_ROWS = 16
 rows."""
 _BYTES = 32 * 1024 * 1024
 """Bound on the columns of all classes of one profile; but a few are kept whatever their size."""
+_BESIDE = 32 << 10
+"""Bytes of a class beside its columns, measured: without, a cluster of few nodes kept tens of thousands of classes."""
 _FEWEST = 256
 _MOST_MET = 8192
 _KEY = "core.classes"
@@ -176,7 +178,7 @@ class _Memory:
         """Keep a class's columns, and drop others where they are too many."""
         self.met.pop(key, None)
         self.columns[key] = columns
-        most = max(_FEWEST, _BYTES // (columns.base.nbytes + columns.totals.nbytes))
+        most = max(_FEWEST, _BYTES // (_BESIDE + columns.base.nbytes + columns.totals.nbytes))
         while len(self.columns) > most:
             self.meet(next(iter(self.columns)))
 
