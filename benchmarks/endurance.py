@@ -25,7 +25,7 @@ from benchmarks.race import contestants
 from benchmarks.race.cluster import Cluster
 from benchmarks.race.contestants import OURS
 from benchmarks.race.observe import Observer
-from benchmarks.race.scenario import NAMESPACE, CreatePods, Json, Scenario, Workload, load, resolved
+from benchmarks.race.scenario import CreatePods, Json, Scenario, Workload, load, resolved
 from benchmarks.race.world import World, pod_template
 from secondary_scheduler.devcluster import processes
 from secondary_scheduler.devcluster.errors import DevClusterError
@@ -34,7 +34,6 @@ from secondary_scheduler.devcluster.toolchain import binaries
 from secondary_scheduler.kube.client import KubeClient, KubeError
 
 SCENARIO = "SchedulingBasic"
-_CREATORS = 32
 _APPS = 10
 """Deployments per wave."""
 _WAVE_SECONDS = 120.0
@@ -97,25 +96,16 @@ async def _run(
             stack.callback(contestants.stop, contestant)
             async with seen.watching():
                 for wave in range(waves):
-                    await _wave(client, world, seen, wave, count)
+                    await _wave(world, seen, wave, count)
                     contestants.require_alive(contestant)
                     samples.append({"pods": count * (wave + 1), **_sizes(contestant.process)})
                     print(f"  {_line(samples[-1])}", file=sys.stderr, flush=True)
     return samples
 
 
-async def _wave(client: KubeClient, world: World, seen: Observer, wave: int, count: int) -> None:
+async def _wave(world: World, seen: Observer, wave: int, count: int) -> None:
     """Create, wait until all are bound, delete, wait until all are gone."""
-    left = iter(range(count))
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-
-    async def create() -> None:
-        for index in left:
-            await client.post(path, pod(wave, index))
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_CREATORS):
-            group.create_task(create())
+    await world.create_pods(json.dumps(pod(wave, index)).encode() for index in range(count))
     if not await seen.until(lambda: len(seen.bound) >= count, _WAVE_SECONDS):
         raise RuntimeError(f"wave {wave}: {len(seen.bound)} of {count} pods were bound in {_WAVE_SECONDS:.0f} s")
     await world.clear()

@@ -122,7 +122,8 @@ class Daemon:
     def _build_cycle(self) -> None:
         model = self.configuration.model
         self.state = ClusterState()
-        self.state.assignments.keep(bool(wanted_sources(self.configuration.profiles)[0]))
+        self._sources = wanted_sources(self.configuration.profiles)
+        self.state.assignments.keep(bool(self._sources[0]))
         self.failures = FailureReporter()
         self.waiting = WaitingPods(time.time)
         pending: dict[str, PodInfo] = {}
@@ -297,7 +298,7 @@ class Daemon:
 
     def _start_feeds(self) -> None:
         """Start one collector per source, however many plugins and profiles read from it."""
-        wanted, ignored = wanted_sources(self.configuration.profiles)
+        wanted, ignored = self._sources
         for place in ignored:
             log.warning("a load source is read as the first profile that names it says, not as here", profile=place)
         for key, settings in wanted.items():

@@ -155,6 +155,10 @@ class World:
                     raise
                 await asyncio.sleep(0.2)
 
+    async def create_pods(self, bodies: Iterable[bytes]) -> None:
+        """Create pods of the caller's own, many at a time."""
+        await self._post_all(_PODS, bodies)
+
     async def _post_all(self, path: str, bodies: Iterable[bytes]) -> None:
         left = iter(bodies)
 

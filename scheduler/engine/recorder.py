@@ -220,7 +220,8 @@ class EventRecorder:
             writer.add_done_callback(self._ended)
         if self._queue and self._started and self._looking is None:
             if self._clock() - self._looked_at > 2 * _LOOK_SECONDS:
-                self._looked_at, self._looked_bound = self._clock(), self._bound
+                # Nothing of what it was before a rest.
+                self._looked_at, self._looked_bound, self._rate = self._clock(), self._bound, 0.0
             self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def _ended(self, writer: asyncio.Task[None]) -> None:
@@ -236,8 +237,8 @@ class EventRecorder:
         bound, seconds = self._bound - self._looked_bound, now - self._looked_at
         if seconds > 0:
             latest = bound / seconds
-            # Half of what it was, as single looks vary; nothing of what it was before a rest.
-            self._rate = (self._rate + latest) / 2 if self._rate and seconds < 2 * _LOOK_SECONDS else latest
+            # Half of what it was, as single looks vary.
+            self._rate = (self._rate + latest) / 2 if self._rate else latest
         self._looked_at, self._looked_bound = now, self._bound
         self._pump()
 

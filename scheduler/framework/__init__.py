@@ -63,7 +63,7 @@ from scheduler.framework.interface import (
     ScoreNormalizer,
     ScorePlugin,
 )
-from scheduler.framework.load import LoadColumns, LoadCoverage, LoadTable, NodeLoad
+from scheduler.framework.load import REPORT_INTERVAL, LoadColumns, LoadCoverage, LoadTable, NodeLoad
 from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import (
@@ -126,6 +126,7 @@ __all__ = [
     "POD",
     "PODS_TO_ACTIVATE",
     "PREEMPTION_ATTEMPTS",
+    "REPORT_INTERVAL",
     "SKIP",
     "SUCCESS",
     "UNSCHEDULABLE_POD",

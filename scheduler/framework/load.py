@@ -26,6 +26,10 @@ class NodeLoad(Struct, frozen=True):
     cpu_last: float | None = None
 
 
+REPORT_INTERVAL = 60.0
+"""Seconds before the end of the window from which on a pod's use is taken to be missing in it (upstream's constant)."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadTable:
     """One answer of a load source.

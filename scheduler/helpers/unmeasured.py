@@ -4,10 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from scheduler.framework import Assignment, FloatArray, LoadColumns, NodeView, SpecInfo
-
-REPORT_INTERVAL = 60.0
-"""Seconds before the end of the window from which on a pod's use is taken to be missing in it (upstream's constant)."""
+from scheduler.framework import REPORT_INTERVAL, Assignment, FloatArray, LoadColumns, NodeView, SpecInfo
 
 
 class Unmeasured:

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-from scheduler.framework import Assignment
+from scheduler.framework import REPORT_INTERVAL, Assignment
 
 HORIZON_SECONDS = 1800.0
 """Entries older than this are dropped: averaging windows are 15 minutes, and stale load is not used for much longer."""
-REPORT_SECONDS = 60.0
-"""What was assigned so long before the end of a window, or earlier, is in its averages: upstream's constant."""
 _SWEEP = 4096
 
 
@@ -38,7 +36,7 @@ class RecentAssignments:
 
     def measured_until(self, window_end: float) -> None:
         """Say up to when all sources have measured the load: no reader asks for what these averages show already."""
-        self._measured_until = window_end - REPORT_SECONDS
+        self._measured_until = window_end - REPORT_INTERVAL
 
     def append(self, entry: Assignment) -> None:
         """Add an entry, dropping expired ones from time to time. An entry with an unknown time is as good as
