@@ -77,6 +77,7 @@ class Installation:
         namespace_of_mode: the same, for what must go before another mode's objects come.
         needs: what must be there before the scheduler, and outlive it.
         operator: which operator runs: its image, its ClusterServiceVersion, or nothing that is known.
+        adopting: provider that takes over what others make, where somebody else does.
         mode, upstream, openshift: as they were given.
     """
 
@@ -87,6 +88,7 @@ class Installation:
     namespace_of_mode: pulumi.Output[str]
     needs: list[pulumi.Resource]
     operator: pulumi.Output[str]
+    adopting: ClusterProvider | None = None
 
 
 def install(args: InstallationArgs, cluster: ClusterProvider, opts: pulumi.ResourceOptions) -> Installation:
@@ -98,7 +100,8 @@ def install(args: InstallationArgs, cluster: ClusterProvider, opts: pulumi.Resou
     record = InstallationRecord("installation", InstallationRecordArgs(namespace, args.mode), opts)
     needs = [*args.crds, *_roles(args, record, opts)]
     if args.mode == "direct":
-        return _installation(args, namespace, record, needs, pulumi.Output.from_input(""))
+        return _installation(args, namespace, record, needs, pulumi.Output.from_input(""), None)
+    adopting = cluster.adopting("cluster-adopting") if args.upstream or args.mode in ("olm", "catalog") else None
     operator: ExistingOperator | OperatorInstall | OlmOperator
     if args.mode == "none":
         operator = ExistingOperator("operator", ExistingOperatorArgs(record.namespace), opts)
@@ -115,8 +118,9 @@ def install(args: InstallationArgs, cluster: ClusterProvider, opts: pulumi.Resou
         )
         operator = OperatorInstall("operator", install_args, opts)
     else:
-        operator = _through_olm(args, record, needs, cluster, opts)
-    return _installation(args, namespace, record, [*needs, operator], operator.version)
+        assert adopting is not None
+        operator = _through_olm(args, record, needs, adopting, opts)
+    return _installation(args, namespace, record, [*needs, operator], operator.version, adopting)
 
 
 def _installation(
@@ -125,9 +129,10 @@ def _installation(
     record: InstallationRecord,
     needs: Sequence[pulumi.Resource],
     operator: pulumi.Output[str],
+    adopting: ClusterProvider | None,
 ) -> Installation:
     return Installation(
-        args.mode, args.upstream, args.openshift, namespace, record.namespace, [record, *needs], operator
+        args.mode, args.upstream, args.openshift, namespace, record.namespace, [record, *needs], operator, adopting
     )
 
 
@@ -152,7 +157,7 @@ def _through_olm(
     args: InstallationArgs,
     record: InstallationRecord,
     needs: Sequence[pulumi.Resource],
-    cluster: ClusterProvider,
+    adopting: ClusterProvider,
     opts: pulumi.ResourceOptions,
 ) -> OlmOperator:
     olm = args.olm
@@ -167,7 +172,7 @@ def _through_olm(
         olm.channel,
         source,
         source_namespace,
-        adopting=cluster.adopting("cluster-adopting"),
+        adopting=adopting,
         approval=olm.approval,
         starting_csv=olm.starting_csv,
         needs=needs,

@@ -100,6 +100,7 @@ def run_scheduler(
         priority_class_name=priority,
         without=[kind for kind, wanted in switches.items() if not wanted],
         upstream=installation.upstream,
+        adopting=installation.adopting,
         ready_seconds=args.ready_seconds,
     )
     return SecondaryScheduler("scheduler", described, opts)

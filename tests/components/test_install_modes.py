@@ -25,6 +25,7 @@ MODES: dict[str, dict[str, Any]] = {
     "olm": {},
     "catalog": {"operator": ADDRESS},
 }
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 STATUS = {
     "SecondaryScheduler": {"readyReplicas": 1},
     "Deployment": {"readyReplicas": 1},
@@ -60,7 +61,8 @@ def run(mode: str, *, preview: bool = False, **settings: Any) -> Graph:
 
 def scheduler_of(graph: Graph) -> Registered:
     """What the stack waits for in the end."""
-    return graph.only("SecondaryScheduler") if graph.of("SecondaryScheduler") else graph.only("Deployment")
+    deployment = [each for each in graph.of("Deployment") if each.object_name == "secondary-scheduler"]
+    return (deployment or graph.of("SecondaryScheduler"))[0]
 
 
 def kinds(graph: Graph) -> set[str]:
@@ -210,6 +212,36 @@ def test_upstreams_operator_there_already_gets_the_rights_of_plugins_and_a_gate_
     assert gate == ["jsonpath={.status.generations[0].lastGeneration}"]
 
 
+@pytest.mark.parametrize("mode", ["none", "olm"])
+def test_with_upstreams_operator_the_roll_out_of_this_map_is_waited_for_on_the_deployment_that_it_makes(
+    mode: str, local_environment: None
+) -> None:
+    graph = run(mode, operator={"flavour": "upstream"}, readySeconds="77")
+    deployment, resource = graph.only("Deployment"), graph.only("SecondaryScheduler")
+    (adopting,) = [each for each in graph.resources if each.type == PROVIDER_TYPE and "adopting" in each.name]
+    assert deployment.provider.startswith(adopting.urn)
+    assert resource.urn in graph.before(deployment)
+    assert deployment.retain_on_delete, "it goes with the resource"
+    assert "spec" not in deployment.manifest, "it is its operator's"
+    assert json.loads(deployment.manifest["metadata"]["annotations"]["pulumi.com/waitFor"]) == [
+        f'jsonpath={{.spec.template.spec.volumes[?(@.configMap.name=="{resource.manifest["spec"]["schedulerConfig"]}")]'
+        ".name}",
+        "jsonpath={.spec.template.spec.containers[0].image}=localhost/secondary-scheduler/kube-scheduler:0.1.0",
+        "condition=Available",
+        'jsonpath={.status.conditions[?(@.type=="Progressing")].reason}=NewReplicaSetAvailable',
+    ]
+    assert (deployment.timeouts["create"], deployment.timeouts["update"]) == ("77s", "77s")
+    assert graph.outputs["scheduler"]["readyReplicas"] == 1
+
+
+def test_a_deployment_that_upstreams_operator_has_not_made_is_not_asked_for_in_a_preview(
+    local_environment: None,
+) -> None:
+    values = stack_values("local") | {"installMode": "none", "operator": json.dumps({"flavour": "upstream"})}
+    deployment = run_program(values, preview=True).only("Deployment")
+    assert deployment.manifest["metadata"]["annotations"]["pulumi.com/waitFor"] == UNKNOWN
+
+
 def test_olm_subscribes_to_upstreams_package_in_a_group_of_this_namespace(
     preview: bool, local_environment: None
 ) -> None:
@@ -261,8 +293,9 @@ def test_what_olm_makes_is_taken_over_and_nothing_else_is(preview: bool, local_e
     assert providers["cluster-adopting"].inputs["upsertExistingObjects"] == "true"
     assert "upsertExistingObjects" not in providers["cluster"].inputs
     adopted = {r.manifest["kind"] for r in graph.objects if r.provider.startswith(providers["cluster-adopting"].urn)}
-    assert adopted == {"InstallPlan", "ClusterServiceVersion"}
-    assert [each.manifest["kind"] for each in graph.objects if each.retain_on_delete] == ["InstallPlan"]
+    assert adopted == {"InstallPlan", "ClusterServiceVersion", "Deployment"}
+    retained = [each.manifest["kind"] for each in graph.objects if each.retain_on_delete]
+    assert sorted(retained) == ["Deployment", "InstallPlan"]
 
 
 def test_manual_approval_says_what_to_approve(local_environment: None, caplog: pytest.LogCaptureFixture) -> None:

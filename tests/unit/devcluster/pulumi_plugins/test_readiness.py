@@ -103,6 +103,21 @@ def test_a_pending_rollout_names_what_keeps_the_newest_pods() -> None:
     assert "of the old one" not in str(found.reasons)
 
 
+def test_a_deployment_that_is_waited_for_in_the_programs_own_words_names_what_keeps_its_pods_too() -> None:
+    around = [
+        owned("ReplicaSet", "new", "d-uid"),
+        owned("Pod", "p", "new-uid", status=waiting("ImagePullBackOff", "no such image")),
+    ]
+    obj = deployment(replicas=2)
+    obj["metadata"]["annotations"] = {"pulumi.com/waitFor": "condition=Available"}
+    found = state(obj, *around)
+    assert isinstance(found, Pending)
+    assert found.reasons == (
+        'Waiting for condition "Available" to be "True"; it is not set yet',
+        'Pod p: container "c": ImagePullBackOff: no such image',
+    )
+
+
 def test_a_rollout_past_its_deadline_fails_with_the_pods_reasons() -> None:
     exceeded = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "too late"}
     around = [

@@ -44,6 +44,6 @@ def readiness(obj: Object, look: Look) -> State:
     expression = annotation(obj, ANNOTATION_WAIT_FOR)
     if expression is not None:
         missing = [text for wanted in wait_for.parse(expression) if (text := wanted.unmet(obj)) is not None]
-        return Pending(missing[0], tuple(missing)) if missing else READY
+        return Pending(missing[0], (*missing, *workloads.trouble(obj, look))) if missing else READY
     rule = _BY_KIND.get(group_kind(obj))
     return rule(obj, look) if rule is not None else READY

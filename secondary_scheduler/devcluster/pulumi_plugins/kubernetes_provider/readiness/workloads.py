@@ -1,6 +1,10 @@
 """Readiness of workloads: that the generation asked for is rolled out, as `kubectl rollout status` sees it."""
 
-from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.objects import conditions, metadata_of
+from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.objects import (
+    conditions,
+    group_kind,
+    metadata_of,
+)
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.readiness.pods import container_problem, problems
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.readiness.states import (
     READY,
@@ -92,6 +96,11 @@ def pod(obj: Object, look: Look) -> State:
         (text for c in (obj.get("status") or {}).get("containerStatuses") or () if (text := container_problem(c))), None
     )
     return _pending(f"Waiting for the pod to be ready ({waiting or phase or 'Pending'})", found)
+
+
+def trouble(obj: Object, look: Look) -> tuple[str, ...]:
+    """What keeps a Deployment's newest pods from running; nothing for other kinds."""
+    return problems(_newest_pods(obj, look)) if group_kind(obj) == ("apps", "Deployment") else ()
 
 
 def _observed(obj: Object) -> bool:
