@@ -148,7 +148,7 @@ class DirectScheduler(pulumi.ComponentResource):
                     annotations={operand.ANNOTATION_CONFIGURATION_HASH: args.configuration_hash},
                     replicas=args.replicas,
                     arguments=self._arguments(),
-                    env=operand.environment_for(args.image, openshift=args.openshift),
+                    env=operand.environment_for(flavour_of(args.image), openshift=args.openshift),
                     verbosity=operand.LOG_VERBOSITY[args.log_level],
                     serving_cert_secret=operand.serving_cert_secret_name(OPERAND) if args.openshift else None,
                     metric_secret=values["metric_secret"],

@@ -19,6 +19,7 @@ from components.operator_install import OperatorInstall, OperatorInstallArgs
 from components.scheduler_roles import SchedulerRoles, SchedulerRolesArgs
 from scheduler import operand
 from scheduler.catalog import GO_CLUSTER_ROLES, STATUS_KINDS, PolicyRule, static_cluster_roles
+from scheduler.config import flavour_of
 
 InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
 
@@ -146,7 +147,7 @@ def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.Reso
         return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(shipped, needs=[record]), opts)]
     if args.mode != "direct" and not args.upstream:
         return []
-    bind = [*operand.cluster_roles_for([(args.plugins, args.scheduler_image)]), *args.extra_roles]
+    bind = [*operand.cluster_roles_for([(args.plugins, flavour_of(args.scheduler_image))]), *args.extra_roles]
     if args.mode != "direct":
         bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
     roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in bind}

@@ -164,25 +164,34 @@ def flavour_named(name: str) -> Flavour:
     if found is None:
         hint = nearest(name, _TABLE) or f"known are {', '.join(_TABLE)}"
         raise UnknownFlavourError(f'flavour "{name}" is not known; {hint}')
-    return found
+    return _started(found, match) if match else found
 
 
-def flavour_of(image: str) -> Flavour:
+def flavour_of(image: str, named: str = "") -> Flavour:
     """Return the flavour of an image reference, judged by its repository and tag wherever it is mirrored.
 
     `…/secondary-scheduler/kube-scheduler` is ours; `…/scheduler-plugins/kube-scheduler:v0.NN.P` is that release, and
     without a tag that tells (a digest, `latest`) or of a release that is not in the table it is custom, as is any
-    other image.
+    other image. `named` is what its user says that it is, and counts if it is given.
+
+    Raises:
+        UnknownFlavourError: there is no flavour of the name given.
     """
+    if named:
+        return flavour_named(named)
     repository, tag = split_image(image)
     if _OUR_REPOSITORY.search(repository):
         return OURS
     match = _RELEASE.fullmatch(tag) if _PLUGINS_REPOSITORY.search(repository) else None
     if match is None:
         return CUSTOM
-    found = _TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM)
-    command = _COMMAND_OF_RELEASE.get(f"0.{match[1]}{match[2] or ''}")
-    return replace(found, command=command) if command else found
+    return _started(_TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM), match)
+
+
+def _started(flavour: Flavour, release: re.Match[str]) -> Flavour:
+    """The same with the command of that very release."""
+    command = _COMMAND_OF_RELEASE.get(f"0.{release[1]}{release[2] or ''}")
+    return replace(flavour, command=command) if command else flavour
 
 
 def custom_flavour(plugins: Iterable[ExtraPlugin]) -> Flavour:

@@ -12,6 +12,7 @@ from scheduler.operand.deployment import (
     Timings,
     deployment_spec,
     environment_for,
+    is_fixed,
     pod_security,
 )
 from scheduler.operand.names import (
@@ -63,6 +64,7 @@ __all__ = [
     "disruption_budget_spec",
     "environment_for",
     "flow_schema_spec",
+    "is_fixed",
     "lease_role_name",
     "lease_rules",
     "metrics_service_annotations",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from scheduler.catalog import OPERAND
-from scheduler.config import flavour_of
+from scheduler.config import Flavour, flavour_of
 from scheduler.operand.names import (
     CERTS_DIRECTORY,
     CONFIG_DIRECTORY,
@@ -54,7 +54,7 @@ class Operand:
     Attributes:
         name: of Deployment and Lease, and value of the pods' label `app`.
         namespace: where it runs.
-        image: what runs; how it is started follows from it unless `command` says otherwise.
+        image: what runs; how it is started follows from its name unless `command` says otherwise.
         config_map: the ConfigMap whose key `config.yaml` is its configuration.
         service_account: the identity that it runs under.
         openshift: whether admission picks the numeric user.
@@ -109,12 +109,12 @@ def deployment_spec(operand: Operand) -> Json:
     }
 
 
-def environment_for(image: str, *, openshift: bool) -> list[Json]:
+def environment_for(image: Flavour, *, openshift: bool) -> list[Json]:
     """Return what upstream gives its image: the load-watcher in it then trusts OpenShift's own certificates.
 
     Elsewhere the variable would make it distrust those that the configuration names.
     """
-    wanted = openshift and not flavour_of(image).is_ours
+    wanted = openshift and not image.is_ours
     return [{"name": "ENABLE_OPENSHIFT_AUTH", "value": "true"}] if wanted else []
 
 
@@ -125,6 +125,16 @@ def pod_security(*, openshift: bool) -> Json:
         # OpenShift's SCC assigns a user from the namespace's range and refuses any other.
         security["runAsUser"] = _USER
     return security
+
+
+def is_fixed(argument: str) -> bool:
+    """Tell whether an argument gives a flag that is part of the contract, and may not be given another value.
+
+    Whoever runs a scheduler relies on where its configuration and its Lease are and on the port that it serves.
+    """
+    # Kubernetes' flags may be written with underscores.
+    flag = argument.partition("=")[0].replace("_", "-")
+    return flag in ("--config", "--secure-port", "--leader-elect") or flag.startswith("--leader-elect-")
 
 
 def _arguments(operand: Operand) -> list[str]:

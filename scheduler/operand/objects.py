@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_name, static_cluster_roles
-from scheduler.config import flavour_of
+from scheduler.config import Flavour
 from scheduler.operand.names import LABEL_APP, SECURE_PORT, metrics_service_name, serving_cert_secret_name
 
 Json = dict[str, Any]
@@ -24,15 +24,15 @@ def lease_rules(*leases: str) -> list[Json]:
     ]
 
 
-def cluster_roles_for(run: Iterable[tuple[Collection[str], str]]) -> list[str]:
+def cluster_roles_for(run: Iterable[tuple[Collection[str], Flavour | None]]) -> list[str]:
     """Return the ClusterRoles that a scheduler is bound to: the base one and those of plugins that have rules, for all
-    of the pairs (enabled plugins, image) that are run; an image that is not ours gets those of the cluster's own
-    scheduler, too."""
+    of the pairs (enabled plugins, image or None) that are run; an image that is not ours gets those of the cluster's
+    own scheduler, too. What only a custom image has, has no ClusterRole here."""
     shipped = static_cluster_roles()
     wanted = [BASE_CLUSTER_ROLE]
-    for plugins, image in run:
+    for plugins, flavour in run:
         wanted += [role for role in map(cluster_role_name, plugins) if role in shipped]
-        if image and not flavour_of(image).is_ours:
+        if flavour is not None and not flavour.is_ours:
             wanted += GO_CLUSTER_ROLES
     return list(dict.fromkeys(wanted))
 

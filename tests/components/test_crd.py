@@ -51,6 +51,8 @@ ACCEPTED = {
         "rollout": {"canary": False},
         "without": ["FlowSchema", "ServiceMonitor"],
         "configPolicy": "PassThrough",
+        "flavour": "scheduler-plugins@0.34.7",
+        "extraPlugins": [{"name": "GpuAware", "points": ["filter", "score"]}],
     },
 }
 REFUSED = {
@@ -69,6 +71,16 @@ REFUSED = {
     "credentials without a Secret": ({"metricCredentials": {}}, "spec.metricCredentials.secretName: Required"),
     "an empty command": ({"command": []}, "spec.command"),
     "an object that is not optional": ({"without": ["Service"]}, "spec.without"),
+    "a flavour that is none": ({"flavour": "mine"}, "spec.flavour"),
+    "a plugin without points": ({"extraPlugins": [{"name": "A"}]}, "spec.extraPlugins[0].points: Required"),
+    "a point that is none": (
+        {"extraPlugins": [{"name": "A", "points": ["scoring"]}]},
+        "spec.extraPlugins[0].points[0]",
+    ),
+    "a plugin twice": (
+        {"extraPlugins": [{"name": "A", "points": ["bind"]}, {"name": "A", "points": ["bind"]}]},
+        "spec.extraPlugins[1]: Duplicate value",
+    ),
     "a policy that is none": ({"configPolicy": "Hope"}, "spec.configPolicy"),
 }
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from scheduler import operand
 from scheduler.catalog import CANARY_SUFFIX
-from scheduler.config import DEFAULT_SCHEDULER_NAME, ConfigurationError, configuration_hash, flavour_of, render
+from scheduler.config import DEFAULT_SCHEDULER_NAME, ConfigurationError, configuration_hash, render
 from scheduler.config.document import read_document
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import mounted_config_map
@@ -118,7 +118,7 @@ def objects(observed: Observed, spec: Spec, run: Run, text: str, *, probe: bool)
 def _probe(observed: Observed, spec: Spec, revision: Revision, name: str, scheduler_name: str) -> Json:
     """A pod without requests that any node takes. Being bound is all that it is for."""
     labels = {**observed.names.labels, names.LABEL_APP: f"{observed.names.candidate}-probe"}
-    command = [*(revision.command or flavour_of(revision.image).command), "--version"]
+    command = [*(revision.command or revision.flavour.command), "--version"]
     content = {
         "schedulerName": scheduler_name,
         "restartPolicy": "Never",

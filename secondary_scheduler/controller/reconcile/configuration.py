@@ -9,17 +9,19 @@ from scheduler.config import (
     DEFAULT_SCHEDULER_NAME,
     OURS,
     ConfigurationError,
+    ExtraPlugin,
     LeaseFlags,
     configuration_hash,
+    custom_flavour,
     default_configuration,
-    flavour_of,
     load_configuration,
 )
 from scheduler.config import without_effect as overruled_keys
 from scheduler.config.document import read_document
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.model import Json, Observed, digest
-from secondary_scheduler.controller.reconcile.revision import Revision
+from secondary_scheduler.controller.reconcile.revision import Revision, image_flavour, noted_run
+from secondary_scheduler.controller.reconcile.spec import InvalidSpecError, parse_spec
 
 MAX_PROBLEMS_SHOWN = 5
 """A condition is read by people: the first problems and a count of the rest."""
@@ -56,14 +58,25 @@ class Selection:
 # The same few texts are asked for at every reconcile; parsing one takes tens of milliseconds.
 @lru_cache(maxsize=16)
 def evaluate(
-    text: str, source: str, image: str = "", *, allow_default_name: bool = False, allow_token: bool = False
+    text: str,
+    source: str,
+    flavour: str = "",
+    image: str = "",
+    extra: tuple[ExtraPlugin, ...] = (),
+    *,
+    allow_default_name: bool = False,
+    allow_token: bool = False,
 ) -> EffectiveConfiguration | Problem:
-    """Validate one config.yaml for an image; one that is not known yet is ours. `source` is how problems name it."""
+    """Validate one config.yaml for an image; one that is not known yet is ours. `source` is how problems name it.
+
+    `flavour` is what the image is, where its name does not tell; `extra` is what it has, if it is a custom one.
+    """
+    judged = image_flavour(image, flavour) if image or flavour or extra else OURS
     try:
         configuration = load_configuration(
             text,
             source=source,
-            flavour=flavour_of(image) if image else OURS,
+            flavour=custom_flavour(extra) if judged.family == "custom" else judged,
             allow_default_scheduler_name=allow_default_name,
             allow_token_in_config_map=allow_token,
         )
@@ -197,8 +210,11 @@ def last_good(observed: Observed) -> EffectiveConfiguration | None:
     text = _text(newest)
     if text is None:
         return None
-    image = _image(deployment) or _spec(observed, "schedulerImage")
-    return _accepted(text, str(newest["metadata"]["name"]), image)
+    run = noted_run(deployment, names.ANNOTATION_REVISION)
+    image, flavour = _spec(observed, "schedulerImage"), _spec(observed, "flavour")
+    if run is not None:
+        image, flavour = run.revision.image, run.revision.flavour_name
+    return _accepted(observed, text, str(newest["metadata"]["name"]), flavour, image)
 
 
 def of_copy(observed: Observed, revision: Revision) -> EffectiveConfiguration | None:
@@ -208,12 +224,13 @@ def of_copy(observed: Observed, revision: Revision) -> EffectiveConfiguration | 
     text = _text(copy) if copy is not None else None
     if text is None:
         return None
-    return _accepted(text, name, revision.image)
+    return _accepted(observed, text, name, revision.flavour_name, revision.image)
 
 
-def _accepted(text: str, source: str, image: str) -> EffectiveConfiguration:
+def _accepted(observed: Observed, text: str, source: str, flavour: str, image: str) -> EffectiveConfiguration:
     # What was accepted once is not refused for a permission, or a policy, that has been withdrawn since.
-    result = evaluate(text, source, image, allow_default_name=True, allow_token=True)
+    extra = _extra_plugins(observed)
+    result = evaluate(text, source, flavour, image, extra, allow_default_name=True, allow_token=True)
     return result if isinstance(result, EffectiveConfiguration) else unseen(text)
 
 
@@ -259,7 +276,9 @@ def _from_user(observed: Observed, name: str) -> EffectiveConfiguration | Proble
     return evaluate(
         text,
         f"{where} {names.CONFIG_KEY}",
+        _spec(observed, "flavour"),
         _spec(observed, "schedulerImage"),
+        _extra_plugins(observed),
         allow_default_name=bool(_spec(observed, "allowDefaultSchedulerName")),
         allow_token=bool(_spec(observed, "allowTokenInConfigMap")),
     )
@@ -270,9 +289,11 @@ def _spec(observed: Observed, field: str) -> str:
     return str((observed.resource.get("spec") or {}).get(field) or "")
 
 
-def _image(deployment: Json | None) -> str:
-    containers = deployment["spec"]["template"]["spec"]["containers"] if deployment is not None else []
-    return str(containers[0].get("image") or "") if containers else ""
+def _extra_plugins(observed: Observed) -> tuple[ExtraPlugin, ...]:
+    try:
+        return parse_spec(observed.resource).plugins_of_image
+    except InvalidSpecError:
+        return ()
 
 
 def _text(config_map: Json) -> str | None:

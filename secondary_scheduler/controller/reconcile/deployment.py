@@ -14,11 +14,6 @@ from secondary_scheduler.controller.reconcile.revision import Revision, Run, not
 from secondary_scheduler.controller.reconcile.spec import Spec
 
 
-def is_our_image(image: str) -> bool:
-    """Whether the image is this project's scheduler, from whatever registry: it reports its configuration's hash."""
-    return flavour_of(image).is_ours
-
-
 @dataclass(frozen=True)
 class _Part:
     """What the scheduler and its candidate differ in."""
@@ -47,12 +42,14 @@ def wanted_revision(observed: Observed, spec: Spec, configuration: EffectiveConf
             *spec.extra_args,
         ),
         env=json.dumps([*_environment(observed, spec), *spec.env], sort_keys=True),
+        # To say what the image's name tells, too, changes nothing.
+        flavour_name="" if spec.image_flavour == flavour_of(spec.scheduler_image) else spec.flavour,
     )
 
 
 def _environment(observed: Observed, spec: Spec) -> list[Json]:
     given = {variable.get("name") for variable in spec.env}
-    usual = operand.environment_for(spec.scheduler_image, openshift=observed.openshift)
+    usual = operand.environment_for(spec.image_flavour, openshift=observed.openshift)
     return [variable for variable in usual if variable["name"] not in given]
 
 
@@ -116,7 +113,7 @@ def _deployment(observed: Observed, spec: Spec, run: Run, part: _Part) -> Json:
         },
         strategy=part.strategy,
         replicas=part.replicas,
-        command=revision.command,
+        command=revision.command or revision.flavour.command,
         arguments=revision.args,
         timings=operand.Timings(*revision.lease_timings),
         verbosity=spec.verbosity,
@@ -146,4 +143,4 @@ def has_serving_cert(observed: Observed) -> bool:
 
 def _must_allow_default_name(spec: Spec, configuration: EffectiveConfiguration) -> bool:
     # The configuration was accepted with that name. Upstream's binary does not know the flag, and needs none.
-    return DEFAULT_SCHEDULER_NAME in configuration.scheduler_names and is_our_image(spec.scheduler_image)
+    return DEFAULT_SCHEDULER_NAME in configuration.scheduler_names and spec.image_flavour.is_ours

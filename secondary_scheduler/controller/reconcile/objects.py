@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from scheduler import operand
+from scheduler.config import Flavour
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import content_hash
 from secondary_scheduler.controller.reconcile.model import Json, Observed
@@ -31,8 +32,8 @@ def lease_role_binding(observed: Observed) -> Json:
     )
 
 
-def cluster_role_bindings(observed: Observed, run: Iterable[tuple[Collection[str], str]]) -> list[Json]:
-    """Bindings for all of the pairs (enabled plugins, image) that are run."""
+def cluster_role_bindings(observed: Observed, run: Iterable[tuple[Collection[str], Flavour | None]]) -> list[Json]:
+    """Bindings for all of the pairs (enabled plugins, image or None) that are run."""
     return [cluster_role_binding(observed, role) for role in operand.cluster_roles_for(run)]
 
 

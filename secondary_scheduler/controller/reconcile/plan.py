@@ -30,8 +30,9 @@ from secondary_scheduler.controller.reconcile.model import (
     is_going,
 )
 from secondary_scheduler.controller.reconcile.platform import kubernetes_mismatch
+from secondary_scheduler.controller.reconcile.refusals import refusals
 from secondary_scheduler.controller.reconcile.replicas import Replicas, wanted_replicas
-from secondary_scheduler.controller.reconcile.revision import noted_run
+from secondary_scheduler.controller.reconcile.revision import Revision, newest, noted_run
 from secondary_scheduler.controller.reconcile.rollout import Decision, decide
 from secondary_scheduler.controller.reconcile.spec import InvalidSpecError, Spec, parse_spec
 from secondary_scheduler.controller.reconcile.status import Findings, build_status, events_for
@@ -83,15 +84,20 @@ def reconcile(observed: Observed) -> Plan:
 def _managed(observed: Observed, spec: Spec) -> Plan:
     rollout = assess_rollout(observed)
     selection = select_configuration(observed, spec.scheduler_config)
+    refused = list(refusals(spec))
+    kept = _kept(observed) if refused else None
+    if kept is not None:
+        selection = replace(selection, effective=of_copy(observed, kept))
     effective = selection.effective
     replicas = wanted_replicas(observed, spec)
     decision = None
-    if effective is not None and spec.scheduler_image:
+    if effective is not None and (kept is not None or not refused):
+        revision = kept or wanted_revision(observed, spec, effective)
         prove = spec.rollout.canary and canary.renamed(effective.text) is not None
-        decision = decide(observed, wanted_revision(observed, spec, effective), rollout, prove=prove)
+        decision = decide(observed, revision, rollout, prove=prove)
     findings = Findings(
         rollout=rollout,
-        problems=list(_problems(observed, spec, selection, decision)),
+        problems=list(_problems(observed, spec, selection, decision, refused)),
         warnings=list(_warnings(observed, spec, selection, replicas)),
         selection=selection,
         decision=decision,
@@ -113,16 +119,23 @@ def _managed(observed: Observed, spec: Spec) -> Plan:
     return plan if recheck is None else replace(plan, requeue_after=max(recheck.total_seconds(), 0.1))
 
 
+def _kept(observed: Observed) -> Revision | None:
+    """What runs, or what ran last, where the spec is refused."""
+    live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+    run = live or newest(noted_run(copy, names.ANNOTATION_RAN) for copy in active_copies(observed))
+    return run.revision if run is not None and of_copy(observed, run.revision) is not None else None
+
+
 def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: Decision | None) -> list[Json]:
     """Bindings for what is run now, what shall be, and what a candidate proves."""
     if decision is None:
-        return objects.cluster_role_bindings(observed, [(effective.plugins, "")])
+        return objects.cluster_role_bindings(observed, [(effective.plugins, None)])
     live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
     run = []
     for one in (decision.target, decision.candidate, live):
         if one is not None:
             known = effective if one.revision.configuration == effective.hash else of_copy(observed, one.revision)
-            run.append((known.plugins if known is not None else (), one.revision.image))
+            run.append((known.plugins if known is not None else (), one.revision.flavour))
     return objects.cluster_role_bindings(observed, run)
 
 
@@ -278,14 +291,15 @@ def _hold_finalizer(observed: Observed) -> Iterator[SetFinalizers]:
         yield SetFinalizers(key, (*present, names.FINALIZER), str(metadata["resourceVersion"]))
 
 
-def _problems(observed: Observed, spec: Spec, selection: Selection, decision: Decision | None) -> Iterator[Problem]:
+def _problems(
+    observed: Observed, spec: Spec, selection: Selection, decision: Decision | None, refused: Sequence[Problem]
+) -> Iterator[Problem]:
     """Everything that is wrong, what a user can put right first."""
     if selection.problem is not None:
         yield selection.problem
     if decision is not None and decision.problem is not None:
         yield decision.problem
-    if not spec.scheduler_image:
-        yield Problem("ImageMissing", "spec.schedulerImage is empty: name the scheduler's image")
+    yield from refused
     credentials = spec.metric_credentials
     if credentials and "Secret" not in observed.unreadable and observed.get("Secret", credentials.secret_name) is None:
         secret = f"Secret {observed.namespace}/{credentials.secret_name}"
@@ -318,9 +332,10 @@ def _write_problems(observed: Observed) -> Iterator[Problem]:
 
 def _warnings(observed: Observed, spec: Spec, selection: Selection, replicas: Replicas) -> Iterator[str]:
     """What a person should know, and what does not keep the scheduler from doing its work."""
-    yield from filter(None, [kubernetes_mismatch(spec.scheduler_image, observed.kubernetes_minor)])
+    yield from filter(None, [kubernetes_mismatch(spec.scheduler_image, spec.image_flavour, observed.kubernetes_minor)])
     if selection.effective is not None:
         yield from filter(None, [without_effect(selection.effective.text, flags_of_lease(observed, spec))])
+        yield from _without_rights(observed, spec, selection.effective)
     if replicas.warning:
         yield replicas.warning
     for kind in sorted(set(observed.unreadable) & _NOT_NEEDED):
@@ -328,6 +343,17 @@ def _warnings(observed: Observed, spec: Spec, selection: Selection, replicas: Re
     for key in sorted(observed.failures):
         if key.kind in _NOT_NEEDED and key.kind not in observed.unreadable:
             yield f"{key} cannot be written: {observed.failures[key].message}"
+
+
+def _without_rights(observed: Observed, spec: Spec, effective: EffectiveConfiguration) -> Iterator[str]:
+    """The install has a ClusterRole for each plugin of the catalogue, and the operator may bind no other."""
+    run = [plugin.name for plugin in spec.extra_plugins if plugin.name in effective.plugins]
+    if run:
+        account = f"ServiceAccount {observed.namespace}/{observed.names.operand}"
+        yield (
+            f"{', '.join(run)} of spec.extraPlugins {'get' if len(run) > 1 else 'gets'} no rights from the operator: "
+            f"what the API server shall allow has to be bound to {account} by whoever installs the image"
+        )
 
 
 def _plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> Plan:

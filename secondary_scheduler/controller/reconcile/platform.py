@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from scheduler.config import flavour_of
+from scheduler.config import Flavour
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.model import Json, Observed
 from secondary_scheduler.controller.reconcile.revision import noted_run
@@ -72,13 +72,12 @@ _IANA: Mapping[str, str] = MappingProxyType(
 """OpenSSL's names, which OpenShift uses, and those that the flags take."""
 
 
-def kubernetes_mismatch(image: str, minor: int | None) -> str:
+def kubernetes_mismatch(image: str, flavour: Flavour, minor: int | None) -> str:
     """A warning about an image that is built from another Kubernetes than the cluster's; empty where there is none.
 
     Kubernetes supports schedulers of the API server's minor version and of the one before.
     """
-    flavour = flavour_of(image) if image else None
-    if minor is None or flavour is None or flavour.family == "custom" or minor - flavour.kubernetes in (0, 1):
+    if minor is None or not image or flavour.family == "custom" or minor - flavour.kubernetes in (0, 1):
         return ""
     return (
         f"image {image} is made for Kubernetes 1.{flavour.kubernetes} and this cluster is 1.{minor}: supported are the "

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from scheduler.config import Flavour, UnknownFlavourError, flavour_of
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.model import Json, digest
 
@@ -35,11 +36,18 @@ class Revision:
     """The last arguments of the command line."""
     env: str = "[]"
     """The environment as JSON."""
+    flavour_name: str = ""
+    """What the image is, where its name does not tell or tells wrong."""
 
     @property
     def key(self) -> str:
         """Names the revision; 16 hex digits."""
-        return digest(asdict(self))[:_KEY_LENGTH]
+        return digest(_written(asdict(self)))[:_KEY_LENGTH]
+
+    @property
+    def flavour(self) -> Flavour:
+        """What the image is."""
+        return image_flavour(self.image, self.flavour_name)
 
     def __str__(self) -> str:
         return f"configuration {self.configuration} with image {self.image}"
@@ -83,12 +91,29 @@ def noted_trial(obj: Mapping[str, Any] | None) -> Trial | None:
 
 def note(value: Run | Trial) -> str:
     """The text that the two above read."""
-    return json.dumps(asdict(value), sort_keys=True, default=datetime.isoformat)
+    fields = asdict(value)
+    if "revision" in fields:
+        fields["revision"] = _written(fields["revision"])
+    return json.dumps(fields, sort_keys=True, default=datetime.isoformat)
+
+
+def image_flavour(image: str, named: str) -> Flavour:
+    """What an image is; where a name has come to nothing (an older operator reads what a newer one wrote), as the
+    image's own name tells."""
+    try:
+        return flavour_of(image, named)
+    except UnknownFlavourError:
+        return flavour_of(image)
 
 
 def newest(runs: Iterable[Run | None]) -> Run | None:
     """The one that was seen last."""
     return max((run for run in runs if run is not None), key=lambda run: run.at, default=None)
+
+
+def _written(revision: Json) -> Json:
+    """Without what says nothing: a field that is new must not make another revision of what runs already."""
+    return {name: value for name, value in revision.items() if name != "flavour_name" or value}
 
 
 def _noted(obj: Mapping[str, Any] | None, annotation: str, read: Callable[[Json], _T]) -> _T | None:

@@ -5,8 +5,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from scheduler.catalog import ExtensionPoint
+from scheduler.config import ExtraPlugin, Flavour
 from scheduler.operand import LOG_VERBOSITY
 from secondary_scheduler.controller.reconcile.model import Json
+from secondary_scheduler.controller.reconcile.revision import image_flavour
 
 
 class InvalidSpecError(Exception):
@@ -59,6 +62,13 @@ class RolloutPolicy(_Model):
     canary: bool = True
 
 
+class ExtraPluginOfImage(_Model):
+    """A plugin that only a custom image has."""
+
+    name: str = Field(min_length=1)
+    points: tuple[ExtensionPoint, ...] = Field(min_length=1)
+
+
 class Spec(_Model):
     """Desired state; the defaults are the CRD's, repeated for instances written before the CRD had them."""
 
@@ -67,6 +77,8 @@ class Spec(_Model):
     operator_log_level: str = "Normal"
     scheduler_config: str = ""
     scheduler_image: str = ""
+    flavour: str = ""
+    extra_plugins: tuple[ExtraPluginOfImage, ...] = ()
     topology: Topology = Topology()
     resources: Json | None = None
     priority_class_name: str = ""
@@ -84,6 +96,16 @@ class Spec(_Model):
     config_policy: Literal["Validate", "PassThrough"] = "Validate"
     allow_default_scheduler_name: bool = False
     allow_token_in_config_map: bool = False
+
+    @property
+    def image_flavour(self) -> Flavour:
+        """What the image is: as `flavour` says, else as its name tells."""
+        return image_flavour(self.scheduler_image, self.flavour)
+
+    @property
+    def plugins_of_image(self) -> tuple[ExtraPlugin, ...]:
+        """What it has beside the plugins of the catalogue."""
+        return tuple(ExtraPlugin(one.name, frozenset(one.points)) for one in self.extra_plugins)
 
     @property
     def replicas(self) -> int:

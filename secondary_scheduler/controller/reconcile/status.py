@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import Problem, Selection
-from secondary_scheduler.controller.reconcile.deployment import is_our_image
 from secondary_scheduler.controller.reconcile.model import EventDraft, Json, Observed
 from secondary_scheduler.controller.reconcile.rollout import Decision
 from secondary_scheduler.controller.reconcile.workload import Rollout, lease_annotations
@@ -130,7 +129,7 @@ def _progressing(findings: Findings) -> Condition:
         counts = f"{rollout.updated} of {rollout.desired} replicas updated, {rollout.available} available"
         return Condition(PROGRESSING, True, "RollingOut", f"Configuration {wanted}: {counts}")
     if not rollout.settled:
-        reason = "WaitingForReport" if is_our_image(rollout.image) else "WaitingForLeader"
+        reason = "WaitingForReport" if rollout.reports else "WaitingForLeader"
         return Condition(PROGRESSING, True, reason, f"Configuration {wanted}: {rollout.missing}")
     return Condition(PROGRESSING, False, AS_EXPECTED, f"Configuration {wanted} is rolled out")
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from secondary_scheduler.controller.reconcile import names
 from secondary_scheduler.controller.reconcile.configuration import Problem
-from secondary_scheduler.controller.reconcile.deployment import is_our_image
 from secondary_scheduler.controller.reconcile.model import Json, Observed, is_going
+from secondary_scheduler.controller.reconcile.revision import image_flavour, noted_run
 
 MESSAGE_LIMIT = 600
 """Characters of a foreign message (a registry's, a dying process's) that a condition repeats."""
@@ -30,11 +30,12 @@ class Rollout:
     """Whether these numbers are about the current generation."""
     generation: int = 0
     template_hash: str = ""
-    image: str = ""
+    reports: bool = False
+    """Whether the image is this project's scheduler, which reports its configuration's hash."""
     reported_hash: str = ""
     """What the scheduler that holds the Lease says it runs; empty if it does not say."""
     leads: bool = False
-    """Whether one of its pods holds the Lease, or none is meant to."""
+    """Whether one of its pods holds the Lease."""
 
     @property
     def complete(self) -> bool:
@@ -45,7 +46,7 @@ class Rollout:
     @property
     def missing(self) -> str:
         """In words, what a complete one still lacks to be settled."""
-        if not is_our_image(self.image):
+        if not self.reports:
             return "none of its pods holds the Lease"
         said = f"reports configuration {self.reported_hash}" if self.reported_hash else "reports none"
         return f"the scheduler that leads {said}, not {self.template_hash}"
@@ -53,7 +54,7 @@ class Rollout:
     @property
     def settled(self) -> bool:
         """Complete, and a scheduler leads that runs what the template says: ours confirms it, other images cannot."""
-        return self.complete and (self.reported_hash == self.template_hash if is_our_image(self.image) else self.leads)
+        return self.complete and (self.reported_hash == self.template_hash if self.reports else self.leads)
 
 
 def assess_rollout(observed: Observed, name: str = "") -> Rollout:
@@ -75,18 +76,21 @@ def assess_rollout(observed: Observed, name: str = "") -> Rollout:
         observed_current=int(status.get("observedGeneration", 0)) >= generation,
         generation=generation,
         template_hash=str(annotations.get(names.ANNOTATION_CONFIGURATION_HASH, "")),
-        image=str(spec["template"]["spec"]["containers"][0].get("image", "")),
+        reports=_reports(live),
         reported_hash=lease_annotations(observed, name).get(names.ANNOTATION_CONFIGURATION_HASH, ""),
-        leads=_leads(observed, name, spec["template"]["spec"]["containers"][0].get("args") or []),
+        leads=_leads(observed, name),
     )
 
 
-def _leads(observed: Observed, name: str, args: Iterable[str]) -> bool:
+def _reports(live: Json) -> bool:
+    image = str(live["spec"]["template"]["spec"]["containers"][0].get("image", ""))
+    run = noted_run(live, names.ANNOTATION_REVISION)
+    # What somebody else wrote into the Deployment is of no revision.
+    return image_flavour(image, run.revision.flavour_name if run and run.revision.image == image else "").is_ours
+
+
+def _leads(observed: Observed, name: str) -> bool:
     """Whether a pod with this label `app` holds the Lease of that name; client-go's identity begins with the pod's."""
-    election = {arg.partition("=")[0]: arg.partition("=")[2] for arg in args if arg.startswith("--leader-elect")}
-    if election.get("--leader-elect") != "true" or election.get("--leader-elect-resource-name") != name:
-        # The last of equal flags counts: whoever gave another one in extraArgs knows what holds which Lease.
-        return True
     lease = observed.get("Lease", name)
     holder = str(((lease or {}).get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
     return any(pod["metadata"]["name"] == holder and not is_going(pod) for pod in pods_of(observed, name))

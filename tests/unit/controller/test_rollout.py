@@ -222,13 +222,6 @@ def test_an_image_that_reports_nothing_must_hold_its_lease(operand):
     assert world.condition("Degraded")[1] == ("CanaryFailed" if operand == CANDIDATE else "RolledBack")
 
 
-def test_who_elects_otherwise_by_extra_arguments_is_left_to_it():
-    world = changed(schedulerImage=FOREIGN_IMAGE, extraArgs=["--leader-elect=false"], rollout={"canary": False})
-    world.roll_out(report=False, leads=False)
-    world.settle()
-    assert world.condition("Progressing")[0] == "False"
-
-
 def failed(**spec):
     world = changed(**spec)
     world.wait(181)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.config import configuration_hash
+from scheduler.config import configuration_hash, flavour_of
 from secondary_scheduler.controller.reconcile.configuration import content_hash, unseen
 from secondary_scheduler.controller.reconcile.platform import kubernetes_mismatch
 from tests.unit.controller.builders import (
@@ -112,7 +112,7 @@ PLUGINS = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0."
     ],
 )
 def test_an_image_of_another_kubernetes_is_a_warning_and_no_more(image, minor, warned):
-    assert bool(kubernetes_mismatch(image, minor)) is warned
+    assert bool(kubernetes_mismatch(image, flavour_of(image), minor)) is warned
 
 
 def test_warnings_stand_in_the_condition_and_block_nothing():
