@@ -20,7 +20,9 @@ def register(parent: typer.Typer) -> None:
 
 
 def simulate(
-    config: Annotated[Path, typer.Option("--config", help="KubeSchedulerConfiguration to decide by.")],
+    config: Annotated[
+        Path, typer.Option("--config", help="KubeSchedulerConfiguration, ConfigMap or stack file to decide by.")
+    ],
     snapshot: Annotated[
         list[str], typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; more than once, - for stdin.")
     ],

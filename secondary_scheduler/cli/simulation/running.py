@@ -78,6 +78,8 @@ def _configuration(path: Path, report: Report) -> Configuration:
     except UnicodeDecodeError as error:
         message = f"--config {path}: not UTF-8 text ({error.reason} at byte {error.start})"
         raise CommandError(message, ExitCode.INVALID_INPUT) from error
+    if path.name.startswith("Pulumi.") or "kind: ConfigMap" in text:
+        return _held_configuration(path, text, report)
     try:
         configuration = load_configuration(
             text,
@@ -93,6 +95,25 @@ def _configuration(path: Path, report: Report) -> Configuration:
     for warning in configuration.warnings:
         report.warn(f"warning: {warning}")
     return configuration
+
+
+def _held_configuration(path: Path, text: str, report: Report) -> Configuration:
+    """The configuration that a ConfigMap holds, or that follows from a stack file."""
+    # Here, not above: most runs need neither.
+    from secondary_scheduler.cli.checking import check_file
+
+    results = list(check_file(path, text, None, allow_token=True))
+    for problem in (problem for result in results for problem in result.problems):
+        if problem.severity == "error":
+            typer.echo(str(problem), err=True)
+        else:
+            report.warn(f"warning: {problem}")
+    if not all(result.valid for result in results):
+        raise typer.Exit(ExitCode.INVALID_INPUT)
+    found = [result.configuration for result in results if result.configuration is not None]
+    if len(found) != 1:
+        raise CommandError(f"--config {path}: holds {len(found)} configurations; give one", ExitCode.INVALID_INPUT)
+    return found[0]
 
 
 def _runners(configuration: Configuration) -> dict[str, ProfileRunner]:
