@@ -23,7 +23,7 @@ _LABELS = {operand.LABEL_APP: OPERAND, COMPONENT: "scheduler"}
 class DirectSchedulerArgs:
     """Attributes:
     namespace: where the scheduler runs.
-    image: the scheduler's image.
+    image, flavour: the scheduler's image, and what it is where its name does not tell.
     config_map_name: the ConfigMap with its configuration, of a name that changes with its content.
     configuration_hash: hash of that configuration.
     scheduler_names: of the profiles.
@@ -41,6 +41,7 @@ class DirectSchedulerArgs:
     image: str
     config_map_name: pulumi.Input[str]
     configuration_hash: str
+    flavour: str = ""
     scheduler_names: Sequence[str] = ()
     log_level: str = "Normal"
     metric_credentials: SecretKeyReference | None = None
@@ -134,6 +135,7 @@ class DirectScheduler(pulumi.ComponentResource):
 
     def _deployment_spec(self) -> pulumi.Output[dict[str, Any]]:
         args = self._args
+        flavour = flavour_of(args.image, args.flavour)
         credentials = args.metric_credentials
 
         def rendered(values: dict[str, Any]) -> dict[str, Any]:
@@ -142,13 +144,14 @@ class DirectScheduler(pulumi.ComponentResource):
                     name=OPERAND,
                     namespace=values["namespace"],
                     image=args.image,
+                    command=flavour.command,
                     config_map=values["config_map"],
                     openshift=args.openshift,
                     labels=_LABELS,
                     annotations={operand.ANNOTATION_CONFIGURATION_HASH: args.configuration_hash},
                     replicas=args.replicas,
                     arguments=self._arguments(),
-                    env=operand.environment_for(flavour_of(args.image), openshift=args.openshift),
+                    env=operand.environment_for(flavour, openshift=args.openshift),
                     verbosity=operand.LOG_VERBOSITY[args.log_level],
                     serving_cert_secret=operand.serving_cert_secret_name(OPERAND) if args.openshift else None,
                     metric_secret=values["metric_secret"],
@@ -165,7 +168,8 @@ class DirectScheduler(pulumi.ComponentResource):
 
     def _arguments(self) -> list[str]:
         # Upstream's binary does not know the flag, and needs none.
-        needed = DEFAULT_SCHEDULER_NAME in self._args.scheduler_names and flavour_of(self._args.image).is_ours
+        ours = flavour_of(self._args.image, self._args.flavour).is_ours
+        needed = ours and DEFAULT_SCHEDULER_NAME in self._args.scheduler_names
         return ["--allow-default-scheduler-name"] if needed else []
 
     def _object(

@@ -42,7 +42,8 @@ class OlmSource:
 class InstallationArgs:
     """Attributes:
     mode: how the operator gets there, if there is one.
-    scheduler_image, plugins: what the scheduler is; its rights follow from them.
+    scheduler_image, flavour, plugins: what the scheduler is, the flavour where the image's name does not tell; its
+        rights follow from them.
     extra_roles: rules of enabled plugins that are not in the catalogue, by the name of the role that is made for them.
     operator_image: for manifests.
     upstream: the operator is upstream's, which binds the cluster's own ClusterRoles only.
@@ -58,6 +59,7 @@ class InstallationArgs:
     scheduler_image: str
     plugins: Collection[str]
     olm: OlmSource
+    flavour: str = ""
     extra_roles: Mapping[str, Sequence[PolicyRule]] = field(default_factory=dict)
     operator_image: str | None = None
     upstream: bool = False
@@ -140,14 +142,15 @@ def _installation(
 def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     """The ClusterRoles of schedulers, and the bindings to them where no operator makes them.
 
-    A bundle of our operator brings its own.
+    Our operator binds those of the catalogue's plugins, which a bundle of it brings, and no others.
     """
     shipped = static_cluster_roles()
-    if args.mode == "manifests":
-        return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(shipped, needs=[record]), opts)]
-    if args.mode != "direct" and not args.upstream:
-        return []
-    bind = [*operand.cluster_roles_for([(args.plugins, flavour_of(args.scheduler_image))]), *args.extra_roles]
+    if args.mode == "manifests" or (args.mode != "direct" and not args.upstream):
+        roles = {**(shipped if args.mode == "manifests" else {}), **args.extra_roles}
+        roles_args = SchedulerRolesArgs(roles, list(args.extra_roles), record.namespace, needs=[record])
+        return [SchedulerRoles("scheduler-roles", roles_args, opts)] if roles else []
+    flavour = flavour_of(args.scheduler_image, args.flavour)
+    bind = [*operand.cluster_roles_for([(args.plugins, flavour)]), *args.extra_roles]
     if args.mode != "direct":
         bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
     roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in bind}

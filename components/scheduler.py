@@ -18,7 +18,8 @@ from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, S
 @dataclass(frozen=True)
 class SchedulerArgs:
     """Attributes:
-    image: the scheduler's image.
+    image, flavour: the scheduler's image, and what it is where its name does not tell.
+    extra_plugins: plugins that only a custom image has, with their extension points.
     config_map_name: the ConfigMap with its configuration.
     configuration_hash: hash of that configuration.
     scheduler_names: of the profiles.
@@ -40,6 +41,8 @@ class SchedulerArgs:
     scheduler_names: Sequence[str]
     log_level: str = "Normal"
     metric_credentials: SecretKeyReference | None = None
+    flavour: str = ""
+    extra_plugins: Sequence[tuple[str, Sequence[str]]] = ()
     replicas: int = 1
     allow_default_scheduler_name: bool = False
     priority_class: bool = True
@@ -71,6 +74,7 @@ def run_scheduler(
             args.image,
             args.config_map_name,
             args.configuration_hash,
+            flavour=args.flavour,
             scheduler_names=args.scheduler_names,
             log_level=args.log_level,
             metric_credentials=args.metric_credentials,
@@ -93,6 +97,8 @@ def run_scheduler(
         args.configuration_hash,
         args.log_level,
         args.metric_credentials,
+        flavour=args.flavour,
+        extra_plugins=args.extra_plugins,
         needs=needs,
         protect=args.protect,
         allow_default_scheduler_name=args.allow_default_scheduler_name,

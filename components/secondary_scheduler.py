@@ -21,7 +21,8 @@ SCHEDULER_NAME = "secondary-scheduler"
 class SecondarySchedulerArgs:
     """Attributes:
     namespace: where operator and scheduler run.
-    image: the scheduler's image.
+    image, flavour: the scheduler's image, and what it is where its name does not tell.
+    extra_plugins: plugins that only a custom image has, with their extension points.
     config_map_name: the ConfigMap with its configuration.
     configuration_hash: hash of that configuration, which the running scheduler must report.
     log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
@@ -46,6 +47,8 @@ class SecondarySchedulerArgs:
     configuration_hash: str
     log_level: str = "Normal"
     metric_credentials: SecretKeyReference | None = None
+    flavour: str = ""
+    extra_plugins: Sequence[tuple[str, Sequence[str]]] = ()
     needs: Sequence[pulumi.Resource] = ()
     protect: bool = False
     allow_default_scheduler_name: bool = False
@@ -156,6 +159,10 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         }
     if args.upstream:
         return spec
+    if args.flavour:
+        spec["flavour"] = args.flavour
+    if args.extra_plugins:
+        spec["extraPlugins"] = [{"name": name, "points": list(points)} for name, points in args.extra_plugins]
     if args.priority_class_name:
         spec["priorityClassName"] = args.priority_class_name
     if args.without:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
-from stacks.image import check_versions, flavour_in, keys_without_effect, refused_by_operator
+from stacks.image import check_versions, flavour_in, keys_without_effect
 from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
 from stacks.problems import SettingsProblem, from_validation_error
 from stacks.profile import Profile, build_profile
@@ -64,10 +64,8 @@ def check(
         found = list(from_validation_error(error, StackSettings))
         problems += found
         profile_settings = _profile_settings(document, {problem.location[0] for problem in found})
-    if settings is not None:
-        if with_kubeconfig:
-            problems += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
-        problems += refused_by_operator(settings)
+    if settings is not None and with_kubeconfig:
+        problems += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
     profile, credentials = None, MetricCredentialValues()
     if profile_settings is not None:
         provider = profile_settings.metric_provider

@@ -77,17 +77,6 @@ def check_versions(settings: StackSettings, flavour: Flavour) -> list[SettingsPr
     ]
 
 
-def refused_by_operator(settings: StackSettings) -> Iterator[SettingsProblem]:
-    """Yield what the stack's operator would refuse once it is applied, though the image may have it."""
-    operator = operator_in(settings)
-    if settings.extra_plugins and operator is not None and operator.is_ours:
-        message = (
-            "are refused by this project's operator, which knows the plugins of the catalogue only; take OpenShift's "
-            "operator, or none (installMode: direct)"
-        )
-        yield SettingsProblem(("extraPlugins",), message)
-
-
 def operator_in(settings: StackSettings) -> Operator | None:
     """Return the operator that the stack installs or relies on, as far as the settings tell."""
     mode, chosen = settings.install_mode, settings.operator

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from scheduler.config import load_configuration
 from tests.components.graph import Graph, run_program, stack_values
 
@@ -33,11 +35,31 @@ def test_several_profiles_are_one_config_map_and_one_output_each(local_environme
     assert graph.outputs["profile"] == profiles[0]
 
 
-def test_a_plugin_of_a_custom_image_gets_the_rights_it_declares_if_it_runs(local_environment: None) -> None:
+@pytest.mark.parametrize("mode", ["manifests", "direct", "none"])
+def test_a_plugin_of_a_custom_image_gets_the_rights_it_declares_if_it_runs(local_environment: None, mode: str) -> None:
     plugins = {"score": {"enabled": [{"name": "GpuAware", "weight": 3}]}}
-    graph = run(installMode="direct", schedulerImage=CUSTOM, extraPlugins=[RUNS, RESTS], plugins=plugins)
+    graph = run(installMode=mode, schedulerImage=CUSTOM, extraPlugins=[RUNS, RESTS], plugins=plugins)
     roles = {role.object_name: role.manifest["rules"] for role in graph.of("ClusterRole")}
     assert roles[ROLE] == [RULE]
     assert not any("unused" in name for name in roles)
     bound = {binding.manifest["roleRef"]["name"] for binding in graph.of("ClusterRoleBinding")}
     assert ROLE in bound
+
+
+def test_our_operator_is_told_what_an_image_of_ones_own_is_and_has(local_environment: None) -> None:
+    plugins = {"score": {"enabled": [{"name": "GpuAware", "weight": 3}]}}
+    graph = run(schedulerImage=CUSTOM, flavour="custom", extraPlugins=[RUNS], plugins=plugins)
+    (resource,) = graph.of("SecondaryScheduler")
+    assert resource.manifest["spec"]["flavour"] == "custom"
+    assert resource.manifest["spec"]["extraPlugins"] == [{"name": "GpuAware", "points": ["score"]}]
+    (plain,) = run().of("SecondaryScheduler")
+    assert not {"flavour", "extraPlugins"} & plain.manifest["spec"].keys()
+
+
+def test_without_an_operator_a_mirrored_image_is_started_as_what_it_is(local_environment: None) -> None:
+    graph = run(installMode="direct", schedulerImage=CUSTOM, flavour="scheduler-plugins@0.29.7")
+    (deployment,) = (one for one in graph.of("Deployment") if one.object_name == "secondary-scheduler")
+    (container,) = deployment.manifest["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["/kube-scheduler"]
+    bound = {binding.manifest["roleRef"]["name"] for binding in graph.of("ClusterRoleBinding")}
+    assert "system:kube-scheduler" in bound

@@ -17,7 +17,6 @@ from stacks.profile import Profile
 OURS = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
 GO = "registry.k8s.io/scheduler-plugins/kube-scheduler:v{}"
 OUR_OPERATOR = "localhost/secondary-scheduler/operator:0.1.0"
-OTHER_OPERATOR = "registry.example.com/openshift/secondary-scheduler-operator:v1.5.1"
 CUSTOM = "registry.example.com/my/scheduler:1"
 LOAD_AWARE = {"score": {"enabled": [{"name": "TargetLoadPacking", "weight": 5}]}}
 PROMETHEUS = {"type": "Prometheus", "address": "https://prometheus.example:9090"}
@@ -46,7 +45,7 @@ class Stack:
         document: dict[str, Any] = {
             "cluster": {"clusterIdentifier": "test"},
             "schedulerImage": OURS,
-            "operatorImage": OTHER_OPERATOR if "extraPlugins" in changes else OUR_OPERATOR,
+            "operatorImage": OUR_OPERATOR,
             **changes,
         }
         values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in document.items()}
@@ -311,12 +310,6 @@ EXTRA = {
     "rbac": [{"apiGroups": ["gpu.example.com"], "resources": ["gpus"], "verbs": ["get", "list", "watch"]}],
     "crds": ["gpus.gpu.example.com"],
 }
-
-
-def test_extra_plugins_that_the_operator_would_refuse_never_get_to_it(stack: Stack) -> None:
-    (told,) = stack.refused(schedulerImage=CUSTOM, extraPlugins=[EXTRA], operatorImage=OUR_OPERATOR)
-    assert told.startswith("Pulumi.test.yaml: extraPlugins: are refused by this project's operator")
-    assert "installMode: direct" in told
 
 
 def test_a_custom_image_may_have_plugins_of_its_own_whose_args_are_passed_through_with_a_warning(stack: Stack) -> None:
