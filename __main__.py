@@ -18,12 +18,16 @@ cluster = components.ClusterProvider(
     cluster_identifier=settings.cluster.cluster_identifier,
     context=settings.cluster.context,
     kubeconfig=stack.kubeconfig,
+    adopts=settings.adopt_existing,
+    forces=settings.adopt_existing,
 )
+if settings.adopt_existing:
+    pulumi.log.warn("adoptExisting: objects that exist are taken over; take it out of the stack file once that is done")
 here = pulumi.ResourceOptions(providers=[cluster])
 
 crds: list[pulumi.Resource] = []
 if settings.install_plugin_crds and stack.profile.crds:
-    plugin_crds_args = components.PluginCrdsArgs(stack.profile.crds, settings.keeps_crds, settings.protect)
+    plugin_crds_args = components.PluginCrdsArgs(stack.profile.crds, stack.keeps_crds, settings.protect)
     crds.append(components.PluginCrds("plugin-crds", plugin_crds_args, here))
 installation = components.install(composition.installation_args(stack, crds), cluster, here)
 credentials_args = components.MetricCredentialsArgs(

@@ -47,6 +47,8 @@ class ClusterProvider(pulumi.ProviderResource):
     Unlike the SDK's class it does not copy $KUBECONFIG into its inputs. A path in state would be a change in every
     preview on another machine, and `pulumi destroy` would follow a path that exists on the first machine only; left
     out, the provider reads $KUBECONFIG, or ~/.kube/config, where it runs.
+
+    `adopts`: it takes over objects that exist instead of refusing them; `forces`: and the fields of other managers.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ClusterProvider(pulumi.ProviderResource):
         kubeconfig: pulumi.Input[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
         adopts: bool = False,
+        forces: bool = False,
     ) -> None:
         props: dict[str, pulumi.Input[str] | None] = {
             # Without it a new kubeconfig plans the replacement of the provider and of every object under it.
@@ -69,6 +72,8 @@ class ClusterProvider(pulumi.ProviderResource):
         }
         if adopts:
             props["upsertExistingObjects"] = "true"
+        if forces:
+            props["enablePatchForce"] = "true"
         self._connection = {"cluster_identifier": cluster_identifier, "context": context, "kubeconfig": kubeconfig}
         defaults = pulumi.ResourceOptions(version=_provider_version())
         super().__init__("kubernetes", name, props, pulumi.ResourceOptions.merge(defaults, opts))

@@ -22,7 +22,7 @@ from stacks.settings import ProfileSettings, StackSettings
 
 OBJECTS = ("cluster", "plugins", "metricProvider", "operator", "profiles", "extraPlugins", "optionalObjects")
 DIRECTORY = Path(__file__).resolve().parent
-BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds")
+BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds", "adoptExisting")
 NUMBERS = ("replicas", "readySeconds")
 
 

@@ -36,7 +36,7 @@ def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.I
         status_of=operator.keeps_status_of(stack.profile.crds),
         crds=crds,
         protect=settings.protect,
-        keep_crd=settings.keeps_crds,
+        keep_crd=stack.keeps_crds,
     )
 
 

@@ -13,6 +13,7 @@ InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
 OperatorFlavour = Literal["ours", "upstream"]
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?):[0-9]{1,5}")
+_PRODUCTION = re.compile(r"(^|[^a-z])prod", re.IGNORECASE)
 _PACKAGES: dict[OperatorFlavour, str] = {
     "ours": "secondary-scheduler-operator",
     "upstream": "openshift-secondary-scheduler-operator",
@@ -25,6 +26,11 @@ def _address(value: str) -> str:
     if not _ADDRESS.fullmatch(value):
         raise ValueError("is not an address; write HOST:PORT of the registry, without a scheme")
     return value
+
+
+def is_production(stack: str) -> bool:
+    """Tell by a stack's name whether it is one of production: `prod`, `prod-eu`, `openshift-production`."""
+    return _PRODUCTION.search(stack) is not None
 
 
 class Catalog(SettingsModel):

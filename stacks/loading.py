@@ -12,6 +12,7 @@ import pulumi.runtime.config as runtime_config
 from stacks.applied import tell_what_changes
 from stacks.checking import SettingsProblems, check
 from stacks.credentials import MetricCredentialValues
+from stacks.installing import is_production
 from stacks.problems import locate
 from stacks.profile import Profile
 from stacks.settings import StackSettings
@@ -36,6 +37,11 @@ class Stack:
     profile: Profile
     credentials: MetricCredentialValues
     kubeconfig: pulumi.Output[str] | None = None
+
+    @property
+    def keeps_crds(self) -> bool:
+        """Whether the CRDs stay in the cluster if the stack goes, and with them what others made of their kinds."""
+        return self.settings.protect or self.settings.retain_crds or is_production(self.name)
 
 
 def load_stack() -> Stack:

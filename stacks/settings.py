@@ -241,6 +241,7 @@ class StackSettings(ProfileSettings):
             goes.
         install_mode: how the operator gets into the cluster, or that there is none.
         retain_crds: leave the CRDs in the cluster if the stack goes, as protect does, and protect nothing.
+        adopt_existing: take over objects that are in the cluster already, and what others set in them.
         operator: which operator it is, where OLM finds it, and what it serves beside this stack's scheduler.
         optional_objects: what is made beside the scheduler.
         replicas: how many schedulers to run; one leads, the others wait for its Lease.
@@ -256,6 +257,7 @@ class StackSettings(ProfileSettings):
     install_plugin_crds: bool = True
     protect: bool = False
     retain_crds: bool = False
+    adopt_existing: bool = False
     operator: Annotated[Operator, AfterValidator(_fits_mode)] = Field(Operator(), validate_default=True)
     optional_objects: OptionalObjects = OptionalObjects()
     replicas: int = Field(1, ge=1, le=9)
@@ -265,8 +267,3 @@ class StackSettings(ProfileSettings):
     def openshift(self) -> bool:
         """Whether the cluster is OpenShift, as far as the settings tell."""
         return self.cluster.openshift_version is not None
-
-    @property
-    def keeps_crds(self) -> bool:
-        """Whether the CRDs stay in the cluster if the stack goes."""
-        return self.protect or self.retain_crds

@@ -363,3 +363,27 @@ def test_an_operator_is_told_which_optional_objects_it_shall_not_make(local_envi
 def test_crds_are_kept_where_the_stack_says_so_without_protecting_them(local_environment: None) -> None:
     definition = run("manifests", retainCrds="true").only("CustomResourceDefinition")
     assert definition.retain_on_delete
+
+
+@pytest.mark.parametrize("mode", ["manifests", "direct"])
+def test_an_installation_made_by_hand_is_taken_over_where_the_stack_says_so(
+    mode: str, preview: bool, local_environment: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    switches = {"upsertExistingObjects": "true", "enablePatchForce": "true"}
+    refusing, adopting = run(mode, preview=preview), run(mode, preview=preview, adoptExisting="true")
+    (before,), (after,) = (
+        [each for each in graph.resources if each.type == PROVIDER_TYPE] for graph in (refusing, adopting)
+    )
+    assert not switches.keys() & before.inputs.keys()
+    assert after.inputs == before.inputs | switches
+    assert {each.urn for each in adopting.objects} == {each.urn for each in refusing.objects}
+    assert [text for text in caplog.messages if text.startswith("adoptExisting: ")]
+
+
+@pytest.mark.parametrize("stack", ["prod", "prod-eu", "openshift-production", "local"])
+def test_stacks_of_production_keep_the_crds_without_being_told(
+    stack: str, preview: bool, local_environment: None
+) -> None:
+    graph = run_program(stack_values("local"), stack=stack, preview=preview, statuses=STATUS)
+    assert graph.only("CustomResourceDefinition").retain_on_delete is (stack != "local")
+    assert not graph.only("CustomResourceDefinition").protect

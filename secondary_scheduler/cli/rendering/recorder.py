@@ -49,7 +49,8 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
         def RegisterResource(self, request: Any) -> Any:
             response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
             inputs = json_format.MessageToDict(request.object)
-            if request.type == _PROVIDER and inputs.get("upsertExistingObjects") == "true":
+            # That of a stack which adopts an installation takes over, too; what goes through it is the stack's own.
+            if request.type == _PROVIDER and request.name.endswith("-adopting"):
                 adopting.add(response.urn)
             elif request.type.startswith(_KUBERNETES) and request.custom:
                 one = {"urn": response.urn, "inputs": inputs, "dependencies": sorted(request.dependencies)}
