@@ -41,7 +41,8 @@ class Stack:
     @property
     def keeps_crds(self) -> bool:
         """Whether the CRDs stay in the cluster if the stack goes, and with them what others made of their kinds."""
-        return self.settings.protect or self.settings.retain_crds or is_production(self.name)
+        told = self.settings.retain_crds
+        return self.settings.protect or (is_production(self.name) if told is None else told)
 
 
 def load_stack() -> Stack:

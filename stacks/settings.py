@@ -240,7 +240,8 @@ class StackSettings(ProfileSettings):
         protect: refuse to delete namespace, CRDs and SecondaryScheduler, and leave the CRDs in the cluster if the stack
             goes.
         install_mode: how the operator gets into the cluster, or that there is none.
-        retain_crds: leave the CRDs in the cluster if the stack goes, as protect does, and protect nothing.
+        retain_crds: leave the CRDs in the cluster if the stack goes, as protect does, and protect nothing; if absent,
+            in production only.
         adopt_existing: take over objects that are in the cluster already, and what others set in them.
         operator: which operator it is, where OLM finds it, and what it serves beside this stack's scheduler.
         optional_objects: what is made beside the scheduler.
@@ -256,7 +257,7 @@ class StackSettings(ProfileSettings):
     compatibility_check: Literal["warn", "fail", "off"] = "warn"
     install_plugin_crds: bool = True
     protect: bool = False
-    retain_crds: bool = False
+    retain_crds: bool | None = None
     adopt_existing: bool = False
     operator: Annotated[Operator, AfterValidator(_fits_mode)] = Field(Operator(), validate_default=True)
     optional_objects: OptionalObjects = OptionalObjects()

@@ -387,3 +387,6 @@ def test_stacks_of_production_keep_the_crds_without_being_told(
     graph = run_program(stack_values("local"), stack=stack, preview=preview, statuses=STATUS)
     assert graph.only("CustomResourceDefinition").retain_on_delete is (stack != "local")
     assert not graph.only("CustomResourceDefinition").protect
+    values = stack_values("local") | {"retainCrds": str(stack == "local").lower()}
+    told = run_program(values, stack=stack, preview=preview, statuses=STATUS).only("CustomResourceDefinition")
+    assert told.retain_on_delete is (stack == "local")
