@@ -1,0 +1,203 @@
+"""What can be said of the guides without running them: they are found, and what they type exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import pytest
+import typer.main
+import yaml
+from pydantic import BaseModel
+from typer.core import TyperGroup
+
+from secondary_scheduler.cli.app import build
+from secondary_scheduler.cli.checking import check_file
+from stacks.credentials import SECRET_KEYS
+from stacks.settings import StackSettings
+from tests.support.guides import CHECKOUT, GUIDES, OTHERS, File, Step, blocks, guide_names, text_of
+
+TYPED = [guide for guide in guide_names() if guide not in OTHERS]
+PROGRAMS = {"pulumi", "kubectl", "secondary-scheduler", "git", "jq", "oc", ".venv/bin/pip"}
+SHELL = {"cd", "cp", "diff", "rm", "export", "for", "do", "done", "until", "grep", "sleep", "wc"}
+NEEDS = {
+    ("install-on-kubernetes", "network"),
+    ("install-on-openshift", "openshift"),
+    ("upgrade", "network"),
+}
+_LINK = re.compile(r"\[[^]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
+_ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
+
+
+def simple_commands(text: str) -> Iterator[list[str]]:
+    """The simple commands of a command line, each as its words; what a `$( )` holds is one, too."""
+    inner = re.findall(r"\$\(([^()]*)\)", text)
+    for each in inner:
+        yield from simple_commands(each)
+    without = re.sub(r"\$\([^()]*\)", "X", text).replace("\n", " ; ")
+    lexer = shlex.shlex(without, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for token in [*lexer, ";"]:
+        if set(token) <= set(";&|"):
+            if words:
+                yield words
+            words = []
+        elif token in ("do", "until", "done"):
+            continue
+        else:
+            words.append(token)
+
+
+def steps(guide: str) -> list[tuple[int, list[str]]]:
+    """Every simple command of a guide with its line."""
+    return [
+        (part.line, words)
+        for block in blocks(guide)
+        for part in block.content
+        if isinstance(part, Step)
+        for words in simple_commands(part.command)
+    ]
+
+
+def files(guide: str) -> list[File]:
+    return [part for block in blocks(guide) for part in block.content if isinstance(part, File)]
+
+
+def known_key(path: str) -> bool:
+    """Whether the stack's settings have a field of this path, such as `plugins.score.enabled[0].args.x`."""
+    if path in SECRET_KEYS:
+        return True
+    model: Any = StackSettings
+    for part in re.findall(r"[^.\[\]]+", path):
+        if part.isdigit():
+            continue
+        if model is Any:
+            return True
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        if part not in fields:
+            return False
+        model = _model_in(fields[part].annotation)
+    return True
+
+
+def _model_in(annotation: Any) -> Any:
+    """The model within `Annotated`, `| None` or a tuple of it; Any where there is none."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, UnionType, tuple) or get_args(annotation):
+        found = [_model_in(each) for each in get_args(annotation)]
+        return next((each for each in found if each is not Any), Any)
+    return Any
+
+
+def test_the_index_has_every_guide_and_nothing_else() -> None:
+    linked = {target for target, _ in _LINK.findall(text_of("README")) if "/" not in target}
+    assert linked == {f"{guide}.md" for guide in guide_names()}
+    assert "docs/guides/README.md" in (CHECKOUT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("guide", ["README", *guide_names()])
+def test_links_lead_somewhere(guide: str) -> None:
+    for target, anchor in _LINK.findall(text_of(guide)):
+        if target.startswith("http"):
+            continue
+        path = (GUIDES / target).resolve() if target else GUIDES / f"{guide}.md"
+        assert path.exists(), target
+        if anchor and path.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+            assert anchor[1:] in {_anchor(heading) for heading in headings}, f"{target}{anchor}"
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_what_needs_more_than_a_local_cluster_is_known_and_told_in_words() -> None:
+    words = {"network": "needs a network", "openshift": "needs openshift"}
+    found = set()
+    for guide in TYPED:
+        lines = text_of(guide).splitlines()
+        for block in blocks(guide):
+            if block.needs:
+                found.add((guide, block.needs))
+                before = " ".join(lines[max(0, block.line - 5) : block.line - 1]).lower()
+                assert words[block.needs] in before, f"{guide}.md:{block.line}"
+    assert found == NEEDS
+
+
+@pytest.mark.parametrize("guide", TYPED)
+def test_programs_exist(guide: str) -> None:
+    assert steps(guide)
+    for line, words in steps(guide):
+        if words[0] == "for" or _ASSIGNMENT.fullmatch(words[0]):
+            continue
+        assert words[0] in PROGRAMS | SHELL, f"{guide}.md:{line}: {words[0]}"
+
+
+@pytest.mark.parametrize("guide", TYPED)
+def test_commands_and_options_of_secondary_scheduler_exist(guide: str) -> None:
+    for line, words in steps(guide):
+        if words[0] == "secondary-scheduler":
+            problem = misused(words[1:])
+            assert not problem, f"{guide}.md:{line}: {problem}"
+
+
+def misused(words: list[str]) -> str:
+    """The command or option that does not exist; empty: they all do."""
+    command: Any = typer.main.get_command(build(words))
+    while isinstance(command, TyperGroup):
+        if not words or words[0] not in command.commands:
+            return f"no command {' '.join(words[:1])}"
+        command, words = command.commands[words[0]], words[1:]
+    options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    unknown = [word for word in words if word.startswith("-") and word != "-" and word.partition("=")[0] not in options]
+    return f"no option {unknown[0]}" if unknown else ""
+
+
+@pytest.mark.parametrize("guide", TYPED)
+def test_stack_settings_exist(guide: str) -> None:
+    for line, words in steps(guide):
+        if words[:2] == ["pulumi", "config"]:
+            key = next(word for word in words[3:] if not word.startswith("-"))
+            assert known_key(key), f"{guide}.md:{line}: {key}"
+
+
+@pytest.mark.parametrize("guide", TYPED)
+def test_files_are_what_they_are_for(guide: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_CA", __file__)
+    for file in files(guide):
+        if file.path.startswith("stacks/"):
+            text = file.content + "  secondary-scheduler:prometheusToken: {secure: v1:x}\n"
+            for checked in check_file(CHECKOUT / file.path, text, None, allow_token=False):
+                assert checked.valid, f"{guide}.md:{file.line}: {checked.problems}"
+        else:
+            for document in yaml.safe_load_all(file.content):
+                assert {"apiVersion", "kind"} <= set(document), f"{guide}.md:{file.line}"
+
+
+def test_the_checks_see_what_is_wrong() -> None:
+    assert list(simple_commands("a $(b -c) | d --e && f")) == [["b", "-c"], ["a", "X"], ["d", "--e"], ["f"]]
+    assert misused(["simulate", "--no-such"])
+    assert misused(["fleet", "destroy"])
+    assert not misused(["validate", "x.yaml"])
+    assert known_key("plugins.score.enabled[0].args.targetUtilization")
+    assert known_key("metricProvider.credentials.existingSecret.caKey")
+    assert not known_key("metricProvider.credentials.existingSecret.ca")
+    assert not known_key("schedulerImagee")
+
+
+def test_a_command_ends_where_the_next_begins_and_output_is_compared_by_its_parts() -> None:
+    step = Step("x", ("one … three",), 1)
+    assert step.missing_in("one two\nthree") == ["one … three"]
+    assert not step.missing_in("  ++ one   two three four")
+
+
+def test_every_fence_is_closed() -> None:
+    for guide in guide_names():
+        assert text_of(guide).count("```") % 2 == 0
+    assert Path(GUIDES / "README.md").exists()
