@@ -16,9 +16,13 @@ from secondary_scheduler.controller.groups import status_controllers
 from secondary_scheduler.controller.leases import NamespaceLeases
 from secondary_scheduler.controller.metrics import Metrics
 from secondary_scheduler.controller.options import LEASE_NAME, Options, parse_options
+from secondary_scheduler.controller.reconcile import Json, ObjectKey
 from secondary_scheduler.controller.server import serve
+from secondary_scheduler.controller.standby import Held, Standby
+from secondary_scheduler.controller.writer import Writer
 from secondary_scheduler.kube.client import ClientConfig, KubeClient, KubeError, NotFound
 from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+from secondary_scheduler.kube.model import Unstructured
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -113,15 +117,17 @@ class _Process:
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(signum, self._stopped.set)
         self._elector.start()
+        standby = Standby(client, Writer(client, self.metrics, _learn_nothing), self._served, self._held_by_another)
         log.info("waiting for the Lease", lease=f"{self.namespace}/{LEASE_NAME}", identity=self._elector.identity)
         work = asyncio.create_task(self._lead(client), name="controller")
+        told = asyncio.create_task(standby.run(), name="standby")
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done() and not self._lost:
             await self._finish_deletions()
-        for task in (work, stopped):
+        for task in (work, stopped, told):
             task.cancel()
-        await asyncio.gather(work, stopped, return_exceptions=True)
+        await asyncio.gather(work, stopped, told, return_exceptions=True)
         # Only now, when no write is under way any more, may another operator begin.
         await asyncio.to_thread(self._leases.stop)
         await asyncio.to_thread(self._elector.stop)
@@ -173,6 +179,14 @@ class _Process:
                 async with asyncio.timeout(_LOOK_AT_HOLDER_EVERY):
                     await self._leading.wait()
 
+    def _held_by_another(self, namespace: str) -> Held | None:
+        if not self._leading.is_set():
+            holder = self._elector.observed_holder
+            foreign = holder not in ("", self._elector.identity)
+            return Held(f"{self.namespace}/{LEASE_NAME}", holder) if foreign else None
+        holder = self._leases.holder(namespace) if namespace != self.namespace else ""
+        return Held(f"{namespace}/{LEASE_NAME}", holder) if holder else None
+
     def _serve(self, namespace: str) -> None:
         log.info("serving a further namespace", namespace=namespace)
         if self._controller is not None:
@@ -185,6 +199,11 @@ class _Process:
     def _from_thread(self, call: object) -> None:
         if callable(call) and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call)
+
+
+def _learn_nothing(key: ObjectKey, answer: Unstructured) -> Json:
+    """Of an Event nothing is kept."""
+    return answer.content
 
 
 async def _follow_version(client: KubeClient, controller: Controller) -> None:

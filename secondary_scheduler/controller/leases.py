@@ -48,6 +48,12 @@ class NamespaceLeases:
         """Whether this operator may write for instances of the namespace at this very moment."""
         return self._electors[namespace].is_leader()
 
+    def holder(self, namespace: str) -> str:
+        """Who else held a namespace's Lease when it was last looked at, or ""."""
+        elector = self._electors[namespace]
+        other = elector.observed_holder
+        return "" if elector.is_leader() or other == elector.identity else other
+
     def _elector(self, namespace: str) -> LeaseElector:
         return LeaseElector(
             self._config,

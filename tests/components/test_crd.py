@@ -189,6 +189,35 @@ def test_status_is_a_subresource_with_every_field_that_the_operator_reports(api:
     assert "must only increase" in refused.value.body
 
 
+@pytest.mark.integration
+def test_get_prints_what_a_person_wants_to_know(api: client.CustomObjectsApi) -> None:
+    name = "printed"
+    api.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, resource(name, {"schedulerImage": "i:1"}))
+    conditions = [
+        {"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for kind, status in (("Available", "True"), ("Degraded", "False"))
+    ]
+    body = {"status": {"readyReplicas": 2, "schedulerNames": ["a", "b"], "conditions": conditions}}
+    api.patch_namespaced_custom_object_status(GROUP, VERSION, NAMESPACE, PLURAL, name, body)
+    answer, _, _ = api.api_client.call_api(
+        f"/apis/{GROUP}/{VERSION}/namespaces/{NAMESPACE}/{PLURAL}/{name}",
+        "GET",
+        header_params={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
+        auth_settings=["BearerToken"],
+        response_type="object",
+    )
+    shown = dict(zip((c["name"] for c in answer["columnDefinitions"]), answer["rows"][0]["cells"], strict=True))
+    assert shown.pop("Age")
+    assert shown == {
+        "Name": name,
+        "Image": "i:1",
+        "Schedulers": '["a","b"]',
+        "Ready": 2,
+        "Available": "True",
+        "Degraded": "False",
+    }
+
+
 def create(api: client.CustomObjectsApi, spec: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = api.create_namespaced_custom_object(
         GROUP, VERSION, NAMESPACE, PLURAL, resource("dry", spec), dry_run="All"

@@ -82,5 +82,5 @@ def clean(api: Api, operator: Operator) -> Iterator[None]:
         operator.wait_until_leading()
     api.delete("secondaryschedulers", "cluster")
     api.delete("configmaps", "config")
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 15, "instance gone")
+    until(lambda: api.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
     assert not api.cluster_role_bindings()

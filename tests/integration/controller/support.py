@@ -107,7 +107,7 @@ class Api:
                 return dict(condition)
         return {}
 
-    def wait_for(self, condition_type: str, status: str, reason: str = "", seconds: float = 10) -> dict[str, str]:
+    def wait_for(self, condition_type: str, status: str, reason: str = "", seconds: float = 40) -> dict[str, str]:
         def check() -> dict[str, str] | None:
             found = self.condition(condition_type)
             return found if found.get("status") == status and reason in ("", found["reason"]) else None
@@ -118,7 +118,7 @@ class Api:
             raise AssertionError(f"{error}; it is {self.condition(condition_type)}") from None
         return found
 
-    def wait_for_hash(self, expected: str, seconds: float = 10) -> None:
+    def wait_for_hash(self, expected: str, seconds: float = 40) -> None:
         def check() -> bool:
             status = (self.get("secondaryschedulers", "cluster") or {}).get("status") or {}
             return status.get("configurationHash") == expected
@@ -153,12 +153,12 @@ class Operator:
         def leads() -> bool:
             return any(line["event"] == "caches are filled" for line in self.log_lines()[self._earlier_lines :])
 
-        until(leads, 20, "operator leads")
+        until(leads, 60, "operator leads")
 
     def end(self, signum: int = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(signum)
-        return self.process.wait(timeout=15)
+        return self.process.wait(timeout=60)
 
     def log_lines(self) -> list[dict[str, Any]]:
         text = self._log.read_text() if self._log.exists() else ""
@@ -172,7 +172,7 @@ class Operator:
             ports = [line["port"] for line in self.log_lines() if line["event"] == "started"]
             return int(ports[-1]) if ports else 0
 
-        found: int = until(started, 15, "operator started")
+        found: int = until(started, 60, "operator started")
         return found
 
 

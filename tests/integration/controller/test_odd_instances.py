@@ -75,10 +75,31 @@ def test_an_empty_spec_is_told_everything_that_is_missing(api, create):
     assert "spec.schedulerConfig is empty" in message
     assert "spec.schedulerImage is empty" in message
     told(api, "other", "ConfigMapNotNamed")
-
-
-def test_fields_that_the_crd_does_not_have_change_nothing(api, create):
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
-    create("cluster", colour="blue", rollout={"canary": True, "speed": "fast"})
+    api.patch("secondaryschedulers", "other", {"spec": {"schedulerConfig": "config"}})
+    assert "name the scheduler's image" in degraded(api, "other", "ImageMissing")
+    told(api, "other", "ImageMissing")
+
+
+def test_fields_that_the_crd_does_not_have_change_nothing_and_a_long_name_of_the_config_map_breaks_nothing(api, create):
+    api.create("configmaps", LONG, data={"config.yaml": CONFIG})
+    create("cluster", schedulerConfig=LONG, colour="blue", rollout={"canary": True, "speed": "fast"})
     api.wait_for_hash(configuration_hash(CONFIG), seconds=30)
     assert api.get("secondaryschedulers", "cluster")["spec"]["rollout"] == {"canary": True}
+    assert api.condition("Degraded")["status"] == "False"
+    api.delete("configmaps", LONG)
+
+
+def test_arguments_that_are_the_operators_to_give_are_told_and_what_runs_goes_on(api, create):
+    api.create("configmaps", "config", data={"config.yaml": CONFIG})
+    create("cluster")
+    api.wait_for_hash(configuration_hash(CONFIG), seconds=30)
+    before = api.get("deployments", "secondary-scheduler")["spec"]
+    api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": ["--leader-elect-resource-name=other"]}})
+    assert "spec.extraArgs[0]: --leader-elect-resource-name" in degraded(api, "cluster", "SpecInvalid")
+    told(api, "cluster", "SpecInvalid")
+    api.delete("deployments", "secondary-scheduler")
+    until(
+        lambda: (api.get("deployments", "secondary-scheduler") or {}).get("spec") == before, 10, "put right meanwhile"
+    )
+    api.wait_for("Available", "True", seconds=20)

@@ -8,7 +8,7 @@ from tests.unit.controller.builders import CONFIG, IMAGE, OTHER_CONFIG
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
 
-REFUSED = ("clusterrolebindings", "secrets", "services")
+REFUSED = ("clusterrolebindings", "networkpolicies", "secrets", "services")
 _ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -35,17 +35,21 @@ def instance(api):
 
 
 def test_a_kind_that_may_not_be_written_does_not_stop_the_others(api, kubelet, reduce):
-    reduce("services")
+    reduce("services", "networkpolicies")
     instance(api)
     api.wait_for_hash(configuration_hash(CONFIG))
     found = api.wait_for("Degraded", "True", "Forbidden")
     assert "Service" in found["message"]
     assert "services" in found["message"], "the API server's own words"
     assert api.get("services", "metrics") is None
+    assert "NetworkPolicy" not in found["message"], "a scheduler can do without"
     until(lambda: any(e["reason"] == "Forbidden" for e in api.items("events")), 5, "event")
-    reduce()
-    api.wait_for("Degraded", "False", seconds=35)
+    reduce("networkpolicies")
+    found = api.wait_for("Degraded", "False", seconds=35)
+    assert found["message"].startswith("Warnings: NetworkPolicy"), "no more than that"
+    assert api.condition("Available")["status"] == "True"
     assert api.get("services", "metrics")
+    assert not api.names("networkpolicies")
 
 
 def test_a_lost_right_to_bind_is_told_by_name(api, kubelet):
@@ -69,7 +73,7 @@ def test_an_operator_that_may_not_read_secrets_still_follows_the_configuration(a
     operator.end()
     operator.start()
     instance(api)
-    api.wait_for_hash(configuration_hash(CONFIG), seconds=15)
+    api.wait_for_hash(configuration_hash(CONFIG))
     found = api.wait_for("Degraded", "True", "Forbidden")
     assert "Secret objects cannot be read" in found["message"]
     api.patch("configmaps", "config", {"data": {"config.yaml": OTHER_CONFIG}})

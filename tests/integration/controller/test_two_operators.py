@@ -8,11 +8,12 @@ from tests.integration.controller.rights import Rights
 from tests.integration.controller.support import Api, Operator, TestKubelet, until
 from tests.unit.controller.builders import CONFIG, IMAGE
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
 SPEC = {"schedulerConfig": "config", "schedulerImage": IMAGE}
 HASH = configuration_hash(CONFIG)
+TOLD = "ServedByAnotherOperator"
 
 
 @pytest.fixture(scope="module")
@@ -74,38 +75,49 @@ def kubelets(control_plane, api, elsewhere):
 
 
 def test_an_operator_leaves_alone_what_another_holds_and_takes_it_when_that_is_gone(api, elsewhere, operator, kubelets):
-    until(lambda: said(operator, "another operator holds the Lease: nothing is done"), 20, "told who holds it")
+    until(lambda: said(operator, "another operator holds the Lease: nothing is done"), 60, "told who holds it")
     assert "finalizers" not in api.get("secondaryschedulers", "cluster")["metadata"]
 
     api.delete("leases", LEASE_NAME)
-    until(lambda: holder(api) == "operator-0", 20, "its own namespace's Lease is taken")
-    until(lambda: api.condition("Available"), 20, "its own instance is served")
+    until(lambda: holder(api) == "operator-0", 60, "its own namespace's Lease is taken")
+    until(lambda: api.condition("Available"), 60, "its own instance is served")
     assert "status" not in elsewhere.get("secondaryschedulers", "cluster"), "the other is left alone"
     assert holder(elsewhere) == "upstream"
     api.delete("secondaryschedulers", "cluster")
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 30, "instance gone")
+    until(lambda: api.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
 
     elsewhere.delete("leases", LEASE_NAME)
-    until(lambda: elsewhere.condition("Available"), 20, "the other is served, too")
+    until(lambda: elsewhere.condition("Available"), 60, "the other is served, too")
     elsewhere.wait_for_hash(HASH, seconds=30)
     elsewhere.delete("secondaryschedulers", "cluster")
-    until(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, 30, "instance gone")
+    until(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
 
 
 @pytest.mark.slow
 def test_a_replica_that_waits_takes_every_namespace_over(
     api, elsewhere, operator, operator_kubeconfig, flags, kubelets
 ):
-    until(lambda: holder(elsewhere) == "operator-0", 20, "the first one leads")
+    until(lambda: holder(elsewhere) == "operator-0", 60, "the first one leads")
     log = operator_kubeconfig.parent / "second.log"
     second = Operator(operator_kubeconfig, api.namespace, log, *flags, identity="operator-1")
     second.start()
-    until(lambda: said(second, "another operator holds the Lease: nothing is done"), 20, "the second one waits")
+    until(lambda: said(second, "another operator holds the Lease: nothing is done"), 60, "the second one waits")
     assert holder(elsewhere) == "operator-0"
+    elsewhere.create("secondaryschedulers", "cluster", **IDENTITY, spec=SPEC)
+    elsewhere.wait_for_hash(HASH, seconds=30)
+    words = f"operator-0 holds Lease {api.namespace}/{LEASE_NAME}"
+
+    def told():
+        return [e for e in elsewhere.items("events") if e["reason"] == TOLD and e["message"].startswith(words)]
+
+    until(told, 60, "told who serves it")
+    assert elsewhere.condition("Available")["status"] == "True", "the other one's status is left alone"
+    elsewhere.delete("secondaryschedulers", "cluster")
+    until(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
     assert operator.end() == 0
-    until(lambda: holder(elsewhere) == "operator-1", 20, "the second one takes both over")
+    until(lambda: holder(elsewhere) == "operator-1", 60, "the second one takes both over")
     elsewhere.create("secondaryschedulers", "cluster", **IDENTITY, spec=SPEC)
     elsewhere.wait_for_hash(HASH, seconds=30)
     elsewhere.delete("secondaryschedulers", "cluster")
-    until(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, 30, "instance gone")
+    until(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
     assert second.end() == 0
