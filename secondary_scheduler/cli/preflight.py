@@ -110,11 +110,14 @@ def _show(results: Iterable[tuple[Target, list[Check]]], output: Output) -> None
 
 
 def _write(file: Path, targets: list[Target]) -> None:
-    from secondary_scheduler.cli.preflight_write import write_address
+    from secondary_scheduler.cli.preflight_write import trusts_services_only, write_address
 
-    found = {target.settings.address for target in targets if target.key.startswith("Prometheus:")}
+    found = {target.own_address for target in targets if target.key.startswith("Prometheus:")}
     if len(found) != 1:
         raise CommandError(f"--write {file}: a stack file holds one Prometheus, and {len(found)} were checked")
     address = found.pop()
     changed = write_address(file, address)
     typer.echo(f"{file}: metricProvider.address {'is now' if changed else 'was already'} {address}", err=True)
+    if trusts_services_only(file, address):
+        advice = "give the service's address (….svc), or credentials with the CA of the route"
+        typer.echo(f"{file}: credentials.serviceAccount trusts the cluster's services only; {advice}", err=True)

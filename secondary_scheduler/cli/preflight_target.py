@@ -52,6 +52,8 @@ class Target:
     api: ClientConfig
     nodes: list[KnownNode]
     counted: frozenset[str]
+    own_address: str
+    """For a stack: as configured, whatever stood in for it because it is reached from inside the cluster only."""
     notes: list[Check] = field(default_factory=list)
 
     @property
@@ -95,7 +97,8 @@ def find_targets(wanted: Wanted) -> Iterator[list[Target]]:
         targets = []
         for key, settings in (sources or finder.discovered()).items():
             found, notes = finder.complete(key, settings)
-            targets.append(Target(key, found, needed.get(key, _ALL), api, nodes, counted, [cluster, *notes]))
+            needs, own = needed.get(key, _ALL), settings.address or found.address
+            targets.append(Target(key, found, needs, api, nodes, counted, own, [cluster, *notes]))
         yield targets
     connection.close()
 

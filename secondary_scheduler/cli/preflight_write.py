@@ -7,6 +7,7 @@ import io
 import os
 import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
@@ -15,6 +16,7 @@ from ruamel.yaml.error import YAMLError
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 
 _KEY = "secondary-scheduler:metricProvider"
+_SERVICES = (".svc", ".svc.cluster.local")
 
 
 def write_address(file: Path, address: str) -> bool:
@@ -24,19 +26,9 @@ def write_address(file: Path, address: str) -> bool:
         CommandError: it is no stack file.
         OSError: it cannot be read or written.
     """
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 10_000
-    # As the project's own stack files are indented.
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    try:
-        document = yaml.load(file.read_text(encoding="utf-8"))
-    except (YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise CommandError(f"{file}: not valid YAML: {reason}", ExitCode.INVALID_INPUT) from error
-    config = document.get("config") if isinstance(document, CommentedMap) else None
-    if not isinstance(config, CommentedMap):
-        raise CommandError(f"{file}: no stack file: it has no mapping config", ExitCode.INVALID_INPUT)
+    yaml = _yaml()
+    document = _read(yaml, file)
+    config = document["config"]
     provider = config.get(_KEY)
     if not isinstance(provider, CommentedMap):
         provider = config[_KEY] = CommentedMap({"type": "Prometheus"})
@@ -47,6 +39,44 @@ def write_address(file: Path, address: str) -> bool:
     yaml.dump(document, text)
     _replace(file, text.getvalue())
     return True
+
+
+def trusts_services_only(file: Path, address: str) -> bool:
+    """Whether the stack's scheduler would verify this address by the CA of OpenShift's services, which it is none of.
+
+    Raises:
+        CommandError: it is no stack file.
+        OSError: it cannot be read.
+    """
+    provider = _read(_yaml(), file)["config"].get(_KEY)
+    credentials = provider.get("credentials") if isinstance(provider, CommentedMap) else None
+    if not isinstance(credentials, CommentedMap) or "serviceAccount" not in credentials:
+        return False
+    account = credentials["serviceAccount"]
+    key = account.get("caKey") if isinstance(account, CommentedMap) else None
+    # The second is what the stack's settings have where the file says nothing.
+    inside = (urlsplit(address).hostname or "").endswith(_SERVICES)
+    return key in (None, "service-ca.crt") and not inside
+
+
+def _yaml() -> YAML:
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    # As the project's own stack files are indented.
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def _read(yaml: YAML, file: Path) -> CommentedMap:
+    try:
+        document = yaml.load(file.read_text(encoding="utf-8"))
+    except (YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise CommandError(f"{file}: not valid YAML: {reason}", ExitCode.INVALID_INPUT) from error
+    if not isinstance(document, CommentedMap) or not isinstance(document.get("config"), CommentedMap):
+        raise CommandError(f"{file}: no stack file: it has no mapping config", ExitCode.INVALID_INPUT)
+    return document
 
 
 def _replace(file: Path, text: str) -> None:

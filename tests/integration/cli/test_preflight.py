@@ -245,6 +245,31 @@ ROUTE_CRD: dict[str, Any] = {
 }
 
 
+def the_route_is_written(cluster: Cluster, prod: Path, mine: Path, token: tuple[str, str]) -> None:
+    """Into a stack that says nothing yet, once; an address of its own, which pods reach, is kept."""
+    before = prod.read_text()
+    without = [line for line in before.splitlines() if "thanos-querier.openshift-monitoring" not in line]
+    mine.write_text("\n".join(without) + "\n")
+    invalid = run_command("validate", mine)
+    assert invalid.code == 4, invalid.out + invalid.err
+    assert "metricProvider" in invalid.out + invalid.err, "it cannot be previewed without an address"
+    first = run(cluster, *token, *SIMULATED, "--write", mine)
+    assert first.code == 0, first.out + first.err
+    assert f"metricProvider.address is now {cluster.prometheus_url}" in first.err
+    assert "trusts the cluster's services only" in first.err
+    written = mine.read_text()
+    assert [line for line in written.splitlines() if line not in without] == [f"    address: {cluster.prometheus_url}"]
+    assert written.count("#") == "\n".join(without).count("#"), "comments are kept"
+    again = run(cluster, *token, *SIMULATED, "--write", mine)
+    assert (again.code, mine.read_text()) == (0, written)
+    assert f"was already {cluster.prometheus_url}" in again.err
+    valid = run_command("validate", mine)
+    assert valid.code == 0, valid.out + valid.err
+    mine.write_text(before)
+    kept = run(cluster, "--stack", mine, *token, *SIMULATED, "--write", mine)
+    assert (kept.code, mine.read_text()) == (0, before), kept.err
+
+
 def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: Cluster, tmp_path: Path) -> None:
     """The Route CRD makes the API server look like OpenShift's; the route leads to the local Prometheus, which does not
     know the cluster's tokens, so that it must be the one refusing."""
@@ -297,5 +322,8 @@ def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: Cluster
         done = run(cluster, "--stack", stack, *token, "-o", "json", *SIMULATED)
         assert done.code == 0, done.out + done.err
         assert "reached from inside only" in checks(done)["route"]["found"]
+        (tmp_path / "Pulumi.yaml").write_text((CHECKOUT / "Pulumi.yaml").read_text())
+        (tmp_path / "stacks").mkdir()
+        the_route_is_written(cluster, stack, tmp_path / "stacks" / "Pulumi.mine.yaml", token)
     finally:
         extensions.delete_custom_resource_definition("routes.route.openshift.io")

@@ -18,7 +18,7 @@ from secondary_scheduler.cli import preflight_openshift as openshift
 from secondary_scheduler.cli import preflight_series as series
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.preflight_checks import Examination, Status, tls
-from secondary_scheduler.cli.preflight_write import write_address
+from secondary_scheduler.cli.preflight_write import trusts_services_only, write_address
 from secondary_scheduler.devcluster import pki
 from secondary_scheduler.kube.client import ClientConfig
 from secondary_scheduler.kube.client.sync import SyncConnection
@@ -250,6 +250,23 @@ def test_an_address_is_put_into_a_stack_file_and_nothing_else_is_touched(tmp_pat
     assert file.stat().st_mode & 0o777 == 0o640
     assert not write_address(file, "https://new.example"), "it is there already"
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    ("credentials", "address", "told"),
+    [
+        ("serviceAccount: {}", "https://thanos-querier.apps.example.com", True),
+        ("serviceAccount: {}", "https://thanos-querier.openshift-monitoring.svc:9091", False),
+        ("serviceAccount: {caKey: ca.crt}", "https://thanos-querier.apps.example.com", False),
+        ("token: {secretKey: prometheusToken}", "https://thanos-querier.apps.example.com", False),
+    ],
+)
+def test_an_address_that_the_schedulers_own_authority_does_not_cover_is_seen(
+    tmp_path: Path, credentials: str, address: str, told: bool
+) -> None:
+    file = tmp_path / "Pulumi.mine.yaml"
+    file.write_text(STACK.replace("token: {secretKey: prometheusToken}", credentials))
+    assert trusts_services_only(file, address) is told
 
 
 def test_a_stack_file_without_a_provider_gets_one_and_another_file_is_refused(tmp_path: Path) -> None:
