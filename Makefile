@@ -21,10 +21,10 @@ clean-demo: setup  ## End the demo's processes and remove its state
 	@$(BIN)/secondary-scheduler cluster down --name demo
 
 test: setup  ## Everything that must pass before a change lands
-	@$(BIN)/python tools/run_tests.py check unit integration e2e bench-smoke
+	@$(BIN)/python tools/run_tests.py check unit live bench-smoke
 
 test-all: setup  ## As test, with the long runs
-	@FULL=1 $(BIN)/python tools/run_tests.py check unit integration e2e bench-smoke
+	@FULL=1 $(BIN)/python tools/run_tests.py check unit live bench-smoke
 
 check: setup  ## Lint, format, types, import contracts
 	@$(BIN)/python tools/run_tests.py check

@@ -1,8 +1,8 @@
 """Runs the parts of the test suite in order and prints how long each took.
 
 The parts: `check` (lint, format, types, import contracts), `unit` (no network), `integration` (the real control
-plane, one part at a time), `e2e` (the whole product on a cluster of its own), `bench-smoke` (a short race against
-kube-scheduler). FULL=1 adds the long runs.
+plane, one part at a time), `e2e` (the whole product on a cluster of its own), `live` (these two in one run, so that no
+worker idles in between), `bench-smoke` (a short race against kube-scheduler). FULL=1 adds the long runs.
 Exit code: 0 when every part passed, else 1; the parts after a failed one still run, so that one look shows all.
 """
 
@@ -26,6 +26,33 @@ def pytest(*arguments: str) -> list[str]:
     return [str(BIN / "python"), "-m", "pytest", "-q", *arguments]
 
 
+def integration_files() -> list[str]:
+    """What needs the real control plane; what takes longest comes first."""
+    parts = ["tests/conformance", "tests/integration/scheduler", "tests/integration/controller"]
+    parts += sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests/integration").iterdir() if file.is_dir())
+    paths = dict.fromkeys([*parts, "tests/faults", "tests/components"])
+    return [str(file.relative_to(ROOT)) for part in paths for file in sorted((ROOT / part).rglob("test_*.py"))]
+
+
+def e2e_files() -> list[str]:
+    """The whole product; each file has clusters of its own."""
+    return [str(file.relative_to(ROOT)) for file in sorted((ROOT / "tests/e2e").glob("test_*.py"))]
+
+
+def among(few: list[str], many: list[str]) -> list[str]:
+    """`few` spread over the beginning of `many`: one of them, which keep a core busy, beside two that mostly wait."""
+    rest = list(many)
+    mixed = [file for one in few for file in (one, *(rest.pop(0) for _ in range(2) if rest))]
+    return mixed + rest
+
+
+def servers(marker: str, files: list[str]) -> list[str]:
+    """Tests that start servers. They mostly wait for others, so that three run at a time on two cores. A file stays on
+    one worker, which has a control plane of its own, and files begin in the order given."""
+    scheduling = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+    return pytest(*scheduling, "--durations", "25", "-m", f"({marker}){SELECTION}", *files)
+
+
 PARTS: dict[str, list[list[str]]] = {
     "check": [
         [str(BIN / "ruff"), "check", "."],
@@ -44,16 +71,9 @@ PARTS: dict[str, list[list[str]]] = {
         )
     ],
     "toolchain": [[str(BIN / "python"), "-m", "secondary_scheduler.devcluster.toolchain"]],
-    # They mostly wait for others: two at a time, each worker with a control plane of its own.
-    "integration": [
-        pytest(
-            *("-n", "2", "--dist", "loadfile", "--durations", "10"),
-            *("-m", f"integration{SELECTION}"),
-            *("tests/integration", "tests/components", "tests/faults", "tests/conformance"),
-        )
-    ],
-    # Each file has clusters of its own.
-    "e2e": [pytest("-n", "2", "--dist", "loadfile", "--durations", "10", "-m", f"e2e{SELECTION}", "tests/e2e")],
+    "integration": [servers("integration", integration_files())],
+    "e2e": [servers("e2e", e2e_files())],
+    "live": [servers("integration or e2e", among(e2e_files(), integration_files()))],
     # Against the real kube-scheduler on this machine: ratios, not times.
     "bench-smoke": [
         [
@@ -83,7 +103,7 @@ def main(names: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    if needing := {"integration", "e2e", "bench-smoke"} & set(names):
+    if needing := {"integration", "e2e", "live", "bench-smoke"} & set(names):
         first = min(map(names.index, needing))
         names = [*names[:first], "toolchain", *names[first:]]
     os.environ["PATH"] = f"{BIN}:{os.environ['PATH']}"
