@@ -17,6 +17,7 @@ from components.namespace import NAMESPACE, Namespace, NamespaceArgs
 from components.olm_operator import OlmOperator, OlmOperatorArgs
 from components.operator_install import OperatorInstall, OperatorInstallArgs
 from components.scheduler_roles import SchedulerRoles, SchedulerRolesArgs
+from components.upstream_operator import UpstreamOperator, UpstreamOperatorArgs
 from scheduler import operand
 from scheduler.catalog import GO_CLUSTER_ROLES, STATUS_KINDS, PolicyRule, static_cluster_roles
 from scheduler.config import flavour_of
@@ -105,25 +106,35 @@ def install(args: InstallationArgs, cluster: ClusterProvider, opts: pulumi.Resou
     if args.mode == "direct":
         return _installation(args, namespace, record, needs, pulumi.Output.from_input(""), None)
     adopting = cluster.adopting("cluster-adopting") if args.upstream or args.mode in ("olm", "catalog") else None
-    operator: ExistingOperator | OperatorInstall | OlmOperator
+    operator: ExistingOperator | OperatorInstall | UpstreamOperator | OlmOperator
     if args.mode == "none":
         operator = ExistingOperator("operator", ExistingOperatorArgs(record.namespace), opts)
     elif args.mode == "manifests":
         crd = SecondarySchedulerCrd("crd", SecondarySchedulerCrdArgs(args.keep_crd, args.protect), opts)
         needs = [crd, *needs]
-        install_args = OperatorInstallArgs(
-            record.namespace,
-            args.operator_image or "",
-            needs=needs,
-            instances=args.instances,
-            status_of=args.status_of,
-            openshift=args.openshift,
-        )
-        operator = OperatorInstall("operator", install_args, opts)
+        operator = _from_manifests(args, record, needs, opts)
     else:
         assert adopting is not None
         operator = _through_olm(args, record, needs, adopting, opts)
     return _installation(args, namespace, record, [*needs, operator], operator.version, adopting)
+
+
+def _from_manifests(
+    args: InstallationArgs, record: InstallationRecord, needs: Sequence[pulumi.Resource], opts: pulumi.ResourceOptions
+) -> OperatorInstall | UpstreamOperator:
+    image = args.operator_image or ""
+    if args.upstream:
+        upstream_args = UpstreamOperatorArgs(record.namespace, image, needs, args.openshift)
+        return UpstreamOperator("operator", upstream_args, opts)
+    install_args = OperatorInstallArgs(
+        record.namespace,
+        image,
+        needs=needs,
+        instances=args.instances,
+        status_of=args.status_of,
+        openshift=args.openshift,
+    )
+    return OperatorInstall("operator", install_args, opts)
 
 
 def _installation(
@@ -145,7 +156,7 @@ def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.Reso
     Our operator binds those of the catalogue's plugins, which a bundle of it brings, and no others.
     """
     shipped = static_cluster_roles()
-    if args.mode == "manifests" or (args.mode != "direct" and not args.upstream):
+    if args.mode != "direct" and not args.upstream:
         roles = {**(shipped if args.mode == "manifests" else {}), **args.extra_roles}
         roles_args = SchedulerRolesArgs(roles, list(args.extra_roles), record.namespace, needs=[record])
         return [SchedulerRoles("scheduler-roles", roles_args, opts)] if roles else []

@@ -224,10 +224,6 @@ def _fits_mode(value: Operator, info: ValidationInfo) -> Operator:
     mode = info.data.get("install_mode")
     if mode == "catalog" and value.catalog is None:
         raise ValueError("must hold catalog, with an image or an address: installMode is catalog")
-    if mode == "manifests" and value.is_upstream(mode):
-        raise ValueError(
-            "flavour upstream is installed by OLM; set installMode to olm or catalog, or to none if it is there"
-        )
     return value
 
 

@@ -390,3 +390,42 @@ def test_stacks_of_production_keep_the_crds_without_being_told(
     values = stack_values("local") | {"retainCrds": str(stack == "local").lower()}
     told = run_program(values, stack=stack, preview=preview, statuses=STATUS).only("CustomResourceDefinition")
     assert told.retain_on_delete is (stack == "local")
+
+
+UPSTREAM_IMAGE = "quay.io/openshift/secondary-scheduler-operator:4.20"
+
+
+def test_manifests_install_upstreams_operator_by_its_image_with_its_rights(
+    preview: bool, local_environment: None
+) -> None:
+    chosen = {"operator": {"flavour": "upstream"}, "operatorImage": UPSTREAM_IMAGE, "compatibilityCheck": "off"}
+    graph = run("manifests", preview=preview, **chosen)
+    operator, _ = sorted(graph.of("Deployment"), key=lambda each: "spec" not in each.manifest)
+    pod = operator.manifest["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (container["image"], container["command"], container["args"]) == (UPSTREAM_IMAGE, [OURS], ["operator"])
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    bound = {
+        each.manifest["roleRef"]["name"]
+        for each in graph.of("ClusterRoleBinding")
+        if each.manifest["subjects"][0]["name"] == OURS
+    }
+    assert bound == {OURS, *GO_CLUSTER_ROLES}, "one may only pass on what one holds"
+    (own,) = [each.manifest["rules"] for each in graph.of("ClusterRole") if each.object_name == OURS]
+    written = {resource for rule in own if "create" in rule["verbs"] for resource in rule["resources"]}
+    assert {"deployments", "serviceaccounts", "clusterrolebindings", "servicemonitors"} <= written
+    assert "secrets" not in written
+    assert not [rule for rule in own if "*" in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}]
+    before = graph.before(operator)
+    rights = [each for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding") for each in graph.of(kind)]
+    assert {each.urn for each in rights if each.name.startswith("operator-")} <= before
+    assert graph.only("CustomResourceDefinition").urn in before
+    assert operator.urn in graph.before(graph.only("SecondaryScheduler"))
+    assert graph.outputs["installation"] == {"mode": "manifests", "operator": UPSTREAM_IMAGE}
+    scheduler_roles = {
+        each.manifest["roleRef"]["name"]
+        for each in graph.of("ClusterRoleBinding")
+        if each.manifest["subjects"][0]["name"] == "secondary-scheduler"
+    }
+    assert BASE_CLUSTER_ROLE in scheduler_roles, "which upstream's operator does not bind"

@@ -70,8 +70,8 @@ REFUSALS = {
     "scheduler name in capitals": ("schedulerName", "Mine", "schedulerName", ['"Mine" must consist of lower case']),
     "log level that is none": ("logLevel", "debug", "logLevel", ["allowed: Normal, Debug, Trace", 'mean "Debug"?']),
     "catalog without a catalogue": ("installMode", "catalog", "operator", ["must hold catalog", "image or an address"]),
-    "upstream's operator from manifests": (
-        "operator", {"flavour": "upstream"}, "operator", ["installed by OLM", "installMode to olm or catalog"],
+    "operator of a flavour that is none": (
+        "operator", {"flavour": "theirs"}, "operator.flavour", ["allowed: ours, upstream"],
     ),
     "catalogue that is neither image nor address": (
         "operator", {"catalog": {"image": "a:1", "address": "b:1"}}, "operator.catalog", ["either image or address"],
