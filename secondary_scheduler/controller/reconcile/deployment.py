@@ -127,7 +127,9 @@ def _deployment(observed: Observed, spec: Spec, run: Run, part: _Part) -> Json:
         tolerations=[*(topology.tolerations if topology else []), *spec.tolerations],
         affinity=spec.affinity,
     )
-    body = new_object(observed, "Deployment", part.name, part.labels, spec=operand.deployment_spec(content))
+    # Claimed, because a Deployment that somebody pauses would take no revision any more.
+    spec_of_deployment = {**operand.deployment_spec(content), "paused": False}
+    body = new_object(observed, "Deployment", part.name, part.labels, spec=spec_of_deployment)
     body["metadata"]["annotations"] = {names.ANNOTATION_REVISION: note(run)}
     return body
 

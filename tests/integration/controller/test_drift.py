@@ -40,7 +40,7 @@ spec:
 """
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EDITS: dict[str, dict[str, Any]] = {
-    "Deployment": {"spec": {"replicas": 5, "strategy": {"rollingUpdate": {"maxUnavailable": 1}}}},
+    "Deployment": {"spec": {"replicas": 5, "paused": True, "strategy": {"rollingUpdate": {"maxUnavailable": 1}}}},
     # The content of the copy is immutable.
     "ConfigMap": {"metadata": {"labels": {"app": "x"}, "ownerReferences": None}},
     "ServiceAccount": {"metadata": {"labels": {"app": "x"}, "ownerReferences": None}},
