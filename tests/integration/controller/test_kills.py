@@ -14,7 +14,7 @@ from tests.integration.controller.gate import Gate
 from tests.integration.controller.support import Operator, TestKubelet, until
 from tests.unit.controller.builders import CONFIG, IMAGE, OTHER_CONFIG
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420), pytest.mark.usefixtures("clean")]
 
 OTHER_IMAGE = IMAGE.replace("0.1.0", "0.2.0")
 SEEDS = 50
@@ -115,8 +115,8 @@ def run(api, operator, gate, rng, kills):
         while alive(operator, gate) and time.monotonic() < pause:
             time.sleep(0.05)
         change()
-    until(lambda: alive(operator, gate) and converged(api), 120, "converged")
-    until(lambda: api.condition("Progressing").get("status") == "False", 20, "at rest")
+    until(lambda: alive(operator, gate) and converged(api), 200, "converged")
+    until(lambda: api.condition("Progressing").get("status") == "False", 60, "at rest")
 
 
 @pytest.fixture(scope="module")
