@@ -1,4 +1,4 @@
-"""`python -m benchmarks race|start|endurance|core|spreading|preempting|numa …`."""
+"""`python -m benchmarks race|start|endurance|program|core|spreading|preempting|numa …`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ COMMANDS = {
     "race": "this scheduler, its Go peer and a null binder on the same API server",
     "start": "from the start of the process to its first binding, with a full cluster, beside kube-scheduler",
     "endurance": "memory and file descriptors while 100,000 pods come and go",
+    "program": "the Pulumi program on a local cluster: preview, update, and what it imports",
     "core": "decisions per second of the pure core, without I/O",
     "spreading": "microseconds per decision with spreading and affinity, without I/O",
     "preempting": "milliseconds per pod that preempts, without I/O",
@@ -34,6 +35,10 @@ def main() -> int:
         from benchmarks.endurance import main as endurance
 
         return endurance(sys.argv[2:])
+    if name == "program":
+        from benchmarks.program import main as program
+
+        return program(sys.argv[2:])
     if name in COMMANDS:
         del sys.argv[1]
         runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
