@@ -12,7 +12,9 @@ from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.api impor
 )
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.objects import (
     ANNOTATION_TIMEOUT,
+    ANNOTATION_WAIT_FOR,
     annotation,
+    conditions,
     metadata_of,
 )
 from secondary_scheduler.devcluster.pulumi_plugins.kubernetes_provider.readiness import Failed, Ready, State, readiness
@@ -130,6 +132,7 @@ def until_ready(
         reasons = [*(state.reasons or (state.status,)), *([trouble] if trouble else [])]
         left = deadline - time.monotonic()
         if left <= 0:
+            reasons += _other_conditions(live, reasons)
             raise NotReady([f"timed out after {timeout_seconds:g} s", *reasons], live)
         try:
             cancellation.pause(min(pause, left))
@@ -200,3 +203,14 @@ def _pauses() -> Iterator[float]:
     while True:
         yield pause
         pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+
+
+def _other_conditions(live: Object, reasons: list[str]) -> list[str]:
+    """What the conditions say of an object that an annotation has us wait for: another one may tell why."""
+    if annotation(live, ANNOTATION_WAIT_FOR) is None:
+        return []
+    return [
+        f'Its condition "{kind}" is "{found.get("status")}" ({found.get("reason", "")}: {found["message"]})'
+        for kind, found in conditions(live).items()
+        if found.get("message") and not any(str(found["message"]) in reason for reason in reasons)
+    ]
