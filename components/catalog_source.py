@@ -20,11 +20,13 @@ class CatalogSourceArgs:
         namespace: where the catalogue is offered; subscriptions of the same namespace find it there.
         image: of a catalogue, run by OLM.
         address: host:port of a registry that speaks gRPC.
+    ready_seconds: how long OLM may take to connect.
     """
 
     namespace: pulumi.Input[str]
     image: str | None = None
     address: str | None = None
+    ready_seconds: int = 300
 
 
 class CatalogSource(pulumi.ComponentResource):
@@ -44,6 +46,7 @@ class CatalogSource(pulumi.ComponentResource):
             spec |= {"image": args.image, "grpcPodConfig": {"securityContextConfig": "restricted"}}
         if args.address is not None:
             spec["address"] = args.address
+        timeout = f"{args.ready_seconds}s"
         source = KubeObject(
             f"{name}-catalogsource",
             {
@@ -56,7 +59,7 @@ class CatalogSource(pulumi.ComponentResource):
                 },
                 "spec": spec,
             },
-            child(self, custom_timeouts=pulumi.CustomTimeouts(create="5m", update="5m", delete="3m")),
+            child(self, custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout, delete="3m")),
         )
         self.name = source.object_name
         self.register_outputs({"name": self.name})

@@ -27,7 +27,10 @@ InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
 
 @dataclass(frozen=True)
 class OlmSource:
-    """Where OLM finds the operator; `catalog_image` or `catalog_address` if the stack brings the catalogue."""
+    """Where OLM finds the operator; `catalog_image` or `catalog_address` if the stack brings the catalogue.
+
+    `ready_seconds` is how long each step may take; each has its own usual time if absent.
+    """
 
     package: str
     channel: str
@@ -37,6 +40,7 @@ class OlmSource:
     approval: Literal["Automatic", "Manual"] = "Automatic"
     catalog_image: str | None = None
     catalog_address: str | None = None
+    ready_seconds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -153,12 +157,14 @@ def _installation(
 def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
     """The ClusterRoles of schedulers, and the bindings to them where no operator makes them.
 
-    Our operator binds those of the catalogue's plugins, which a bundle of it brings, and no others.
+    Our operator binds those of the catalogue's plugins and no others. A bundle of it brings them, too, and leaves them
+    behind: here they are this stack's, which takes them away with the rest, and keeps them in a switch of the mode.
     """
     shipped = static_cluster_roles()
     if args.mode != "direct" and not args.upstream:
-        roles = {**(shipped if args.mode == "manifests" else {}), **args.extra_roles}
-        roles_args = SchedulerRolesArgs(roles, list(args.extra_roles), record.namespace, needs=[record])
+        roles = {**({} if args.mode == "none" else shipped), **args.extra_roles}
+        bundled = shipped if args.mode in ("olm", "catalog") else ()
+        roles_args = SchedulerRolesArgs(roles, list(args.extra_roles), record.namespace, bundled, needs=[record])
         return [SchedulerRoles("scheduler-roles", roles_args, opts)] if roles else []
     flavour = flavour_of(args.scheduler_image, args.flavour)
     bind = [*operand.cluster_roles_for([(args.plugins, flavour)]), *args.extra_roles]
@@ -179,7 +185,8 @@ def _through_olm(
     source: pulumi.Input[str] = olm.source
     source_namespace: pulumi.Input[str] = olm.source_namespace
     if args.mode == "catalog":
-        catalog_args = CatalogSourceArgs(record.namespace, olm.catalog_image, olm.catalog_address)
+        patience = {} if olm.ready_seconds is None else {"ready_seconds": olm.ready_seconds}
+        catalog_args = CatalogSourceArgs(record.namespace, olm.catalog_image, olm.catalog_address, **patience)
         source, source_namespace = CatalogSource("catalog", catalog_args, opts).name, record.namespace
     operator_args = OlmOperatorArgs(
         record.namespace,
@@ -190,6 +197,7 @@ def _through_olm(
         adopting=adopting,
         approval=olm.approval,
         starting_csv=olm.starting_csv,
+        ready_seconds=olm.ready_seconds,
         needs=needs,
     )
     return OlmOperator("operator", operator_args, opts)

@@ -10,6 +10,8 @@ PART_OF = "app.kubernetes.io/part-of"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
+PROJECT = "secondary-scheduler"
+"""What everything is part of."""
 
 
 def common_labels(
@@ -18,15 +20,19 @@ def common_labels(
     """A stack transformation that labels every Kubernetes object as ours and with the stack that made it.
 
     Only `metadata.labels` of the object itself is touched: a label in a pod template would restart pods and one in a
-    selector cannot be changed. Labels that the object gives itself win.
+    selector cannot be changed. Labels that the object gives itself win, and one that says itself what it is part of
+    gets no others: somebody else writes it too, and would take them off.
     """
-    labels = {PART_OF: "secondary-scheduler", MANAGED_BY: "pulumi", INSTANCE: stack}
+    labels = {PART_OF: PROJECT, MANAGED_BY: "pulumi", INSTANCE: stack}
 
     def transform(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         if not args.type_.startswith("kubernetes:") or not isinstance(args.props, dict):
             return None
         metadata = args.props["metadata"]
-        labelled = {**metadata, "labels": {**labels, **metadata.get("labels", {})}}
+        own = metadata.get("labels", {})
+        if PART_OF in own:
+            return None
+        labelled = {**metadata, "labels": {**labels, **own}}
         return pulumi.ResourceTransformationResult({**args.props, "metadata": labelled}, args.opts)
 
     return transform

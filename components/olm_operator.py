@@ -12,8 +12,8 @@ import pulumi
 from components.kube_object import KubeObject, child
 
 _SUBSCRIPTIONS = "operators.coreos.com/v1alpha1"
-_PATIENCE = "10m"
-_PATIENCE_WITH_PEOPLE = "60m"
+_PATIENCE = 600
+_PATIENCE_WITH_PEOPLE = 3600
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class OlmOperatorArgs:
     source, source_namespace: the CatalogSource.
     approval: Manual: a person approves each InstallPlan.
     starting_csv: version to begin with; the channel's newest if absent.
+    ready_seconds: how long each step may take; if absent, ten minutes, and an hour for a person's approval.
     adopting: provider that takes over objects which exist: OLM makes InstallPlan and ClusterServiceVersion, and to wait
         for them, and to remove the latter in the end, they have to be this stack's.
     needs: what must be there before.
@@ -38,6 +39,7 @@ class OlmOperatorArgs:
     adopting: pulumi.ProviderResource
     approval: Literal["Automatic", "Manual"] = "Automatic"
     starting_csv: str | None = None
+    ready_seconds: int | None = None
     needs: Sequence[pulumi.Resource] = ()
 
 
@@ -77,7 +79,7 @@ class OlmOperator(pulumi.ComponentResource):
             adopted=True,
             # It is OLM's record of what was done; nothing is undone by deleting it.
             retain=True,
-            timeout=_PATIENCE_WITH_PEOPLE if args.approval == "Manual" else _PATIENCE,
+            seconds=_PATIENCE_WITH_PEOPLE if args.approval == "Manual" else _PATIENCE,
         )
         running = self._object(
             "ClusterServiceVersion",
@@ -118,12 +120,13 @@ class OlmOperator(pulumi.ComponentResource):
         adopted: bool = False,
         retain: bool = False,
         depends_on: Sequence[pulumi.Resource] = (),
-        timeout: str = _PATIENCE,
+        seconds: int = _PATIENCE,
         **content: Any,
     ) -> KubeObject:
         metadata: dict[str, Any] = {"name": object_name, "namespace": self._args.namespace}
         if wait_for:
             metadata["annotations"] = {"pulumi.com/waitFor": json.dumps(list(wait_for))}
+        timeout = f"{self._args.ready_seconds or seconds}s"
         options = child(
             self,
             depends_on=depends_on,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
 from components.kube_object import KubeObject, child
-from components.labels import COMPONENT
+from components.labels import COMPONENT, PART_OF, PROJECT
 from scheduler import operand
 from scheduler.catalog import OPERAND, PolicyRule, cluster_role_binding_name
 
 _RBAC = "rbac.authorization.k8s.io/v1"
+_SCHEDULER = "scheduler"
 _BEFORE = ("operator", "secondary-scheduler:components:OperatorInstall")
 """Name and type of the component whose children the roles once were."""
 
@@ -23,14 +25,35 @@ class SchedulerRolesArgs:
     roles: rules by the role's name.
     bind: roles, these or the cluster's own, to which the account of the scheduler is bound.
     namespace: of that account.
-    needs: what must be there before; above all the record of the mode, as OLM has roles of these names until the
-        operator that it installed is gone.
+    bundled: those of the roles that OLM writes too, from the operator's bundle.
+    needs: what must be there before; above all the record of the mode.
     """
 
     roles: Mapping[str, Sequence[PolicyRule]]
     bind: Sequence[str] = ()
     namespace: pulumi.Input[str] = ""
+    bundled: Collection[str] = ()
     needs: Sequence[pulumi.Resource] = ()
+
+
+def bundled_role(role: str, rules: Sequence[PolicyRule]) -> dict[str, Any]:
+    """A role as the operator's bundle for OLM has it, and as this program makes it where OLM installs that bundle.
+
+    Both write the whole object, so it is the same for both: each InstallPlan takes labels and annotations off that the
+    bundle has not. It has no label with an owner: OLM deletes what bears the name of a ClusterServiceVersion when that
+    is replaced, while the InstallPlan of the next one is still writing roles of the same names.
+    """
+    return {
+        "apiVersion": _RBAC,
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": role,
+            "labels": {PART_OF: PROJECT, COMPONENT: _SCHEDULER},
+            # Rules that another version's bundle has changed are put back: they follow from the stack's image.
+            "annotations": {"pulumi.com/patchForce": "true"},
+        },
+        "rules": [rule.to_dict() for rule in rules],
+    }
 
 
 class SchedulerRoles(pulumi.ComponentResource):
@@ -43,22 +66,19 @@ class SchedulerRoles(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:components:SchedulerRoles", name, None, opts)
         self._prefix = name
         self._needs = args.needs
-        roles = {role: self._role(role, rules) for role, rules in args.roles.items()}
+        roles = {role: self._role(role, rules, role in args.bundled) for role, rules in args.roles.items()}
         self.names = [made.object_name for made in roles.values()]
         for role in args.bind:
             self._binding(role, args.namespace, [roles[role]] if role in roles else [])
         self.register_outputs({"names": self.names})
 
-    def _role(self, role: str, rules: Sequence[PolicyRule]) -> KubeObject:
+    def _role(self, role: str, rules: Sequence[PolicyRule], bundled: bool) -> KubeObject:
         suffix = f"role-{_dashed(role)}"
         options = child(self, depends_on=self._needs)
         options.aliases = [pulumi.Alias(name=f"{_BEFORE[0]}-{suffix}", parent=pulumi.create_urn(*_BEFORE))]
-        manifest = {
-            "apiVersion": _RBAC,
-            "kind": "ClusterRole",
-            "metadata": {"name": role, "labels": {COMPONENT: "scheduler"}},
-            "rules": [rule.to_dict() for rule in rules],
-        }
+        manifest = bundled_role(role, rules)
+        if not bundled:
+            manifest["metadata"] = {"name": role, "labels": {COMPONENT: _SCHEDULER}}
         return KubeObject(f"{self._prefix}-{suffix}", manifest, options)
 
     def _binding(self, role: str, namespace: pulumi.Input[str], needs: Sequence[pulumi.Resource]) -> None:
@@ -69,7 +89,7 @@ class SchedulerRoles(pulumi.ComponentResource):
             "metadata": {
                 # The operator writes bindings of these names, too: derived from the namespace, they go with the mode.
                 "name": where.apply(lambda value: cluster_role_binding_name(role, value)),
-                "labels": {COMPONENT: "scheduler"},
+                "labels": {COMPONENT: _SCHEDULER},
             },
             "roleRef": operand.cluster_role_ref(role),
             "subjects": [where.apply(lambda value: operand.account(OPERAND, value))],

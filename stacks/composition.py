@@ -26,6 +26,7 @@ def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.I
             approval=operator.approval,
             catalog_image=catalog.image if catalog else None,
             catalog_address=catalog.address if catalog else None,
+            ready_seconds=operator.ready_seconds,
         ),
         flavour=settings.flavour or "",
         extra_roles=stack.profile.extra_roles,

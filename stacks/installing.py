@@ -58,6 +58,8 @@ class OperatorSource(SettingsModel):
         starting_csv: version to begin with; the channel's newest if absent.
         approval: Manual: `pulumi up` waits, and says what a person has to approve.
         catalog: what catalog installs from.
+        ready_seconds: how long each step of OLM may take until the update has failed; if absent, some minutes, and an
+            hour for an approval.
     """
 
     flavour: OperatorFlavour | None = None
@@ -68,6 +70,7 @@ class OperatorSource(SettingsModel):
     starting_csv: Subdomain | None = Field(None, alias="startingCSV")
     approval: Literal["Automatic", "Manual"] = "Automatic"
     catalog: Annotated[Catalog | None, BeforeValidator(absent_if_empty)] = None
+    ready_seconds: int | None = Field(None, ge=10, le=86400)
 
     def is_upstream(self, mode: InstallMode) -> bool:
         """Whether upstream's operator is meant."""

@@ -31,9 +31,9 @@ from pulumi.runtime.stack import run_in_stack  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from components.crd import load_manifest  # noqa: E402
-from components.labels import COMPONENT  # noqa: E402
 from components.namespace import NAMESPACE  # noqa: E402
 from components.operator_install import OPERATOR_NAME, OperatorInstall, OperatorInstallArgs  # noqa: E402
+from components.scheduler_roles import bundled_role  # noqa: E402
 from scheduler.catalog import static_cluster_roles  # noqa: E402
 from secondary_scheduler import __version__  # noqa: E402
 from secondary_scheduler.devcluster.errors import DevClusterError  # noqa: E402
@@ -113,19 +113,8 @@ def bundle(release: Release) -> dict[str, Manifest]:
     """The bundle's files: path below its directory to content."""
     objects = installed_objects(release.operator_image)
     files: dict[str, Manifest] = {}
-    # OLM gives these labels to the roles that it makes, and deletes what has them with the version; others stay.
-    owner = {
-        "olm.owner": release.csv_name,
-        "olm.owner.kind": "ClusterServiceVersion",
-        "olm.owner.namespace": NAMESPACE,
-    }
     for name, rules in static_cluster_roles().items():
-        files[f"manifests/{name.replace(':', '-')}.clusterrole.yaml"] = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": {COMPONENT: "scheduler", **owner}},
-            "rules": [rule.to_dict() for rule in rules],
-        }
+        files[f"manifests/{name.replace(':', '-')}.clusterrole.yaml"] = bundled_role(name, rules)
     files[f"manifests/{PACKAGE}.clusterserviceversion.yaml"] = cluster_service_version(objects, release)
     crd = load_manifest()
     files[f"manifests/{crd['metadata']['name']}.crd.yaml"] = crd

@@ -8,6 +8,8 @@ in order and share one cluster.
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,6 +39,7 @@ in_the_long_run = pytest.mark.slow
 NAMESPACE = "openshift-secondary-scheduler-operator"
 OLM = "operators.coreos.com"
 OPERATOR = "operator.openshift.io"
+DOCUMENTATION = OUTPUT.parents[1] / "docs/olm.md"
 SECONDS = 90
 RELEASE = Release()
 NEWER = Release(version="99.0.0")
@@ -92,6 +95,11 @@ class Installed:
         status = self.status("v1alpha1", "subscriptions", PACKAGE)
         return status if status.get("state") == "AtLatestKnown" else None
 
+    def plan_is_complete(self) -> None:
+        """Wait until the last InstallPlan has written everything."""
+        name = self.status("v1alpha1", "subscriptions", PACKAGE)["installPlanRef"]["name"]
+        eventually(lambda: self.status("v1alpha1", "installplans", name)["phase"] == "Complete", "the plan is complete")
+
     def succeeded(self, release: Release) -> bool:
         return self.status("v1alpha1", "clusterserviceversions", release.csv_name).get("phase") == "Succeeded"
 
@@ -110,11 +118,20 @@ class Installed:
     def deployments(self) -> set[str]:
         return {each.metadata.name for each in self.apps.list_namespaced_deployment(NAMESPACE).items}
 
-    def scheduler_roles(self) -> dict[str, list[dict[str, Any]]]:
-        """The rules of the ClusterRoles that the operator may bind."""
+    def scheduler_roles(self) -> list[dict[str, Any]]:
+        """The ClusterRoles that the operator may bind."""
         found = self.custom.list_cluster_custom_object("rbac.authorization.k8s.io", "v1", "clusterroles")["items"]
-        wanted = static_cluster_roles()
-        return {role["metadata"]["name"]: role["rules"] for role in found if role["metadata"]["name"] in wanted}
+        return [role for role in found if role["metadata"]["name"] in static_cluster_roles()]
+
+    def rules_of_the_scheduler(self) -> dict[str, list[dict[str, Any]]]:
+        return {role["metadata"]["name"]: role["rules"] for role in self.scheduler_roles()}
+
+    def identities_of_the_roles(self) -> dict[str, str]:
+        """What changes when a ClusterRole is deleted, even if it comes back."""
+        return {role["metadata"]["name"]: role["metadata"]["uid"] for role in self.scheduler_roles()}
+
+    def bound_roles(self) -> set[str]:
+        return {binding.role_ref.name for binding in self.rbac.list_cluster_role_binding().items}
 
 
 def eventually(check: Callable[[], Any], what: str) -> Any:
@@ -123,6 +140,10 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < deadline, f"not within {SECONDS} s: {what}"
         time.sleep(0.1)
     return found
+
+
+def expected_rules() -> dict[str, list[dict[str, Any]]]:
+    return {name: [rule.to_dict() for rule in rules] for name, rules in static_cluster_roles().items()}
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +211,7 @@ def test_a_secondary_scheduler_becomes_a_scheduler_that_places_pods(installed: I
 
 @in_the_long_run
 def test_the_scheduler_may_do_what_an_install_from_manifests_lets_it(installed: Installed) -> None:
-    expected = {name: [rule.to_dict() for rule in rules] for name, rules in static_cluster_roles().items()}
-    assert installed.scheduler_roles() == expected
+    assert installed.rules_of_the_scheduler() == expected_rules()
 
 
 @in_the_long_run
@@ -208,8 +228,13 @@ def test_both_of_olms_operators_act_as_themselves(installed: Installed) -> None:
 
 
 @in_the_long_run
-def test_a_newer_version_takes_over_and_the_scheduler_runs_on(installed: Installed, newer_catalog: str) -> None:
+def test_a_newer_version_takes_over_and_the_scheduler_and_its_roles_stay(
+    installed: Installed, newer_catalog: str
+) -> None:
+    """OLM deletes what bears the older version's name as its owner, while it still writes the newer one's objects: a
+    ClusterRole with such labels is gone in some upgrades."""
     (before,) = installed.pods_of_the_scheduler()
+    roles = installed.identities_of_the_roles()
     change = {"spec": {"address": newer_catalog}}
     installed.custom.patch_namespaced_custom_object(OLM, "v1alpha1", NAMESPACE, "catalogsources", "ours", change)
     eventually(lambda: installed.succeeded(NEWER), "the newer version has succeeded")
@@ -218,21 +243,41 @@ def test_a_newer_version_takes_over_and_the_scheduler_runs_on(installed: Install
     )
     assert installed.ready("secondary-scheduler-operator")
     assert installed.pods_of_the_scheduler() == {before}
-    assert set(installed.scheduler_roles()) == set(static_cluster_roles()), "they went to the newer version"
+    installed.plan_is_complete()
+    assert installed.identities_of_the_roles() == roles, "none was deleted, not even for a moment"
+    assert installed.rules_of_the_scheduler() == expected_rules()
 
 
 @in_the_long_run
 def test_removal_leaves_the_definition_and_nothing_that_runs(installed: Installed) -> None:
     resources = installed.custom
     resources.delete_namespaced_custom_object(OPERATOR, "v1", NAMESPACE, "secondaryschedulers", "cluster")
-    eventually(
-        lambda: installed.deployments() == {"secondary-scheduler-operator"}, "the operator took its scheduler away"
-    )
+    schedulers = (OPERATOR, "v1", NAMESPACE, "secondaryschedulers")
+    eventually(lambda: not resources.list_namespaced_custom_object(*schedulers)["items"], "the resource is gone")
+    assert installed.deployments() == {"secondary-scheduler-operator"}, "the operator took its scheduler away"
+    roles = installed.identities_of_the_roles()
     for plural, name in (("subscriptions", PACKAGE), ("clusterserviceversions", NEWER.csv_name)):
         resources.delete_namespaced_custom_object(OLM, "v1alpha1", NAMESPACE, plural, name)
     eventually(lambda: not installed.deployments(), "the operator is gone")
-    eventually(lambda: not installed.scheduler_roles(), "its ClusterRoles are gone")
+    left = (OLM, "v1alpha1", NAMESPACE, "clusterserviceversions")
+    eventually(lambda: not resources.list_namespaced_custom_object(*left)["items"], "OLM has cleaned up after it")
+    assert installed.identities_of_the_roles() == roles, "OLM takes none of them for the version's, as in an upgrade"
     installed.extensions.read_custom_resource_definition("secondaryschedulers.operator.openshift.io")
+
+
+@in_the_long_run
+def test_the_roles_that_stay_are_bound_to_nobody_and_go_with_the_command_of_the_documentation(
+    installed: Installed,
+) -> None:
+    assert set(installed.identities_of_the_roles()) == set(static_cluster_roles())
+    assert not installed.bound_roles() & set(static_cluster_roles())
+    others = {role.metadata.name for role in installed.rbac.list_cluster_role().items} - set(static_cluster_roles())
+    (command,) = [line.strip("` ") for line in DOCUMENTATION.read_text().splitlines() if "delete clusterroles" in line]
+    kubectl, *arguments = shlex.split(command)
+    assert kubectl == "kubectl"
+    options = ["--kubeconfig", str(installed.cluster.kubeconfig)]
+    subprocess.run([installed.cluster.binary(kubectl), *arguments, *options], check=True, capture_output=True)
+    assert {role.metadata.name for role in installed.rbac.list_cluster_role().items} == others
 
 
 def test_opm_makes_the_checked_in_catalog_of_the_checked_in_bundle() -> None:

@@ -53,6 +53,14 @@ def test_every_cluster_role_that_may_be_bound_comes_along(checked_in: dict[str, 
     assert roles == {name: [rule.to_dict() for rule in rules] for name, rules in static_cluster_roles().items()}
 
 
+def test_no_cluster_role_belongs_to_a_version_with_which_olm_would_delete_it(checked_in: dict[str, Any]) -> None:
+    roles = [each["metadata"] for each in checked_in.values() if each.get("kind") == "ClusterRole"]
+    assert roles
+    for metadata in roles:
+        assert set(metadata["labels"]) == {"app.kubernetes.io/part-of", "app.kubernetes.io/component"}
+        assert not metadata.get("ownerReferences")
+
+
 def test_every_image_is_named_among_the_related_ones(csv: dict[str, Any]) -> None:
     (deployment,) = csv["spec"]["install"]["spec"]["deployments"]
     run = {container["image"] for container in deployment["spec"]["template"]["spec"]["containers"]}
