@@ -61,9 +61,9 @@ class SecondarySchedulerArgs:
 
 
 class SecondaryScheduler(pulumi.ComponentResource):
-    """The resource; done when the scheduler is available *with the configuration of this stack*.
+    """The resource; done when the scheduler is available *with the configuration and the image of this stack*.
 
-    `Available` alone would pass at once on an update: it was true of the scheduler with the old configuration.
+    `Available` alone would pass at once on an update: it was true of the scheduler with the old ones.
     Upstream's operator reports nothing of the kind; what is waited for is then its Deployment.
     """
 
@@ -141,7 +141,15 @@ def _gate(args: SecondarySchedulerArgs) -> list[str]:
     if args.upstream:
         # All that it reports is that it has written the Deployment, which may have been long ago.
         return ["jsonpath={.status.generations[0].lastGeneration}"]
-    return ["condition=Available", f"jsonpath={{.status.configurationHash}}={args.configuration_hash}"]
+    return [
+        "condition=Available",
+        # While a candidate is proven, and tells how far it is.
+        "condition=Progressing=False",
+        f"jsonpath={{.status.configurationHash}}={args.configuration_hash}",
+        # A change of the image alone leaves all of the above as it was, and so does one that was taken back.
+        f"jsonpath={{.status.lastRollout.image}}={args.image}",
+        "jsonpath={.status.lastRollout.outcome}=Succeeded",
+    ]
 
 
 def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:

@@ -120,7 +120,13 @@ def test_scheduler_is_done_when_available_with_exactly_this_configuration(graph:
     scheduler, config_map = graph.only("SecondaryScheduler"), configuration(graph)
     digest = configuration_hash(config_map.manifest["data"]["config.yaml"])
     gate = json.loads(scheduler.manifest["metadata"]["annotations"]["pulumi.com/waitFor"])
-    assert gate == ["condition=Available", f"jsonpath={{.status.configurationHash}}={digest}"]
+    assert gate == [
+        "condition=Available",
+        "condition=Progressing=False",
+        f"jsonpath={{.status.configurationHash}}={digest}",
+        f"jsonpath={{.status.lastRollout.image}}={scheduler.manifest['spec']['schedulerImage']}",
+        "jsonpath={.status.lastRollout.outcome}=Succeeded",
+    ]
     # A candidate has 180 s, and so has the roll-out of one replica.
     assert (scheduler.timeouts["create"], scheduler.timeouts["update"]) == ("180s", "360s")
 
