@@ -1,10 +1,12 @@
 """`installMode` catalog and olm on the real OLM: its operators, a served catalogue, this project's bundle.
 
-The tests of this module run in order and share one cluster and one stack.
+The tests of this module run in order and share one cluster and one stack. Those of the long run end as they began: what
+comes after them goes the same way without them.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,18 +15,27 @@ from typing import Any
 
 import pytest
 
+from scheduler.catalog import static_cluster_roles
+from secondary_scheduler.devcluster import ports
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain.binaries import ensure
+from tests.support.catalogs import UPSTREAM_PACKAGE, UPSTREAM_VERSION, with_upstreams_package
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+slow = pytest.mark.slow
 
 OPERATOR = "secondary-scheduler-operator"
 GROUP = "operators.coreos.com"
+DEFINITION = "secondaryschedulers.operator.openshift.io"
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
-    spec = ClusterSpec(name="olm-modes", nodes=3, olm=True, state_root=cluster_state_root)
+def cluster(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    opm = ensure(["opm"], SilentReporter())["opm"]
+    catalog = with_upstreams_package(tmp_path_factory.mktemp("catalog"), opm)
+    spec = ClusterSpec(name="olm-modes", nodes=3, olm=True, olm_catalog=catalog, state_root=cluster_state_root)
     with Cluster(spec) as cluster:
         yield cluster
 
@@ -41,6 +52,30 @@ def of(live: Live, plural: str) -> list[Any]:
     return found
 
 
+def edit(live: Live, kind: str, name: str, **changes: Any) -> None:
+    """Change an object by hand."""
+    command = ["kubectl", "-n", NAMESPACE, "patch", kind, name, "--type=merge", "-p", json.dumps(changes)]
+    subprocess.run(command, env=live.environment, check=True, capture_output=True)
+
+
+def roles(live: Live) -> dict[str, str]:
+    """The scheduler's ClusterRoles, with what changes when one is deleted, even if it comes back."""
+    found = {role.metadata.name: role.metadata.uid for role in live.rbac.list_cluster_role().items}
+    return {name: uid for name, uid in found.items() if name in static_cluster_roles()}
+
+
+def rules(live: Live) -> dict[str, list[Any]]:
+    found = live.custom.list_cluster_custom_object("rbac.authorization.k8s.io", "v1", "clusterroles")["items"]
+    by_name = {role["metadata"]["name"]: role["rules"] for role in found}
+    return {name: by_name.get(name, []) for name in static_cluster_roles()}
+
+
+def nothing_is_left_but_the_definition(live: Live) -> bool:
+    """OLM keeps the CRD, and roles of its own for users of that kind, which go with the CRD."""
+    left = {each.partition("/")[2] for each in live.cluster_scoped() - live.before}
+    return {each for each in left if not each.startswith(DEFINITION)} == set() and DEFINITION in left
+
+
 def test_catalog_installs_the_operator_from_a_served_catalogue(live: Live, cluster: Cluster) -> None:
     live.up(installMode="catalog", operator={"catalog": {"address": cluster.olm_catalog_address}})
     (version,) = of(live, "clusterserviceversions")
@@ -49,15 +84,83 @@ def test_catalog_installs_the_operator_from_a_served_catalogue(live: Live, clust
     assert set(live.deployments()) == {NAME, OPERATOR}
     live.places_a_pod("with-catalog")
     live.nothing_to_change()
+    assert rules(live) == {name: [rule.to_dict() for rule in found] for name, found in static_cluster_roles().items()}
 
 
-def test_destroy_takes_the_operator_along(live: Live) -> None:
+@slow
+def test_what_olm_writes_too_is_no_drift(live: Live) -> None:
+    live.run("preview", "--refresh", "--expect-no-changes", "--diff")
+
+
+@slow
+def test_what_was_edited_by_hand_is_seen_and_put_back(live: Live) -> None:
+    role = "secondary-scheduler:base"
+    edit(live, "subscription", OPERATOR, spec={"channel": "edge"})
+    edit(live, "secondaryscheduler", "cluster", spec={"managementState": "Unmanaged"})
+    edit(live, "clusterrole", role, rules=[])
+    live.run("refresh", "--yes", "--skip-preview")
+    preview = live.run("preview", "--diff")
+    for expected in ('"edge" => "stable"', '"Unmanaged" => "Managed"'):
+        assert expected in preview
+    assert "~ 3 to update" in preview
+    live.up()
+    (subscription,) = of(live, "subscriptions")
+    assert subscription["spec"]["channel"] == "stable"
+    assert rules(live)[role] == [rule.to_dict() for rule in static_cluster_roles()[role]]
+    live.run("preview", "--refresh", "--expect-no-changes", "--diff")
+
+
+def test_destroy_leaves_nothing_but_the_definition(live: Live) -> None:
     live.run("destroy", "--yes", "--skip-preview")
-    assert NAMESPACE not in {one.metadata.name for one in live.core.list_namespace().items}
+    eventually(lambda: nothing_is_left_but_the_definition(live), 20)
+
+
+@slow
+def test_a_catalogue_that_does_not_answer_fails_the_update_and_is_named(live: Live) -> None:
+    nobody = f"127.0.0.1:{ports.allocate(['opm'], {})['opm']}"
+    said = live.up(fails=True, installMode="catalog", operator={"catalog": {"address": nobody}, "readySeconds": 15})
+    (line,) = [line for line in said.splitlines() if "CatalogSource" in line and "not ready" in line]
+    assert "timed out after 15 s" in line
+    assert "lastObservedState" in said
+    assert not of(live, "subscriptions"), "the update ended there"
+
+
+@slow
+def test_a_channel_that_the_package_does_not_have_fails_the_update_and_is_named(live: Live, cluster: Cluster) -> None:
+    catalog = {"address": cluster.olm_catalog_address}
+    said = live.up(fails=True, operator={"catalog": catalog, "channel": "edge", "readySeconds": 15})
+    assert f"Subscription {NAMESPACE}/{OPERATOR} was created but is not ready: timed out after 15 s" in said
+    (line,) = [line for line in said.splitlines() if '"ResolutionFailed" is "True"' in line]
+    assert "no operators found in channel edge of package secondary-scheduler-operator" in line
+    assert not of(live, "installplans")
+
+
+@slow
+def test_the_update_goes_on_where_it_failed_once_the_channel_is_right(live: Live, cluster: Cluster) -> None:
+    live.up(operator={"catalog": {"address": cluster.olm_catalog_address}})
+    (version,) = of(live, "clusterserviceversions")
+    assert version["status"]["phase"] == "Succeeded"
+    live.places_a_pod("after-failures")
+    live.run("preview", "--refresh", "--expect-no-changes", "--diff")
+
+
+@slow
+def test_a_live_stack_leaves_catalog_for_direct_and_comes_back(live: Live, cluster: Cluster) -> None:
+    before = roles(live)
+    live.up(installMode="direct", operator={})
+    kept = roles(live)
+    assert kept.items() <= before.items(), "none was made anew"
+    assert "secondary-scheduler:base" in kept
+    live.places_a_pod("without-catalog")
+    live.up(installMode="catalog", operator={"catalog": {"address": cluster.olm_catalog_address}})
+    assert kept.items() <= roles(live).items()
+    live.places_a_pod("back-with-catalog")
+    live.run("destroy", "--yes", "--skip-preview")
 
 
 def test_manual_approval_says_what_to_approve_and_goes_on_when_it_is(live: Live, tmp_path: Path) -> None:
     source = {"flavour": "ours", "source": "secondary-scheduler", "sourceNamespace": "olm", "approval": "Manual"}
+    source["package"] = UPSTREAM_PACKAGE
     command = live.command("up", "--yes", "--skip-preview", installMode="olm", operator=source)
     log = tmp_path / "up.log"
     with (
@@ -77,13 +180,28 @@ def test_manual_approval_says_what_to_approve_and_goes_on_when_it_is(live: Live,
                 time.sleep(1)
                 up.kill()
     (version,) = of(live, "clusterserviceversions")
-    assert version["status"]["phase"] == "Succeeded"
+    assert (version["metadata"]["name"], version["status"]["phase"]) == (UPSTREAM_VERSION, "Succeeded")
     live.places_a_pod("with-olm")
 
 
-def test_a_live_stack_leaves_olm_for_direct(live: Live) -> None:
+@slow
+def test_an_installation_that_was_approved_is_no_drift(live: Live) -> None:
+    live.run("preview", "--refresh", "--expect-no-changes", "--diff")
+
+
+def test_a_live_stack_leaves_olm_for_direct_without_a_gap_in_rights(live: Live) -> None:
+    before = roles(live)
     live.up(installMode="direct", operator={})
+    kept = roles(live)
+    assert kept.items() <= before.items(), "the scheduler's ClusterRoles were there all the time"
+    assert {binding.role_ref.name for binding in live.rbac.list_cluster_role_binding().items} >= set(kept)
     assert set(live.deployments()) == {NAME}
     assert not of(live, "clusterserviceversions")
     assert not of(live, "subscriptions")
     live.places_a_pod("with-direct")
+
+
+@slow
+def test_destroy_after_the_switch_leaves_nothing_but_the_definition(live: Live) -> None:
+    live.run("destroy", "--yes", "--skip-preview")
+    assert nothing_is_left_but_the_definition(live)
