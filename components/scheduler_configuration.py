@@ -11,6 +11,8 @@ from scheduler.config import configuration_hash
 
 CONFIGURATION_KEY = "config.yaml"
 _HASH_DIGITS = 8
+_BEFORE = "configmap"
+"""What the resource was called while one replaced the other."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,11 @@ class SchedulerConfigurationArgs:
 
 
 class SchedulerConfiguration(pulumi.ComponentResource):
-    """A ConfigMap whose name follows from its content.
+    """A ConfigMap whose name follows from its content, and so does that of its resource.
 
     A change therefore creates a new map, switches the SecondaryScheduler over to it, waits for that, and only then
-    deletes the old one; bringing the old content back brings the old name back.
+    deletes the old one; bringing the old content back brings the old name back. One resource that is replaced would not
+    do: where the wait has failed, the old map is still there, to be deleted, and could not be gone back to.
     """
 
     config_map_name: pulumi.Output[str]
@@ -40,19 +43,22 @@ class SchedulerConfiguration(pulumi.ComponentResource):
     def __init__(self, name: str, args: SchedulerConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SchedulerConfiguration", name, None, opts)
         self.configuration_hash = configuration_hash(args.content)
+        digits = self.configuration_hash[:_HASH_DIGITS]
+        options = child(self)
+        options.aliases = [pulumi.Alias(name=f"{name}-{_BEFORE}")]
         config_map = KubeObject(
-            f"{name}-configmap",
+            f"{name}-configmap-{digits}",
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {
-                    "name": f"{args.base_name}-{self.configuration_hash[:_HASH_DIGITS]}",
+                    "name": f"{args.base_name}-{digits}",
                     "namespace": args.namespace,
                 },
                 "immutable": True,  # the name says what is in it
                 "data": {CONFIGURATION_KEY: args.content},
             },
-            child(self),
+            options,
         )
         self.config_map_name = config_map.object_name
         self.register_outputs(

@@ -143,8 +143,9 @@ def _gate(args: SecondarySchedulerArgs) -> list[str]:
         return ["jsonpath={.status.generations[0].lastGeneration}"]
     return [
         "condition=Available",
-        # While a candidate is proven, and tells how far it is.
+        # These two tell what is missing, in words: how far a candidate is, and what was refused or does not run.
         "condition=Progressing=False",
+        "condition=Degraded=False",
         f"jsonpath={{.status.configurationHash}}={args.configuration_hash}",
         # A change of the image alone leaves all of the above as it was, and so does one that was taken back.
         f"jsonpath={{.status.lastRollout.image}}={args.image}",

@@ -41,7 +41,7 @@ def changes(state: Mapping[str, Any], new: Configuration) -> list[str]:
         state: outputs of every resource, by URN, as the engine hands them over.
         new: what the stack is about to apply.
     """
-    text = next(_configurations(state), None)
+    text = next(iter(_configurations(state)), None)
     if text is None:
         return []
     try:
@@ -72,11 +72,24 @@ def _outputs(state: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]
                 yield outputs
 
 
-def _configurations(state: Mapping[str, Any]) -> Iterator[str]:
+def _configurations(state: Mapping[str, Any]) -> list[str]:
+    """The configurations in the state; first the one that is in use: after an update that failed there are two."""
+    used = set(_used(state))
+    found = []
     for outputs in _outputs(state, "ConfigMap"):
         text = (outputs.get("data") or {}).get(_CONFIGURATION_KEY)
         if isinstance(text, str) and _KIND in text:
-            yield text
+            found.append(((outputs.get("metadata") or {}).get("name") not in used, text))
+    return [text for _, text in sorted(found)]
+
+
+def _used(state: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the ConfigMaps that the SecondaryScheduler, or a Deployment that the program owns, names."""
+    for outputs in _outputs(state, "SecondaryScheduler"):
+        yield str((outputs.get("spec") or {}).get("schedulerConfig", ""))
+    for outputs in _outputs(state, "Deployment"):
+        pod = ((outputs.get("spec") or {}).get("template") or {}).get("spec") or {}
+        yield from (str((volume.get("configMap") or {}).get("name", "")) for volume in pod.get("volumes") or ())
 
 
 def _images(state: Mapping[str, Any]) -> Iterator[str]:

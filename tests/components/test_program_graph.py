@@ -123,6 +123,7 @@ def test_scheduler_is_done_when_available_with_exactly_this_configuration(graph:
     assert gate == [
         "condition=Available",
         "condition=Progressing=False",
+        "condition=Degraded=False",
         f"jsonpath={{.status.configurationHash}}={digest}",
         f"jsonpath={{.status.lastRollout.image}}={scheduler.manifest['spec']['schedulerImage']}",
         "jsonpath={.status.lastRollout.outcome}=Succeeded",
@@ -136,6 +137,8 @@ def test_config_map_is_named_after_its_content_and_wired_into_the_scheduler(grap
     content = config_map.manifest["data"]["config.yaml"]
     assert config_map.object_name == f"secondary-scheduler-config-{configuration_hash(content)[:8]}"
     assert len(config_map.object_name) <= 63
+    # As its resource, so that the former one is still known where an update has failed, and can be gone back to.
+    assert config_map.name == f"configuration-configmap-{configuration_hash(content)[:8]}"
     assert config_map.manifest["immutable"] is True
     assert graph.only("SecondaryScheduler").manifest["spec"]["schedulerConfig"] == config_map.object_name
 

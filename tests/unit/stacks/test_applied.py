@@ -44,6 +44,29 @@ def test_a_change_is_told_and_none_is_not() -> None:
     assert changes(state("# a comment\n" + plugins("ImageLocality")), new) == []
 
 
+@pytest.mark.parametrize("used", ["a", "b"])
+def test_after_an_update_that_failed_the_configuration_that_is_in_use_counts(used: str) -> None:
+    maps = {
+        f"urn:map-{name}": {
+            "type": "kubernetes:core/v1:ConfigMap",
+            "outputs": {"metadata": {"name": name}, "data": {"config.yaml": text}},
+        }
+        for name, text in (("a", plugins()), ("b", plugins("ImageLocality")))
+    }
+    resource = {
+        "type": "kubernetes:operator.openshift.io/v1:SecondaryScheduler",
+        "outputs": {"spec": {"schedulerImage": OURS, "schedulerConfig": used}},
+    }
+    volumes = [{"name": "tmp"}, {"name": "etckubernetes", "configMap": {"name": used}}]
+    deployment = {
+        "type": "kubernetes:apps/v1:Deployment",
+        "outputs": {"spec": {"template": {"spec": {"containers": [{"image": OURS}], "volumes": volumes}}}},
+    }
+    for owner in (resource, deployment):
+        told = changes({**maps, "urn:owner": owner}, load(plugins("ImageLocality")))
+        assert told == ([] if used == "b" else ["profile mine: ImageLocality weight 1 -> 2"])
+
+
 @pytest.mark.parametrize(
     "nothing", [{}, {"urn": {"type": "kubernetes:core/v1:ConfigMap", "outputs": {}}}, {"urn": None}]
 )

@@ -1,0 +1,236 @@
+"""What goes wrong around an update, in each install mode that makes explicit objects: objects in the way, refusals in
+the middle, drift, an engine that is killed, a stack that is locked, and deletion that is not wanted.
+
+The tests of this module run in order, for each mode on the same cluster and a stack of its own; each begins where the
+former one ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client as kubernetes
+from kubernetes.client.exceptions import ApiException
+
+from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
+
+OPERATOR = "secondary-scheduler-operator"
+BASE = "secondary-scheduler:base"
+IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
+ABSENT_IMAGE = "registry.invalid/secondary-scheduler/kube-scheduler:0.1.0"
+DEFINITION = "V1CustomResourceDefinition/secondaryschedulers.operator.openshift.io"
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
+    with Cluster(ClusterSpec(name="engine-faults", nodes=2, state_root=cluster_state_root)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module", params=["direct", "manifests"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def live(mode: str, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    stack = Live(cluster, tmp_path_factory.mktemp(mode), f"faults-{mode}")
+    stack.settings = {"installMode": mode}
+    yield stack
+    stack.close()
+
+
+@pytest.fixture
+def owned(mode: str) -> str:
+    """The Deployment that the stack itself makes."""
+    return NAME if mode == "direct" else OPERATOR
+
+
+def objects(live: Live) -> dict[str, str]:
+    """What the stack's state knows of the cluster: type and id by the resource's name."""
+    done = subprocess.run(
+        live.command("stack", "export")[:5], cwd=CHECKOUT, env=live.environment, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout)["deployment"].get("resources", [])
+    return {
+        each["urn"].rpartition("::")[2]: f"{each['type']} {each['id']}"
+        for each in found
+        if each["type"].startswith("kubernetes:") and "id" in each
+    }
+
+
+def gone(call: Any, *arguments: str) -> bool:
+    try:
+        call(*arguments)
+    except ApiException as error:
+        return bool(error.status == 404)
+    return False
+
+
+@contextlib.contextmanager
+def running(command: list[str], live: Live, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An engine in a process group of its own, which is ended with the block."""
+    with log.open("wb") as output:
+        engine = subprocess.Popen(
+            command, cwd=CHECKOUT, env=live.environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        yield engine
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(engine.pid, signal.SIGKILL)
+        engine.wait(10)
+
+
+def test_an_object_in_the_way_is_named_with_the_remedy_and_left_alone(live: Live) -> None:
+    theirs = {"metadata": {"name": BASE, "labels": {"of": "somebody"}}, "rules": []}
+    live.rbac.create_cluster_role(theirs)
+    said = live.up(fails=True)
+    lines = [line for line in said.splitlines() if f"ClusterRole {BASE} already exists" in line]
+    assert lines
+    assert "import it" in lines[0]
+    assert "upsertExistingObjects" in lines[0]
+    assert "Traceback" not in said
+    kept = live.rbac.read_cluster_role(BASE)
+    assert (kept.metadata.labels, kept.rules) == ({"of": "somebody"}, None)
+    assert not [known for known in objects(live).values() if known.endswith(f" {BASE}")]
+    live.rbac.delete_cluster_role(BASE)
+
+
+def test_after_a_refusal_in_the_middle_the_next_run_completes_and_doubles_nothing(live: Live, owned: str) -> None:
+    hard = {"hard": {"count/deployments.apps": "0"}}
+    live.core.create_namespaced_resource_quota(NAMESPACE, {"metadata": {"name": "none"}, "spec": hard})
+    eventually(lambda: live.core.read_namespaced_resource_quota("none", NAMESPACE).status.hard is not None, 30)
+    said = live.up(fails=True)
+    assert f"Deployment {NAMESPACE}/{owned} failed" in said
+    assert "exceeded quota: none" in said
+    assert not live.deployments()
+    before = objects(live)
+    live.core.delete_namespaced_resource_quota("none", NAMESPACE)
+    live.up()
+    after = objects(live)
+    assert before.items() <= after.items(), "what was made is kept and not made again"
+    assert len(set(after.values())) == len(after)
+    live.places_a_pod(f"after-{owned}")
+    live.nothing_to_change()
+
+
+def test_drift_is_shown_by_refresh_and_put_back_by_up(live: Live, owned: str) -> None:
+    (configuration,) = live.config_maps()
+    container = live.deployments()[owned].spec.template.spec.containers[0]
+    changed = {"containers": [{"name": container.name, "args": ["--by-hand"]}]}
+    live.apps.patch_namespaced_deployment(
+        owned, NAMESPACE, {"spec": {"template": {"spec": changed}}}, field_manager="kubectl-edit"
+    )
+    live.core.delete_namespaced_config_map(configuration, NAMESPACE)
+    live.rbac.delete_cluster_role(BASE)
+    shown = live.run("refresh", "--preview-only", "--diff", "--expect-no-changes", fails=True)
+    assert "--by-hand" in shown
+    previewed = live.run("preview", "--refresh", "--diff")
+    for text in (shown, previewed):
+        for name in (f"{NAMESPACE}/{owned}", f"{NAMESPACE}/{configuration}", BASE):
+            assert name in text, name
+    live.up()  # without a refresh nothing is seen
+    assert live.config_maps() == set()
+    live.run("up", "--refresh", "--yes", "--skip-preview")
+    assert live.config_maps() == {configuration}
+    assert live.rbac.read_cluster_role(BASE).rules
+    assert live.deployments()[owned].spec.template.spec.containers[0].args == container.args
+    live.nothing_to_change()
+    live.places_a_pod(f"after-drift-{owned}")
+
+
+def test_a_change_that_does_not_come_up_fails_in_time_and_leaves_what_runs(live: Live) -> None:
+    before, former = live.config_maps(), live.pods()
+    for changed in ({"compatibility": "upstream"}, {"compatibility": "safe"}):  # the second changes the image alone
+        started = time.monotonic()
+        said = live.up(fails=True, schedulerImage=ABSENT_IMAGE, readySeconds=10, **changed)
+        assert time.monotonic() - started < 90
+        assert f"image {ABSENT_IMAGE} cannot be pulled" in said or "ErrImagePull" in said, said
+        assert before <= live.config_maps(), "what runs still mounts it"
+        assert former <= live.pods()
+    live.places_a_pod(f"meanwhile-{live.settings['installMode']}")
+    live.up(schedulerImage=IMAGE, readySeconds=180)
+    assert live.config_maps() == before
+    live.nothing_to_change()
+
+
+def test_a_stack_that_another_update_holds_says_so_and_by_whom(live: Live, tmp_path: Path) -> None:
+    command = live.command("up", "--yes", "--skip-preview", schedulerImage=ABSENT_IMAGE, readySeconds=120)
+    log, former = tmp_path / "up.log", live.pods()
+    with running(command, live, log) as engine:
+        eventually(lambda: bool(live.pods() - former) or "waiting" in log.read_text().lower(), 60)
+        said = live.up(fails=True, schedulerImage=IMAGE, readySeconds=180)
+        assert "the stack is currently locked by 1 lock(s)" in said
+        assert "pulumi cancel" in said
+        assert f"pid {engine.pid}" in said
+        os.kill(engine.pid, signal.SIGINT)
+        assert engine.wait(60) != 0
+    live.up()
+    live.nothing_to_change()
+
+
+def test_what_is_protected_is_not_deleted(live: Live, mode: str) -> None:
+    live.up(protect=True)
+    said = live.run("destroy", "--yes", "--skip-preview", fails=True)
+    assert "namespace-namespace" in said
+    assert "protected" in said
+    assert live.core.read_namespace(NAMESPACE).status.phase == "Active"
+    if mode == "manifests":
+        assert "scheduler-resource" in said
+        assert live.custom.get_namespaced_custom_object(
+            "operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster"
+        )["status"]["conditions"]
+    live.up(protect=False, retainCrds=True)
+    live.nothing_to_change()
+
+
+def test_destroy_goes_backwards_and_keeps_the_crds_where_the_stack_says_so(live: Live, mode: str) -> None:
+    said = live.run("destroy", "--yes", "--skip-preview")
+    order = [line.split()[2] for line in said.splitlines() if " deleted (" in line]
+    first = "scheduler-deployment" if mode == "direct" else "scheduler-resource"
+    (configuration,) = [name for name in order if name.startswith("configuration-configmap-")]
+    for later in (configuration, "scheduler-roles-role-secondary-scheduler-base", "namespace-namespace"):
+        assert order.index(first) < order.index(later)
+    if mode == "manifests":
+        assert order.index(first) < order.index("operator-deployment") < order.index("operator-clusterrole")
+    left = live.cluster_scoped() - live.before
+    assert left == ({DEFINITION} if mode == "manifests" else set())
+    if left:
+        definitions = kubernetes.ApiextensionsV1Api(live.core.api_client)
+        definitions.delete_custom_resource_definition(DEFINITION.partition("/")[2])
+
+
+def test_an_engine_that_was_killed_is_followed_by_one_that_completes_its_work(
+    live: Live, owned: str, tmp_path: Path
+) -> None:
+    eventually(lambda: live.cluster_scoped() == live.before, 30)
+    log = tmp_path / "up.log"
+    with running(live.command("up", "--yes", "--skip-preview", retainCrds=False), live, log) as engine:
+        eventually(lambda: not gone(live.core.read_namespaced_service_account, owned, NAMESPACE), 60)
+        os.killpg(engine.pid, signal.SIGKILL)
+    assert "the stack is currently locked" in live.up(fails=True)
+    cancel = live.command("cancel", "--yes")[:5]
+    subprocess.run(cancel, cwd=CHECKOUT, env=live.environment, check=True, capture_output=True)
+    said = live.up(adoptExisting=True)
+    assert "adoptExisting: objects that exist are taken over" in said
+    assert "pending operations" in said, "it is told which objects were under way"
+    live.run("refresh", "--yes", "--skip-preview", "--clear-pending-creates", adoptExisting=False)
+    assert "pending operations" not in live.up()
+    live.nothing_to_change()
+    live.places_a_pod(f"after-kill-{live.settings['installMode']}")
+    live.run("destroy", "--yes", "--skip-preview")
+    assert live.cluster_scoped() == live.before
