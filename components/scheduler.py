@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pulumi
 
@@ -11,6 +11,7 @@ from components.alerts import SchedulerAlerts, SchedulerAlertsArgs
 from components.direct_scheduler import DirectScheduler, DirectSchedulerArgs
 from components.installation import Installation
 from components.metric_credentials import SecretKeyReference
+from components.operand_rollout import OperandRollout, OperandRolloutArgs
 from components.priority_class import SchedulerPriority, SchedulerPriorityArgs
 from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
 
@@ -19,7 +20,7 @@ from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, S
 class SchedulerArgs:
     """Attributes:
     image, flavour: the scheduler's image, and what it is where its name does not tell.
-    extra_plugins: plugins that only a custom image has, with their extension points.
+    extra_plugins: plugins that only a custom image has, with their extension points by name.
     config_map_name: the ConfigMap with its configuration.
     configuration_hash: hash of that configuration.
     scheduler_names: of the profiles.
@@ -42,7 +43,7 @@ class SchedulerArgs:
     log_level: str = "Normal"
     metric_credentials: SecretKeyReference | None = None
     flavour: str = ""
-    extra_plugins: Sequence[tuple[str, Sequence[str]]] = ()
+    extra_plugins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     replicas: int = 1
     allow_default_scheduler_name: bool = False
     priority_class: bool = True
@@ -57,7 +58,7 @@ class SchedulerArgs:
 
 def run_scheduler(
     installation: Installation, args: SchedulerArgs, opts: pulumi.ResourceOptions
-) -> SecondaryScheduler | DirectScheduler:
+) -> SecondaryScheduler | DirectScheduler | OperandRollout:
     """Register the scheduler upon an installation."""
     namespace = installation.namespace_of_mode
     priority: pulumi.Input[str] = ""
@@ -106,7 +107,12 @@ def run_scheduler(
         priority_class_name=priority,
         without=[kind for kind, wanted in switches.items() if not wanted],
         upstream=installation.upstream,
-        adopting=installation.adopting,
         ready_seconds=args.ready_seconds,
     )
-    return SecondaryScheduler("scheduler", described, opts)
+    scheduler = SecondaryScheduler("scheduler", described, opts)
+    if not installation.upstream:
+        return scheduler
+    rollout_args = OperandRolloutArgs(
+        scheduler, namespace, args.image, args.config_map_name, installation.adopting, args.ready_seconds
+    )
+    return OperandRollout("rollout", rollout_args, opts)

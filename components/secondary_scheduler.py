@@ -1,10 +1,10 @@
-"""The SecondaryScheduler resource, with which the operator is told what to run, and the wait until that runs."""
+"""The SecondaryScheduler resource, with which the operator is told what to run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
@@ -22,7 +22,7 @@ class SecondarySchedulerArgs:
     """Attributes:
     namespace: where operator and scheduler run.
     image, flavour: the scheduler's image, and what it is where its name does not tell.
-    extra_plugins: plugins that only a custom image has, with their extension points.
+    extra_plugins: plugins that only a custom image has, with their extension points by name.
     config_map_name: the ConfigMap with its configuration.
     configuration_hash: hash of that configuration, which the running scheduler must report.
     log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
@@ -35,8 +35,6 @@ class SecondarySchedulerArgs:
     priority_class_name: priority of the scheduler's pods.
     without: kinds of optional objects that the operator shall not make.
     upstream: the operator is upstream's, which knows none of what ours added to the resource and reports no condition.
-    adopting: with upstream's, provider that takes over objects which exist: the operator makes the Deployment, and to
-        wait for its roll-out, it has to be this stack's.
     ready_seconds: how long the scheduler may take until the update has failed; an update that a candidate has to prove
         first may take twice that.
     """
@@ -48,7 +46,7 @@ class SecondarySchedulerArgs:
     log_level: str = "Normal"
     metric_credentials: SecretKeyReference | None = None
     flavour: str = ""
-    extra_plugins: Sequence[tuple[str, Sequence[str]]] = ()
+    extra_plugins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     needs: Sequence[pulumi.Resource] = ()
     protect: bool = False
     allow_default_scheduler_name: bool = False
@@ -56,7 +54,6 @@ class SecondarySchedulerArgs:
     priority_class_name: pulumi.Input[str] = ""
     without: Sequence[str] = ()
     upstream: bool = False
-    adopting: pulumi.ProviderResource | None = None
     ready_seconds: int = 180
 
 
@@ -64,12 +61,13 @@ class SecondaryScheduler(pulumi.ComponentResource):
     """The resource; done when the scheduler is available *with the configuration and the image of this stack*.
 
     `Available` alone would pass at once on an update: it was true of the scheduler with the old ones.
-    Upstream's operator reports nothing of the kind; what is waited for is then its Deployment.
+    Upstream's operator reports nothing of the kind: there `OperandRollout` waits.
     """
 
     name: pulumi.Output[str]
     namespace: pulumi.Output[str]
     ready_replicas: pulumi.Output[int]
+    status: pulumi.Output[dict[str, Any] | None]
 
     def __init__(self, name: str, args: SecondarySchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SecondaryScheduler", name, None, opts)
@@ -97,44 +95,12 @@ class SecondaryScheduler(pulumi.ComponentResource):
             ),
         )
         self.name = pulumi.Output.from_input(SCHEDULER_NAME)
+        self.status = resource.status
         self.namespace = resource.metadata.apply(lambda metadata: str(metadata["namespace"]))
-        reporting = self._rollout(name, args, resource) if args.upstream else resource
-        self.ready_replicas = reporting.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
+        self.ready_replicas = resource.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
         self.register_outputs(
             {"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas},
         )
-
-    def _rollout(self, name: str, args: SecondarySchedulerArgs, resource: KubeObject) -> KubeObject:
-        """The Deployment that upstream's operator makes; done when its pods are of this map and this image and run.
-
-        Nothing but annotation and labels is said of it: that the stack owns no more leaves the operator alone.
-        """
-        gate = pulumi.Output.from_input(args.config_map_name).apply(lambda name: json.dumps(_rollout_gate(args, name)))
-        waiting = {
-            # Not known before the operator has written a Deployment: a preview cannot try to patch what is not there.
-            "pulumi.com/waitFor": pulumi.Output.all(gate, resource.status).apply(lambda values: values[0]),
-        }
-        options = child(
-            self,
-            depends_on=[resource],
-            retain_on_delete=True,  # it goes with the resource, and its operator would only make it anew
-            custom_timeouts=pulumi.CustomTimeouts(create=f"{args.ready_seconds}s", update=f"{args.ready_seconds}s"),
-        )
-        options.provider = args.adopting
-        metadata = {"name": SCHEDULER_NAME, "namespace": args.namespace, "annotations": waiting}
-        manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
-        return KubeObject(f"{name}-deployment", manifest, options)
-
-
-def _rollout_gate(args: SecondarySchedulerArgs, config_map: str) -> list[str]:
-    """The Deployment controller says NewReplicaSetAvailable when every replica is of the newest template and available,
-    and `condition=` counts only once the generation at hand has been observed: a stale status does not pass."""
-    return [
-        f'jsonpath={{.spec.template.spec.volumes[?(@.configMap.name=="{config_map}")].name}}',
-        f"jsonpath={{.spec.template.spec.containers[0].image}}={args.image}",
-        "condition=Available",
-        'jsonpath={.status.conditions[?(@.type=="Progressing")].reason}=NewReplicaSetAvailable',
-    ]
 
 
 def _gate(args: SecondarySchedulerArgs) -> list[str]:
@@ -171,7 +137,7 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
     if args.flavour:
         spec["flavour"] = args.flavour
     if args.extra_plugins:
-        spec["extraPlugins"] = [{"name": name, "points": list(points)} for name, points in args.extra_plugins]
+        spec["extraPlugins"] = [{"name": name, "points": list(points)} for name, points in args.extra_plugins.items()]
     if args.priority_class_name:
         spec["priorityClassName"] = args.priority_class_name
     if args.without:

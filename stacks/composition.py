@@ -54,7 +54,7 @@ def scheduler_args(
         settings.log_level,
         credentials.reference,
         flavour=settings.flavour or "",
-        extra_plugins=[(plugin.name, [str(point) for point in plugin.points]) for plugin in settings.extra_plugins],
+        extra_plugins={plugin.name: [str(point) for point in plugin.points] for plugin in settings.extra_plugins},
         replicas=settings.replicas,
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
         priority_class=objects.priority_class,
