@@ -17,7 +17,7 @@ from scheduler.state import NodeTable, Snapshot
 _FEW_ROWS = 16
 """Up to so many changed rows are recomputed one by one, where the plugins can: numpy's calls cost as much as some 20
 rows."""
-_BYTES = 32 * 1024 * 1024
+_BYTES = 16 << 20
 """Bound on the columns of all classes of one profile; but a few are kept whatever their size."""
 _BESIDE = 32 << 10
 """Bytes of a class beside its columns, measured: without, a cluster of few nodes kept tens of thousands of classes."""
