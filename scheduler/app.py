@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(options: Options, configuration: Configuration, client_config: ClientConfig) -> int:
     # Here, so that a configuration that is refused is refused at once.
-    from scheduler.daemon import run_daemon
+    from scheduler.start import run_daemon
 
     try:
         return run_daemon(options, configuration, client_config)

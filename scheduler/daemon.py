@@ -14,7 +14,6 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import structlog
-import uvloop
 
 from scheduler.config import Configuration
 from scheduler.engine.cycle import Profile, SchedulingCycle
@@ -34,9 +33,9 @@ from scheduler.observe.metrics import Metrics
 from scheduler.observe.server import Answers, Server
 from scheduler.options import LeaderElection, Options
 from scheduler.plugins import build_profile
+from scheduler.start import USER_AGENT
 from scheduler.state import ClusterState, SchedulingQueue
-from secondary_scheduler import __version__
-from secondary_scheduler.kube.client import ClientConfig, KubeClient, Reflector
+from secondary_scheduler.kube.client import KubeClient, PageReader, Reflector
 from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
 from secondary_scheduler.kube.model import NODES, PODS
 
@@ -51,28 +50,22 @@ _SYNC_PATIENCE_SECONDS = 10.0
 log = structlog.get_logger(component="app")
 
 
-def run_daemon(options: Options, configuration: Configuration, client_config: ClientConfig) -> int:
-    """Run the daemon until it is told to stop; returns the exit code.
-
-    Raises:
-        OSError: a port cannot be used, or the certificate for serving cannot be read.
-        ValueError: a plugin refuses its args, or a flag for serving cannot be used.
-    """
-
-    async def main() -> int:
-        return await Daemon(options, configuration, client_config).run()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main())
-
-
 class Daemon:
     """One scheduler process. Construct and run it on one event loop."""
 
-    def __init__(self, options: Options, configuration: Configuration, client_config: ClientConfig) -> None:
+    def __init__(
+        self, options: Options, configuration: Configuration, client: KubeClient, *, nodes: PageReader, pods: PageReader
+    ) -> None:
+        """Wire everything; `nodes` and `pods` may have begun to read. The client is the caller's to close.
+
+        Raises:
+            ValueError: a plugin refuses its args.
+        """
         self.options = options
         self.configuration = configuration
-        self.client_config = client_config
+        self.client = client
+        self.client_config = client.config
+        self._readers = {"nodes": nodes, "pods": pods}
         self.election: LeaderElection = options.leader_election(configuration.model)
         self.metrics = Metrics()
         self.watch = LoopWatch(tolerance_seconds=60)
@@ -86,10 +79,8 @@ class Daemon:
         self._fresh: dict[str, LoadStatus] = {}
         self._reflectors: dict[str, Reflector[Any, Any]] = {}
         connection = configuration.model.client_connection
-        agent = f"kube-scheduler/secondary-scheduler-{__version__}"
-        # Two buckets, as upstream: a flood of events never delays a binding.
-        self.client = self._new_client(f"{agent}/scheduler", connection.qps, connection.burst)
-        self.event_client = self._new_client(f"{agent}/events", connection.qps, connection.burst)
+        # A bucket of its own, as upstream: a flood of events never delays a binding.
+        self.event_client = self._new_client(f"{USER_AGENT}/events", connection.qps, connection.burst)
         self.elector = self._new_elector() if self.election.enabled else None
         self.recorder = EventRecorder(
             self.event_client,
@@ -226,10 +217,10 @@ class Daemon:
         return self._exit_code
 
     def _new_reflectors(self) -> dict[str, Reflector[Any, Any]]:
-        node_list = Reflector(self.client, "/api/v1/nodes", NODES, self.nodes, reduce_node_update)
-        # Terminal pods hold no resources; they arrive as deletions.
-        selector = "status.phase!=Succeeded,status.phase!=Failed"
-        pod_list = Reflector(self.client, "/api/v1/pods", PODS, self.pods, PodReducer().reduce, field_selector=selector)
+        node_list = Reflector(self.client, self._readers["nodes"], NODES, self.nodes, reduce_node_update)
+        pod_list = Reflector(
+            self.client, self._readers["pods"], PODS, self.pods, PodReducer().reduce, on_page=self.pods.fill
+        )
         watched = {
             watch.resource: new_reflector(watch, self.client, self.state, self.queue, self.cycle.wake)
             for watch in declared_watches(name for one in self.configuration.profiles for name in one.enabled)
@@ -251,7 +242,6 @@ class Daemon:
             await asyncio.to_thread(self.elector.stop)
         if server:
             await asyncio.to_thread(server.stop)
-        await self.client.close()
         await self.event_client.close()
 
     async def _after_sync(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:

@@ -51,6 +51,11 @@ class PodInputs:
         self._wake = wake
         self.pending = pending
 
+    def fill(self, items: Sequence[PodInfo]) -> None:
+        """A page of the first list, of which nothing is decided before `replace` brings all of it."""
+        for pod in items:
+            self._upsert(pod)
+
     def replace(self, items: Sequence[PodInfo], resource_version: ResourceVersion) -> None:
         """A fresh list: what is not in it is gone."""
         seen = {pod.uid for pod in items}
@@ -60,7 +65,8 @@ class PodInputs:
         for uid in [uid for uid in self._state.pod_uids if uid not in seen]:
             self._gone_assigned(uid)
         for pod in items:
-            self._upsert(pod)
+            if self.pending.get(pod.uid) is not pod and self._state.pod(pod.uid) is not pod:
+                self._upsert(pod)
         self._wake()
 
     def apply(self, events: Sequence[tuple[EventType, PodInfo]]) -> None:

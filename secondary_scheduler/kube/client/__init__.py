@@ -41,6 +41,7 @@ from secondary_scheduler.kube.client.store import Changes, Store, object_meta
 if TYPE_CHECKING:
     from secondary_scheduler.kube.client.http import KubeClient
     from secondary_scheduler.kube.client.listwatch import Reflector, ReflectorState, Sink, Timing, unchanged
+    from secondary_scheduler.kube.client.pages import PageReader
 
 __all__ = [
     "APPLY_PATCH",
@@ -65,6 +66,7 @@ __all__ = [
     "KubeError",
     "MalformedResponse",
     "NotFound",
+    "PageReader",
     "Reflector",
     "ReflectorState",
     "ResponseTooLarge",
@@ -82,6 +84,7 @@ __all__ = [
 
 _PLACES = {
     "KubeClient": "http",
+    "PageReader": "pages",
     "Reflector": "listwatch",
     "ReflectorState": "listwatch",
     "Sink": "listwatch",

@@ -31,6 +31,7 @@ from secondary_scheduler.kube.client.errors import (
     api_error,
 )
 from secondary_scheduler.kube.client.http import KubeClient
+from secondary_scheduler.kube.client.pages import PAGE, PageReader
 from secondary_scheduler.kube.model import (
     Codec,
     DecodeError,
@@ -46,7 +47,6 @@ T = TypeVar("T", bound=Object)
 U = TypeVar("U")
 Item = TypeVar("Item", contravariant=True)
 
-PAGE: Final = 500
 NEVER: Final = ResourceVersion("")
 _LONGEST_LINE: Final = 32 << 20
 _PATIENCE: Final = 2
@@ -115,7 +115,7 @@ class Reflector(Generic[T, U]):
     def __init__(
         self,
         client: KubeClient,
-        path: str,
+        collection: str | PageReader,
         codec: Codec[T],
         sink: Sink[U],
         transform: Callable[[T], U],
@@ -124,24 +124,29 @@ class Reflector(Generic[T, U]):
         label_selector: str = "",
         optional: bool = False,
         timing: Timing | None = None,
+        on_page: Callable[[list[U]], None] | None = None,
     ) -> None:
-        """Configure for the collection at `path` (see `api_path`), cluster-wide or of one namespace.
+        """Configure for a collection, cluster-wide or of one namespace: by its path (see `api_path`) and selectors, or
+        by a reader of it, which may have begun and has selectors of its own.
+
+        `on_page` is given each page of the first list as it comes, so that not all has to be taken in at the end; the
+        sink is given the same objects again, with all others.
 
         An `optional` resource may be missing from the API server, as one is whose CustomResourceDefinition is not
         installed: the sink is then empty and in sync, and the resource is taken up once it is served.
         """
         self._client = client
-        self._path = path
         self._codec = codec
         self._sink = sink
         self._transform = transform
         self.optional = optional
         self._timing = timing or Timing()
-        self._selectors: dict[str, str | int] = {}
-        if field_selector:
-            self._selectors["fieldSelector"] = field_selector
-        if label_selector:
-            self._selectors["labelSelector"] = label_selector
+        if isinstance(collection, str):
+            selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
+            collection = PageReader(client, collection, selectors, timeout=self._timing.list_timeout)
+        self._pages = collection
+        self._on_page = on_page
+        self._path = collection.path
         self._version = NEVER
         self._newest = NEVER
         self._page = PAGE
@@ -215,7 +220,7 @@ class Reflector(Generic[T, U]):
         invalid: list[tuple[ObjectMeta, DecodeError]] = []
         token = ""
         restarts = 0
-        asked = self._ask("")
+        asked = self._pages.ask("", self._page)
         try:
             while True:
                 try:
@@ -228,13 +233,13 @@ class Reflector(Generic[T, U]):
                     token = ""
                     items.clear()
                     invalid.clear()
-                    asked = self._ask("")
+                    asked = self._pages.ask("", self._page)
                     continue
                 except ResponseTooLarge:
                     if self._page == 1:
                         raise
                     self._page = max(1, self._page // 8)
-                    asked = self._ask(token)
+                    asked = self._pages.ask(token, self._page)
                     continue
                 except DecodeError as error:
                     raise MalformedResponse(f"GET {self._path}: {error}") from error
@@ -242,30 +247,26 @@ class Reflector(Generic[T, U]):
                 token = page.continue_token
                 if token:
                     # The API server makes the next page while this one is reduced.
-                    asked = self._ask(token)
+                    asked = self._pages.ask(token, self._page)
                     await _sent()
+                before = len(items)
                 for one in page.items:
                     try:
                         items.append(self._transform(one))
                     except ValueError as error:
                         invalid.append((one.metadata, _refused(error)))
                 invalid.extend((one.metadata, one.error) for one in page.invalid)
+                if self._on_page and not self.state.synced:
+                    self._on_page(items[before:])
                 if not token:
                     return items, invalid, page.resource_version
         finally:
             asked.cancel()
 
-    def _ask(self, token: str) -> asyncio.Task[bytes]:
-        """Ask for a page: the first one, or what the token stands for."""
-        params: dict[str, str | int] = {**self._selectors, "limit": self._page}
-        if token:
-            params["continue"] = token
-        return asyncio.create_task(self._client.get(self._path, params, timeout=self._timing.list_timeout))
-
     async def _watch(self) -> None:
         seconds = random.uniform(self._timing.watch_least, self._timing.watch_most)
         params: dict[str, str | int] = {
-            **self._selectors,
+            **self._pages.selectors,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,

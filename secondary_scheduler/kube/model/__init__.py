@@ -14,6 +14,7 @@ from secondary_scheduler.kube.model.codec import (
     Unstructured,
     UnstructuredCodec,
     WatchEvent,
+    continue_token,
 )
 from secondary_scheduler.kube.model.elasticquota import ElasticQuota, ElasticQuotaSpec, ElasticQuotaStatus, in_force
 from secondary_scheduler.kube.model.lease import Lease, LeaseSpec
@@ -276,6 +277,7 @@ __all__ = [
     "VsphereVolume",
     "WatchEvent",
     "WeightedPodAffinityTerm",
+    "continue_token",
     "decode_lease",
     "decode_node",
     "decode_pod",

@@ -68,9 +68,22 @@ class _OnlyMeta(Struct):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class _OnlyListMeta(Struct):
+    metadata: ListMeta = ListMeta()
+
+
+_list_meta = msgspec.json.Decoder(_OnlyListMeta)
 _raw_list = msgspec.json.Decoder(_RawList)
 _raw_event = msgspec.json.Decoder(_RawEvent)
 _any = msgspec.json.Decoder()
+
+
+def continue_token(page: bytes) -> str:
+    """Tell what stands for the next page of a list; "" after the last one, and where it cannot be read."""
+    try:
+        return _list_meta.decode(page).metadata.continue_
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
 
 
 class Codec(Generic[T]):

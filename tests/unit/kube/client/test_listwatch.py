@@ -135,14 +135,15 @@ async def test_it_lists_then_follows_adds_changes_and_deletions(api: FakeApi) ->
 
 
 async def test_the_list_is_a_quorum_read_in_pages_and_the_watch_wants_bookmarks(api: FakeApi) -> None:
-    for number in range(1201):
+    for number in range(3001):
         api.put(f"p{number}")
     async with reflecting(api, field_selector="spec.nodeName=", label_selector="a=b") as (mirror, reflector):
         await asyncio.wait_for(reflector.synced.wait(), 10)
         await asyncio.wait_for(api.opened.wait(), 5)
-        assert len(mirror.names) == 1201
-        assert [one.query.get("continue") for one in api.lists] == [None, "500", "1000"]
-        assert all("resourceVersion" not in one.query and one.query["limit"] == "500" for one in api.lists)
+        assert len(mirror.names) == 3001
+        assert [one.query.get("continue") for one in api.lists] == [None, "500", "2500"]
+        assert [one.query["limit"] for one in api.lists] == ["500", "2000", "2000"]
+        assert not any("resourceVersion" in one.query for one in api.lists)
         watch = api.watches[0].query
         assert (watch["allowWatchBookmarks"], watch["resourceVersion"]) == ("true", str(api.version))
         assert 20 <= int(watch["timeoutSeconds"]) <= 30
@@ -174,6 +175,23 @@ async def test_the_next_page_is_asked_for_before_one_is_reduced(api: FakeApi) ->
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert asked == [2] * 501
+
+
+async def test_pages_of_the_first_list_are_handed_on_as_they_come_and_again_with_the_whole(api: FakeApi) -> None:
+    for number in range(1001):
+        api.put(f"p{number}")
+    pages: list[list[Pod]] = []
+    mirror = Mirror()
+    async with KubeClient(ClientConfig(server=api.url), qps=0) as client:
+        reflector = Reflector(client, "/api/v1/pods", PODS, mirror, unchanged, timing=QUICK, on_page=pages.append)
+        api.next_watches = [speaking(line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"}))]
+        task = asyncio.create_task(reflector.run())
+        await eventually(lambda: len(api.lists) == 4)
+        await asyncio.wait_for(api.opened.wait(), 5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [len(page) for page in pages] == [500, 501]
+    assert {one.metadata.name for page in pages for one in page} == mirror.names
 
 
 async def test_events_that_arrive_together_are_handed_over_together(api: FakeApi) -> None:
@@ -272,7 +290,7 @@ async def test_bookmarks_keep_a_quiet_stream_open(api: FakeApi) -> None:
 
 
 async def test_a_list_whose_continue_token_expires_starts_over_and_is_of_one_version(api: FakeApi) -> None:
-    for number in range(600):
+    for number in range(2600):
         api.put(f"p{number}")
 
     async def first(request: web.Request) -> web.StreamResponse:
@@ -281,8 +299,8 @@ async def test_a_list_whose_continue_token_expires_starts_over_and_is_of_one_ver
     api.next_lists = [first, answer(410, "Expired")]
     async with reflecting(api) as (mirror, reflector):
         await asyncio.wait_for(reflector.synced.wait(), 5)
-        assert [one.query.get("continue") for one in api.lists] == [None, "500", None, "500"]
-        assert len(mirror.names) == 600
+        assert [one.query.get("continue") for one in api.lists] == [None, "500", None, "2000"]
+        assert len(mirror.names) == 2600
         assert len(mirror.replaced) == 1
 
 

@@ -47,3 +47,22 @@ async def test_nor_does_one_whose_end_was_seen_before_the_answer_to_its_binding(
     await eventually(lambda: bool(engine.api.patches), "no room yet")
     answered.set()
     await eventually(lambda: len(engine.api.bindings) == 2, "room after the answer")
+
+
+async def test_a_first_list_taken_in_by_pages_ends_as_one_taken_in_at_once(engine: Engine) -> None:
+    engine.leading = False
+    engine.add_node("n1")
+    first = [pod_info("a", node="n1", cpu="1"), pod_info("b"), pod_info("gone", node="n1", cpu="1"), pod_info("left")]
+    engine.pods.fill(first[:2])
+    # A page of a list that then began anew: what it shows is older than what follows, or gone.
+    engine.pods.fill(first[2:])
+    moved = pod_info("b", node="n1", cpu="1", rv="2")
+    engine.relist_pods(first[0], moved, pod_info("c"))
+    assert set(engine.state.pod_uids) == {"a-uid", "b-uid"}
+    assert set(engine.pods.pending) == {"c-uid"}
+    assert sum(engine.queue.counts().values()) == 1
+    used = engine.state.snapshot(0.0).requested("cpu")
+    assert used.tolist() == [2000.0]
+    engine.leading = True
+    engine.cycle.wake()
+    await eventually(lambda: len(engine.api.bindings) == 1, "the one that waits is bound, once")
