@@ -48,7 +48,7 @@ PARENTS = {
     "Secret": "MetricCredentials",
     "PriorityClass": "SchedulerPriority",
     "SecondaryScheduler": "SecondaryScheduler",
-    "Deployment": "SecondaryScheduler",
+    "Deployment": "OperandRollout",
 }
 ORDER = ["OperatorGroup", "Subscription", "InstallPlan", "ClusterServiceVersion", "SecondaryScheduler"]
 
