@@ -137,7 +137,7 @@ def test_groups_of_one_name_in_two_namespaces_do_not_mix(objects: Objects) -> No
     for name in ("one", "two"):
         objects.pod(objects.here, pod(name, "same"))
     objects.wait("podgroups", objects.here, "same", {"phase": "Running", "running": 2})
-    assert objects.status("podgroups", objects.elsewhere, "same") == {"phase": "Pending"}
+    objects.wait("podgroups", objects.elsewhere, "same", {"phase": "Pending"})
 
 
 def test_a_quota_follows_the_running_pods_of_its_namespace(objects: Objects) -> None:
