@@ -10,6 +10,7 @@ import pulumi
 from components.kube_object import KubeObject, child
 
 CATALOG_NAME = "secondary-scheduler-catalog"
+_PATIENCE = 300
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,13 @@ class CatalogSourceArgs:
         namespace: where the catalogue is offered; subscriptions of the same namespace find it there.
         image: of a catalogue, run by OLM.
         address: host:port of a registry that speaks gRPC.
-    ready_seconds: how long OLM may take to connect.
+        ready_seconds: how long OLM may take to connect; if absent, five minutes.
     """
 
     namespace: pulumi.Input[str]
     image: str | None = None
     address: str | None = None
-    ready_seconds: int = 300
+    ready_seconds: int | None = None
 
 
 class CatalogSource(pulumi.ComponentResource):
@@ -46,7 +47,7 @@ class CatalogSource(pulumi.ComponentResource):
             spec |= {"image": args.image, "grpcPodConfig": {"securityContextConfig": "restricted"}}
         if args.address is not None:
             spec["address"] = args.address
-        timeout = f"{args.ready_seconds}s"
+        timeout = f"{args.ready_seconds or _PATIENCE}s"
         source = KubeObject(
             f"{name}-catalogsource",
             {

@@ -185,8 +185,7 @@ def _through_olm(
     source: pulumi.Input[str] = olm.source
     source_namespace: pulumi.Input[str] = olm.source_namespace
     if args.mode == "catalog":
-        patience = {} if olm.ready_seconds is None else {"ready_seconds": olm.ready_seconds}
-        catalog_args = CatalogSourceArgs(record.namespace, olm.catalog_image, olm.catalog_address, **patience)
+        catalog_args = CatalogSourceArgs(record.namespace, olm.catalog_image, olm.catalog_address, olm.ready_seconds)
         source, source_namespace = CatalogSource("catalog", catalog_args, opts).name, record.namespace
     operator_args = OlmOperatorArgs(
         record.namespace,

@@ -23,6 +23,17 @@ PROJECT = "secondary-scheduler"
 _SIGNATURE = "4dabf18193072939515e22adb298388d"
 _SECRET = "1b47061264138c4ac30d75fd1eb44270"
 PROVIDER_TYPE = "pulumi:providers:kubernetes"
+STATUS = {
+    "SecondaryScheduler": {"readyReplicas": 1},
+    "Deployment": {"readyReplicas": 1},
+    "Subscription": {
+        "installPlanRef": {"name": "install-abcde"},
+        "currentCSV": "operator.v1",
+        "installedCSV": "operator.v1",
+        "state": "AtLatestKnown",
+    },
+}
+"""What the cluster says of objects that the program waits for."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_binding_name, static_cluster_roles
 from secondary_scheduler.controller.reconcile import Failure
 from tests.components.conftest import CANARY_TOKEN
-from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_values, run_program, stack_values
+from tests.components.graph import PROVIDER_TYPE, STATUS, Graph, Registered, clear_values, run_program, stack_values
 from tests.unit.controller.builders import World, config_map, scheduler, secret
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
@@ -26,16 +26,6 @@ MODES: dict[str, dict[str, Any]] = {
     "catalog": {"operator": ADDRESS},
 }
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-STATUS = {
-    "SecondaryScheduler": {"readyReplicas": 1},
-    "Deployment": {"readyReplicas": 1},
-    "Subscription": {
-        "installPlanRef": {"name": "install-abcde"},
-        "currentCSV": "operator.v1",
-        "installedCSV": "operator.v1",
-        "state": "AtLatestKnown",
-    },
-}
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["update", "preview"])

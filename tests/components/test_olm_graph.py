@@ -11,7 +11,16 @@ import pytest
 from components.scheduler_roles import bundled_role
 from scheduler.catalog import GO_CLUSTER_ROLES, static_cluster_roles
 from tests.components.conftest import CANARY_TOKEN
-from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_values, is_secret, run_program, stack_values
+from tests.components.graph import (
+    PROVIDER_TYPE,
+    STATUS,
+    Graph,
+    Registered,
+    clear_values,
+    is_secret,
+    run_program,
+    stack_values,
+)
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -26,16 +35,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 THROUGH_OLM = [name for name in VARIANTS if name != "none"]
 WITH_OUR_BUNDLE = ["olm-ours", "catalog-image", "catalog-address"]
-STATUS = {
-    "SecondaryScheduler": {"readyReplicas": 1},
-    "Deployment": {"readyReplicas": 1},
-    "Subscription": {
-        "installPlanRef": {"name": "install-abcde"},
-        "currentCSV": "operator.v1",
-        "installedCSV": "operator.v1",
-        "state": "AtLatestKnown",
-    },
-}
 PARENTS = {
     "Namespace": "Namespace",
     "CatalogSource": "CatalogSource",

@@ -19,9 +19,24 @@ import yaml
 from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_binding_name
 from secondary_scheduler.kube.client import ClientConfig, Conflict, KubeError, NotFound
 from secondary_scheduler.kube.client.sync import SyncConnection
+from tests.unit.controller.builders import IMAGE
 
 CRD = Path(__file__).parents[3] / "components/crds/operator.openshift.io_secondaryschedulers.yaml"
 HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
+MONITORS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicemonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  names: {plural: servicemonitors, singular: servicemonitor, kind: ServiceMonitor}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
 
 _GROUPS = {
     "configmaps": "/api/v1",
@@ -261,3 +276,11 @@ def install_crd(api: Api) -> None:
         return False
 
     until(served, 10, "CRD served")
+
+
+def create_highly_available(api: Api) -> None:
+    """An instance of two replicas at most, with the ConfigMap `config`."""
+    identity = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
+    topology = {"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": 2}}
+    spec = {"schedulerConfig": "config", "schedulerImage": IMAGE, "topology": topology}
+    api.create("secondaryschedulers", "cluster", **identity, spec=spec)

@@ -16,28 +16,14 @@ from scheduler.config import configuration_hash
 from secondary_scheduler.controller.reconcile.names import RESOURCES
 from secondary_scheduler.kube.client import KubeError, NotFound
 from tests.integration.controller.rights import Rights
-from tests.integration.controller.support import TestKubelet, until
-from tests.unit.controller.builders import CONFIG, IMAGE
+from tests.integration.controller.support import MONITORS, TestKubelet, create_highly_available, until
+from tests.unit.controller.builders import CONFIG
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 WITHIN = 5.0
 """Seconds."""
 NODES = ("drift-1", "drift-2")
-MONITORS = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: servicemonitors.monitoring.coreos.com}
-spec:
-  group: monitoring.coreos.com
-  names: {plural: servicemonitors, singular: servicemonitor, kind: ServiceMonitor}
-  scope: Namespaced
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-"""
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EDITS: dict[str, dict[str, Any]] = {
     "Deployment": {"spec": {"replicas": 5, "paused": True, "strategy": {"rollingUpdate": {"maxUnavailable": 1}}}},
@@ -106,10 +92,7 @@ def running(control_plane, api, operator):
     kubelet = TestKubelet(control_plane.kubeconfig, api.namespace)
     kubelet.start()
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
-    identity = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
-    topology = {"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": 2}}
-    spec = {"schedulerConfig": "config", "schedulerImage": IMAGE, "topology": topology}
-    api.create("secondaryschedulers", "cluster", **identity, spec=spec)
+    create_highly_available(api)
     api.wait_for_hash(configuration_hash(CONFIG), seconds=40)
     until(lambda: {kind for kind, _ in owned(api)} == set(EDITS), 20, "an object of every kind")
     api.wait_for("Progressing", "False", seconds=20)

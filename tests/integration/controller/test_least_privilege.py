@@ -15,9 +15,9 @@ from scheduler.config import configuration_hash
 from secondary_scheduler.controller.options import LEASE_NAME
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
 from secondary_scheduler.kube.client import KubeError
-from tests.integration.controller.support import until
+from tests.integration.controller.support import create_highly_available, until
 from tests.support.cluster import BARE, audit_flags
-from tests.unit.controller.builders import CONFIG, IMAGE, OTHER_CONFIG
+from tests.unit.controller.builders import CONFIG, OTHER_CONFIG
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -98,10 +98,7 @@ def live_through_everything(api):
     for name in ("n1", "n2"):
         node(api, name)
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
-    identity = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
-    topology = {"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": 2}}
-    spec = {"schedulerConfig": "config", "schedulerImage": IMAGE, "topology": topology}
-    api.create("secondaryschedulers", "cluster", **identity, spec=spec)
+    create_highly_available(api)
     api.wait_for_hash(configuration_hash(CONFIG), seconds=40)
     until(lambda: budgets(api), 20, "a budget for two replicas")
     api.patch("secondaryschedulers", "cluster", {"spec": {"topology": None}})

@@ -84,8 +84,12 @@ def change_configuration(api):
     """A candidate proves the new one by a pod that it binds; then the scheduler gets it."""
     api.patch("configmaps", "config", {"data": {"config.yaml": CHANGED}})
     until(lambda: deployment_hash(api) == configuration_hash(CHANGED), 120, "proven and rolled out")
-    bound = [event for event in api.items("events") if "canary-probe" in event["involvedObject"]["name"]]
-    assert "Scheduled" in [event["reason"] for event in bound], "a real scheduler bound the pod"
+
+    def bound():
+        probes = (event for event in api.items("events") if "canary-probe" in event["involvedObject"]["name"])
+        return "Scheduled" in [event["reason"] for event in probes]
+
+    until(bound, 10, "a real scheduler bound the pod")
     api.wait_for_hash(configuration_hash(CHANGED), seconds=90)
     nothing_is_left_of_a_candidate(api)
 

@@ -66,8 +66,7 @@ def test_a_new_instance_becomes_a_running_scheduler_within_seconds(api, operator
     roles = [BASE_CLUSTER_ROLE, *(cluster_role_name(plugin) for plugin in enabled if plugin_rules(plugin))]
     assert api.cluster_role_bindings() == {cluster_role_binding_name(role, api.namespace) for role in roles}
     assert api.condition("Degraded")["status"] == "False"
-    events = {(e["reason"], e["involvedObject"]["kind"]) for e in api.items("events")}
-    assert ("ConfigurationActive", "SecondaryScheduler") in events
+    assert {event["involvedObject"]["kind"] for event in told(api, "ConfigurationActive")} == {"SecondaryScheduler"}
 
 
 def told(api, reason):

@@ -10,7 +10,7 @@ from scheduler.config import configuration_hash
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
 from secondary_scheduler.kube.client import KubeError
 from tests.integration.controller.rights import Rights
-from tests.integration.controller.support import until
+from tests.integration.controller.support import MONITORS, until
 from tests.support.cluster import audit_flags
 from tests.unit.controller.builders import BAD_CONFIG, IMAGE
 
@@ -24,20 +24,6 @@ profiles: [{schedulerName: secondary-scheduler}]
 leaderElection: {leaderElect: false}
 """
 HASH = configuration_hash(PLAIN)
-MONITORS = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: servicemonitors.monitoring.coreos.com}
-spec:
-  group: monitoring.coreos.com
-  names: {plural: servicemonitors, singular: servicemonitor, kind: ServiceMonitor}
-  scope: Namespaced
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-"""
 
 
 @pytest.fixture(scope="module")

@@ -149,6 +149,10 @@ class Api:
         """Messages of the Events with a reason."""
         return [one.message for one in self.core.list_namespaced_event(self.namespace).items if one.reason == reason]
 
+    def wait_told(self, reason: str, words: str) -> None:
+        """Wait for an Event with a reason and these words; Events may come after the status that they explain."""
+        wait_for(lambda: [text for text in self.events(reason) if words in text], f"event {reason}: {words}", 10)
+
     def delete(self, name: str = "p", **options: Any) -> float:
         """Delete a pod and wait until it is gone; the seconds that took."""
         began = time.monotonic()

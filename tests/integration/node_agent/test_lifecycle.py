@@ -82,8 +82,8 @@ def test_failing_liveness_probe_restarts_the_container_and_says_why(agent: Runni
     again = api.wait_running()
     assert again["containerID"] != first
     assert again["lastState"]["terminated"]["exitCode"] == 143
-    assert any("statuscode: 500" in text for text in wait_for(lambda: api.events("Unhealthy"), "the event"))
-    assert "Container main failed liveness probe, will be restarted" in api.events("Killing")
+    api.wait_told("Unhealthy", "statuscode: 500")
+    api.wait_told("Killing", "Container main failed liveness probe, will be restarted")
 
 
 def test_failing_container_backs_off_longer_and_longer_and_shows_its_last_words(agent: RunningAgent, api: Api) -> None:
@@ -100,7 +100,7 @@ def test_failing_container_backs_off_longer_and_longer_and_shows_its_last_words(
     waits = wait_for(lambda: api.container()["state"].get("waiting"), "the back-off")
     assert waits["reason"] == "CrashLoopBackOff"
     assert api.status()["phase"] == "Running"
-    assert any("Back-off restarting failed container" in text for text in api.events("BackOff"))
+    api.wait_told("BackOff", "Back-off restarting failed container")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_failing_exec_readiness_probe_keeps_the_pod_unready(agent: RunningAgent,
     wait_for(lambda: api.container().get("state", {}).get("running"), "the start")
     assert api.container()["ready"] is False
     api.wait_running()
-    assert "Readiness probe failed: not yet" in api.events("Unhealthy")
+    api.wait_told("Unhealthy", "Readiness probe failed: not yet")
 
 
 def test_unknown_image_is_reported_as_a_node_would(agent: RunningAgent, api: Api) -> None:
@@ -225,8 +225,8 @@ def test_unknown_image_is_reported_as_a_node_would(agent: RunningAgent, api: Api
         "the image's failure",
     )
     assert reasons <= {"", "ContainerCreating", "ErrImagePull", "ImagePullBackOff"}
-    assert "Error: ErrImagePull" in api.events("Failed")
-    assert any('Failed to pull image "registry.example.com/nowhere:1"' in text for text in api.events("Failed"))
+    api.wait_told("Failed", "Error: ErrImagePull")
+    api.wait_told("Failed", 'Failed to pull image "registry.example.com/nowhere:1"')
     assert api.delete() < 8
 
 
