@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -13,6 +14,8 @@ from secondary_scheduler.kube.primitives.timestamps import format_time
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 _REMEMBERED = 50_000
+PATCHES_AT_ONCE = 16
+"""The others wait here and not for a connection, where bindings would wait behind them and thousands would time out."""
 
 
 class _Written(NamedTuple):
@@ -28,6 +31,7 @@ class FailureReporter:
 
     def __init__(self) -> None:
         self._written: OrderedDict[str, _Written] = OrderedDict()
+        self._lanes = asyncio.Semaphore(PATCHES_AT_ONCE)
 
     def report(
         self, handle: EngineHandle, pod: PodInfo, reason: str, message: str, nominated_node: str | None = None
@@ -60,7 +64,8 @@ class FailureReporter:
         self._written.pop(uid, None)
 
     async def _patch(self, handle: EngineHandle, pod: PodInfo, patch: dict[str, object]) -> None:
-        status = await handle.patch_pod(pod, patch, "status")
+        async with self._lanes:
+            status = await handle.patch_pod(pod, patch, "status")
         if not status.is_success:
             # Not written: the next attempt must not believe that it was.
             self._written.pop(pod.uid, None)

@@ -28,8 +28,11 @@ _LANES_MOST = 64
 SOON_SECONDS = 11.0
 """Age of the oldest event by the time when the bindings are through, up to which it waits for them: from 8.5 s on it is
 its turn in any case."""
+PATIENCE_WITHOUT_BACKLOG_SECONDS = ((1.0, LANES_IDLE), (5.0, 16), (7.0, _LANES_MOST))
+"""Age of the oldest event from which on so many are written at once, where no pod waits for its binding to start: what
+is held back now will not be quicker later. Preemption has five events and one binding per pod."""
 PATIENCE_SECONDS = ((7.5, 16), (8.5, _LANES_MOST))
-"""Age of the oldest event from which on so many are written at once, bindings or not: all are written within 10 s."""
+"""The same where bindings will be through soon, so that all are written within 10 s."""
 PATIENCE_IN_LONG_BACKLOG_SECONDS = ((3.0, 16), (5.0, _LANES_MOST))
 """The same in a long backlog, where bindings go on to compete with the events."""
 _LOOK_SECONDS = 0.5
@@ -208,8 +211,11 @@ class EventRecorder:
             return LANES_IDLE
         age = self._clock() - self._queue[0].at
         backlog = self._backlog()
-        soon = not backlog or (self._rate > 0 and age + backlog / self._rate <= SOON_SECONDS)
-        patience = PATIENCE_SECONDS if soon else PATIENCE_IN_LONG_BACKLOG_SECONDS
+        if not backlog:
+            patience: tuple[tuple[float, int], ...] = PATIENCE_WITHOUT_BACKLOG_SECONDS
+        else:
+            soon = self._rate > 0 and age + backlog / self._rate <= SOON_SECONDS
+            patience = PATIENCE_SECONDS if soon else PATIENCE_IN_LONG_BACKLOG_SECONDS
         return max([LANES_BEHIND, *(lanes for seconds, lanes in patience if age >= seconds)])
 
     def _pump(self) -> None:

@@ -142,7 +142,8 @@ class ProfileRunner:
         """Return Success, or the first rejection under its plugin's name."""
         for plugin in self.pre_enqueue:
             status = plugin.pre_enqueue(pod)
-            if not status.is_success:
+            # Asked about every pod that waits for its victims to go, whenever one goes.
+            if status is not SUCCESS and not status.is_success:
                 return status.by(plugin.name)
         return SUCCESS
 

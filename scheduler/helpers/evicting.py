@@ -4,7 +4,7 @@ prepareCandidateAsync of kube-scheduler 1.34)."""
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,16 +34,43 @@ from scheduler.helpers.preemption import (
 from secondary_scheduler.kube.primitives.timestamps import format_time
 
 WAITING = "waiting for the preemption for this pod to be finished"
+PREEMPTIONS_AT_ONCE = 16
+"""Preemptions under way at the API server at once; the others wait for their turn. All at once, each would take as long
+as all of them, and requests would time out waiting for a connection: the preemptor would then look for other victims,
+though some of its own are gone."""
+VICTIMS_AT_ONCE = 32
+"""Victims, of all preemptions, that are asked to go at once: half of the client's connections, so that bindings find
+one."""
+_FEWEST_KEPT = 64
+"""So many preemptions may be remembered before those that are over are looked for."""
+
+
+class _Asked(NamedTuple):
+    """Who has been, or is being, asked to leave a node: UIDs."""
+
+    node: str
+    victims: frozenset[str]
 
 
 class Evictions:
     """The preemptions of one plugin that are under way, by preemptor."""
 
     def __init__(self, plugin: str, handle: Handle) -> None:
+        # Here, not above: `simulate`, which only asks who would be evicted, starts sooner without it.
+        from asyncio import Semaphore, gather
+
         self._plugin = plugin
         self._handle = handle
+        self._gather = gather
+        self._turns = Semaphore(PREEMPTIONS_AT_ONCE)
+        self._lanes = Semaphore(VICTIMS_AT_ONCE)
         self._running: set[str] = set()
-        self._asked: dict[str, Candidate] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._most_kept = _FEWEST_KEPT
+
+    def __len__(self) -> int:
+        """How many preemptions are remembered."""
+        return len(self._asked)
 
     def running(self, pod: PodInfo) -> bool:
         """Tell whether there are victims of this pod that have yet to be asked to go."""
@@ -54,58 +81,65 @@ class Evictions:
         has yet to be asked, or has been a moment ago. The deletion of any pod is the time to ask again."""
         if pod.uid in self._running:
             return True
-        candidate = self._asked.get(pod.uid)
-        if candidate is None:
+        asked = self._asked.get(pod.uid)
+        if asked is None:
             return False
-        now = {one.uid: one for one in self._handle.pods_on(candidate.node)}
-        return any((one := now.get(victim.uid)) is not None and not one.deleting for victim in candidate.victims)
+        # Thousands may be parked, and each deletion has all of them asked about.
+        return any(not one.deleting and one.uid in asked.victims for one in self._handle.pods_on(asked.node))
 
     def leaving(self, pod: PodInfo, view: NodeView) -> bool:
         """Tell whether a victim of this pod is still there, be it that the watch has yet to show that it goes. One that
         another pod has taken the node from may look elsewhere at once."""
-        candidate = self._asked.get(pod.uid)
-        if candidate is None:
+        asked = self._asked.get(pod.uid)
+        if asked is None:
             return False
-        nominated = any(one.uid == pod.uid for one in view.nominations.get(candidate.node, ()))
-        if nominated and _still_there(candidate, view):
+        nominated = any(one.uid == pod.uid for one in view.nominations.get(asked.node, ()))
+        if nominated and _still_there(asked, view):
             return True
         del self._asked[pod.uid]
         return False
 
     def start(self, preemptor: PodInfo, candidate: Candidate, displaced: Sequence[PodInfo], view: NodeView) -> None:
         """Take the victims away; `displaced` are nominated pods that have to look for another node."""
-        for uid in [uid for uid, former in self._asked.items() if not _still_there(former, view)]:
-            del self._asked[uid]
-        self._asked[preemptor.uid] = candidate
+        if len(self._asked) >= self._most_kept:
+            # Not at each start, when thousands are under way.
+            self._asked = {uid: former for uid, former in self._asked.items() if _still_there(former, view)}
+            self._most_kept = max(_FEWEST_KEPT, 2 * len(self._asked))
+        self._asked[preemptor.uid] = _Asked(candidate.node, frozenset([victim.uid for victim in candidate.victims]))
         self._running.add(preemptor.uid)
         self._handle.spawn(self._carry_out(preemptor, candidate, displaced), f"preemption for {preemptor.key}")
 
     async def _carry_out(self, preemptor: PodInfo, candidate: Candidate, displaced: Sequence[PodInfo]) -> None:
-        # Here, not above: `simulate`, which only asks who would be evicted, starts sooner without it.
-        from asyncio import gather
-
-        *first, last = candidate.victims
-        complete = False
+        complete, last = False, candidate.victims[-1].uid
         try:
-            cleared = await gather(*(self._clear_nomination(pod) for pod in displaced))
-            gone = await gather(*(self._preempt(victim, preemptor, candidate.node) for victim in first))
-            last_gone = await self._preempt(last, preemptor, candidate.node)
-            complete = last_gone and all(cleared) and all(gone)
+            async with self._turns:
+                complete = await self._evict(preemptor, candidate, displaced)
         finally:
             # Not earlier: whoever is tried while the last one has yet to be asked to go finds that nobody is leaving,
             # and preempts once more.
             self._running.discard(preemptor.uid)
             if not complete:
                 self._asked.pop(preemptor.uid, None)
-            if not complete or all(pod.uid != last.uid for pod in self._handle.pods_on(candidate.node)):
+            if not complete or all(pod.uid != last for pod in self._handle.pods_on(candidate.node)):
                 # Somebody is still there whose deletion nothing will announce, or it was announced already.
                 self._handle.activate([preemptor])
+
+    async def _evict(self, preemptor: PodInfo, candidate: Candidate, displaced: Sequence[PodInfo]) -> bool:
+        """Ask everybody to go, the last victim when the others have been asked; returns whether all were."""
+        *first, last = candidate.victims
+        cleared = await self._gather(*(self._clear_nomination(pod) for pod in displaced))
+        gone = await self._gather(*(self._preempt(victim, preemptor, candidate.node) for victim in first))
+        return await self._preempt(last, preemptor, candidate.node) and all(cleared) and all(gone)
 
     async def _clear_nomination(self, pod: PodInfo) -> bool:
         status = await self._handle.patch_pod(pod, {"status": {"nominatedNodeName": None}}, "status")
         return status.is_success or status.is_skip
 
     async def _preempt(self, victim: PodInfo, preemptor: PodInfo, node: str) -> bool:
+        async with self._lanes:
+            return await self._ask_to_go(victim, preemptor, node)
+
+    async def _ask_to_go(self, victim: PodInfo, preemptor: PodInfo, node: str) -> bool:
         if not self._handle.reject_waiting(victim, self._plugin, "preempted"):
             condition = self._condition(victim, preemptor)
             if condition is not None:
@@ -139,12 +173,9 @@ class Evictions:
         return condition
 
 
-def _still_there(candidate: Candidate, view: NodeView) -> bool:
-    row = view.row(candidate.node)
-    if row < 0:
-        return False
-    victims = {victim.uid for victim in candidate.victims}
-    return any(pod.uid in victims for pod in view.pods_on(row))
+def _still_there(asked: _Asked, view: NodeView) -> bool:
+    row = view.row(asked.node)
+    return row >= 0 and any(pod.uid in asked.victims for pod in view.pods_on(row))
 
 
 def wanted_candidates(nodes: int, percentage: int, least: int) -> int:

@@ -23,11 +23,14 @@ from scheduler.framework import (
 from scheduler.helpers.evicting import WAITING, Preemption, wanted_candidates
 from scheduler.helpers.preemption import VictimRules
 
+_NAME = "DefaultPreemption"
+_PARKED = unresolvable(WAITING, plugin=_NAME)
+
 
 class DefaultPreemption:
     """PostFilter chooses node and victims; PreEnqueue parks the pod while its victims are being deleted."""
 
-    name = "DefaultPreemption"
+    name = _NAME
 
     def __init__(self, args: DefaultPreemptionArgs, context: PluginContext) -> None:
         """Without a handle (simulation) nobody is evicted."""
@@ -36,9 +39,7 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Park a pod whose preemption is under way."""
-        if not self._preemption.parked(pod):
-            return SUCCESS
-        return unresolvable(WAITING)
+        return _PARKED if self._preemption.parked(pod) else SUCCESS
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Deletions un-gate a pod parked here; whether they help is for the plugins to say that rejected it."""

@@ -14,6 +14,7 @@ from scheduler.engine.recorder import (
     NOTE_LIMIT,
     PATIENCE_IN_LONG_BACKLOG_SECONDS,
     PATIENCE_SECONDS,
+    PATIENCE_WITHOUT_BACKLOG_SECONDS,
     EventRecorder,
     Regarding,
     shorten,
@@ -102,8 +103,12 @@ async def test_bindings_under_way_go_first_and_events_catch_up_when_there_are_no
 
 @pytest.mark.parametrize(
     ("backlog", "patience"),
-    [(0, PATIENCE_SECONDS), (1_000_000, PATIENCE_IN_LONG_BACKLOG_SECONDS)],
-    ids=["no backlog", "long backlog"],
+    [
+        (0, PATIENCE_WITHOUT_BACKLOG_SECONDS),
+        (1, PATIENCE_SECONDS),
+        (1_000_000, PATIENCE_IN_LONG_BACKLOG_SECONDS),
+    ],
+    ids=["no backlog", "a backlog that is soon through", "long backlog"],
 )
 async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
     backlog: int, patience: tuple[tuple[float, int], ...]
@@ -113,6 +118,9 @@ async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
     events.start()
     events.hold()
     many(events, 200)
+    for _ in range(1000):
+        events.hold()
+        events.release()
     await asyncio.sleep(0)
     before = api.waiting
     for seconds, lanes in patience:

@@ -13,6 +13,8 @@ import pytest
 from scheduler.config import load_configuration
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.framework import SUCCESS, PodInfo, ProfileRunner, Status, failure
+from scheduler.helpers.evicting import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictions
+from scheduler.helpers.preemption import Candidate
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
@@ -25,6 +27,8 @@ class SlowHandle:
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.deleted: list[str] = []
+        self.patched: list[str] = []
+        self.waiting = self.most_waiting = 0
         self.activated: list[str] = []
         self.refuses = False
         self.tasks: list[asyncio.Task[None]] = []
@@ -34,10 +38,14 @@ class SlowHandle:
         return NOW
 
     async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
+        self.patched.append(pod.name)
         return SUCCESS
 
     async def delete_pod(self, pod: PodInfo) -> Status:
+        self.waiting += 1
+        self.most_waiting = max(self.most_waiting, self.waiting)
         await self.go.wait()
+        self.waiting -= 1
         if self.refuses:
             return failure("no")
         self.deleted.append(pod.name)
@@ -150,3 +158,46 @@ async def test_a_pod_is_parked_until_the_watch_shows_that_all_its_victims_go() -
     assert parked == ["DefaultPreemption"] * 3
     handle.still_there = [msgspec.structs.replace(last, deleting=True)]
     assert runner.run_pre_enqueue(incoming).is_success
+
+
+def crowd(nodes: int, victims: int) -> ClusterState:
+    """Nodes full of pods that somebody may preempt."""
+    names = [f"n{number:03d}" for number in range(nodes)]
+    pods = {name: [running(f"{name}-{index}", "a", "1", 1) for index in range(victims)] for name in names}
+    full = {"cpu": str(victims), "memory": "16Gi", "pods": "110"}
+    return cluster(*(node(name, allocatable=full) for name in names), pods=pods)
+
+
+@pytest.mark.parametrize(("nodes", "victims"), [(100, 1), (40, 3), (20, 9)])
+async def test_many_preemptions_take_turns_so_that_other_requests_find_a_connection(nodes: int, victims: int) -> None:
+    handle, state = SlowHandle(), crowd(nodes, victims)
+    runner = profile(handle, "DefaultPreemption")
+    for number in range(nodes):
+        incoming = pod(f"p{number}", container(str(victims)), priority=9)
+        outcome = attempt(state, incoming, runner)
+        assert len(outcome.victims) == victims
+        assert outcome.nominated_node is not None
+        state.nominator.set(incoming, outcome.nominated_node)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    # The last victim of each has its turn when the others have been asked.
+    assert handle.waiting == min(VICTIMS_AT_ONCE, PREEMPTIONS_AT_ONCE * max(1, victims - 1))
+    assert len(handle.patched) == handle.waiting
+    assert not any(runner.run_pre_enqueue(pod(f"p{number}")).is_success for number in range(nodes))
+    handle.go.set()
+    await asyncio.gather(*handle.tasks)
+    assert len(set(handle.deleted)) == nodes * victims == len(handle.deleted)
+    assert handle.most_waiting <= VICTIMS_AT_ONCE
+    assert handle.activated == [f"p{number}" for number in range(nodes)], "in order"
+
+
+async def test_preemptions_that_are_over_are_forgotten() -> None:
+    handle, state = SlowHandle(), crowd(1, 2)
+    handle.go.set()
+    evictions = Evictions("x", handle)  # type: ignore[arg-type]
+    view = state.snapshot(NOW)
+    for number in range(1000):
+        gone = running(f"gone-{number}", "a", "1", 1)
+        evictions.start(pod(f"p{number}"), Candidate("n000", (gone,), 0), [], view)
+        await asyncio.gather(*handle.tasks)
+    assert len(evictions) < 100
