@@ -8,7 +8,7 @@ import numpy as np
 from scheduler.core.classes import ClassColumns, columns_of
 from scheduler.core.feasible import Search, filter_nodes
 from scheduler.core.plan import Column
-from scheduler.framework import SUCCESS, CycleState, PluginScores, PodInfo, ProfileRunner, RowArray
+from scheduler.framework import SUCCESS, CycleState, Diagnosis, PluginScores, PodInfo, ProfileRunner, RowArray
 from scheduler.framework.calls import PreFilterOutcome
 from scheduler.state import Snapshot
 
@@ -26,12 +26,16 @@ class Choice(NamedTuple):
 
 
 def usable_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
-    """Return the columns of a pod's class where they tell all: not on what-if views, nor where nominations matter."""
+    """Return the columns of a pod's class where they tell enough: not on what-if views, nor where a plugin has to be
+    asked how it takes the nominations of others."""
     if type(view) is not Snapshot or pod.nominated_node or pod.node_name or not view.table.row_of:
         return None
-    if profile.effective.percentage_of_nodes_to_score or _room_promised(view, pod):
+    if profile.effective.percentage_of_nodes_to_score:
         return None
-    return columns_of(view, pod, profile)
+    columns = columns_of(view, pod, profile)
+    if columns is not None and not columns.plan.local and _room_promised(view, pod):
+        return None
+    return columns
 
 
 def _room_promised(view: Snapshot, pod: PodInfo) -> bool:
@@ -61,6 +65,8 @@ def choose_by_class(
     filters = [one for one in plan.filters if one.name not in state.skip_filter] if plan.filters else ()
     counted = dict(state.counters) if filters else state.counters
     rows = profile.passing(state, pod, view, all_rows, filters) if filters else all_rows
+    if plan.local and view.nominations:
+        rows = _beside_nominated(rows, view, pod, profile, plan.vouched)
     if not len(rows):
         state.counters = counted
         profile.make_up_pre_filter(state, pod, view, plan.vouched)
@@ -85,6 +91,29 @@ def choose_by_class(
     best = int(np.maximum.reduce(totals))
     ties = (totals == best).nonzero()[0]
     return Choice(int(rows[_pick(ties, rng)]), best + plan.constant, len(ties), len(rows), evaluated)
+
+
+def _beside_nominated(
+    rows: RowArray, view: Snapshot, pod: PodInfo, profile: ProfileRunner, vouched: frozenset[str]
+) -> RowArray:
+    """Return the rows where a pod fits beside those nominated there, too, of rows where it fits as things are: all
+    verdicts follow from the node, so that only nodes with a nomination need another look."""
+    promised, beside = view.with_nominated(pod)
+    marked = np.zeros(view.size, dtype=np.bool_)
+    marked[promised] = True
+    some = rows[marked[rows]]
+    if not len(some):
+        return rows
+    state = CycleState()
+    profile.make_up_pre_filter(state, pod, view, vouched)
+    diagnosis = Diagnosis(len(some))
+    if profile.watches_pods(state):
+        fitting = profile.run_filters_with_nominated(state, pod, view, some, diagnosis)
+    else:
+        fitting = profile.run_filters(state, pod, beside, some, diagnosis)
+    marked[fitting] = False
+    turned_down = marked[rows]
+    return rows[~turned_down] if turned_down.any() else rows
 
 
 def _pick(ties: RowArray, rng: random.Random) -> int:

@@ -102,6 +102,11 @@ class Plan:
         self.varying = tuple([(one, one.column) for one in self.ranged if one.column is not None])
         self.constant = sum(one.constant for one in self.ranged)
 
+    @property
+    def local(self) -> bool:
+        """Whether every verdict follows from the node and the pods on it."""
+        return self.silent and not self.filters
+
     def versions_now(self, view: NodeView) -> tuple[Hashable, ...]:
         """Return what else answers follow from, as of now."""
         return tuple([version(view) for version in self.versions])

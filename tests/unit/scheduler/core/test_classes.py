@@ -13,6 +13,7 @@ from scheduler.catalog import ExtensionPoint
 from scheduler.core import classes, decide
 from scheduler.core.byclass import usable_columns
 from scheduler.framework import (
+    SUCCESS,
     CycleState,
     Follows,
     IntArray,
@@ -22,6 +23,7 @@ from scheduler.framework import (
     PodInfo,
     ProfileRunner,
     RowArray,
+    Status,
 )
 from scheduler.plugins import FACTORIES, build_profile
 from scheduler.state import ClusterState
@@ -70,17 +72,47 @@ def test_the_second_pod_of_a_class_makes_its_columns() -> None:
     assert usable_columns(state.snapshot(NOW), pod("q", container("200m")), profile) is None
 
 
-def test_what_if_views_nominations_and_named_nodes_are_looked_at_afresh() -> None:
+def test_what_if_views_and_named_nodes_are_looked_at_afresh() -> None:
     state, profile = some_cluster(), runner()
     info = pod("p", container("100m"), priority=1)
     for _ in range(2):
         usable_columns(state.snapshot(NOW), info, profile)
     assert usable_columns(state.snapshot(NOW).overlay(), info, profile) is None
     assert usable_columns(state.snapshot(NOW), pod("p", container("100m"), nodeName="n1"), profile) is None
-    state.nominator.set(pod("lower", priority=0), "n0")
+
+
+@pytest.mark.parametrize(("said", "kept"), [(Follows.PODS, True), (Follows.ANYTHING, False)])
+def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_further(said: Follows, kept: bool) -> None:
+    class Vouching:
+        name = "NodePorts"
+
+        def __init__(self, args: Any, context: Any) -> None:
+            self.asked: list[int] = []
+
+        def pre_filter(self, state: CycleState, info: PodInfo, view: NodeView) -> tuple[None, Status]:
+            return None, SUCCESS
+
+        def filter(self, state: CycleState, info: PodInfo, view: NodeView, rows: RowArray) -> None:
+            self.asked.append(len(rows))
+
+        def locality(self, info: PodInfo, view: NodeView) -> Locality:
+            return Locality(filters=said)
+
+    profile = ProfileRunner(runner().effective, {**FACTORIES, "NodePorts": Vouching})
+    state, info = some_cluster(), pod("p", container("3"), priority=1)
+    for _ in range(2):
+        usable_columns(state.snapshot(NOW), info, profile)
+    state.nominator.set(pod("lower", container("3"), priority=0), "n0")
     assert usable_columns(state.snapshot(NOW), info, profile) is not None
-    state.nominator.set(pod("equal", priority=1), "n0")
-    assert usable_columns(state.snapshot(NOW), info, profile) is None
+    state.nominator.set(pod("equal", container("3"), priority=1), "n1")
+    state.nominator.set(pod("higher but small", container("100m"), priority=2), "n2")
+    plugin: Any = profile.plugins["NodePorts"]
+    plugin.asked.clear()
+    assert (usable_columns(state.snapshot(NOW), info, profile) is not None) is kept
+    placement = place(state, info, profile)
+    assert placement.feasible == 3, "there is no room beside the equal one"
+    # Beside the nominated pods on their two nodes; where it might look further, also without them on all others.
+    assert plugin.asked == ([2] if kept else [2, 3])
 
 
 def test_a_plugin_that_vouches_for_nothing_is_asked_in_every_attempt() -> None:

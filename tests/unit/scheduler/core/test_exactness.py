@@ -140,11 +140,22 @@ steps = st.lists(
         st.sampled_from(
             ["place"] * 8
             + ["confirm", "forget", "delete", "delete", "relabel", "resize", "bind"]
-            + ["node", "change", "change", "remove", "load", "load", "time", "service", "nominate", "look"]
+            + ["node", "change", "change", "remove", "load", "load", "time", "service", "look"]
+            + ["nominate"] * 3
         ),
         st.integers(0, 2**20),
     ),
     min_size=4,
+    max_size=60,
+)
+
+
+crowding = st.lists(
+    st.tuples(
+        st.sampled_from(["place", "look", "look", "nominate", "nominate", "delete", "change", "load"]),
+        st.integers(0, 2**20),
+    ),
+    min_size=10,
     max_size=60,
 )
 
@@ -191,6 +202,9 @@ class History:
         nominated = self.state.node_names and chance.random() < 0.05
         if nominated:
             pod = msgspec.structs.replace(pod, nominated_node=chance.choice(sorted(self.state.node_names)))
+        elif self.state.node_names and chance.random() < 0.1:
+            # Nominated here, and the API server has yet to show it.
+            self.state.nominator.set(pod, chance.choice(sorted(self.state.node_names)))
         chosen = self.check(pod, chance.randrange(2**32))
         if chosen is not None:
             self.pods.append(self.state.assume(pod, chosen, self.now))
@@ -261,7 +275,7 @@ class History:
         if step == "remove":
             state.remove_node(name)
         elif step == "nominate":
-            state.nominator.set(self.some_pod(chance), name if chance.random() < 0.5 else "")
+            self.nominate(name, chance)
         elif step == "bind":
             self.pods.append(self.some_pod(chance, nodeName=name))
             state.upsert_pod(self.pods[-1], self.now)
@@ -271,6 +285,14 @@ class History:
             new = self.some_node(chance, name)
             field = chance.choice(["labels", "taints", "unschedulable", "allocatable", "images", "allowed_pods"])
             state.upsert_node(msgspec.structs.replace(old, **{field: getattr(new, field)}))
+
+    def nominate(self, name: str, chance: random.Random) -> None:
+        nominator = self.state.nominator
+        if chance.random() < 0.2:
+            for pods in list(nominator.by_node.values()):
+                nominator.remove(chance.choice(pods).uid)
+        for priority in chance.sample([-5, 0, 5, 9], chance.randrange(1, 4)):
+            nominator.set(self.some_pod(chance, priority=priority), name)
 
     def happen_to_pod(self, step: str, pod: PodInfo, chance: random.Random) -> None:
         state = self.state
@@ -308,6 +330,21 @@ def few_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def test_any_history_gives_the_decisions_that_asking_every_plugin_gives(
     profile: str, favourites: list[int], steps: list[tuple[str, int]], seed: int, few_rows: int
 ) -> None:
+    build = PROFILES[profile]
+    history = History(build(), build(), favourites)
+    for number, (step, draw) in enumerate(steps):
+        history.happen(step, random.Random(seed * 1000 + number + draw))
+
+
+@pytest.mark.parametrize("profile", ["default", "load", "no scores", "spread by default"])
+@settings(max_examples=40, deadline=None)
+@given(
+    favourites=st.lists(st.sampled_from([1, 2, 4, 9]), min_size=1, max_size=2), steps=crowding, seed=st.integers(0, 9)
+)
+def test_nominations_of_any_priority_are_looked_at_as_by_asking_every_plugin(
+    profile: str, favourites: list[int], steps: list[tuple[str, int]], seed: int
+) -> None:
+    # Few classes, all of which want much of a node: nominations often decide.
     build = PROFILES[profile]
     history = History(build(), build(), favourites)
     for number, (step, draw) in enumerate(steps):
