@@ -14,7 +14,7 @@ from secondary_scheduler.kube.primitives.timestamps import format_time
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 _REMEMBERED = 50_000
-PATCHES_AT_ONCE = 16
+PATCHES_AT_ONCE = 8
 """The others wait here and not for a connection, where bindings would wait behind them and thousands would time out."""
 
 

@@ -207,16 +207,14 @@ class EventRecorder:
             return 0
         if self._draining:
             return _LANES_MOST
-        if not self._bindings:
-            return LANES_IDLE
         age = self._clock() - self._queue[0].at
         backlog = self._backlog()
-        if not backlog:
-            patience: tuple[tuple[float, int], ...] = PATIENCE_WITHOUT_BACKLOG_SECONDS
-        else:
+        patience: tuple[tuple[float, int], ...] = PATIENCE_WITHOUT_BACKLOG_SECONDS
+        if self._bindings and backlog:
             soon = self._rate > 0 and age + backlog / self._rate <= SOON_SECONDS
             patience = PATIENCE_SECONDS if soon else PATIENCE_IN_LONG_BACKLOG_SECONDS
-        return max([LANES_BEHIND, *(lanes for seconds, lanes in patience if age >= seconds)])
+        least = LANES_BEHIND if self._bindings else LANES_IDLE
+        return max([least, *(lanes for seconds, lanes in patience if age >= seconds)])
 
     def _pump(self) -> None:
         """Start as many writers as there is work and room for; look again later, as events grow old."""

@@ -142,8 +142,7 @@ class ProfileRunner:
         """Return Success, or the first rejection under its plugin's name."""
         for plugin in self.pre_enqueue:
             status = plugin.pre_enqueue(pod)
-            # Asked about every pod that waits for its victims to go, whenever one goes.
-            if status is not SUCCESS and not status.is_success:
+            if status is not SUCCESS and not status.is_success:  # whenever a victim goes, for all who wait for theirs
                 return status.by(plugin.name)
         return SUCCESS
 

@@ -34,13 +34,13 @@ from scheduler.helpers.preemption import (
 from secondary_scheduler.kube.primitives.timestamps import format_time
 
 WAITING = "waiting for the preemption for this pod to be finished"
-PREEMPTIONS_AT_ONCE = 16
+PREEMPTIONS_AT_ONCE = 8
 """Preemptions under way at the API server at once; the others wait for their turn. All at once, each would take as long
 as all of them, and requests would time out waiting for a connection: the preemptor would then look for other victims,
 though some of its own are gone."""
-VICTIMS_AT_ONCE = 32
-"""Victims, of all preemptions, that are asked to go at once: half of the client's connections, so that bindings find
-one."""
+VICTIMS_AT_ONCE = 16
+"""Victims, of all preemptions, that are asked to go at once: a quarter of the client's connections, so that bindings
+and Events find one."""
 _FEWEST_KEPT = 64
 """So many preemptions may be remembered before those that are over are looked for."""
 

@@ -132,6 +132,20 @@ async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
     assert len(api.events) == 200
 
 
+async def test_events_that_grow_old_are_written_faster_without_bindings_too() -> None:
+    api, now = SlowApi(), [1000.0]
+    events = recorder(api, clock=lambda: now[0])
+    events.start()
+    many(events, 200)
+    await asyncio.sleep(0)
+    assert api.waiting == LANES_IDLE
+    for seconds, lanes in PATIENCE_WITHOUT_BACKLOG_SECONDS:
+        now[0] = 1000.0 + seconds
+        await wait_until(lambda lanes=lanes: api.waiting == lanes)  # type: ignore[misc]
+    api.gate.set()
+    await events.drain(5)
+
+
 @pytest.mark.parametrize(
     ("left", "lanes"),
     [(7000, LANES_BEHIND), (7100, PATIENCE_IN_LONG_BACKLOG_SECONDS[0][1])],
