@@ -53,6 +53,11 @@ class SumPool:
         self._users[id(tally)] = tally
         self._alive += 1
 
+    def leave(self, tally: "Tally", sums: int) -> None:
+        """Note that a tally has dropped its sums by itself."""
+        if self._users.pop(id(tally), None) is not None:
+            self._alive -= sums
+
 
 class Tally:
     """Number of pods of some kind per row; rows with none have no entry."""
@@ -68,11 +73,13 @@ class Tally:
     def add(self, row: int, amount: int, topology: int) -> None:
         """Add to a row; `topology` is the table's number at this moment."""
         count = self.rows.get(row, 0) + amount
+        self.total += amount
         if count:
             self.rows[row] = count
         else:
             self.rows.pop(row, None)
-        self.total += amount
+            if not self.rows:
+                self._empty()
         for sums in self._sums.values():
             # Those of an older topology are built anew when asked for.
             if sums.topology == topology:
@@ -95,6 +102,12 @@ class Tally:
 
     def forget_sums(self) -> None:
         """Drop the sums; they are built again when asked for."""
+        self._sums.clear()
+
+    def _empty(self) -> None:
+        # Most never count again: their deployment is gone. An emptied dictionary keeps the room that it once needed.
+        self.rows = {}
+        self._pool.leave(self, len(self._sums))
         self._sums.clear()
 
     def _arrays(self) -> tuple[RowArray, IntArray]:

@@ -7,16 +7,22 @@ import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from secondary_scheduler.kube.client.config import ClientConfig
 from secondary_scheduler.kube.client.errors import ConfigError
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 _LOOK_EVERY: Final = 1.0
 """Seconds between looks at a file's time stamp."""
 _READ_EVERY: Final = 60.0
 """Seconds after which a file is read again whatever its time stamp says."""
+
+_RECORD: Final = 16 << 10
+"""Bytes of a TLS record at most."""
 
 _Signature = tuple[tuple[int, int, int] | None, ...]
 
@@ -121,8 +127,20 @@ def _signature(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
+class _RecordReader(ssl.SSLObject):
+    """Asks for one record at a time.
+
+    Event loops ask for 256 KiB, get one record, and the rest is given back: one block after the other, each held open
+    by the few bytes at its start, until the heap is full of holes.
+    """
+
+    def read(self, len: int = 1024, buffer: WriteableBuffer | None = None) -> bytes:  # noqa: A002 - the base's name
+        return super().read(min(len, _RECORD), buffer)
+
+
 def _context(config: ClientConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslobject_class = _RecordReader
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         if config.insecure_skip_tls_verify:
