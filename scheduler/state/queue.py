@@ -66,6 +66,7 @@ class SchedulingQueue:
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
         self._hints = hints or {}
+        self._woken_by: dict[ClusterEvent, dict[str, dict[str, tuple[HintRegistration, ...]]]] = {}
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._unschedulable_after = unschedulable_after
@@ -242,13 +243,15 @@ class SchedulingQueue:
         self._in_flight.record(event, old, new)
         if self._reordered_by is not None:
             self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
+        wakes = self._wakes(event)
         moved = 0
-        for queued in list(self._unschedulable.values()):
+        # Most events, such as a changed condition of a pod, are news to no plugin: thousands of pods may wait here.
+        for queued in list(self._unschedulable.values()) if wakes or event.is_wildcard else ():
             if max_priority is not None and queued.pod.priority > max_priority:
                 continue
             if queued.pod.uid == besides:
                 continue
-            if queued.gated and self._stays_gated(queued, event):
+            if queued.gated and self._stays_gated(queued, event, wakes):
                 continue
             verdict = self._requeue_verdict(queued, event, old, new)
             if verdict is not Requeue.SKIP and self._requeue(queued, verdict) not in ("unschedulable", "gated"):
@@ -355,8 +358,8 @@ class SchedulingQueue:
         self._unschedulable[queued.pod.uid] = queued
         return False
 
-    def _stays_gated(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        if queued.gating_plugin not in self._interested(queued, event):
+    def _stays_gated(self, queued: QueuedPod, event: ClusterEvent, wakes: Hints) -> bool:
+        if queued.gating_plugin not in wakes.get(queued.pod.scheduler_name, ()) and not event.is_wildcard:
             return True
         # Asked here, as well as when the pod is moved: while preemption is under way, that spares most of the hints.
         status = self._pre_enqueue(queued.pod)
@@ -389,16 +392,26 @@ class SchedulingQueue:
             return "backoff"
         return self._to_active(queued)
 
-    def _interested(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, list[HintRegistration]]:
+    def _interested(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, tuple[HintRegistration, ...]]:
         """Return the rejectors that registered for an event, with the registrations that match."""
         if event.is_wildcard:
-            return {plugin: [] for plugin in queued.rejectors}
-        plugins = self._hints.get(queued.pod.scheduler_name, {})
-        found: dict[str, list[HintRegistration]] = {}
-        for plugin in queued.rejectors:
-            matching = [registration for registration in plugins.get(plugin, ()) if event.matches(registration)]
-            if matching:
-                found[plugin] = matching
+            return dict.fromkeys(queued.rejectors, ())
+        plugins = self._wakes(event).get(queued.pod.scheduler_name, {})
+        return {plugin: plugins[plugin] for plugin in queued.rejectors if plugin in plugins}
+
+    def _wakes(self, event: ClusterEvent) -> Hints:
+        """Return the registrations that match an event; looked up once per kind of event, of which there are few."""
+        found = self._woken_by.get(event)
+        if found is None:
+            found = self._woken_by[event] = {}
+            for scheduler, plugins in self._hints.items():
+                matching = {
+                    plugin: wanted
+                    for plugin, registrations in plugins.items()
+                    if (wanted := tuple([one for one in registrations if event.matches(one)]))
+                }
+                if matching:
+                    found[scheduler] = matching
         return found
 
     def _requeue_verdict(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:

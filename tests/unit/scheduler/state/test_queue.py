@@ -173,6 +173,26 @@ def test_a_hint_decides_and_a_broken_one_wakes(clock: Clock) -> None:
     assert queue.where("uid-picky") == "backoff"
 
 
+def test_an_event_wakes_the_pods_of_the_profiles_whose_plugins_registered_for_it(clock: Clock) -> None:
+    hints = {
+        "test": {"Fit": (HintRegistration(NODE, ActionType.ADD),)},
+        "other": {"Fit": (HintRegistration(POD, ActionType.DELETE),)},
+    }
+    queue = SchedulingQueue(clock=clock, sort_key=lambda info, at: at, hints=hints)
+    for round_number in range(2):
+        for scheduler in hints:
+            queue.add(pod(f"{scheduler}-{round_number}", schedulerName=scheduler))
+            queued = queue.pop()
+            assert queued is not None
+            queue.add_unschedulable(queued, rejectors=["Fit"])
+        clock.now += 100
+        assert queue.on_event(NODE_ADD) == 1
+        assert names(queue) == [f"test-{round_number}"]
+        assert queue.on_event(ClusterEvent(NODE, ActionType.DELETE)) == 0
+        assert queue.on_event(ASSIGNED_POD_DELETE) == 1
+        assert names(queue) == [f"other-{round_number}"]
+
+
 def test_a_pending_rejection_wakes_without_back_off(clock: Clock) -> None:
     queue = make(clock)
     failed(queue, "p", "Fit", pending=("Fit",))
