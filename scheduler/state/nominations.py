@@ -122,7 +122,7 @@ class NominatedSums:
     def rows(self) -> RowArray:
         """Rows with nominated pods, ascending."""
         if self._rows is None:
-            self._rows = np.array(sorted(self.pods), dtype=np.intp)
+            self._rows = np.flatnonzero(self.count)
         return self._rows
 
     def update(self, table: NodeTable, nominated: Mapping[str, Iterable[PodInfo]]) -> None:
