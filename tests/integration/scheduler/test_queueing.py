@@ -330,11 +330,11 @@ QUICK = {
     "a node wakes a pod that would fit on it",
     "two that wait for each other's company are placed by the third",
     "spreading: a domain vanishes with its node",
-    "a volume for the claim appears",
 }
 """Played in every run of the tests; the others in the long ones."""
 BACKS_OFF = {"a volume for the claim appears"}
-"""An attempt comes after a back-off of a second, during which nothing can be seen."""
+"""An attempt comes after a back-off of a second, during which nothing can be seen. How many there are follows from
+which of several watches is first, for either scheduler: only a machine that is not busy gives the same number twice."""
 
 
 @pytest.fixture(scope="module")
