@@ -63,7 +63,7 @@ class Journey:
         (self.root / "prometheus-ca.crt").write_text(cluster.prometheus_ca_file.read_text())
         for command in (
             ("git", "init", "--quiet", "--initial-branch=main"),
-            ("git", "add", "--all", "--", ".", ":!.venv"),
+            ("git", "add", "--all"),
             ("git", "commit", "--quiet", "--message=As cloned"),
         ):
             subprocess.run(command, cwd=self.root, env=fleet.environment, check=True)
