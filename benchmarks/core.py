@@ -22,9 +22,9 @@ from scheduler.config import load_configuration
 from scheduler.core import decide
 from scheduler.framework import LoadTable, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
+from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.model import decode_node, decode_pod
 
 WATCHER = "http://watcher.invalid:2020"
 PROFILES: Mapping[str, str] = {

@@ -19,9 +19,9 @@ from scheduler.config import load_configuration
 from scheduler.core import decide
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer
+from scheduler.kube.model import NODERESOURCETOPOLOGIES, decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.model import NODERESOURCETOPOLOGIES, decode_pod
 
 NAME = "NodeResourceTopologyMatch"
 

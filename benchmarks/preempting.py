@@ -21,8 +21,8 @@ from benchmarks.core import NOW, profile
 from scheduler.core import decide, run_post_filters
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
+from scheduler.kube.model import PodDisruptionBudget, decode_node, decode_pod
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.model import PodDisruptionBudget, decode_node, decode_pod
 
 PER_NODE = 4
 LAG = 50

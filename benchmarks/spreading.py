@@ -21,8 +21,8 @@ from benchmarks.core import NOW, cluster, profile
 from scheduler.core import decide
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer
+from scheduler.kube.model import decode_pod
 from scheduler.state import CODEC_OF_KIND, ClusterState
-from secondary_scheduler.kube.model import decode_pod
 
 DEPLOYMENTS = 100
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

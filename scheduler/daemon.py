@@ -26,6 +26,9 @@ from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import EventOrder, FirstAttemptOrder, LoadCoverage, LoadTable, PodInfo
 from scheduler.helpers import PodReducer
+from scheduler.kube.client import KubeClient, PageReader, Reflector
+from scheduler.kube.lease import LeaseElector, LeaseSettings
+from scheduler.kube.model import NODES, PODS
 from scheduler.load import LoadStatus
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks, LoopWatch
@@ -35,9 +38,6 @@ from scheduler.options import LeaderElection, Options
 from scheduler.plugins import build_profile
 from scheduler.start import USER_AGENT
 from scheduler.state import ClusterState, SchedulingQueue
-from secondary_scheduler.kube.client import KubeClient, PageReader, Reflector
-from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
-from secondary_scheduler.kube.model import NODES, PODS
 
 EXIT_OK, EXIT_ERROR = 0, 1
 HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"

@@ -10,9 +10,9 @@ from typing import Final
 import uvloop
 
 from scheduler.config import Configuration
+from scheduler.kube.client import ClientConfig, KubeClient, PageReader
 from scheduler.options import Options
 from secondary_scheduler import __version__
-from secondary_scheduler.kube.client import ClientConfig, KubeClient, PageReader
 
 USER_AGENT: Final = f"kube-scheduler/secondary-scheduler-{__version__}"
 _TURN_SECONDS: Final = 0.0001

@@ -19,8 +19,8 @@ import msgspec
 import uvloop
 
 from benchmarks.race.scenario import SCHEDULER_NAME
-from secondary_scheduler.kube.client import ClientConfig, KubeClient, KubeError
-from secondary_scheduler.kube.primitives.timestamps import format_micro_time
+from scheduler.kube.client import ClientConfig, KubeClient, KubeError
+from scheduler.kube.primitives.timestamps import format_micro_time
 
 _BINDERS, _WRITERS, _PAGE = 64, 32, 500
 _BEHIND = 4

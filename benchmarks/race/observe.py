@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from benchmarks.race.scenario import NAMESPACE, ROLE
-from secondary_scheduler.kube.client import KubeClient
+from scheduler.kube.client import KubeClient
 
 _HOURS = 6 * 3600
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -25,7 +25,7 @@ from benchmarks.race.scenario import (
     Scenario,
     with_params,
 )
-from secondary_scheduler.kube.client import Conflict, KubeClient, NotFound
+from scheduler.kube.client import Conflict, KubeClient, NotFound
 
 _CREATORS = 32
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

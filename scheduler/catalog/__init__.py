@@ -1,6 +1,6 @@
 """One pure descriptor per plugin: names, extension points, args, events, RBAC rules, CRDs.
 
-May import pydantic and `secondary_scheduler.kube.primitives`; the Pulumi program and the controller import it, so it
+May import pydantic and `scheduler.kube.primitives`; the Pulumi program and the controller import it, so it
 must not pull in numpy, an HTTP client or a plugin's implementation.
 """
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 
-from secondary_scheduler.kube.primitives.quantity import QuantityError, milli_value
+from scheduler.kube.primitives.quantity import QuantityError, milli_value
 
 Loc = tuple[str | int, ...]
 """Where in a document: field names as written and list indices."""

@@ -1,6 +1,6 @@
 """Versioned configuration: decode, default, validate, expand, render.
 
-May import pydantic, ruamel.yaml, `scheduler.catalog` and `secondary_scheduler.kube.primitives`; does no I/O. What
+May import pydantic, ruamel.yaml, `scheduler.catalog` and `scheduler.kube.primitives`; does no I/O. What
 passes here in `pulumi preview` is what the scheduler loads.
 """
 

@@ -13,9 +13,7 @@ from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import SUCCESS, Code, NodeInfo, PodInfo, PodListener, Status
 from scheduler.helpers import reduce_pod
-from scheduler.observe.metrics import Metrics
-from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.kube.client import (
+from scheduler.kube.client import (
     MERGE_PATCH,
     Conflict,
     Forbidden,
@@ -24,7 +22,9 @@ from secondary_scheduler.kube.client import (
     NotFound,
     api_path,
 )
-from secondary_scheduler.kube.model import PODS, DecodeError
+from scheduler.kube.model import PODS, DecodeError
+from scheduler.observe.metrics import Metrics
+from scheduler.state import WATCHED_KINDS
 
 _KINDS = {watched.kind: (watch, watched.codec) for watch, watched in WATCHED_KINDS.items()}
 _ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"

@@ -21,8 +21,8 @@ from scheduler.framework import (
     pod_update_events,
 )
 from scheduler.helpers import reduce_node
+from scheduler.kube.model import DecodeError, EventType, Node, ObjectMeta, ResourceVersion
 from scheduler.state import ClusterState, SchedulingQueue
-from secondary_scheduler.kube.model import DecodeError, EventType, Node, ObjectMeta, ResourceVersion
 
 log = structlog.get_logger(component="inputs")
 

@@ -21,10 +21,10 @@ from scheduler import load as sources
 from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
 from scheduler.config import EffectiveProfile
 from scheduler.framework import LoadColumns, LoadCoverage, LoadTable, NodeLoad, NodeView
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import Collector, InstanceLoad, LoadReading, LoadSettings, LoadSource, LoadStatus, QueryTemplates
 from scheduler.observe.metrics import Metrics
-from secondary_scheduler.kube.client import ClientConfig
-from secondary_scheduler.kube.client.sync import SyncConnection
 
 DEFAULT_ADDRESSES = {"Prometheus": "http://prometheus-k8s:9090", "SignalFx": "https://api.signalfx.com"}
 """Where load-watcher looks when the configuration names no address."""

@@ -9,9 +9,9 @@ import structlog
 
 from scheduler.catalog import ActionType, Watch, descriptors, lookup
 from scheduler.framework import ClusterEvent
+from scheduler.kube.client import KubeClient, Reflector, api_path, unchanged
+from scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue, WatchedKind
-from secondary_scheduler.kube.client import KubeClient, Reflector, api_path, unchanged
-from secondary_scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
 
 log = structlog.get_logger(component="inputs")
 

@@ -1,6 +1,6 @@
 """Protocols of the extension points, verdicts, per-attempt state, and the runner that calls a profile's plugins.
 
-May import `scheduler.config`, `scheduler.catalog` and `secondary_scheduler.kube.model`; does no I/O and reads no clock.
+May import `scheduler.config`, `scheduler.catalog` and `scheduler.kube.model`; does no I/O and reads no clock.
 """
 
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node

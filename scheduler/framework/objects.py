@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from scheduler.framework.declared import NOTHING_DECLARED, Declared
 from scheduler.framework.podterms import NO_TERMS, PodTerms
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     Affinity,
     OwnerReference,
     PodCondition,
@@ -20,7 +20,7 @@ from secondary_scheduler.kube.model import (
     TopologySpreadConstraint,
     Volume,
 )
-from secondary_scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm
+from scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm
 
 Resources = Mapping[str, int]
 

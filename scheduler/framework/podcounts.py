@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.podterms import AffinityTerm
 from scheduler.framework.status import BoolArray, IntArray
-from secondary_scheduler.kube.primitives.selectors import Selector
+from scheduler.kube.primitives.selectors import Selector
 
 
 class PodClause(NamedTuple):

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from secondary_scheduler.kube.model import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
-from secondary_scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
+from scheduler.kube.model import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
 
 
 @dataclass(frozen=True, slots=True)

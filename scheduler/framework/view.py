@@ -9,7 +9,7 @@ from scheduler.framework.objects import NodeInfo, PodInfo, Resources, SpecInfo
 from scheduler.framework.podbatch import PodBatch
 from scheduler.framework.podcounts import NodeSet, PodQuery, TermCounts, TermKind
 from scheduler.framework.status import BoolArray, FloatArray, IntArray, RowArray
-from secondary_scheduler.kube.model import Taint
+from scheduler.kube.model import Taint
 
 PodAmounts = Callable[[PodInfo], Resources]
 """Says what a pod counts as using."""

@@ -1,6 +1,6 @@
 """Formulas that several plugins share: effective requests, taints, node selectors, rounding, reduction of objects.
 
-May import `scheduler.framework` and `secondary_scheduler.kube.model` and `.primitives`.
+May import `scheduler.framework` and `scheduler.kube.model` and `.primitives`.
 """
 
 from scheduler.helpers.reduce import PodReducer, class_key, normalized_image, reduce_node, reduce_pod

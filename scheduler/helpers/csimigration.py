@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     AwsElasticBlockStore,
     AzureDisk,
     Cinder,

@@ -31,7 +31,7 @@ from scheduler.helpers.preemption import (
     VictimRules,
     ineligible,
 )
-from secondary_scheduler.kube.primitives.timestamps import format_time
+from scheduler.kube.primitives.timestamps import format_time
 
 WAITING = "waiting for the preemption for this pod to be finished"
 PREEMPTIONS_AT_ONCE = 8

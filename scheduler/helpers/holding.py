@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from scheduler.framework import HostPort
 from scheduler.helpers.csimigration import source_of
-from secondary_scheduler.kube.model import Volume
+from scheduler.kube.model import Volume
 
 DISKS = "disks"
 """Key of the pods that name a disk only one of them may mount."""

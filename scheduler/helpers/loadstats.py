@@ -7,8 +7,8 @@ import numpy as np
 
 from scheduler.framework import BoolArray, Declared, FloatArray
 from scheduler.helpers.staleness import is_load
-from secondary_scheduler.kube.model import Container, Pod, ResourceList
-from secondary_scheduler.kube.primitives.quantity import milli_value, value
+from scheduler.kube.model import Container, Pod, ResourceList
+from scheduler.kube.primitives.quantity import milli_value, value
 
 MEGA = 1.0 / 1024.0 / 1024.0
 """Memory is scored in MiB."""

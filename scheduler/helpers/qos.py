@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from secondary_scheduler.kube.model import Pod, ResourceList
-from secondary_scheduler.kube.primitives.quantity import milli_value
+from scheduler.kube.model import Pod, ResourceList
+from scheduler.kube.primitives.quantity import milli_value
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 _COUNTED = ("cpu", "memory")

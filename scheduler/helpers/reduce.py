@@ -18,16 +18,16 @@ from scheduler.helpers.resources import (
     pod_requests,
 )
 from scheduler.helpers.seccomp import seccomp_paths
-from secondary_scheduler.kube.model import Node, Pod, Volume
-from secondary_scheduler.kube.primitives.quantity import milli_value, value
-from secondary_scheduler.kube.primitives.selectors import (
+from scheduler.kube.model import Node, Pod, Volume
+from scheduler.kube.primitives.quantity import milli_value, value
+from scheduler.kube.primitives.selectors import (
     NodeSelector,
     SelectorError,
     WeightedTerm,
     node_selector,
     preferred_terms,
 )
-from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 

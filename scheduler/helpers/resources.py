@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from scheduler.framework import ContainerCPU, ContainerResources, Resources
-from secondary_scheduler.kube.model import Container, ContainerStatus, Pod, ResourceList
-from secondary_scheduler.kube.primitives.quantity import milli_value, value
+from scheduler.kube.model import Container, ContainerStatus, Pod, ResourceList
+from scheduler.kube.primitives.quantity import milli_value, value
 
 DEFAULT_CPU = 100
 """Milli-units counted for a container that requests no cpu, where an amount of zero would make nodes look idle."""

@@ -2,7 +2,7 @@
 
 from scheduler.framework import SeccompPaths
 from scheduler.framework.objects import NO_SECCOMP_PATHS
-from secondary_scheduler.kube.model import Pod, SecurityContext
+from scheduler.kube.model import Pod, SecurityContext
 
 _LOCALHOST = "Localhost"
 _ANNOTATION = "seccomp.security.alpha.kubernetes.io"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from scheduler.framework import BoolArray, LabelColumn, NodeInfo, NodeView, RowArray, SpecInfo, gather_codes
-from secondary_scheduler.kube.primitives.selectors import NodeSelector, NodeSelectorTerm, Operator, Requirement
+from scheduler.kube.primitives.selectors import NodeSelector, NodeSelectorTerm, Operator, Requirement
 
 
 def requirement_mask(view: NodeView, rows: RowArray, requirement: Requirement) -> BoolArray:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from secondary_scheduler.kube.model import Taint, Toleration
+from scheduler.kube.model import Taint, Toleration
 
 NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)

@@ -23,8 +23,8 @@ from scheduler.framework import (
     WhatIfView,
 )
 from scheduler.helpers.preemption import DryRun, Fate, NodeTrouble, Outcome, VictimRules, by_importance
-from secondary_scheduler.kube.model import PodDisruptionBudget
-from secondary_scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
+from scheduler.kube.model import PodDisruptionBudget
+from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
 
 BUDGET = "PodDisruptionBudget"
 _LEAST_BATCH = 16

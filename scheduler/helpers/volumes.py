@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from scheduler.framework import PodInfo
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     NodeSelector,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     Volume,
 )
-from secondary_scheduler.kube.primitives import selectors
-from secondary_scheduler.kube.primitives.quantity import QuantityError, milli_value, value
+from scheduler.kube.primitives import selectors
+from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
 
 CLAIM, VOLUME, CLASS = "PersistentVolumeClaim", "PersistentVolume", "StorageClass"
 CSI_NODE, CSI_DRIVER, CSI_CAPACITY = "CSINode", "CSIDriver", "CSIStorageCapacity"

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
+from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
+from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 from scheduler.load.figures import usable
 from scheduler.load.nodes import NODES_PATH, list_nodes
 from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
-from secondary_scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
-from secondary_scheduler.kube.primitives.quantity import QuantityError, milli_value, value
-from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
 Capacity = tuple[int, int]
 """CPU in milli-units and memory in bytes."""
@@ -21,7 +21,7 @@ METRICS_PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 
 
 class Connection(Protocol):
-    """What is needed of `secondary_scheduler.kube.client.sync.SyncConnection`."""
+    """What is needed of `scheduler.kube.client.sync.SyncConnection`."""
 
     def get(self, path: str, params: Mapping[str, str | int] | None = None) -> bytes:
         """Read an object."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secondary_scheduler.kube.primitives.quantity import QuantityError, milli_value, value
+from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
 
 NODES_PATH = "/api/v1/nodes"
 _PAGE = 250

@@ -1,6 +1,6 @@
 """One room per plugin; this is the list of their constructors.
 
-A plugin may import `scheduler.framework`, `helpers`, `catalog`, `config` and `secondary_scheduler.kube.model` and
+A plugin may import `scheduler.framework`, `helpers`, `catalog`, `config` and `scheduler.kube.model` and
 `.primitives`, never another plugin's room.
 """
 

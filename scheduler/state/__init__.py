@@ -1,6 +1,6 @@
 """The cluster in columns, the pods in it, the queue, and what one decision sees. Knows no plugin.
 
-May import `scheduler.framework`, `scheduler.catalog` and `secondary_scheduler.kube.model` and `.primitives`; does no
+May import `scheduler.framework`, `scheduler.catalog` and `scheduler.kube.model` and `.primitives`; does no
 I/O; changed only from one thread.
 """
 

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from scheduler.framework import BoolArray, FloatArray, LabelColumn, LoadColumns, NodeInfo, RowArray, TaintColumn
-from secondary_scheduler.kube.model import Taint
+from scheduler.kube.model import Taint
 
 WIDE = 9.0e13
 """82 TiB. Below it floor(100 * free / allocatable) in float64 equals int64 division; above it plugins use int64."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from scheduler.catalog import Watch
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     APPGROUPS,
     CSIDRIVERS,
     CSINODES,

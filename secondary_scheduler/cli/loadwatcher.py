@@ -13,8 +13,8 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 
 if TYPE_CHECKING:
+    from scheduler.kube.client import ClientConfig
     from scheduler.load import LoadSettings
-    from secondary_scheduler.kube.client import ClientConfig
 
 DEFAULT_LISTEN = "127.0.0.1:2020"
 
@@ -88,9 +88,9 @@ def load_watcher(
     if client_ca_file is not None and tls_cert_file is None:
         raise CommandError("--client-ca-file needs --tls-cert-file: certificates are shown over TLS", ExitCode.USAGE)
     # Here, not above: reading them takes longer than all the rest of the command line.
+    from scheduler.kube.client import KubeError
     from scheduler.load import LoadSettings
     from secondary_scheduler.cli.loadwatcher_serving import Access, Listen, WatcherService
-    from secondary_scheduler.kube.client import KubeError
 
     if config is not None:
         key, settings = _configured(config)
@@ -205,7 +205,7 @@ def _window(text: str) -> str:
 
 
 def _connection(kubeconfig: Path | None, context: str | None, *, needed: bool) -> ClientConfig | None:
-    from secondary_scheduler.kube.client import ClientConfig, ConfigError
+    from scheduler.kube.client import ClientConfig, ConfigError
 
     try:
         return ClientConfig.load(kubeconfig, context)

@@ -17,6 +17,8 @@ from typing import Any
 from aiohttp import web
 
 from scheduler.engine.loads import load_source, match_instances, window_seconds
+from scheduler.kube.client import ClientConfig, KubeClient, KubeError
+from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import (
     Collector,
     InstanceLoad,
@@ -31,8 +33,6 @@ from scheduler.load import (
 )
 from scheduler.observe.endpoints import Authorizer
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.kube.client import ClientConfig, KubeClient, KubeError
-from secondary_scheduler.kube.client.sync import SyncConnection
 
 Say = Callable[[str], None]
 Handler = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]

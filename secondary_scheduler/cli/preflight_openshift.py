@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secondary_scheduler.kube.client import Forbidden, KubeError, NotFound
-from secondary_scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.client import Forbidden, KubeError, NotFound
+from scheduler.kube.client.sync import SyncConnection
 
 NAMESPACE = "openshift-monitoring"
 ROUTES = ("thanos-querier", "prometheus-k8s")

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 from scheduler.config import Configuration
 from scheduler.engine.loads import load_source, wanted_sources
+from scheduler.kube.client import BadRequest, ClientConfig, KubeError
+from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import KnownNode, LoadSettings, list_nodes
 from secondary_scheduler.cli import preflight_openshift as openshift
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.preflight_checks import Check, Examination, Status
 from secondary_scheduler.cli.reading import read_configuration
-from secondary_scheduler.kube.client import BadRequest, ClientConfig, KubeError
-from secondary_scheduler.kube.client.sync import SyncConnection
 
 _ALL = frozenset({"cpu_average", "cpu_stddev", "memory_average", "memory_stddev"})
 _NEEDED = {"TargetLoadPacking": frozenset({"cpu_average"}), "Peaks": frozenset({"cpu_average"})}

@@ -74,7 +74,7 @@ def _detail(text: str) -> Detail:
 
 
 def _moment(text: str) -> float:
-    from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+    from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
     try:
         seconds = float(text)

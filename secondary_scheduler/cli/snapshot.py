@@ -56,11 +56,11 @@ def snapshot(
     Of every object only what a scheduler reads is kept: no Secrets, no environment variables, no commands.
     """
     # Here, not above: reading them takes longer than all the rest of the command line.
+    from scheduler.kube.client import ClientConfig, KubeError
     from scheduler.load import LoadError
     from secondary_scheduler.cli.simulation.report import printable
     from secondary_scheduler.cli.snapshotting.measuring import LoadOrigin
     from secondary_scheduler.cli.snapshotting.taking import take_snapshot
-    from secondary_scheduler.kube.client import ClientConfig, KubeError
 
     def say(text: str) -> None:
         typer.echo(printable(text), err=True)

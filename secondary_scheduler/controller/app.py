@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 import structlog
 
+from scheduler.kube.client import ClientConfig, KubeClient, KubeError, NotFound
+from scheduler.kube.lease import LeaseElector, LeaseSettings
+from scheduler.kube.model import Unstructured
 from secondary_scheduler import __version__
 from secondary_scheduler.controller import logs
 from secondary_scheduler.controller.controller import Controller
@@ -20,9 +23,6 @@ from secondary_scheduler.controller.reconcile import Json, ObjectKey
 from secondary_scheduler.controller.server import serve
 from secondary_scheduler.controller.standby import Held, Standby
 from secondary_scheduler.controller.writer import Writer
-from secondary_scheduler.kube.client import ClientConfig, KubeClient, KubeError, NotFound
-from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
-from secondary_scheduler.kube.model import Unstructured
 
 log = structlog.stdlib.get_logger(__name__)
 

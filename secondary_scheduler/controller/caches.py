@@ -4,14 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from secondary_scheduler.controller.reconcile import Failure, Json, ObjectKey, is_going
-from secondary_scheduler.controller.reconcile.names import (
-    FIELD_MANAGER,
-    KIND,
-    LABEL_MANAGED_BY,
-    RESOURCES,
-)
-from secondary_scheduler.kube.client import (
+from scheduler.kube.client import (
     ApiError,
     KubeClient,
     Reflector,
@@ -21,7 +14,7 @@ from secondary_scheduler.kube.client import (
     api_path,
     object_meta,
 )
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     Codec,
     DecodeError,
     EventType,
@@ -30,6 +23,13 @@ from secondary_scheduler.kube.model import (
     ResourceVersion,
     Unstructured,
     UnstructuredCodec,
+)
+from secondary_scheduler.controller.reconcile import Failure, Json, ObjectKey, is_going
+from secondary_scheduler.controller.reconcile.names import (
+    FIELD_MANAGER,
+    KIND,
+    LABEL_MANAGED_BY,
+    RESOURCES,
 )
 
 OnChange = Callable[[str, Unstructured | None, Unstructured | None], None]

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 import structlog
 
+from scheduler.kube.client import ApiError, Conflict, KubeClient, KubeError, NotFound
+from scheduler.kube.model import Unstructured
 from secondary_scheduler.controller import logs
 from secondary_scheduler.controller.caches import Caches
 from secondary_scheduler.controller.metrics import Metrics
@@ -30,8 +32,6 @@ from secondary_scheduler.controller.reconcile import (
 )
 from secondary_scheduler.controller.reconcile.names import FINALIZER, KIND
 from secondary_scheduler.controller.writer import Writer
-from secondary_scheduler.kube.client import ApiError, Conflict, KubeClient, KubeError, NotFound
-from secondary_scheduler.kube.model import Unstructured
 
 _LOOK_AT_WATCHES_EVERY = 0.5
 """Seconds between looks at whether a kind has become unreadable or readable again."""

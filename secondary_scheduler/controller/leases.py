@@ -5,8 +5,8 @@ from functools import partial
 
 import structlog
 
-from secondary_scheduler.kube.client import ClientConfig
-from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.lease import LeaseElector, LeaseSettings
 
 log = structlog.stdlib.get_logger(__name__)
 

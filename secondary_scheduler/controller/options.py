@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scheduler.kube.client import ClientConfig
 from secondary_scheduler import __version__
 from secondary_scheduler.controller.groups import KINDS
-from secondary_scheduler.kube.client import ClientConfig
 
 DEFAULT_PORT = 8080
 LEASE_NAME = "openshift-secondary-scheduler-operator-lock"

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import structlog
 
+from scheduler.kube.client import KubeClient, KubeError, api_path
 from secondary_scheduler.controller.reconcile import EventDraft
 from secondary_scheduler.controller.reconcile.names import KIND, RESOURCES
 from secondary_scheduler.controller.writer import Writer
-from secondary_scheduler.kube.client import KubeClient, KubeError, api_path
 
 TELL_AFTER = 20.0
 """Seconds that a holder is waited for in silence: longer than a successor waits for an operator that is replaced, or

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
+from scheduler.kube.client import APPLY_PATCH, ApiError, KubeClient, KubeError, NotFound, api_path
+from scheduler.kube.model import Unstructured, UnstructuredCodec
 from secondary_scheduler.controller.metrics import Metrics
 from secondary_scheduler.controller.reconcile import Action, Apply, Delete, EventDraft, Json, ObjectKey, SetFinalizers
 from secondary_scheduler.controller.reconcile.names import API_VERSION, FIELD_MANAGER, KIND, RESOURCES
-from secondary_scheduler.kube.client import APPLY_PATCH, ApiError, KubeClient, KubeError, NotFound, api_path
-from secondary_scheduler.kube.model import Unstructured, UnstructuredCodec
 
 _CODEC = UnstructuredCodec()
 _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}

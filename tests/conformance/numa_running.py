@@ -19,9 +19,9 @@ from scheduler.config import load_configuration
 from scheduler.core import explain
 from scheduler.framework import CycleState, ProfileRunner
 from scheduler.helpers import PodReducer
+from scheduler.kube.model import decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.model import decode_pod
 from tests.conformance import numa, schedulerplugins
 from tests.conformance.apiclient import Api, ApiError
 from tests.conformance.case import Answer, Case, Json

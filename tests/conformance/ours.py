@@ -12,9 +12,9 @@ from scheduler.config import load_configuration
 from scheduler.core import Explanation, Placement, decide, explain, run_post_filters
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
+from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
-from secondary_scheduler.kube.model import decode_node, decode_pod
 from tests.conformance import profiles
 from tests.conformance.case import BOUND, ERROR, GATED, UNSCHEDULABLE, Answer, Json
 from tests.conformance.coverage import Exercised, exercised

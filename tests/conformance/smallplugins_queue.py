@@ -17,9 +17,9 @@ from typing import Any
 from scheduler.config import load_configuration
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer
+from scheduler.kube.model import decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import CODEC_OF_KIND, ClusterState, SchedulingQueue
-from secondary_scheduler.kube.model import decode_pod
 from tests.conformance.apiclient import Api
 from tests.conformance.case import Json, key_of
 from tests.conformance.controlplane import ControlPlane

@@ -16,9 +16,9 @@ from scheduler.config import load_configuration
 from scheduler.core import decide, explain
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
+from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import CODEC_OF_KIND, ClusterState
-from secondary_scheduler.kube.model import decode_node, decode_pod
 from tests.conformance import smallplugins, smallplugins_queue
 from tests.conformance.apiclient import Api
 from tests.conformance.case import BOUND, UNSCHEDULABLE, Answer, Case, Json, key_of

@@ -20,11 +20,11 @@ from scheduler.core import explain
 from scheduler.engine.loads import load_table
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
+from scheduler.kube.model import decode_node, decode_pod
 from scheduler.load import parse_watcher
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from secondary_scheduler.devcluster.ports import LOOPBACK
-from secondary_scheduler.kube.model import decode_node, decode_pod
 from tests.conformance import schedulerplugins
 from tests.conformance.case import Answer, Case, Json
 from tests.conformance.controlplane import ControlPlane

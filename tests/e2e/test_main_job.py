@@ -22,6 +22,7 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
+from scheduler.kube.primitives.quantity import milli_value, value
 from secondary_scheduler.devcluster import environment
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
 from secondary_scheduler.devcluster.demo.moving import Move
@@ -29,7 +30,6 @@ from secondary_scheduler.devcluster.demo.pulumi import Stack
 from secondary_scheduler.devcluster.demo.workload import PARTS, POD_COUNT, TAINT, Workload
 from secondary_scheduler.devcluster.inventory import COLD, HOT, simulated_nodes
 from secondary_scheduler.devcluster.loads import LoadClient
-from secondary_scheduler.kube.primitives.quantity import milli_value, value
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

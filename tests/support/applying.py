@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from secondary_scheduler.kube.client import ClientConfig, KubeError
-from secondary_scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.client import ClientConfig, KubeError
+from scheduler.kube.client.sync import SyncConnection
 
 _MANAGER = {"fieldManager": "kubectl"}
 _KIND_KNOWN_WITHIN = 10.0

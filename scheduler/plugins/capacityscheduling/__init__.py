@@ -28,10 +28,10 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.helpers.evicting import Preemption, wanted_candidates
+from scheduler.kube.model import ElasticQuota
 from scheduler.plugins.capacityscheduling.attempt import Attempt
 from scheduler.plugins.capacityscheduling.quotas import Quotas, add_to
 from scheduler.plugins.capacityscheduling.rules import NAME, QuotaRules
-from secondary_scheduler.kube.model import ElasticQuota
 
 ELASTIC_QUOTA = "ElasticQuota"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from scheduler.framework import Resources
 from scheduler.helpers import parse_resources
-from secondary_scheduler.kube.model import ElasticQuota, in_force
+from scheduler.kube.model import ElasticQuota, in_force
 
 _ALWAYS = ("cpu", "memory", "ephemeral-storage")
 """These are compared whoever names them; a list that leaves one out says 0."""

@@ -7,8 +7,8 @@ import numpy as np
 
 from scheduler.framework import CycleState, NodeView, PodAmounts, PodClause, PodInfo, PodQuery, RowArray
 from scheduler.helpers.preemption import Fate, NodeTrouble, VictimRules, by_importance
+from scheduler.kube.primitives.selectors import EVERYTHING
 from scheduler.plugins.capacityscheduling.attempt import Attempt
-from secondary_scheduler.kube.primitives.selectors import EVERYTHING
 
 NAME = "CapacityScheduling"
 _NO_ROOM = "global quota max exceeded"

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Collection, Hashable
 
 from scheduler.framework import Handle, Objects, PodInfo, PodListener, Pods
-from secondary_scheduler.kube.model import POD_GROUP_LABEL, PodGroup
-from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
+from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
 KIND = "PodGroup"
 _REMEMBERED = 10_000

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from scheduler.framework import FloatArray, NodeView, PodInfo
-from secondary_scheduler.kube.model import PodGroup
-from secondary_scheduler.kube.primitives.quantity import milli_value, parse, value
+from scheduler.kube.model import PodGroup
+from scheduler.kube.primitives.quantity import milli_value, parse, value
 
 PODS = "pods"
 

@@ -32,9 +32,9 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
+from scheduler.kube.model import PodGroup
 from scheduler.plugins.coscheduling.groups import KIND, Expiring, Groups, full_name, wait_seconds
 from scheduler.plugins.coscheduling.resources import resource_gap
-from secondary_scheduler.kube.model import PodGroup
 
 NAME = "Coscheduling"
 _URGENT, _ORDINARY = 0, 1

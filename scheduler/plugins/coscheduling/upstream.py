@@ -27,9 +27,9 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
+from scheduler.kube.model import PodGroup
 from scheduler.plugins.coscheduling.groups import KIND, Expiring, Groups, full_name, wait_seconds
 from scheduler.plugins.coscheduling.resources import resource_gap
-from secondary_scheduler.kube.model import PodGroup
 
 NAME = "Coscheduling"
 _PERMITTED_SECONDS, _BACKED_OFF_SECONDS = 3.0, 10.0

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scheduler.framework import AffinityTerm, Objects, PodClause, PodInfo, PodQuery
-from secondary_scheduler.kube.primitives.selectors import Selector
+from scheduler.kube.primitives.selectors import Selector
 
 _MOST = 4096
 

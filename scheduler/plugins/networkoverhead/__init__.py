@@ -31,15 +31,15 @@ from scheduler.framework import (
     reject,
 )
 from scheduler.framework.status import MAX_REASONS
-from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, Place, Ways
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     APP_GROUP_LABEL,
     WORKLOAD_LABEL,
     AppGroup,
     AppGroupDependency,
     NetworkTopology,
 )
-from secondary_scheduler.kube.primitives.selectors import Operator, Requirement, Selector
+from scheduler.kube.primitives.selectors import Operator, Requirement, Selector
+from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, Place, Ways
 
 NAME = "NetworkOverhead"
 REASON = "node(s) exceeded more network cost limits of the pod's dependencies than they kept"

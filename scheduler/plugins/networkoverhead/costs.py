@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.framework import BoolArray, IntArray
-from secondary_scheduler.kube.model import NetworkOrigin, NetworkTopology, NetworkTopologyInfo
+from scheduler.kube.model import NetworkOrigin, NetworkTopology, NetworkTopologyInfo
 
 REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 MEASURED = "NetperfCosts"

@@ -29,7 +29,7 @@ from scheduler.framework import (
 )
 from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers import default_normalize, labels_mask, node_matches, selector_mask, term_mask
-from secondary_scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm, node_selector, preferred_terms
+from scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm, node_selector, preferred_terms
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"

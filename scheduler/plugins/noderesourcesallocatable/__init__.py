@@ -5,7 +5,7 @@ import numpy as np
 from scheduler.catalog import NodeResourcesAllocatableArgs
 from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray, gather
 from scheduler.helpers import go_divide, min_max_normalize
-from secondary_scheduler.kube.primitives.quantity import INT64_MAX
+from scheduler.kube.primitives.quantity import INT64_MAX
 
 
 class NodeResourcesAllocatable:

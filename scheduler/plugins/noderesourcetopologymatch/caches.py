@@ -8,6 +8,7 @@ import structlog
 
 from scheduler.catalog import NodeResourceTopologyMatchArgs
 from scheduler.framework import Objects, PodInfo, SpecInfo
+from scheduler.kube.model import NodeResourceTopology
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
     ANNOTATION,
     ATTRIBUTE,
@@ -19,7 +20,6 @@ from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
 from scheduler.plugins.noderesourcetopologymatch.needs import Needs
 from scheduler.plugins.noderesourcetopologymatch.table import ZoneTable
 from scheduler.plugins.noderesourcetopologymatch.topology import KIND, read, topology_manager
-from secondary_scheduler.kube.model import NodeResourceTopology
 
 log = structlog.get_logger(component="noderesourcetopologymatch")
 

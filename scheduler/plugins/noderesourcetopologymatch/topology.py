@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from secondary_scheduler.kube.model import NodeResourceTopology, TopologyAttribute, TopologyZone
-from secondary_scheduler.kube.primitives.quantity import QuantityError, milli_value, value
+from scheduler.kube.model import NodeResourceTopology, TopologyAttribute, TopologyZone
+from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
 
 KIND = "NodeResourceTopology"
 MAX_ZONE_ID = 63

@@ -28,6 +28,7 @@ from scheduler.framework import (
 from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers.csimigration import migration_of, source_of
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CSI_NODE, claim_not_found, uses_claim
+from scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment
 from scheduler.plugins.nodevolumelimits.attachable import (
     AttachedByApi,
     MissingClaim,
@@ -35,7 +36,6 @@ from scheduler.plugins.nodevolumelimits.attachable import (
     attachable_volumes,
 )
 from scheduler.plugins.nodevolumelimits.limits import Columns, CsiNodes, limits_of
-from secondary_scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment
 
 REASON = "node(s) exceed max volume count"
 

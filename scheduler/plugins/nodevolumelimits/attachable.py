@@ -14,14 +14,14 @@ from scheduler.helpers.csimigration import (
     source_of,
 )
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CLASS, VOLUME, claim_class, claim_of, foreign_claim
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
 )
-from secondary_scheduler.kube.model import Volume as PodVolume
+from scheduler.kube.model import Volume as PodVolume
 
 Volumes = dict[str, str]
 """Driver by unique volume name (`driver/handle`)."""

@@ -7,7 +7,7 @@ import numpy as np
 from scheduler.framework import IntArray, NodeView, Objects
 from scheduler.helpers.csimigration import migrated_plugins
 from scheduler.helpers.volumes import CSI_NODE
-from secondary_scheduler.kube.model import CSINode
+from scheduler.kube.model import CSINode
 
 NO_LIMIT = np.iinfo(np.int64).max
 

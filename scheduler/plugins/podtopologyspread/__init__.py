@@ -25,6 +25,7 @@ from scheduler.framework import (
     gather_codes,
 )
 from scheduler.framework.locality import Follows, Locality
+from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
     HOSTNAME,
@@ -37,7 +38,6 @@ from scheduler.plugins.podtopologyspread.constraints import (
 from scheduler.plugins.podtopologyspread.hints import SpreadHints
 from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
 from scheduler.plugins.podtopologyspread.scoring import SoftState, normalized, soft_scores, soft_state
-from secondary_scheduler.kube.model import TopologySpreadConstraint
 
 REASON_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"

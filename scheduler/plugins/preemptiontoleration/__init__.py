@@ -17,8 +17,8 @@ from scheduler.framework import (
 )
 from scheduler.helpers.evicting import Preemption, wanted_candidates
 from scheduler.helpers.preemption import NodeTrouble, VictimRules
+from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 from scheduler.plugins.preemptiontoleration.policy import policy_of
-from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
 NAME = "PreemptionToleration"
 _PRIORITY_CLASS = "PriorityClass"

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from secondary_scheduler.kube.model import PriorityClass
+from scheduler.kube.model import PriorityClass
 
 PREFIX = "preemption-toleration.scheduling.x-k8s.io/"
 MINIMUM = f"{PREFIX}minimum-preemptable-priority"

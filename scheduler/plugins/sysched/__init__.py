@@ -5,9 +5,9 @@ import numpy as np
 from scheduler.catalog import SySchedArgs
 from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray
 from scheduler.helpers import default_normalize
+from scheduler.kube.primitives.quantity import INT64_MAX
 from scheduler.plugins.sysched.neighbours import Neighbours
 from scheduler.plugins.sysched.profiles import Profiles
-from secondary_scheduler.kube.primitives.quantity import INT64_MAX
 
 
 class SySched:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from scheduler.framework import Objects, SeccompPaths
-from secondary_scheduler.kube.model import SeccompProfileObject
+from scheduler.kube.model import SeccompProfileObject
 
 _KIND = "SeccompProfile"
 _ALLOWING = frozenset({"SCMP_ACT_ALLOW", "SCMP_ACT_LOG"})

@@ -28,7 +28,7 @@ from scheduler.framework import (
 )
 from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers import count_untolerated_preferences, default_normalize, has_untolerated_taint
-from secondary_scheduler.kube.model import Taint, Toleration
+from scheduler.kube.model import Taint, Toleration
 
 REASON = "node(s) had untolerated taint(s)"
 

@@ -30,13 +30,13 @@ from scheduler.framework import (
 from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers.staleness import Freshness, Staleness, Standing, is_load, neutral, young
 from scheduler.helpers.unmeasured import Unmeasured
+from scheduler.kube.primitives.quantity import milli_value
 from scheduler.plugins.targetloadpacking.formula import (
     packing_score,
     packing_score_of_one,
     predicted_cpu,
     utilization_after,
 )
-from secondary_scheduler.kube.primitives.quantity import milli_value
 
 NAME = "TargetLoadPacking"
 _MAX_CLASSES = 10_000

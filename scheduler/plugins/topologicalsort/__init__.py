@@ -7,9 +7,9 @@ from typing import Any
 
 from scheduler.catalog import TopologicalSortArgs
 from scheduler.framework import Objects, PluginContext, PodInfo
+from scheduler.kube.model import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
 from scheduler.plugins.topologicalsort.order import NOT_LISTED, find_order, order_of
 from scheduler.plugins.topologicalsort.waves import Waves
-from secondary_scheduler.kube.model import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
 
 
 class TopologicalSort:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from secondary_scheduler.kube.model import AppGroup
+from scheduler.kube.model import AppGroup
 
 NOT_LISTED = -1
 """Place of a workload that the order does not list: before all others."""

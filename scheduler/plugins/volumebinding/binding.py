@@ -21,7 +21,7 @@ from scheduler.helpers.volumes import (
     fully_bound,
     volume_affinity,
 )
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     Object,
     ObjectReference,
     PersistentVolume,

@@ -13,7 +13,7 @@ from scheduler.helpers.volumes import (
     foreign_claim,
     fully_bound,
 )
-from secondary_scheduler.kube.model import PersistentVolumeClaim, StorageClass
+from scheduler.kube.model import PersistentVolumeClaim, StorageClass
 
 
 @dataclass(slots=True)

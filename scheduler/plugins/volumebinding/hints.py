@@ -3,8 +3,8 @@
 from scheduler.framework import Hint, PodInfo
 from scheduler.helpers.csimigration import MIGRATED_PLUGINS
 from scheduler.helpers.volumes import uses_claim
+from scheduler.kube.model import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from scheduler.plugins.volumebinding.provisioning import volume_limit
-from secondary_scheduler.kube.model import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 
 
 def _queue_if(worth: bool) -> Hint:

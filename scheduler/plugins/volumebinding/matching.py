@@ -26,11 +26,11 @@ from scheduler.helpers.volumes import (
     size_of,
     volume_class,
 )
+from scheduler.kube.model import PersistentVolume, PersistentVolumeClaim
+from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
 from scheduler.plugins.volumebinding.claims import PodClaims
 from scheduler.plugins.volumebinding.provisioning import provisionable
 from scheduler.plugins.volumebinding.reach import Reach
-from secondary_scheduler.kube.model import PersistentVolume, PersistentVolumeClaim
-from secondary_scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
 
 REASONS = (
     "node(s) didn't match PersistentVolume's node affinity",

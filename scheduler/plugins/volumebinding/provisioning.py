@@ -5,15 +5,15 @@ import numpy as np
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
 from scheduler.helpers import requirement_mask
 from scheduler.helpers.volumes import CLASS, CSI_CAPACITY, CSI_DRIVER, NO_PROVISIONER, claim_class
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     CSIDriver,
     CSIStorageCapacity,
     PersistentVolumeClaim,
     StorageClass,
     TopologySelectorTerm,
 )
-from secondary_scheduler.kube.primitives.quantity import QuantityError, value
-from secondary_scheduler.kube.primitives.selectors import SelectorError, label_selector, requirement
+from scheduler.kube.primitives.quantity import QuantityError, value
+from scheduler.kube.primitives.selectors import SelectorError, label_selector, requirement
 
 
 def provisionable(

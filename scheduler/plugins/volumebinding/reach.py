@@ -5,8 +5,8 @@ import numpy as np
 from scheduler.framework import NodeView, RowArray, gather_codes
 from scheduler.helpers import selector_mask
 from scheduler.helpers.volumes import volume_affinity
-from secondary_scheduler.kube.model import NodeSelector, PersistentVolume
-from secondary_scheduler.kube.primitives.selectors import Operator
+from scheduler.kube.model import NodeSelector, PersistentVolume
+from scheduler.kube.primitives.selectors import Operator
 
 _NOWHERE: RowArray = np.zeros(0, dtype=np.intp)
 

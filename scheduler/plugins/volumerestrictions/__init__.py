@@ -28,7 +28,7 @@ from scheduler.framework import (
 from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers.holding import DISKS, claim_key, is_disk
 from scheduler.helpers.volumes import CLAIM, claim_not_found, uses_claim
-from secondary_scheduler.kube.model import PersistentVolumeClaim, Volume
+from scheduler.kube.model import PersistentVolumeClaim, Volume
 
 REASON_DISK = "node(s) had no available disk"
 REASON_IN_USE = (

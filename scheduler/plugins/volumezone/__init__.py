@@ -40,7 +40,7 @@ from scheduler.helpers.volumes import (
     uses_claim,
     volume_not_found,
 )
-from secondary_scheduler.kube.model import PersistentVolume, PersistentVolumeClaim, StorageClass
+from scheduler.kube.model import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 REASON = "node(s) had no available volume zone"
 _KEYS = (BETA_ZONE, BETA_REGION, ZONE, REGION)

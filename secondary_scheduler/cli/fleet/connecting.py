@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
+from scheduler.kube.client import ClientConfig, ConfigError, KubeError
+from scheduler.kube.client.sync import SyncConnection
 from secondary_scheduler.cli.fleet.events import one_line
-from secondary_scheduler.kube.client import ClientConfig, ConfigError, KubeError
-from secondary_scheduler.kube.client.sync import SyncConnection
 
 _AGENT = "secondary-scheduler/fleet"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pulumi.automation import PulumiCommand
 
+from scheduler.kube.client import KubeError
 from secondary_scheduler.cli.fleet.connecting import configuration, connected, unreachable
 from secondary_scheduler.cli.fleet.engine import Engine, EngineRun
 from secondary_scheduler.cli.fleet.events import one_line
@@ -19,7 +20,6 @@ from secondary_scheduler.cli.fleet.installation import EngineError
 from secondary_scheduler.cli.fleet.project import Project, Stack
 from secondary_scheduler.cli.fleet.redaction import Redactor, secret_parts
 from secondary_scheduler.cli.fleet.results import GateCheck, Operation, Outcome, Plan, StackResult
-from secondary_scheduler.kube.client import KubeError
 
 _KUBECONFIG = "kubeconfig"
 

@@ -13,6 +13,9 @@ from msgspec import Raw, Struct
 
 from scheduler.framework import PodInfo
 from scheduler.helpers import PodReducer, reduce_node
+from scheduler.kube.model import NODES, PODS, Codec, DecodeError, Namespace, ObjectMeta
+from scheduler.kube.primitives.quantity import QuantityError, value
+from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 from scheduler.state import WATCHED_KINDS, ClusterState
 from secondary_scheduler.cli.simulation.defaults import (
     DEFAULT_CLASS_ANNOTATION,
@@ -25,9 +28,6 @@ from secondary_scheduler.cli.simulation.defaults import (
 from secondary_scheduler.cli.simulation.documents import Entry, read_entries
 from secondary_scheduler.cli.simulation.report import InputError, Report, with_field
 from secondary_scheduler.cli.simulation.watcherload import LOAD_KIND, MeasuredLoad, read_load
-from secondary_scheduler.kube.model import NODES, PODS, Codec, DecodeError, Namespace, ObjectMeta
-from secondary_scheduler.kube.primitives.quantity import QuantityError, value
-from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
 _CLUSTER_WIDE = frozenset(
     {

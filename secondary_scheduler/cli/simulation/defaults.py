@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from scheduler.helpers import pod_requests
-from secondary_scheduler.kube.model import decode_pod
-from secondary_scheduler.kube.primitives.quantity import format_milli, format_value
+from scheduler.kube.model import decode_pod
+from scheduler.kube.primitives.quantity import format_milli, format_value
 
 Data = dict[str, Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from scheduler.kube.client import Expired, Forbidden, KubeClient, MalformedResponse, NotFound, api_path
+from scheduler.kube.model import Node, Pod
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.cli.snapshotting.trimming import trimmed
-from secondary_scheduler.kube.client import Expired, Forbidden, KubeClient, MalformedResponse, NotFound, api_path
-from secondary_scheduler.kube.model import Node, Pod
 
 _PAGE = 500
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"

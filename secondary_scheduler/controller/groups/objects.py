@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from secondary_scheduler.kube.client import Store, object_meta
-from secondary_scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
+from scheduler.kube.client import Store, object_meta
+from scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
 
 T = TypeVar("T")
 O = TypeVar("O", bound=Object)  # noqa: E741 -- an object

@@ -7,11 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from secondary_scheduler.controller.groups.objects import ObjectSink, PodSink, Seen, identity
-from secondary_scheduler.controller.metrics import Metrics
-from secondary_scheduler.controller.queue import WorkQueue
-from secondary_scheduler.controller.reconcile import elasticquotas, podgroups
-from secondary_scheduler.kube.client import (
+from scheduler.kube.client import (
     ApiError,
     Conflict,
     Forbidden,
@@ -22,7 +18,7 @@ from secondary_scheduler.kube.client import (
     api_path,
     unchanged,
 )
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     ELASTICQUOTAS,
     POD_GROUP_LABEL,
     PODGROUPS,
@@ -34,6 +30,10 @@ from secondary_scheduler.kube.model import (
     PodGroup,
     in_force,
 )
+from secondary_scheduler.controller.groups.objects import ObjectSink, PodSink, Seen, identity
+from secondary_scheduler.controller.metrics import Metrics
+from secondary_scheduler.controller.queue import WorkQueue
+from secondary_scheduler.controller.reconcile import elasticquotas, podgroups
 
 O = TypeVar("O", bound=Object)  # noqa: E741 -- an object
 P = TypeVar("P")

@@ -6,8 +6,8 @@ request, with sidecars, resources of the pod as a whole, and the overhead that u
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from secondary_scheduler.kube.model import ElasticQuota, Pod, ResourceList
-from secondary_scheduler.kube.primitives.quantity import (
+from scheduler.kube.model import ElasticQuota, Pod, ResourceList
+from scheduler.kube.primitives.quantity import (
     Format,
     QuantityError,
     format_milli,

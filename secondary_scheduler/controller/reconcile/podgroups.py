@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from secondary_scheduler.kube.model import Pod, PodGroup, PodGroupStatus
-from secondary_scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+from scheduler.kube.model import Pod, PodGroup, PodGroupStatus
+from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
 PENDING, SCHEDULING, RUNNING = "Pending", "Scheduling", "Running"
 FINISHED, FAILED = "Finished", "Failed"

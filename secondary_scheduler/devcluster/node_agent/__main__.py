@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from scheduler.kube.client import ConfigError
 from secondary_scheduler.devcluster.node_agent.app import Agent, Settings, StateDirectoryError
 from secondary_scheduler.devcluster.node_agent.images import ImageMapError, parse_image_map
 from secondary_scheduler.devcluster.node_agent.runtime import Timing
 from secondary_scheduler.devcluster.node_agent.sandbox import TIERS, SandboxUnavailableError
-from secondary_scheduler.kube.client import ConfigError
 
 
 def _parser() -> argparse.ArgumentParser:

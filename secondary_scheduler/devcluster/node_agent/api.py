@@ -8,7 +8,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class Api(Protocol):
-    """Calls by path. All raise ``secondary_scheduler.kube.client.errors.KubeError``."""
+    """Calls by path. All raise ``scheduler.kube.client.errors.KubeError``."""
 
     async def get(self, path: str) -> Obj:
         """Read an object."""

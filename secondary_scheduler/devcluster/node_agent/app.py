@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
+from scheduler.kube.client import ClientConfig, KubeClient
 from secondary_scheduler.devcluster.node_agent import logs
 from secondary_scheduler.devcluster.node_agent.addresses import AddressPool
 from secondary_scheduler.devcluster.node_agent.cluster import ClusterApi, ClusterData, watch_pods
@@ -28,7 +29,6 @@ from secondary_scheduler.devcluster.node_agent.process import kill_recorded
 from secondary_scheduler.devcluster.node_agent.registration import NodeDescription, Registration, host_capacity
 from secondary_scheduler.devcluster.node_agent.runtime import Node, Timing
 from secondary_scheduler.devcluster.node_agent.sandbox import choose
-from secondary_scheduler.kube.client import ClientConfig, KubeClient
 
 log = logging.getLogger("node_agent")
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from secondary_scheduler.devcluster.node_agent.objects import DataKind, NotSyncedError, Obj
-from secondary_scheduler.kube.client import (
+from scheduler.kube.client import (
     STRATEGIC_MERGE_PATCH,
     KubeClient,
     Reflector,
@@ -17,8 +16,8 @@ from secondary_scheduler.kube.client import (
     object_meta,
     unchanged,
 )
-from secondary_scheduler.kube.client import Timing as WatchTiming
-from secondary_scheduler.kube.model import (
+from scheduler.kube.client import Timing as WatchTiming
+from scheduler.kube.model import (
     DecodeError,
     EventType,
     ObjectMeta,
@@ -26,6 +25,7 @@ from secondary_scheduler.kube.model import (
     Unstructured,
     UnstructuredCodec,
 )
+from secondary_scheduler.devcluster.node_agent.objects import DataKind, NotSyncedError, Obj
 
 log = logging.getLogger(__name__)
 

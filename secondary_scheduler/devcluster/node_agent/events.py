@@ -8,9 +8,9 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from scheduler.kube.client.errors import KubeError
 from secondary_scheduler.devcluster.node_agent.api import Api
 from secondary_scheduler.devcluster.node_agent.objects import Clock, Obj, timestamp
-from secondary_scheduler.kube.client.errors import KubeError
 
 COMPONENT = "secondary-scheduler-node-agent"
 _QUEUE = 1000

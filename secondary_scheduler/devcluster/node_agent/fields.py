@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from scheduler.kube.primitives import quantity
 from secondary_scheduler.devcluster.node_agent.objects import Obj, all_containers
-from secondary_scheduler.kube.primitives import quantity
 
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _MILLI = -3

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import shutil
 
+from scheduler.kube.client.errors import Conflict, KubeError, NotFound
 from secondary_scheduler.devcluster.node_agent.api import pod_path
 from secondary_scheduler.devcluster.node_agent.container import ContainerRunner, PodHome
 from secondary_scheduler.devcluster.node_agent.honoured import refusals
@@ -14,7 +15,6 @@ from secondary_scheduler.devcluster.node_agent.status import ContainerReport, Po
 from secondary_scheduler.devcluster.node_agent.volumes.manager import MountError, VolumeManager
 from secondary_scheduler.devcluster.node_agent.volumes.sources import references
 from secondary_scheduler.devcluster.node_agent.volumes.tokens import TokenManager
-from secondary_scheduler.kube.client.errors import Conflict, KubeError, NotFound
 
 # A pod whose object is gone already has nobody left to wait for.
 GONE_GRACE = 2.0

@@ -9,9 +9,9 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 
+from scheduler.kube.client.errors import AlreadyExists, KubeError, NotFound
 from secondary_scheduler.devcluster.node_agent.api import Api
 from secondary_scheduler.devcluster.node_agent.objects import Clock, Obj, micro_timestamp, timestamp
-from secondary_scheduler.kube.client.errors import AlreadyExists, KubeError, NotFound
 
 log = logging.getLogger(__name__)
 

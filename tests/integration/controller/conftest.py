@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.kube.client import NotFound
+from scheduler.kube.client import NotFound
 from tests.integration.controller.rights import Rights, install_roles_of_schedulers
 from tests.integration.controller.support import Api, Operator, TestKubelet, install_crd, until
 

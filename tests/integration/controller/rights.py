@@ -12,8 +12,8 @@ import yaml
 
 from components._operator_rules import Instance, cluster_rules, namespace_rules
 from scheduler.catalog import static_cluster_roles
+from scheduler.kube.client import AlreadyExists, NotFound
 from secondary_scheduler.devcluster.cluster import Cluster
-from secondary_scheduler.kube.client import AlreadyExists, NotFound
 from tests.integration.controller.support import Api
 
 ACCOUNT = "secondary-scheduler-operator"

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_binding_name
-from secondary_scheduler.kube.client import ClientConfig, Conflict, KubeError, NotFound
-from secondary_scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.client import ClientConfig, Conflict, KubeError, NotFound
+from scheduler.kube.client.sync import SyncConnection
 from tests.unit.controller.builders import IMAGE
 
 CRD = Path(__file__).parents[3] / "components/crds/operator.openshift.io_secondaryschedulers.yaml"

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from scheduler.config import configuration_hash
+from scheduler.kube.client import KubeError, NotFound
 from secondary_scheduler.controller.reconcile.names import RESOURCES
-from secondary_scheduler.kube.client import KubeError, NotFound
 from tests.integration.controller.rights import Rights
 from tests.integration.controller.support import MONITORS, TestKubelet, create_highly_available, until
 from tests.unit.controller.builders import CONFIG

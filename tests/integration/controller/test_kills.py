@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from scheduler.config import configuration_hash
-from secondary_scheduler.kube.client import ClientConfig
+from scheduler.kube.client import ClientConfig
 from tests.integration.controller.gate import Gate
 from tests.integration.controller.support import Operator, TestKubelet, until
 from tests.unit.controller.builders import CONFIG, IMAGE, OTHER_CONFIG

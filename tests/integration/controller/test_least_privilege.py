@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from scheduler.config import configuration_hash
+from scheduler.kube.client import KubeError
 from secondary_scheduler.controller.options import LEASE_NAME
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.kube.client import KubeError
 from tests.integration.controller.support import create_highly_available, until
 from tests.support.cluster import BARE, audit_flags
 from tests.unit.controller.builders import CONFIG, OTHER_CONFIG

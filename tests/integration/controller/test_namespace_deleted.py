@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from scheduler.config import configuration_hash
-from secondary_scheduler.kube.client import NotFound
+from scheduler.kube.client import NotFound
 from tests.integration.controller.rights import Rights
 from tests.integration.controller.support import Api, Operator, TestKubelet, until
 from tests.unit.controller.builders import CONFIG, IMAGE

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from secondary_scheduler.kube.client import ApiError, Conflict, KubeError, NotFound
+from scheduler.kube.client import ApiError, Conflict, KubeError, NotFound
 from tests.integration.controller.support import Api, Operator, until
 
 pytestmark = pytest.mark.integration

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from scheduler.config import configuration_hash
+from scheduler.kube.client import KubeError
 from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.kube.client import KubeError
 from tests.integration.controller.rights import Rights
 from tests.integration.controller.support import MONITORS, until
 from tests.support.cluster import audit_flags

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from secondary_scheduler.kube.client import Conflict, NotFound
+from scheduler.kube.client import Conflict, NotFound
 from tests.integration.controller.support import Api
 
 NAME = "podman-0"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.kube.client import ClientConfig, KubeClient, api_path
+from scheduler.kube.client import ClientConfig, KubeClient, api_path
 
 
 @pytest.fixture

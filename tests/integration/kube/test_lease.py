@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.kube.client import ClientConfig, KubeClient, api_path
-from secondary_scheduler.kube.client.sync import SyncConnection
-from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+from scheduler.kube.client import ClientConfig, KubeClient, api_path
+from scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.lease import LeaseElector, LeaseSettings
 
 pytestmark = pytest.mark.integration
 
@@ -26,8 +26,8 @@ DURATION, DEADLINE, RETRY = 3.0, 2.0, 0.3
 PROGRAM = f"""
 import sys, time
 from pathlib import Path
-from secondary_scheduler.kube.client import ClientConfig
-from secondary_scheduler.kube.lease import LeaseElector, LeaseSettings
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.lease import LeaseElector, LeaseSettings
 settings = LeaseSettings(
     namespace=sys.argv[2], name="lock", duration={DURATION}, renew_deadline={DEADLINE}, retry_period={RETRY}
 )

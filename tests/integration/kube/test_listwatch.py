@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.kube.client import (
+from scheduler.kube.client import (
     AlreadyExists,
     ClientConfig,
     Conflict,
@@ -27,7 +27,7 @@ from secondary_scheduler.kube.client import (
     object_meta,
     unchanged,
 )
-from secondary_scheduler.kube.model import (
+from scheduler.kube.model import (
     PODS,
     DecodeError,
     EventType,

@@ -2,10 +2,10 @@
 
 import pytest
 
+from scheduler.kube.client import ClientConfig, Forbidden, KubeClient
+from scheduler.kube.model import EventType, ObjectMeta, Unstructured
 from secondary_scheduler.controller.caches import TIMING, Caches, KindCache
 from secondary_scheduler.controller.reconcile.names import RESOURCES
-from secondary_scheduler.kube.client import ClientConfig, Forbidden, KubeClient
-from secondary_scheduler.kube.model import EventType, ObjectMeta, Unstructured
 
 
 def obj(version, uid="u1", name="a", **content):

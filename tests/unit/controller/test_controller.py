@@ -7,11 +7,11 @@ import json
 
 import pytest
 
+from scheduler.kube.client import Conflict, ConnectionLost, Forbidden, NotFound
+from scheduler.kube.model import UnstructuredCodec
 from secondary_scheduler.controller.controller import Controller
 from secondary_scheduler.controller.metrics import Metrics
 from secondary_scheduler.controller.reconcile import ObjectKey
-from secondary_scheduler.kube.client import Conflict, ConnectionLost, Forbidden, NotFound
-from secondary_scheduler.kube.model import UnstructuredCodec
 from tests.unit.controller.builders import NS, config_map, scheduler
 
 KEY = ObjectKey("SecondaryScheduler", NS, "cluster")

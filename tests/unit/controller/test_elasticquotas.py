@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.helpers import pod_requests
+from scheduler.kube.model import ElasticQuota, Pod
 from secondary_scheduler.controller.reconcile.elasticquotas import is_reported, requests_of, resource_list, used_of
-from secondary_scheduler.kube.model import ElasticQuota, Pod
 
 
 def container(**requests: str) -> dict[str, Any]:

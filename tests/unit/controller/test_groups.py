@@ -13,6 +13,8 @@ import msgspec
 import pytest
 
 from scheduler.catalog import STATUS_KINDS
+from scheduler.kube.client import Conflict, Forbidden
+from scheduler.kube.model import POD_GROUP_LABEL, EventType, Pod, ResourceVersion
 from secondary_scheduler.controller.groups import KINDS
 from secondary_scheduler.controller.groups.objects import Seen
 from secondary_scheduler.controller.groups.status import (
@@ -23,8 +25,6 @@ from secondary_scheduler.controller.groups.status import (
 )
 from secondary_scheduler.controller.metrics import Metrics
 from secondary_scheduler.controller.options import parse_options
-from secondary_scheduler.kube.client import Conflict, Forbidden
-from secondary_scheduler.kube.model import POD_GROUP_LABEL, EventType, Pod, ResourceVersion
 
 
 class Server:

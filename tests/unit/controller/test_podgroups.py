@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.kube.model import Pod, PodGroup, PodGroupStatus
 from secondary_scheduler.controller.reconcile.podgroups import Member, is_overdue, next_status, patch_of
-from secondary_scheduler.kube.model import Pod, PodGroup, PodGroupStatus
 
 VECTORS = json.loads((Path(__file__).parents[2] / "conformance/vectors/coscheduling.json").read_text())
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from scheduler.kube.client import ClientConfig, ConnectionLost
 from secondary_scheduler.controller import logs
 from secondary_scheduler.controller.app import kubernetes_minor
 from secondary_scheduler.controller.metrics import Metrics
 from secondary_scheduler.controller.options import parse_options
 from secondary_scheduler.controller.server import serve
-from secondary_scheduler.kube.client import ClientConfig, ConnectionLost
 
 POD = {"POD_NAMESPACE": "ns", "POD_NAME": "operator-abc", "POD_IP": "127.0.0.9"}
 

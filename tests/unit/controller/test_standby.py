@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from scheduler.kube.client import ConnectionLost, Forbidden
 from secondary_scheduler.controller.standby import TELL_AFTER, Held, Standby
-from secondary_scheduler.kube.client import ConnectionLost, Forbidden
 from tests.unit.controller.builders import NS, scheduler
 
 UPSTREAM = Held(f"{NS}/openshift-secondary-scheduler-operator-lock", "upstream-7d9f_0f3c")

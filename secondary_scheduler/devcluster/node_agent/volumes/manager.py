@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from scheduler.kube.client.errors import KubeError
 from secondary_scheduler.devcluster.node_agent.fields import FieldError
 from secondary_scheduler.devcluster.node_agent.objects import DataStore, NotSyncedError, Obj, all_containers
 from secondary_scheduler.devcluster.node_agent.sandbox import Sandbox, VolumeMount
@@ -15,7 +16,6 @@ from secondary_scheduler.devcluster.node_agent.volumes.sources import (
 )
 from secondary_scheduler.devcluster.node_agent.volumes.tokens import TokenManager
 from secondary_scheduler.devcluster.node_agent.volumes.writer import FileContent, write_payload
-from secondary_scheduler.kube.client.errors import KubeError
 
 
 class MountError(RuntimeError):

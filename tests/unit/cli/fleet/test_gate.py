@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.client.sync import SyncConnection
 from secondary_scheduler.cli.fleet.connecting import unreachable
 from secondary_scheduler.cli.fleet.gate import Expected, Gate, GateResult, expected
-from secondary_scheduler.kube.client import ClientConfig
-from secondary_scheduler.kube.client.sync import SyncConnection
 
 NS = "/namespaces/openshift-secondary-scheduler-operator"
 DEPLOYMENT = f"/apis/apps/v1{NS}/deployments/secondary-scheduler"

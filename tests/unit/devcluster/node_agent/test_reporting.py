@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.kube.client.errors import AlreadyExists, NotFound, ServerError
 from secondary_scheduler.devcluster.node_agent.events import EventRecorder
 from secondary_scheduler.devcluster.node_agent.objects import Obj
 from secondary_scheduler.devcluster.node_agent.registration import NodeDescription, Registration
@@ -19,7 +20,6 @@ from secondary_scheduler.devcluster.node_agent.status import (
     terminated,
     waiting,
 )
-from secondary_scheduler.kube.client.errors import AlreadyExists, NotFound, ServerError
 
 
 def ended(code: int) -> dict[str, Any]:

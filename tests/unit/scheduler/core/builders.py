@@ -8,9 +8,9 @@ import msgspec
 from scheduler.config import load_configuration
 from scheduler.framework import LoadTable, NodeInfo, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import reduce_node, reduce_pod
+from scheduler.kube.model import Node, Pod
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.model import Node, Pod
 
 NOW = 1_700_000_000.0
 WATCHER = "http://watcher.test:2020"

@@ -16,8 +16,8 @@ from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner
 from scheduler.helpers.preemption import Candidate, VictimRules, choose
 from scheduler.helpers.trials import dry_run
+from scheduler.kube.model import PodDisruptionBudget
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.model import PodDisruptionBudget
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 HIGH, MID, LOW = 100, 50, 10

@@ -21,12 +21,12 @@ from scheduler.engine.objects import ObjectInputs
 from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import EventOrder, FirstAttemptOrder, PodInfo
+from scheduler.kube.client.errors import api_error
+from scheduler.kube.model import EventType, ResourceVersion
 from scheduler.observe.health import LoopWatch
 from scheduler.observe.metrics import Metrics
 from scheduler.plugins import build_profile
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
-from secondary_scheduler.kube.client.errors import api_error
-from secondary_scheduler.kube.model import EventType, ResourceVersion
 from tests.unit.scheduler.engine.pods import node_info, pod_info
 
 CONFIGURATION = """

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.catalog import Watch
 from scheduler.framework import PodInfo
-from secondary_scheduler.kube.model import POD_GROUP_LABEL, EventType, ObjectMeta, PodGroup, PodGroupSpec
+from scheduler.kube.model import POD_GROUP_LABEL, EventType, ObjectMeta, PodGroup, PodGroupSpec
 from tests.unit.scheduler.engine.fakes import Engine, FakeApi
 
 PODGROUPS = Watch("scheduling.x-k8s.io/v1alpha1", "podgroups")

@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.framework import NodeInfo, PodInfo
 from scheduler.helpers import reduce_node, reduce_pod
-from secondary_scheduler.kube.model import Node, Pod, decode_node, decode_pod
+from scheduler.kube.model import Node, Pod, decode_node, decode_pod
 
 
 def pod(name: str, *, node: str = "", cpu: str = "100m", scheduler: str = "secondary-scheduler", **fields: Any) -> Pod:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from secondary_scheduler.kube.client import ApiError, ConnectionLost
-from secondary_scheduler.kube.client.errors import api_error
+from scheduler.kube.client import ApiError, ConnectionLost
+from scheduler.kube.client.errors import api_error
 from tests.unit.scheduler.engine.fakes import Engine, eventually
 from tests.unit.scheduler.engine.pods import pod_info
 

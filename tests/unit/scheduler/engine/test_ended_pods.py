@@ -4,8 +4,8 @@ import json
 from typing import Any, cast
 
 from scheduler.engine.handle import EngineHandle
-from secondary_scheduler.kube.client import KubeClient
-from secondary_scheduler.kube.client.errors import api_error
+from scheduler.kube.client import KubeClient
+from scheduler.kube.client.errors import api_error
 
 
 class Server:

@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.framework import Code, CycleState, PodInfo, Status
-from secondary_scheduler.kube.client import ConnectionLost
-from secondary_scheduler.kube.model import DecodeError, EventType
+from scheduler.kube.client import ConnectionLost
+from scheduler.kube.model import DecodeError, EventType
 from tests.unit.scheduler.engine.fakes import eventually
 from tests.unit.scheduler.engine.gangs import GangEngine
 from tests.unit.scheduler.engine.pods import node_info, pod_info

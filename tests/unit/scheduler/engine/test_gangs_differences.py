@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from scheduler.framework import CycleState
-from secondary_scheduler.kube.model import EventType
+from scheduler.kube.model import EventType
 from tests.unit.scheduler.engine.fakes import eventually
 from tests.unit.scheduler.engine.gangs import GangEngine
 from tests.unit.scheduler.engine.pods import pod_info

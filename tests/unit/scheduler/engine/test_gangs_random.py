@@ -13,8 +13,8 @@ import pytest
 
 from scheduler.core import decide_gang
 from scheduler.framework import GangPlugin, PodInfo
-from secondary_scheduler.kube.client import ConnectionLost
-from secondary_scheduler.kube.model import POD_GROUP_LABEL, EventType
+from scheduler.kube.client import ConnectionLost
+from scheduler.kube.model import POD_GROUP_LABEL, EventType
 from tests.unit.scheduler.engine.fakes import FakeApi
 from tests.unit.scheduler.engine.gangs import GangEngine
 from tests.unit.scheduler.engine.test_cycle import refused

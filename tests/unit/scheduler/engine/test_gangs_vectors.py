@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.helpers import reduce_node, reduce_pod
-from secondary_scheduler.kube.model import EventType, Node, ObjectMeta, Pod, PodGroup, PodGroupSpec
+from scheduler.kube.model import EventType, Node, ObjectMeta, Pod, PodGroup, PodGroupSpec
 from tests.unit.scheduler.engine.gangs import GangEngine
 
 _FILE = Path(__file__).parents[3] / "conformance/vectors/coscheduling.json"

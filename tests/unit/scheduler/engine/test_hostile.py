@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scheduler.engine.inputs import reduce_node_update
 from scheduler.engine.objects import ObjectInputs
 from scheduler.helpers import PodReducer
+from scheduler.kube.client import Reflector, unchanged
+from scheduler.kube.model import NODES, PODS
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.kube.client import Reflector, unchanged
-from secondary_scheduler.kube.model import NODES, PODS
 from tests.unit.scheduler.engine.fakes import Engine
 from tests.unit.scheduler.engine.hostile import NODE, OTHERS, PLAIN_POD, POD, spoilt
 

@@ -10,9 +10,9 @@ import structlog
 from scheduler.catalog import Watch
 from scheduler.engine.objects import ObjectInputs, new_reflector
 from scheduler.framework import SUCCESS
+from scheduler.kube.client import ClientConfig, KubeClient
+from scheduler.kube.model import EventType, Namespace, ObjectMeta, ResourceVersion
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
-from secondary_scheduler.kube.client import ClientConfig, KubeClient
-from secondary_scheduler.kube.model import EventType, Namespace, ObjectMeta, ResourceVersion
 
 NAMESPACES = WATCHED_KINDS[Watch("v1", "namespaces")]
 

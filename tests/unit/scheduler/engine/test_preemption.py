@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler.framework import PodInfo
-from secondary_scheduler.kube.client.errors import api_error
-from secondary_scheduler.kube.model import EventType
+from scheduler.kube.client.errors import api_error
+from scheduler.kube.model import EventType
 from tests.unit.scheduler.engine.fakes import Engine, FakeApi, eventually
 from tests.unit.scheduler.engine.pods import pod_info
 

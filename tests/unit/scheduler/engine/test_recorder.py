@@ -19,7 +19,7 @@ from scheduler.engine.recorder import (
     Regarding,
     shorten,
 )
-from secondary_scheduler.kube.client.errors import api_error
+from scheduler.kube.client.errors import api_error
 from tests.unit.scheduler.engine.fakes import FakeApi
 
 POD = Regarding("Pod", "ns", "p", "p-uid", "7")

@@ -16,8 +16,8 @@ from scheduler.framework import Code, PodInfo, RowArray
 from scheduler.helpers.dryruns import DryRuns
 from scheduler.helpers.preemption import Candidate, DryRun, VictimRules, choose
 from scheduler.helpers.trials import dry_run
+from scheduler.kube.model import PodDisruptionBudget
 from scheduler.state import Snapshot
-from secondary_scheduler.kube.model import PodDisruptionBudget
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 GPU = "example.com/gpu"

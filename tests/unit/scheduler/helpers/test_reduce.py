@@ -22,7 +22,7 @@ from scheduler.helpers import (
     tolerates,
 )
 from scheduler.helpers.scoring import quotients
-from secondary_scheduler.kube.model import Taint, Toleration
+from scheduler.kube.model import Taint, Toleration
 from tests.unit.scheduler.core.builders import api_node, api_pod, container
 
 

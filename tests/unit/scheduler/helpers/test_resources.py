@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.helpers import is_scalar_resource, pod_requests, reduce_pod
-from secondary_scheduler.kube.primitives.quantity import QuantityError
+from scheduler.kube.primitives.quantity import QuantityError
 from tests.unit.scheduler.core.builders import api_pod, container
 
 MIB = 1024 * 1024

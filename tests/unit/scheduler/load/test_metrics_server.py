@@ -12,9 +12,9 @@ import pytest
 
 from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
 from scheduler.engine.loads import load_settings, load_source
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import LoadError, MetricsServerSource
-from secondary_scheduler.kube.client import ClientConfig
-from secondary_scheduler.kube.client.sync import SyncConnection
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 AT = "2023-11-14T22:13:20Z"

@@ -16,9 +16,9 @@ from scheduler.core import explain
 from scheduler.engine.loads import load_settings, load_source, match_instances
 from scheduler.helpers.beta import match_moments
 from scheduler.helpers.loadstats import MEGA, measured_upstream, resource_stats
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.primitives.quantity import milli_value, value
 from scheduler.load import Collector, LoadReading, parse_watcher
-from secondary_scheduler.kube.client import ClientConfig
-from secondary_scheduler.kube.primitives.quantity import milli_value, value
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
 from tests.unit.scheduler.load.fakes import FakeService, service
 from tests.unit.scheduler.plugins import reference

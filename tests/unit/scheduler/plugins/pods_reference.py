@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.framework import NodeInfo, PodInfo
-from secondary_scheduler.kube.model import LabelSelector, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from scheduler.kube.model import LabelSelector, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from tests.unit.scheduler.plugins.reference import tolerates
 
 HOST = "kubernetes.io/hostname"

@@ -8,8 +8,8 @@ import msgspec
 
 from scheduler.core import Placement, PostFilterOutcome, decide, run_post_filters
 from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.kube.model import ElasticQuota, PodDisruptionBudget
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.model import ElasticQuota, PodDisruptionBudget
 from tests.unit.scheduler.core.builders import NOW, container, pod, runner
 
 Amounts = Mapping[str, str]

@@ -16,11 +16,11 @@ import pytest
 from scheduler.catalog import CoschedulingArgs, SecondarySchedulerOptionsArgs, Watch, lookup
 from scheduler.framework import PODS_TO_ACTIVATE, Code, CycleState, PluginContext, PodInfo, Status
 from scheduler.helpers import reduce_node, reduce_pod
+from scheduler.kube.model import Node, Pod, PodGroup, PodGroupSpec
+from scheduler.kube.primitives.timestamps import format_time
 from scheduler.plugins.coscheduling import UpstreamCoscheduling, coscheduling
 from scheduler.plugins.coscheduling.resources import resource_gap
 from scheduler.state import ClusterState, Snapshot
-from secondary_scheduler.kube.model import Node, Pod, PodGroup, PodGroupSpec
-from secondary_scheduler.kube.primitives.timestamps import format_time
 from tests.unit.scheduler.core.builders import NOW
 from tests.unit.scheduler.plugins.vectors import cases
 

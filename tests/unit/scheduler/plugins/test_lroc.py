@@ -22,11 +22,11 @@ from scheduler.helpers.loadstats import (
     measured_upstream,
     resource_stats,
 )
+from scheduler.kube.primitives.quantity import milli_value, value
 from scheduler.load import parse_watcher
 from scheduler.plugins import lowriskovercommitment
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.primitives.quantity import milli_value, value
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference_load as reference
 from tests.unit.scheduler.plugins.vectors import api_pod_of, cases, pod_of, profile_of, state_of

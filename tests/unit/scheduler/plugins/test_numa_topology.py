@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from scheduler.framework import CycleState
+from scheduler.kube.model import NODERESOURCETOPOLOGIES, DecodeError
 from scheduler.plugins.noderesourcetopologymatch.topology import TopologyManager, read
-from secondary_scheduler.kube.model import NODERESOURCETOPOLOGIES, DecodeError
 from tests.unit.scheduler.core.builders import NOW
 from tests.unit.scheduler.plugins.numa import (
     NAME,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from scheduler.core import explain
 from scheduler.framework import CycleState, Diagnosis, Hint, PodInfo, ProfileRunner
+from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.state import ClusterState, Snapshot
-from secondary_scheduler.kube.model import TopologySpreadConstraint
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins import pods_reference as reference
 from tests.unit.scheduler.plugins.pods_worlds import HOST, ZONE, only, pods, put, seen, spreading, worlds

@@ -11,8 +11,8 @@ import pytest
 from scheduler.core import decide, explain
 from scheduler.framework import LoadTable, NodeLoad
 from scheduler.helpers import reduce_node, reduce_pod
+from scheduler.kube.model import Node, Pod
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.model import Node, Pod
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, only_scores, runner
 
 VECTORS = json.loads((Path(__file__).parents[3] / "conformance/vectors/trimaran_tlp.json").read_text())

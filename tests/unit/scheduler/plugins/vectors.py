@@ -10,9 +10,9 @@ import pytest
 from scheduler.engine.loads import load_table
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import reduce_node, reduce_pod
+from scheduler.kube.model import Node, Pod
 from scheduler.load import parse_watcher
 from scheduler.state import ClusterState
-from secondary_scheduler.kube.model import Node, Pod
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, only_scores, runner
 
 _FOLDER = Path(__file__).parents[3] / "conformance/vectors"

@@ -17,9 +17,9 @@ from scheduler.framework import (
     TermKind,
     WeightedAffinityTerm,
 )
+from scheduler.kube.model import LabelSelector
+from scheduler.kube.primitives.selectors import EVERYTHING, NOTHING, Selector, label_selector
 from scheduler.state import CODEC_OF_KIND, Snapshot
-from secondary_scheduler.kube.model import LabelSelector
-from secondary_scheduler.kube.primitives.selectors import EVERYTHING, NOTHING, Selector, label_selector
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod
 
 NODES = ["n0", "n1", "n2", "n3"]

@@ -1,0 +1,99 @@
+"""The asynchronous connection to the API server: configuration, requests, list and watch.
+
+What needs the HTTP library is imported when it is asked for: the library alone takes a tenth of a second.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from scheduler.kube.client.config import ClientConfig
+from scheduler.kube.client.credentials import Credentials
+from scheduler.kube.client.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    ConfigError,
+    Conflict,
+    ConnectionFailed,
+    ConnectionLost,
+    Expired,
+    Forbidden,
+    Invalid,
+    KubeError,
+    MalformedResponse,
+    NotFound,
+    ResponseTooLarge,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from scheduler.kube.client.limiter import TokenBucket
+from scheduler.kube.client.paths import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    api_path,
+)
+from scheduler.kube.client.store import Changes, Store, object_meta
+
+if TYPE_CHECKING:
+    from scheduler.kube.client.http import KubeClient
+    from scheduler.kube.client.listwatch import Reflector, ReflectorState, Sink, Timing, unchanged
+    from scheduler.kube.client.pages import PageReader
+
+__all__ = [
+    "APPLY_PATCH",
+    "JSON",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_MERGE_PATCH",
+    "AlreadyExists",
+    "ApiError",
+    "BadRequest",
+    "Changes",
+    "ClientConfig",
+    "ConfigError",
+    "Conflict",
+    "ConnectionFailed",
+    "ConnectionLost",
+    "Credentials",
+    "Expired",
+    "Forbidden",
+    "Invalid",
+    "KubeClient",
+    "KubeError",
+    "MalformedResponse",
+    "NotFound",
+    "PageReader",
+    "Reflector",
+    "ReflectorState",
+    "ResponseTooLarge",
+    "ServerError",
+    "Sink",
+    "Store",
+    "Timing",
+    "TokenBucket",
+    "TooManyRequests",
+    "Unauthorized",
+    "api_path",
+    "object_meta",
+    "unchanged",
+]
+
+_PLACES = {
+    "KubeClient": "http",
+    "PageReader": "pages",
+    "Reflector": "listwatch",
+    "ReflectorState": "listwatch",
+    "Sink": "listwatch",
+    "Timing": "listwatch",
+    "unchanged": "listwatch",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -1,0 +1,193 @@
+"""Where the API server is and how to be known to it: kubeconfig files, or the files mounted into every pod.
+
+Client plugins (exec, auth providers), impersonation and proxies of a kubeconfig are refused with a message, rather than
+left out and surprise someone with other rights than expected.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from scheduler.kube.client.errors import ConfigError
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig:
+    """A connection to one API server. Files are named, not read: `Credentials` follows their rotation."""
+
+    server: str
+    """`https://host:port`, optionally with a path; http only without a token, or on this machine."""
+    namespace: str = "default"
+    """Of the kubeconfig's context, or of the pod."""
+    ca_file: Path | None = None
+    ca_data: bytes | None = field(default=None, repr=False)
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    cert_data: bytes | None = field(default=None, repr=False)
+    key_data: bytes | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    token_file: Path | None = None
+    """Preferred over `token` when both are set, as in client-go."""
+    source: str = ""
+    """Where this comes from, for messages."""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.server)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{self._where()}: server {self.server!r} is not a URL of the form https://host:port")
+        if parts.username or parts.password:
+            raise ConfigError(f"{self._where()}: a user name in the server's URL is not supported; use a token")
+        if parts.scheme == "http" and (self.token or self.token_file) and parts.hostname not in _LOOPBACK:
+            raise ConfigError(f"{self._where()}: refusing to send a token without TLS to {self.server}; use https://")
+        if (self.cert_file or self.cert_data) and not (self.key_file or self.key_data):
+            raise ConfigError(f"{self._where()}: a client certificate without its key")
+
+    def _where(self) -> str:
+        return self.source or "client configuration"
+
+    @classmethod
+    def load(
+        cls, kubeconfig: Path | None = None, context: str | None = None, master: str | None = None
+    ) -> ClientConfig:
+        """Find the configuration, as kubectl and client-go do.
+
+        In this order: the given file; the pod's ServiceAccount; the files of $KUBECONFIG; ~/.kube/config.
+        A given context skips the ServiceAccount. `master` replaces the server's address, and alone suffices.
+        Raise ConfigError, saying what was looked for.
+        """
+        config: ClientConfig | None = None
+        if kubeconfig is not None:
+            config = _from_files([kubeconfig], context)
+        elif context is None and os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
+            config = cls.in_cluster()
+        else:
+            listed = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+            files = [one for one in (listed or [Path.home() / ".kube" / "config"]) if one.exists()]
+            if files:
+                config = _from_files(files, context)
+        if config is not None:
+            return replace(config, server=master) if master else config
+        if master:
+            return cls(server=master, source="--master")
+        raise ConfigError(
+            "no connection to a cluster is configured: not in a pod, and neither $KUBECONFIG nor ~/.kube/config names "
+            "a file; give one with --kubeconfig"
+        )
+
+    @classmethod
+    def in_cluster(cls, root: Path | None = None) -> ClientConfig:
+        """Build the configuration of a pod from its environment and ServiceAccount files (in `root`)."""
+        root = root or SERVICE_ACCOUNT
+        host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+        if not host:
+            raise ConfigError("not in a pod: KUBERNETES_SERVICE_HOST is not set")
+        if not (root / "token").exists():
+            raise ConfigError(f"in a pod, but {root / 'token'} is missing: automountServiceAccountToken may be off")
+        namespace = root / "namespace"
+        return cls(
+            server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+            namespace=namespace.read_text().strip() if namespace.exists() else "default",
+            ca_file=root / "ca.crt",
+            token_file=root / "token",
+            source="in-cluster configuration",
+        )
+
+
+def _from_files(files: list[Path], context: str | None) -> ClientConfig:
+    documents = [(path, _read(path)) for path in files]
+    where = ", ".join(str(path) for path in files)
+    current = context or next((str(one["current-context"]) for _, one in documents if one.get("current-context")), "")
+    if not current:
+        raise ConfigError(f"{where}: no current-context; choose one with --context")
+    chosen, _ = _entry(documents, "contexts", "context", current, where)
+    cluster, cluster_file = _entry(documents, "clusters", "cluster", str(chosen.get("cluster", "")), where)
+    user: Mapping[str, Any] = {}
+    user_file = cluster_file
+    if chosen.get("user"):
+        user, user_file = _entry(documents, "users", "user", str(chosen["user"]), where)
+    _refuse(cluster, ("proxy-url",), cluster_file)
+    _refuse(user, ("exec", "auth-provider", "username", "password", "as", "as-groups", "as-uid"), user_file)
+    if not cluster.get("server"):
+        raise ConfigError(f"{cluster_file}: cluster {chosen.get('cluster')!r} has no server")
+    ca, cert, key = cluster, user, user
+    return ClientConfig(
+        server=str(cluster["server"]).rstrip("/"),
+        namespace=str(chosen.get("namespace") or "default"),
+        ca_file=_path(ca, "certificate-authority", cluster_file),
+        ca_data=_data(ca, "certificate-authority-data", cluster_file),
+        insecure_skip_tls_verify=cluster.get("insecure-skip-tls-verify") is True,
+        tls_server_name=str(cluster["tls-server-name"]) if cluster.get("tls-server-name") else None,
+        cert_file=_path(cert, "client-certificate", user_file),
+        cert_data=_data(cert, "client-certificate-data", user_file),
+        key_file=_path(key, "client-key", user_file),
+        key_data=_data(key, "client-key-data", user_file),
+        token=str(user["token"]) if user.get("token") else None,
+        token_file=_path(user, "tokenFile", user_file),
+        source=where,
+    )
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    import yaml  # here, since a pod has no kubeconfig and need not load a YAML parser
+
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        # The parser's own message may quote a line, and with it a token.
+        mark = getattr(error, "problem_mark", None)
+        raise ConfigError(f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: not a kubeconfig file (no mapping at the top)")
+    return document
+
+
+def _entry(
+    documents: list[tuple[Path, Mapping[str, Any]]], section: str, kind: str, name: str, where: str
+) -> tuple[Mapping[str, Any], Path]:
+    """Find a named entry; the first file that has it wins, as in kubectl."""
+    known: list[str] = []
+    for path, document in documents:
+        entries = document.get(section) or ()
+        for one in entries if isinstance(entries, list) else ():
+            if not isinstance(one, dict):
+                continue
+            known.append(str(one.get("name")))
+            if one.get("name") == name:
+                content = one.get(kind) or {}
+                if not isinstance(content, dict):
+                    raise ConfigError(f"{path}: {kind} {name!r} is not a mapping")
+                return content, path
+    raise ConfigError(f"{where}: no {kind} {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
+
+
+def _refuse(entry: Mapping[str, Any], keys: tuple[str, ...], path: Path) -> None:
+    for key in keys:
+        if entry.get(key):
+            raise ConfigError(f"{path}: {key} is not supported; use a token, tokenFile or client certificate instead")
+
+
+def _path(entry: Mapping[str, Any], key: str, base: Path) -> Path | None:
+    return base.parent / str(entry[key]) if entry.get(key) else None
+
+
+def _data(entry: Mapping[str, Any], key: str, path: Path) -> bytes | None:
+    if not entry.get(key):
+        return None
+    try:
+        return base64.b64decode(str(entry[key]), validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigError(f"{path}: {key} is not valid base64") from None

@@ -1,0 +1,187 @@
+"""The live side of a ClientConfig: tokens and certificates read from files that rotate under us."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from scheduler.kube.client.config import ClientConfig
+from scheduler.kube.client.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_LOOK_EVERY: Final = 1.0
+"""Seconds between looks at a file's time stamp."""
+_READ_EVERY: Final = 60.0
+"""Seconds after which a file is read again whatever its time stamp says."""
+
+_RECORD: Final = 16 << 10
+"""Bytes of a TLS record at most."""
+
+_Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+class Credentials:
+    """Authorization header and TLS context of one connection owner. Not shared between threads."""
+
+    def __init__(self, config: ClientConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config = config
+        self._clock = clock
+        self._token = _File(config.token_file, clock) if config.token_file else None
+        self._tls_files = tuple(one for one in (config.ca_file, config.cert_file, config.key_file) if one is not None)
+        self._tls_signature: _Signature = ()
+        self._tls_looked = float("-inf")
+        self._tls: ssl.SSLContext | None = None
+
+    @property
+    def config(self) -> ClientConfig:
+        """What this was made from."""
+        return self._config
+
+    @property
+    def secure(self) -> bool:
+        """True where the server is spoken to over TLS."""
+        return urlsplit(self._config.server).scheme == "https"
+
+    def authorization(self) -> str | None:
+        """Return the value of the Authorization header; the token file is read again when it changed."""
+        if self._token is not None:
+            content = self._token.read()
+            token = content.decode("utf-8", "replace").strip()
+            if not token or not token.isprintable() or not token.isascii():
+                raise ConfigError(f"{self._config.token_file}: holds no token")
+            return f"Bearer {token}"
+        return f"Bearer {self._config.token}" if self._config.token else None
+
+    def reread(self) -> bool:
+        """Read the token again at the next use, and say whether there is a file to read."""
+        if self._token is not None:
+            self._token.forget()
+        return self._token is not None
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return the TLS context; a new one whenever a certificate file has changed."""
+        now = self._clock()
+        if self._tls is not None and now - self._tls_looked < _LOOK_EVERY:
+            return self._tls
+        self._tls_looked = now
+        signature = tuple(_signature(one) for one in self._tls_files)
+        if self._tls is None or signature != self._tls_signature:
+            try:
+                self._tls = _context(self._config)
+            except ConfigError:
+                # In the middle of a rotation the pair may not match yet: keep what works.
+                if self._tls is None:
+                    raise
+            else:
+                self._tls_signature = signature
+        return self._tls
+
+
+class _File:
+    """A small file, cached while it does not change."""
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self._path = path
+        self._clock = clock
+        self._content: bytes | None = None
+        self._signature: tuple[int, int, int] | None = None
+        self._looked = float("-inf")
+        self._read_at = float("-inf")
+
+    def read(self) -> bytes:
+        now = self._clock()
+        if self._content is not None and now - self._looked < _LOOK_EVERY:
+            return self._content
+        self._looked = now
+        signature = _signature(self._path)
+        if self._content is None or signature != self._signature or now - self._read_at >= _READ_EVERY:
+            try:
+                with self._path.open("rb") as file:
+                    content = file.read(1 << 16)
+            except OSError as error:
+                if self._content is None:
+                    raise ConfigError(f"{self._path}: {error.strerror or error}") from error
+                return self._content
+            # An empty file is a rotation half done; the old token is still the better guess.
+            if content.strip() or self._content is None:
+                self._content = content
+            self._signature, self._read_at = signature, now
+        return self._content
+
+    def forget(self) -> None:
+        self._looked = self._read_at = float("-inf")
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+class _RecordReader(ssl.SSLObject):
+    """Asks for one record at a time.
+
+    Event loops ask for 256 KiB, get one record, and the rest is given back: one block after the other, each held open
+    by the few bytes at its start, until the heap is full of holes.
+    """
+
+    def read(self, len: int = 1024, buffer: WriteableBuffer | None = None) -> bytes:  # noqa: A002 - the base's name
+        return super().read(min(len, _RECORD), buffer)
+
+
+def _context(config: ClientConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslobject_class = _RecordReader
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        if config.insecure_skip_tls_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif config.ca_data is not None:
+            context.load_verify_locations(cadata=config.ca_data.decode("ascii"))
+        elif config.ca_file is not None:
+            context.load_verify_locations(cadata=config.ca_file.read_text("ascii"))
+        else:
+            context.load_default_certs()
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{config.ca_file or config.source}: cannot use the certificate authority: {error}"
+        ) from error
+    cert = config.cert_data if config.cert_data is not None else config.cert_file
+    key = config.key_data if config.key_data is not None else config.key_file
+    if cert is not None and key is not None:
+        try:
+            _load_pair(context, cert, key)
+        except OSError as error:
+            raise ConfigError(
+                f"{config.cert_file or config.source}: cannot use the client certificate: {error}"
+            ) from error
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, cert: bytes | Path, key: bytes | Path) -> None:
+    """The ssl module only reads files; data goes through anonymous ones that never touch a disk."""
+    opened: list[int] = []
+    try:
+        names = []
+        for one in (cert, key):
+            if isinstance(one, bytes):
+                descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+                opened.append(descriptor)
+                os.write(descriptor, one)
+                names.append(f"/proc/self/fd/{descriptor}")
+            else:
+                names.append(str(one))
+        context.load_cert_chain(names[0], names[1])
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)

@@ -1,0 +1,151 @@
+"""Everything that can go wrong between us and the API server.
+
+KubeError
+├── ConfigError              the kubeconfig or in-cluster files cannot be used
+├── ConnectionFailed         no answer, and certainly nothing was changed (or the request only reads)
+├── ConnectionLost           no answer to a write that may have been carried out
+├── ResponseTooLarge         the answer is beyond the cap of the caller
+├── MalformedResponse        an answer that is not what the API server sends
+└── ApiError                 the API server answered with a failure
+    ├── BadRequest 400, Unauthorized 401, Forbidden 403, NotFound 404, Invalid 422
+    ├── Conflict 409 └── AlreadyExists
+    ├── Expired 410          the resource version or continue token is too old (also called Gone)
+    ├── TooManyRequests 429  with `retry_after` in seconds
+    └── ServerError 5xx
+
+`outcome_unknown` says whether a write may have happened all the same: then read the object back before deciding.
+Messages hold at most 500 characters of what the server sent, control characters removed, and never a credential.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.kube.model.codec import decode_status
+
+MESSAGE_LIMIT: Final = 500
+_READS: Final = ("GET", "HEAD")
+
+
+class KubeError(Exception):
+    """Base of all errors of this package."""
+
+    outcome_unknown: bool = False
+    """True where a write may have been carried out although it failed for us."""
+
+
+class ConfigError(KubeError):
+    """The connection is not configured, or wrongly."""
+
+
+class ConnectionFailed(KubeError):
+    """No answer, and nothing was changed."""
+
+
+class ConnectionLost(ConnectionFailed):
+    """The answer to a write did not arrive: it may or may not have been carried out."""
+
+    outcome_unknown = True
+
+
+class ResponseTooLarge(KubeError):
+    """More bytes than the caller allows."""
+
+
+class MalformedResponse(KubeError):
+    """The answer is not in the API's form."""
+
+
+class ApiError(KubeError):
+    """The API server refused; `status` is the HTTP code, `reason` the machine-readable word of metav1.Status."""
+
+    def __init__(
+        self, summary: str, *, status: int, reason: str, message: str, retry_after: float | None = None
+    ) -> None:
+        super().__init__(summary)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class BadRequest(ApiError):
+    """400."""
+
+
+class Unauthorized(ApiError):
+    """401: the credential is missing, expired or unknown."""
+
+
+class Forbidden(ApiError):
+    """403: RBAC does not allow it; the message names user, verb and resource."""
+
+
+class NotFound(ApiError):
+    """404."""
+
+
+class Conflict(ApiError):
+    """409: a precondition (resourceVersion, uid, state) does not hold."""
+
+
+class AlreadyExists(Conflict):
+    """409 on a create."""
+
+
+class Expired(ApiError):
+    """410: list again."""
+
+
+class Invalid(ApiError):
+    """422: the object is not valid."""
+
+
+class TooManyRequests(ApiError):
+    """429: come back after `retry_after` seconds (None if the server does not say)."""
+
+
+class ServerError(ApiError):
+    """5xx: the server's own trouble; for a write, the outcome is unknown."""
+
+
+_BY_STATUS: Final[dict[int, type[ApiError]]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def api_error(method: str, path: str, status: int, body: bytes, retry_after: float | None = None) -> ApiError:
+    """Build the exception for an answer with a failure code; `body` may be anything."""
+    found = decode_status(body)
+    reason = found.reason if found is not None else ""
+    text = found.message if found is not None and found.message else body.decode("utf-8", "replace")
+    if found is not None and found.details is not None and found.details.retry_after_seconds > 0:
+        retry_after = retry_after or float(found.details.retry_after_seconds)
+    message = clean(text)
+    kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
+    if status == 409 and reason == "AlreadyExists":
+        kind = AlreadyExists
+    summary = f"{method} {path}: {status} {reason or kind.__name__}" + (f": {message}" if message else "")
+    error = kind(summary, status=status, reason=reason, message=message, retry_after=retry_after)
+    # "etcdserver: request timed out" and proxies' gateway errors come after the write may have landed.
+    error.outcome_unknown = status >= 500 and method not in _READS
+    return error
+
+
+def connection_error(method: str, path: str, cause: BaseException, *, sent: bool) -> ConnectionFailed:
+    """Build the exception for a request without an answer; `sent` if it may have reached the server."""
+    kind = ConnectionLost if sent and method not in _READS else ConnectionFailed
+    return kind(f"{method} {path}: {clean(str(cause)) or type(cause).__name__}")
+
+
+def clean(text: str) -> str:
+    """Cut and make harmless for a log or a terminal what another machine sent."""
+    cut = text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 3] + "..."
+    return "".join(one if one.isprintable() else " " for one in cut).strip()

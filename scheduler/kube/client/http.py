@@ -1,0 +1,301 @@
+"""The asynchronous client: one connection pool, one token bucket, typed failures."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from scheduler.kube.client.config import ClientConfig
+from scheduler.kube.client.credentials import Credentials
+from scheduler.kube.client.errors import (
+    ApiError,
+    KubeError,
+    MalformedResponse,
+    ResponseTooLarge,
+    TooManyRequests,
+    Unauthorized,
+    api_error,
+    connection_error,
+)
+from scheduler.kube.client.limiter import TokenBucket
+from scheduler.kube.client.paths import JSON, MERGE_PATCH
+
+Body = bytes | Mapping[str, Any] | msgspec.Struct
+Params = Mapping[str, str | int]
+Observer = Callable[[str, int, float], None]
+"""Called after each exchange with method, HTTP status (0 for none) and seconds."""
+
+_CONNECTIONS: Final = 64
+_KEEP_ALIVE: Final = 60.0
+"""Below the API server's 90 s, so that the server is not the one to close a connection we are about to use."""
+_CONNECT_TIMEOUT: Final = 10.0
+_ERROR_BODY: Final = 64 << 10
+_NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+
+
+class KubeClient:
+    """Requests to one API server, from one event loop.
+
+    Every method raises a `KubeError`. A 401 is answered by reading the token file again and one more try; a 429 by
+    waiting as long as the server asks, within the timeout. Nothing else is retried: after a failed write look at
+    `outcome_unknown`. Redirects are not followed.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        qps: float = 50.0,
+        burst: int = 100,
+        user_agent: str = "secondary-scheduler",
+        timeout: float = 30.0,
+        max_bytes: int = 256 << 20,
+        observer: Observer | None = None,
+    ) -> None:
+        """Configure; nothing is opened yet.
+
+        `timeout` (seconds) spans a request with its retries, but not the wait for the rate limit. `max_bytes` caps
+        the body of an answer.
+        """
+        self._credentials = Credentials(config)
+        self._base = config.server.rstrip("/")
+        self._server_hostname = config.tls_server_name
+        self._limiter = TokenBucket(qps, burst)
+        self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
+        self._timeout = timeout
+        self._max_bytes = max_bytes
+        self._observer = observer
+        self._requests: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    @property
+    def config(self) -> ClientConfig:
+        """The configuration this client was made with."""
+        return self._credentials.config
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; the client cannot be used any more."""
+        self._closed = True
+        for session in (self._requests, self._streams):
+            if session is not None:
+                await session.close()
+        self._requests = self._streams = None
+
+    async def get(self, path: str, params: Params | None = None, *, timeout: float | None = None) -> bytes:
+        """Read an object or a page of a list."""
+        return await self.request("GET", path, params=params, timeout=timeout)
+
+    async def post(self, path: str, body: Body, params: Params | None = None, *, timeout: float | None = None) -> bytes:
+        """Create an object, or call a subresource such as binding."""
+        return await self.request("POST", path, body=body, params=params, timeout=timeout)
+
+    async def put(self, path: str, body: Body, params: Params | None = None, *, timeout: float | None = None) -> bytes:
+        """Replace an object.
+
+        A keep-alive connection that the server has just closed makes the HTTP library send a PUT twice; the second one
+        then meets a Conflict with the first, so read the object back before believing one.
+        """
+        return await self.request("PUT", path, body=body, params=params, timeout=timeout)
+
+    async def patch(
+        self,
+        path: str,
+        body: Body,
+        params: Params | None = None,
+        *,
+        content_type: str = MERGE_PATCH,
+        timeout: float | None = None,
+    ) -> bytes:
+        """Change an object; `content_type` says which kind of patch (see `paths`)."""
+        return await self.request("PATCH", path, body=body, params=params, content_type=content_type, timeout=timeout)
+
+    async def delete(
+        self, path: str, body: Body | None = None, params: Params | None = None, *, timeout: float | None = None
+    ) -> bytes:
+        """Delete an object; `body` may be DeleteOptions, with preconditions."""
+        return await self.request("DELETE", path, body=body, params=params, timeout=timeout)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Body | None = None,
+        params: Params | None = None,
+        content_type: str = JSON,
+        timeout: float | None = None,
+    ) -> bytes:
+        """Send one request and return the body of a 2xx answer."""
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        url = self._url(path, params)
+        await self._limiter.acquire()
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+        reread = False
+        delay = 1.0
+        while True:
+            try:
+                return await self._exchange(method, path, url, data, content_type, deadline)
+            except Unauthorized:
+                if reread or not self._credentials.reread():
+                    raise
+                reread = True
+            except TooManyRequests as error:
+                wait = (delay if error.retry_after is None else error.retry_after) + random.uniform(0.0, 0.25)
+                delay *= 2
+                if time.monotonic() + wait >= deadline:
+                    raise
+                await asyncio.sleep(wait)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Params | None = None, *, timeout: float, silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a long answer and iterate over its chunks as they arrive.
+
+        `timeout` ends it in any case, `silence` when nothing arrived for so long (both seconds): each as
+        ConnectionFailed. Streams have connections of their own, outside the pool of 64.
+        """
+        url = self._url(path, params)
+        await self._limiter.acquire()
+        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
+        started = time.monotonic()
+        response = await self._open_stream(path, url, limits)
+        self._observe("WATCH", response.status, started)
+        try:
+            yield self._chunks(path, response)
+        finally:
+            response.close()
+
+    async def _open_stream(self, path: str, url: URL, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        reread = False
+        while True:
+            session = self._stream_session()
+            try:
+                response = await session.get(url, allow_redirects=False, timeout=limits, **self._security())
+                if response.status == 200:
+                    return response
+                raise await self._failure("GET", path, response)
+            except Unauthorized:
+                if reread or not self._credentials.reread():
+                    raise
+                reread = True
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise connection_error("GET", path, error, sent=True) from error
+
+    async def _chunks(self, path: str, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise connection_error("GET", path, error, sent=True) from error
+
+    async def _exchange(
+        self, method: str, path: str, url: URL, data: bytes | None, content_type: str, deadline: float
+    ) -> bytes:
+        started = time.monotonic()
+        limits = aiohttp.ClientTimeout(total=max(deadline - started, 0.001), sock_connect=_CONNECT_TIMEOUT)
+        options = self._security(content_type if data is not None else None)
+        status = 0
+        try:
+            async with self._request_session().request(
+                method, url, data=data, allow_redirects=False, timeout=limits, **options
+            ) as response:
+                status = response.status
+                if 200 <= status < 300:
+                    return await self._body(method, path, response, self._max_bytes)
+                raise await self._failure(method, path, response)
+        except _NEVER_SENT as error:
+            raise connection_error(method, path, error, sent=False) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise connection_error(method, path, error, sent=True) from error
+        finally:
+            self._observe(method, status, started)
+
+    async def _failure(self, method: str, path: str, response: aiohttp.ClientResponse) -> KubeError:
+        if 300 <= response.status < 400:
+            return MalformedResponse(f"{method} {path}: {response.status}: redirects are not followed")
+        try:
+            body = await self._body(method, path, response, _ERROR_BODY)
+        except ResponseTooLarge:
+            body = b""
+        error: ApiError = api_error(method, path, response.status, body, _retry_after(response))
+        return error
+
+    async def _body(self, method: str, path: str, response: aiohttp.ClientResponse, limit: int) -> bytes:
+        length = response.content_length
+        if length is not None and length <= limit:
+            return await response.read()
+        parts: list[bytes] = []
+        size = 0
+        if length is None:
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
+                if size > limit:
+                    break
+                parts.append(chunk)
+            else:
+                return b"".join(parts)
+        response.close()
+        raise ResponseTooLarge(f"{method} {path}: the answer is larger than {limit} bytes")
+
+    def _url(self, path: str, params: Params | None) -> URL:
+        return URL(f"{self._base}{path}?{urlencode(params)}" if params else self._base + path, encoded=True)
+
+    def _security(self, content_type: str | None = None) -> dict[str, Any]:
+        """Options taken anew for each request, so that rotated tokens and certificates take effect."""
+        headers = {"Content-Type": content_type} if content_type is not None else {}
+        authorization = self._credentials.authorization()
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        found: dict[str, Any] = {"headers": headers}
+        if self._credentials.secure:
+            found["ssl"] = self._credentials.ssl_context()
+            if self._server_hostname is not None:
+                found["server_hostname"] = self._server_hostname
+        return found
+
+    def _request_session(self) -> aiohttp.ClientSession:
+        if self._requests is None:
+            self._requests = self._session(_CONNECTIONS)
+        return self._requests
+
+    def _stream_session(self) -> aiohttp.ClientSession:
+        if self._streams is None:
+            self._streams = self._session(0)
+        return self._streams
+
+    def _session(self, limit: int) -> aiohttp.ClientSession:
+        if self._closed:
+            raise KubeError("the client is closed")
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=_KEEP_ALIVE),
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
+
+    def _observe(self, method: str, status: int, started: float) -> None:
+        if self._observer is not None:
+            self._observer(method, status, time.monotonic() - started)
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    """Read Retry-After in seconds; the API server never sends the date form. At most five minutes are believed."""
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), 300.0) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -1,0 +1,399 @@
+"""List and watch: a copy of one resource that is never silently out of date.
+
+The rules, each for a failure seen in the field:
+- lists ask for a quorum read (no resourceVersion=0) in pages, so that a lagging API server cannot answer from the past;
+  a list older than what was already seen is refused for a while all the same (failover, restored backups);
+- the watch asks for bookmarks and resumes from the last version seen; a stream that stays silent longer than bookmarks
+  allow is cut and resumed, and listed anew if it stays silent (a version from the future, after a restored backup,
+  would otherwise wait for ever);
+- "too old" arrives as a status 410 or as an ERROR event in a 200 answer, and leads to one new list either way;
+- a line cut in the middle is dropped, not parsed; the resumed watch brings it again;
+- an object that cannot be decoded is reported and passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from scheduler.kube.client.errors import (
+    Expired,
+    KubeError,
+    MalformedResponse,
+    NotFound,
+    ResponseTooLarge,
+    ServerError,
+    TooManyRequests,
+    api_error,
+)
+from scheduler.kube.client.http import KubeClient
+from scheduler.kube.client.pages import PAGE, PageReader
+from scheduler.kube.model import (
+    Codec,
+    DecodeError,
+    EventType,
+    Object,
+    ObjectMeta,
+    ResourceVersion,
+    Status,
+    newer_version,
+)
+
+T = TypeVar("T", bound=Object)
+U = TypeVar("U")
+Item = TypeVar("Item", contravariant=True)
+
+NEVER: Final = ResourceVersion("")
+_LONGEST_LINE: Final = 32 << 20
+_PATIENCE: Final = 2
+"""Spans of silence through which a version is resumed, before a new list is taken."""
+_EVENT_TYPES: Final = {str(one): one for one in EventType}
+
+
+class Sink(Protocol[Item]):
+    """Where objects go. Called from the event loop; must not block it and must not raise."""
+
+    def replace(self, items: Sequence[Item], resource_version: ResourceVersion) -> None:
+        """Take over the complete list: what is not in it does not exist any more. Undecodable objects follow."""
+
+    def apply(self, events: Sequence[tuple[EventType, Item]]) -> None:
+        """Take over what happened, in order: all events that arrived together."""
+
+    def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
+        """Hear of an object that cannot be decoded. An older state of it, if any, is no longer to be trusted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Seconds. The defaults follow client-go; tests shorten them."""
+
+    backoff_first: float = 0.8
+    backoff_most: float = 30.0
+    backoff_reset: float = 120.0
+    """A watch that lasted so long ends the back-off."""
+    watch_least: float = 300.0
+    watch_most: float = 600.0
+    silence: float = 150.0
+    """The API server sends a bookmark about every minute."""
+    list_timeout: float = 120.0
+    absent: float = 5.0
+    """How often an optional resource that the API server does not serve is looked for."""
+    refuse_older: float = 60.0
+    """How long a list older than the last one is refused, before it is believed to be a restored backup."""
+
+
+@dataclass(slots=True)
+class ReflectorState:
+    """What a reflector is doing, for health checks and metrics. `time.monotonic()` for all times."""
+
+    synced: bool = False
+    watching: bool = False
+    absent: bool = False
+    """The API server does not serve the resource, which is optional: the sink was given an empty list."""
+    last_progress: float = float("-inf")
+    """When the API server last said anything."""
+    resource_version: ResourceVersion = NEVER
+    error: KubeError | None = None
+    """Why the last attempt failed; None while all is well."""
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    invalid: int = 0
+
+
+class Reflector(Generic[T, U]):
+    """Keep a sink up to date with one resource until cancelled.
+
+    `transform` reduces an object as soon as it is decoded, page by page, so that a long list never stands in memory in
+    full; use `unchanged` to pass objects on as they are. A ValueError from it makes the object an invalid one.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        collection: str | PageReader,
+        codec: Codec[T],
+        sink: Sink[U],
+        transform: Callable[[T], U],
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+        optional: bool = False,
+        timing: Timing | None = None,
+        on_page: Callable[[list[U]], None] | None = None,
+    ) -> None:
+        """Configure for a collection, cluster-wide or of one namespace: by its path (see `api_path`) and selectors, or
+        by a reader of it, which may have begun and has selectors of its own.
+
+        `on_page` is given each page of the first list as it comes, so that not all has to be taken in at the end; the
+        sink is given the same objects again, with all others.
+
+        An `optional` resource may be missing from the API server, as one is whose CustomResourceDefinition is not
+        installed: the sink is then empty and in sync, and the resource is taken up once it is served.
+        """
+        self._client = client
+        self._codec = codec
+        self._sink = sink
+        self._transform = transform
+        self.optional = optional
+        self._timing = timing or Timing()
+        if isinstance(collection, str):
+            selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
+            collection = PageReader(client, collection, selectors, timeout=self._timing.list_timeout)
+        self._pages = collection
+        self._on_page = on_page
+        self._path = collection.path
+        self._version = NEVER
+        self._newest = NEVER
+        self._page = PAGE
+        self._older_since: float | None = None
+        self._backoff = _Backoff(self._timing)
+        self.synced = asyncio.Event()
+        """Set once the first complete list has been handed over."""
+        self.state = ReflectorState()
+
+    async def run(self) -> None:
+        """List and watch for ever; only cancellation ends it. Failures are kept in `state.error` and retried."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+                self.state.error = None
+            except Expired as error:
+                self._version = NEVER
+                self.state.error = error
+            except NotFound as error:
+                self.state.error = error
+                if self.optional:
+                    await self._absent()
+            except KubeError as error:
+                self.state.error = error
+                if isinstance(error, TooManyRequests) and error.retry_after is not None:
+                    await asyncio.sleep(error.retry_after)
+            finally:
+                self.state.watching = False
+            await self._backoff.wait()
+
+    async def _absent(self) -> None:
+        """The resource is not served (any more): nothing of it exists. Look again after a while."""
+        # Its versions may begin anew when it comes back.
+        self._version = self._newest = NEVER
+        if not self.state.absent:
+            self.state.absent = True
+            self._sink.replace([], NEVER)
+            self.state.synced = True
+            self.synced.set()
+        self._backoff.reset()
+        await asyncio.sleep(self._timing.absent * random.uniform(1.0, 1.2))
+
+    async def _list(self) -> None:
+        items, invalid, version = await self._list_pages()
+        older = newer_version(self._newest, version) is True
+        now = time.monotonic()
+        if older and self._older_since is None:
+            self._older_since = now
+        if older and self._older_since is not None and now - self._older_since < self._timing.refuse_older:
+            raise MalformedResponse(
+                f"GET {self._path}: the list is from version {version}, but {self._newest} was already seen: the API "
+                "server has gone back in time"
+            )
+        self._older_since = None
+        self._version = self._newest = version
+        self.state.resource_version = version
+        self.state.lists += 1
+        self._sink.replace(items, version)
+        for metadata, error in invalid:
+            self.state.invalid += 1
+            self._sink.invalid(metadata, error)
+        self.state.synced = True
+        self.state.absent = False
+        self.state.error = None
+        self.synced.set()
+
+    async def _list_pages(self) -> tuple[list[U], list[tuple[ObjectMeta, DecodeError]], ResourceVersion]:
+        items: list[U] = []
+        invalid: list[tuple[ObjectMeta, DecodeError]] = []
+        token = ""
+        restarts = 0
+        asked = self._pages.ask("", self._page)
+        try:
+            while True:
+                try:
+                    page = self._codec.decode_list(await asked)
+                except Expired:
+                    # The snapshot behind the token was compacted while we read: all pages must be of one version.
+                    restarts += 1
+                    if not token or restarts > 3:
+                        raise
+                    token = ""
+                    items.clear()
+                    invalid.clear()
+                    asked = self._pages.ask("", self._page)
+                    continue
+                except ResponseTooLarge:
+                    if self._page == 1:
+                        raise
+                    self._page = max(1, self._page // 8)
+                    asked = self._pages.ask(token, self._page)
+                    continue
+                except DecodeError as error:
+                    raise MalformedResponse(f"GET {self._path}: {error}") from error
+                self.state.last_progress = time.monotonic()
+                token = page.continue_token
+                if token:
+                    # The API server makes the next page while this one is reduced.
+                    asked = self._pages.ask(token, self._page)
+                    await _sent()
+                before = len(items)
+                for one in page.items:
+                    try:
+                        items.append(self._transform(one))
+                    except ValueError as error:
+                        invalid.append((one.metadata, _refused(error)))
+                invalid.extend((one.metadata, one.error) for one in page.invalid)
+                if self._on_page and not self.state.synced:
+                    self._on_page(items[before:])
+                if not token:
+                    return items, invalid, page.resource_version
+        finally:
+            asked.cancel()
+
+    async def _watch(self) -> None:
+        seconds = random.uniform(self._timing.watch_least, self._timing.watch_most)
+        params: dict[str, str | int] = {
+            **self._pages.selectors,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": max(1, int(seconds)),
+        }
+        self.state.watches += 1
+        started = time.monotonic()
+        # A little longer than the server's own limit: the server's clean end is the normal one.
+        limit = seconds + self._timing.silence
+        heard = self.state.last_progress
+        answered = False
+        try:
+            async with self._client.stream(self._path, params, timeout=limit, silence=self._timing.silence) as chunks:
+                answered = self.state.watching = True
+                self.state.error = None
+                await self._consume(chunks)
+        except ServerError:
+            answered = True
+            raise
+        finally:
+            self._judge(answered, self.state.last_progress > heard, time.monotonic() - started)
+
+    def _judge(self, answered: bool, progress: bool, lasted: float) -> None:
+        """Draw the lesson from a watch that has ended: how soon to try again, and whether to trust its version."""
+        if (progress and lasted >= 1.0) or lasted >= self._timing.backoff_reset:
+            self._backoff.reset()
+        if answered and time.monotonic() - self.state.last_progress >= _PATIENCE * self._timing.silence:
+            self._version = NEVER
+
+    async def _consume(self, chunks: AsyncIterator[bytes]) -> None:
+        rest = b""
+        async for chunk in chunks:
+            whole, newline, tail = chunk.rpartition(b"\n")
+            if not newline:
+                rest += tail
+                if len(rest) > _LONGEST_LINE:
+                    raise MalformedResponse(f"GET {self._path}: a watch event longer than {_LONGEST_LINE} bytes")
+                continue
+            lines, rest = (rest + whole).split(b"\n"), tail
+            self.state.last_progress = time.monotonic()
+            self._deliver(lines)
+
+    def _deliver(self, lines: list[bytes]) -> None:
+        """Hand on what arrived together; a failure in the middle still delivers what came before it."""
+        events: list[tuple[EventType, U]] = []
+        try:
+            for line in lines:
+                if line.strip():
+                    self._event(line, events)
+        finally:
+            if events:
+                self.state.events += len(events)
+                self._sink.apply(events)
+
+    def _event(self, line: bytes, events: list[tuple[EventType, U]]) -> None:
+        try:
+            event = self._codec.decode_event(line)
+        except DecodeError as error:
+            raise MalformedResponse(f"GET {self._path}: {error}") from error
+        if event.status is not None:
+            raise self._failure(event.status)
+        if event.object is not None:
+            version = event.object.metadata.resource_version
+            kind = _EVENT_TYPES.get(event.type)
+            # A repeat of the past, as a proxy may produce; a deletion is harmless to repeat and must not be lost.
+            repeated = newer_version(version, self._version) is False and kind is not EventType.DELETED
+            if kind is not None and not repeated:
+                try:
+                    events.append((kind, self._transform(event.object)))
+                except ValueError as error:
+                    self._report(event.object.metadata, _refused(error), events)
+            self._advance(version)
+        elif event.invalid is not None:
+            self._report(event.invalid.metadata, event.invalid.error, events)
+            self._advance(event.invalid.metadata.resource_version)
+
+    def _report(self, metadata: ObjectMeta, error: DecodeError, events: list[tuple[EventType, U]]) -> None:
+        if events:
+            # In order: what came before it must not be applied after it.
+            self.state.events += len(events)
+            self._sink.apply(events[:])
+            events.clear()
+        self.state.invalid += 1
+        self._sink.invalid(metadata, error)
+
+    def _advance(self, version: ResourceVersion) -> None:
+        if version and newer_version(version, self._version) is not False:
+            self._version = self.state.resource_version = version
+            if newer_version(self._newest, version) is not True:
+                self._newest = version
+
+    def _failure(self, status: Status) -> KubeError:
+        error = api_error("GET", self._path, status.code or 500, b"")
+        summary = f"GET {self._path}: watch ended by the server: {status.code} {status.reason}"
+        code = 410 if status.reason in ("Expired", "Gone") else error.status
+        kind = type(error) if code == error.status else Expired
+        return kind(summary, status=code, reason=status.reason, message=status.message)
+
+
+async def _sent() -> None:
+    """Let a request that a task has just been made for go out: its task runs in one turn of the loop, and what that
+    writes leaves at the end of the turn."""
+    for _ in range(2):
+        await asyncio.sleep(0)
+
+
+def unchanged(one: T) -> T:
+    """Pass objects on as they are: the `transform` of a Reflector that keeps them whole."""
+    return one
+
+
+def _refused(error: ValueError) -> DecodeError:
+    return error if isinstance(error, DecodeError) else DecodeError(str(error))
+
+
+class _Backoff:
+    """0.8 s doubling to 30 s, with jitter; one second apart at most while all goes well."""
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._next = 0.0
+
+    def reset(self) -> None:
+        self._next = 0.0
+
+    async def wait(self) -> None:
+        delay = self._next
+        self._next = min(max(delay * 2, self._timing.backoff_first), self._timing.backoff_most)
+        if delay:
+            await asyncio.sleep(delay * random.uniform(1.0, 1.5))

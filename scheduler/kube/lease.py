@@ -1,0 +1,383 @@
+"""Leader election over a Lease, in a thread of its own.
+
+Differences from client-go, which this otherwise follows (tools/leaderelection, v0.34): only the monotonic clock decides
+anything, a renewal counts from the moment it was *sent*, and a second thread ends the process at the deadline whatever
+the first one is stuck in. The Lease only keeps two schedulers from disturbing each other; what makes a double binding
+impossible is the Binding's UID precondition.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import math
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from scheduler.kube.client.config import ClientConfig
+from scheduler.kube.client.errors import Conflict, ConnectionFailed, KubeError, MalformedResponse, NotFound
+from scheduler.kube.client.paths import api_path
+from scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.primitives.timestamps import format_micro_time
+
+log = logging.getLogger(__name__)
+
+_API: Final = "coordination.k8s.io/v1"
+_LONGEST_WAIT: Final = 3600.0
+"""Seconds that another holder is believed at most without a sign of life, whatever duration its record claims."""
+_MOST_TRANSITIONS: Final = (1 << 31) - 1
+_COALESCE: Final = 0.05
+"""Seconds that an early renewal waits for more annotations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseSettings:
+    """Which Lease, and the three periods in seconds. Raise ValueError where they do not fit together."""
+
+    namespace: str
+    name: str
+    duration: float = 15.0
+    """How long the others wait after our last renewal."""
+    renew_deadline: float = 10.0
+    """How long we go on after our last renewal."""
+    retry_period: float = 2.0
+    release_on_stop: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.duration > self.renew_deadline:
+            raise ValueError("leaseDuration must be greater than renewDeadline")
+        if not self.renew_deadline > 1.2 * self.retry_period:
+            raise ValueError("renewDeadline must be greater than retryPeriod*1.2")
+        if not self.retry_period > 0:
+            raise ValueError("retryPeriod must be greater than zero")
+        if not self.namespace or not self.name:
+            raise ValueError("the Lease needs a namespace and a name")
+
+
+class _State(enum.Enum):
+    STANDBY = enum.auto()
+    LEADING = enum.auto()
+    LOST = enum.auto()
+    STOPPED = enum.auto()
+
+
+def default_identity() -> str:
+    """Return `<hostname>_<uuid>`, new at each call."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+def exit_process(reason: str) -> None:
+    """End this process at once with code 1: no clean-up may delay a leader that has lost its Lease."""
+    log.error("leader election lost, exiting: %s", reason)
+    os._exit(1)
+
+
+class LeaseElector:
+    """Acquire and keep one Lease. Use once: after `stop` or a loss it never leads again.
+
+    `on_started_leading` is called on the elector's thread and must return at once. `on_lost` is called at most once,
+    with the reason, on whichever thread notices; it should end the process.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        settings: LeaseSettings,
+        *,
+        identity: str | None = None,
+        on_started_leading: Callable[[], None] | None = None,
+        on_lost: Callable[[str], None] = exit_process,
+        user_agent: str = "secondary-scheduler/leader-election",
+    ) -> None:
+        self._settings = settings
+        self._identity = identity or default_identity()
+        self._on_started_leading = on_started_leading
+        self._on_lost = on_lost
+        self._collection = api_path(_API, "leases", namespace=settings.namespace)
+        self._path = api_path(_API, "leases", namespace=settings.namespace, name=settings.name)
+        timeout = min(10.0, settings.renew_deadline / 3)
+        self._connection = SyncConnection(config, timeout=timeout, user_agent=user_agent)
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._state = _State.STANDBY
+        self._held_until = -math.inf
+        self._wrote = False
+        self._annotations: dict[str, str | None] = {}
+        self._record: dict[str, Any] | None = None
+        self._seen_spec: Mapping[str, Any] | None = None
+        self._seen_at = -math.inf
+        self._last_failure = ""
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        self._watchdog = threading.Thread(target=self._guard, name="lease-watchdog", daemon=True)
+
+    @property
+    def identity(self) -> str:
+        """What this process writes as holderIdentity."""
+        return self._identity
+
+    @property
+    def observed_holder(self) -> str:
+        """Who held the Lease when it was last looked at, or ""."""
+        return _holder(self._seen_spec or {})
+
+    @property
+    def last_failure(self) -> str:
+        """Why the last attempt to read or write the Lease failed, or ""."""
+        return self._last_failure
+
+    def start(self) -> None:
+        """Begin to compete for the Lease."""
+        self._thread.start()
+
+    def is_leader(self) -> bool:
+        """Say whether writes are allowed at this very moment. Ask before each one."""
+        return self._state is _State.LEADING and time.monotonic() < self._held_until
+
+    def held_until(self) -> float:
+        """Return the `time.monotonic()` at which leadership ends unless renewed; -inf while not leading."""
+        return self._held_until if self._state is _State.LEADING else -math.inf
+
+    def healthy(self, tolerance: float = 20.0) -> bool:
+        """Say whether election works: False once lost, or as a leader whose Lease expired `tolerance` seconds ago."""
+        state = self._state
+        if state is _State.LOST:
+            return False
+        if state is _State.STANDBY:
+            return self._thread.is_alive() or self._thread.ident is None
+        if state is _State.LEADING:
+            expiry = self._held_until - self._settings.renew_deadline + self._settings.duration
+            return time.monotonic() < expiry + tolerance
+        return True
+
+    def set_annotation(self, key: str, value: str | None) -> None:
+        """Have the Lease carry this annotation (None removes it); written at once while leading, else on acquiring.
+
+        Annotations set by others stay as they are.
+        """
+        with self._lock:
+            if key in self._annotations and self._annotations[key] == value:
+                return
+            self._annotations[key] = value
+        self._wake.set()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Stop leading at once, release the Lease if settings say so, and wait for the thread (seconds).
+
+        Finish or resolve all writes before. `on_lost` is not called.
+        """
+        with self._lock:
+            if self._state is not _State.LOST:
+                self._state = _State.STOPPED
+        self._ended.set()
+        self._wake.set()
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join(self._settings.renew_deadline if timeout is None else timeout)
+
+    # --- the elector's thread ---
+
+    def _run(self) -> None:
+        try:
+            self._compete()
+            self._keep()
+        except Exception as error:
+            log.exception("leader election failed")
+            self._lose(f"unexpected error: {error}")
+            return
+        finally:
+            # Also when an acquiring write was under way as `stop` came.
+            if self._state is _State.STOPPED and self._wrote and self._settings.release_on_stop:
+                self._give_up()
+            self._connection.close()
+
+    def _compete(self) -> None:
+        """Return once leading or stopped."""
+        while self._state is _State.STANDBY:
+            sent_at = time.monotonic()
+            if self._attempt() and self._lead(sent_at):
+                log.info("became leader of %s/%s", self._settings.namespace, self._settings.name)
+                self._watchdog.start()
+                if self._on_started_leading is not None:
+                    self._on_started_leading()
+                return
+            # Annotations need no hurry while someone else leads: only `stop` cuts this wait short.
+            self._ended.wait(self._settings.retry_period * random.uniform(1.0, 2.2))
+
+    def _keep(self) -> None:
+        """Return once lost or stopped."""
+        while True:
+            if self._wake.wait(self._settings.retry_period):
+                self._ended.wait(_COALESCE)
+                self._wake.clear()
+            if self._state is not _State.LEADING:
+                return
+            sent_at = time.monotonic()
+            if sent_at >= self._held_until:
+                # Woken too late (stopped process, blocked interpreter): someone else may lead by now.
+                self._lose("the Lease was not renewed in time")
+                return
+            if self._attempt():
+                self._lead(sent_at)
+
+    def _lead(self, sent_at: float) -> bool:
+        """Extend leadership from the moment the successful write was sent, unless that is already too long ago."""
+        until = sent_at + self._settings.renew_deadline
+        with self._lock:
+            if self._state is _State.STANDBY:
+                if time.monotonic() >= until:
+                    return False
+                self._held_until = until
+                self._state = _State.LEADING
+            elif self._state is _State.LEADING and time.monotonic() < self._held_until:
+                self._held_until = until
+            return self._state is _State.LEADING
+
+    def _attempt(self) -> bool:
+        """Try once to acquire or renew; True if the Lease is ours by our own successful write."""
+        try:
+            try:
+                done = self._write_if_allowed()
+            except ConnectionFailed:
+                # A kept-alive connection dies with the server's restart; that is no reason to lose a whole period.
+                if self._state is not _State.LEADING:
+                    raise
+                self._record = None
+                done = self._write_if_allowed()
+        except KubeError as error:
+            self._record = None
+            self._last_failure = str(error)
+            log.warning("cannot %s the Lease: %s", "renew" if self._state is _State.LEADING else "acquire", error)
+            return False
+        self._last_failure = ""
+        return done
+
+    def _write_if_allowed(self) -> bool:
+        leading = self._state is _State.LEADING
+        if leading and self._record is not None:
+            try:
+                return self._write(self._record, takeover=False)
+            except (Conflict, NotFound):
+                self._record = None
+        try:
+            record = _decode(self._connection.get(self._path))
+        except NotFound:
+            return self._write(None, takeover=False)
+        spec = _mapping(record.get("spec"))
+        if spec != self._seen_spec:
+            self._seen_spec, self._seen_at = spec, time.monotonic()
+        holder = _holder(spec)
+        if holder and holder != self._identity:
+            if leading:
+                self._lose(f"the Lease is held by {holder}")
+                return False
+            if time.monotonic() < self._seen_at + self._believed(spec):
+                return False
+        return self._write(record, takeover=holder != self._identity)
+
+    def _believed(self, spec: Mapping[str, Any]) -> float:
+        """Return how long another holder's record is valid, seconds; junk falls back to our own duration."""
+        claimed = spec.get("leaseDurationSeconds")
+        if isinstance(claimed, bool) or not isinstance(claimed, int) or claimed <= 0:
+            return self._settings.duration
+        return min(float(claimed), _LONGEST_WAIT)
+
+    def _write(self, record: dict[str, Any] | None, *, takeover: bool) -> bool:
+        now = format_micro_time(datetime.now(UTC))
+        old = _mapping(record.get("spec")) if record is not None else {}
+        acquired = old.get("acquireTime")
+        transitions = old.get("leaseTransitions")
+        count = transitions if isinstance(transitions, int) and not isinstance(transitions, bool) else 0
+        spec = {
+            **old,
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": math.ceil(self._settings.duration),
+            "acquireTime": acquired if isinstance(acquired, str) and not takeover else now,
+            "renewTime": now,
+            "leaseTransitions": min(count + 1, _MOST_TRANSITIONS) if takeover else count,
+        }
+        self._send(record, spec)
+        return True
+
+    def _send(self, record: dict[str, Any] | None, spec: Mapping[str, Any]) -> None:
+        meta = _mapping(record.get("metadata")) if record is not None else {}
+        with self._lock:
+            wanted = dict(self._annotations)
+        annotations = {**_mapping(meta.get("annotations")), **wanted}
+        body: dict[str, Any] = {
+            **(record or {"apiVersion": _API, "kind": "Lease"}),
+            "metadata": {
+                **meta,
+                "name": self._settings.name,
+                "namespace": self._settings.namespace,
+                "annotations": {key: value for key, value in annotations.items() if value is not None},
+            },
+            "spec": spec,
+        }
+        self._wrote = True
+        if record is None:
+            answer = self._connection.request("POST", self._collection, body=body)
+        else:
+            answer = self._connection.request("PUT", self._path, body=body)
+        self._record = _decode(answer)
+        self._seen_spec, self._seen_at = _mapping(self._record.get("spec")), time.monotonic()
+
+    def _give_up(self) -> None:
+        """Hand the Lease over, so that nobody has to wait for it to expire."""
+        for _ in range(2):
+            try:
+                record = _decode(self._connection.get(self._path))
+                spec = _mapping(record.get("spec"))
+                if _holder(spec) != self._identity:
+                    return
+                now = format_micro_time(datetime.now(UTC))
+                freed = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
+                self._send(record, {**spec, **freed})
+            except KubeError as error:
+                self._last_failure = str(error)
+            else:
+                log.info("released the Lease %s/%s", self._settings.namespace, self._settings.name)
+                return
+        log.warning("cannot release the Lease, it will expire: %s", self._last_failure)
+
+    # --- the watchdog's thread ---
+
+    def _guard(self) -> None:
+        while (left := self._held_until - time.monotonic()) > 0:
+            if self._ended.wait(left):
+                return
+        self._lose("the Lease could not be renewed in time" + (f": {self._last_failure}" if self._last_failure else ""))
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            if self._state is not _State.LEADING:
+                return
+            self._state = _State.LOST
+        self._ended.set()
+        self._wake.set()
+        self._on_lost(reason)
+
+
+def _decode(data: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedResponse(f"the Lease is not JSON: {error}") from error
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _holder(spec: Mapping[str, Any]) -> str:
+    holder = spec.get("holderIdentity")
+    return holder if isinstance(holder, str) else ""

@@ -1,0 +1,290 @@
+"""The asynchronous client: credentials, failures, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from scheduler.kube import client as kube
+from scheduler.kube.client import ClientConfig, KubeClient, api_path
+from tests.unit.scheduler.kube.fake_api import FakeApi, answer, running, status_body
+
+CANARY = "canary-7f3a9e"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with running(FakeApi()) as fake:
+        yield fake
+
+
+async def test_bodies_are_encoded_and_parameters_sent(api: FakeApi) -> None:
+    bodies: list[tuple[str, str, bytes]] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        bodies.append((request.method, request.content_type, await request.read()))
+        return web.json_response({"seen": dict(request.query)})
+
+    api.handle = handle  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url), user_agent="me/1") as client:
+        answered = await client.post("/x", {"a": 1}, {"dryRun": "All", "n": 2})
+        assert json.loads(answered) == {"seen": {"dryRun": "All", "n": "2"}}
+        await client.put("/x", b'{"raw":true}')
+        await client.patch("/x", {"a": None}, content_type=kube.STRATEGIC_MERGE_PATCH)
+        await client.delete("/x", {"preconditions": {"uid": "u"}})
+        await client.delete("/x")
+    assert [(method, kind) for method, kind, _ in bodies] == [
+        ("POST", "application/json"),
+        ("PUT", "application/json"),
+        ("PATCH", "application/strategic-merge-patch+json"),
+        ("DELETE", "application/json"),
+        ("DELETE", "application/octet-stream"),
+    ]
+    assert msgspec.json.decode(bodies[2][2]) == {"a": None}
+    assert bodies[4][2] == b""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind", "unknown"),
+    [
+        (400, "BadRequest", kube.BadRequest, False),
+        (401, "Unauthorized", kube.Unauthorized, False),
+        (403, "Forbidden", kube.Forbidden, False),
+        (404, "NotFound", kube.NotFound, False),
+        (409, "Conflict", kube.Conflict, False),
+        (409, "AlreadyExists", kube.AlreadyExists, False),
+        (410, "Expired", kube.Expired, False),
+        (422, "Invalid", kube.Invalid, False),
+        (500, "InternalError", kube.ServerError, True),
+        (504, "Timeout", kube.ServerError, True),
+    ],
+)
+async def test_failures_have_a_type_and_say_whether_a_write_may_have_landed(
+    api: FakeApi, code: int, reason: str, kind: type[kube.ApiError], unknown: bool
+) -> None:
+    async def fail(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=code, body=status_body(code, reason))
+
+    api.handle = fail  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kind) as caught:
+            await client.post("/api/v1/x", {})
+        assert caught.value.outcome_unknown is unknown
+        assert str(caught.value) == f"POST /api/v1/x: {code} {reason}: said the fake"
+        with pytest.raises(kind) as caught:
+            await client.get("/api/v1/x")
+        assert not caught.value.outcome_unknown
+
+
+async def test_an_answer_of_another_making_is_cut_and_cleaned(api: FakeApi) -> None:
+    async def html(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=502, body=b"<html>\x1b[31m\x00" + b"x" * 10_000)
+
+    api.handle = html  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kube.ServerError) as caught:
+            await client.get("/x")
+    assert len(str(caught.value)) < 600
+    assert str(caught.value).isprintable()
+
+
+async def test_a_write_that_is_cut_after_sending_has_an_unknown_outcome_and_a_read_has_not(api: FakeApi) -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    api.handle = cut  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kube.ConnectionLost) as caught:
+            await client.post("/binding", {})
+        assert caught.value.outcome_unknown
+        with pytest.raises(kube.ConnectionFailed) as failed:
+            await client.get("/pod")
+        assert not failed.value.outcome_unknown
+
+
+async def test_a_write_that_times_out_has_an_unknown_outcome(api: FakeApi) -> None:
+    async def hang(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        return web.Response()
+
+    api.handle = hang  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kube.ConnectionLost, match="TimeoutError"):
+            await client.post("/binding", {}, timeout=0.1)
+
+
+async def test_a_server_that_is_not_there_cannot_have_changed_anything(unused_tcp_port: int) -> None:
+    async with KubeClient(ClientConfig(server=f"http://127.0.0.1:{unused_tcp_port}")) as client:
+        with pytest.raises(kube.ConnectionFailed) as caught:
+            await client.post("/x", {})
+        assert not caught.value.outcome_unknown
+
+
+async def test_a_rotated_token_is_read_again_after_one_401(api: FakeApi, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    api.token = "old"
+    async with KubeClient(ClientConfig(server=api.url, token_file=token)) as client:
+        await client.get("/api/v1/pods")
+        token.write_text("new\n")
+        api.token = "new"
+        await client.get("/api/v1/pods")
+        assert api.tokens_seen == ["old", "old", "new"]
+        api.token = "never"
+        with pytest.raises(kube.Unauthorized):
+            await client.get("/api/v1/pods")
+        assert len(api.tokens_seen) == 5
+
+
+async def test_a_watch_reads_a_rotated_token_too(api: FakeApi, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    api.token = "new"
+    async with KubeClient(ClientConfig(server=api.url, token_file=token)) as client:
+        with pytest.raises(kube.Unauthorized):
+            async with client.stream("/api/v1/pods", {"watch": "true"}, timeout=5, silence=5):
+                pass
+        token.write_text("new")
+        async with client.stream("/api/v1/pods", {"watch": "true"}, timeout=5, silence=5) as chunks:
+            api.put("a")
+            assert b'"a"' in await anext(chunks)
+
+
+async def test_retry_after_is_obeyed_within_the_timeout(api: FakeApi) -> None:
+    api.next_lists = [answer(429, "TooManyRequests", **{"Retry-After": "1"})]
+    async with KubeClient(ClientConfig(server=api.url)) as client:
+        started = time.monotonic()
+        await client.get("/api/v1/pods")
+        assert time.monotonic() - started >= 1.0
+        api.next_lists = [answer(429, "TooManyRequests", **{"Retry-After": "9"})]
+        with pytest.raises(kube.TooManyRequests) as caught:
+            await client.get("/api/v1/pods", timeout=2)
+        assert caught.value.retry_after == 9
+        assert len(api.lists) == 3
+
+
+async def test_redirects_are_not_followed(api: FakeApi) -> None:
+    async def redirect(request: web.Request) -> web.StreamResponse:
+        api.tokens_seen.append(request.path)
+        return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/evil"})
+
+    api.handle = redirect  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url, token="t")) as client:
+        with pytest.raises(kube.MalformedResponse, match="redirects are not followed"):
+            await client.get("/x")
+    assert api.tokens_seen == ["/x"]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_an_answer_beyond_the_cap_is_refused(api: FakeApi, chunked: bool) -> None:
+    async def flood(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        if chunked:
+            response.enable_chunked_encoding()
+        else:
+            response.content_length = 1 << 20
+        await response.prepare(request)
+        for _ in range(16):
+            await response.write(b"x" * (1 << 16))
+        return response
+
+    api.handle = flood  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url), max_bytes=100_000) as client:
+        with pytest.raises(kube.ResponseTooLarge, match="larger than 100000 bytes"):
+            await client.get("/x")
+
+
+async def test_the_rate_is_limited_in_order_of_arrival_after_a_burst(api: FakeApi) -> None:
+    done: list[int] = []
+    async with KubeClient(ClientConfig(server=api.url), qps=50, burst=5) as client:
+
+        async def one(number: int) -> None:
+            await client.get("/x")
+            done.append(number)
+
+        started = time.monotonic()
+        await asyncio.gather(*(one(number) for number in range(15)))
+        assert time.monotonic() - started >= 0.19
+    assert done[5:] == sorted(done[5:])
+
+
+async def test_a_cancelled_wait_gives_its_place_back() -> None:
+    bucket = kube.TokenBucket(qps=5, burst=1)
+    await bucket.acquire()
+    waiting = [asyncio.create_task(bucket.acquire()) for _ in range(20)]
+    await asyncio.sleep(0)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    started = time.monotonic()
+    await bucket.acquire()
+    assert time.monotonic() - started < 0.5
+
+
+async def test_the_observer_sees_every_exchange(api: FakeApi) -> None:
+    seen: list[tuple[str, int]] = []
+    api.next_lists = [answer(404, "NotFound")]
+    async with KubeClient(
+        ClientConfig(server=api.url), observer=lambda method, status, _: seen.append((method, status))
+    ) as client:
+        with pytest.raises(kube.NotFound):
+            await client.get("/x")
+        await client.get("/x")
+    assert seen == [("GET", 404), ("GET", 200)]
+
+
+async def test_no_error_and_no_representation_holds_the_token(api: FakeApi, unused_tcp_port: int) -> None:
+    api.token = "another"
+    config = ClientConfig(server=api.url, token=CANARY)
+    assert CANARY not in repr(config)
+    texts = []
+    for server in (api.url, f"http://127.0.0.1:{unused_tcp_port}"):
+        async with KubeClient(ClientConfig(server=server, token=CANARY)) as client:
+            with pytest.raises(kube.KubeError) as caught:
+                await client.post("/x", {})
+            texts += [str(caught.value), repr(caught.value)]
+    assert api.tokens_seen == [CANARY]
+    assert not any(CANARY in text for text in texts)
+
+
+async def test_a_closed_client_says_so(api: FakeApi) -> None:
+    client = KubeClient(ClientConfig(server=api.url))
+    await client.get("/x")
+    await client.close()
+    with pytest.raises(kube.KubeError, match="closed"):
+        await client.get("/x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        ({"api_version": "v1", "resource": "nodes"}, "/api/v1/nodes"),
+        (
+            {"api_version": "v1", "resource": "pods", "namespace": "a", "name": "b", "subresource": "binding"},
+            "/api/v1/namespaces/a/pods/b/binding",
+        ),
+        (
+            {"api_version": "rbac.authorization.k8s.io/v1", "resource": "clusterroles", "name": "a:b"},
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/a:b",
+        ),
+        ({"api_version": "v1", "resource": "pods", "namespace": "a/../b"}, "/api/v1/namespaces/a%2F..%2Fb/pods"),
+    ],
+)
+def test_paths(arguments: dict[str, str], path: str) -> None:
+    assert api_path(**arguments) == path
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_cannot_leave_its_segment(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name"):
+        api_path("v1", "pods", namespace="a", name=name)

@@ -1,0 +1,438 @@
+"""A reflector against every way in which a list or a watch goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from scheduler.kube.client import (
+    ClientConfig,
+    Expired,
+    Forbidden,
+    KubeClient,
+    MalformedResponse,
+    Reflector,
+    Store,
+    Timing,
+    object_meta,
+    unchanged,
+)
+from scheduler.kube.client.http import Params
+from scheduler.kube.model import PODS, DecodeError, EventType, ObjectMeta, Pod, ResourceVersion
+from tests.unit.scheduler.kube.fake_api import FakeApi, WatchScript, answer, eventually, line, running, status_body
+
+QUICK = Timing(
+    backoff_first=0.01,
+    backoff_most=0.05,
+    absent=0.05,
+    silence=2.0,
+    watch_least=20,
+    watch_most=30,
+    list_timeout=5,
+    refuse_older=0.3,
+)
+
+
+class Mirror:
+    """A sink that keeps a Store and remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.store: Store[Pod] = Store(object_meta)
+        self.replaced: list[ResourceVersion] = []
+        self.batches: list[list[tuple[str, str]]] = []
+        self.invalids: list[tuple[str, str]] = []
+        self.deleted: list[str] = []
+
+    def replace(self, items: Sequence[Pod], resource_version: ResourceVersion) -> None:
+        self.replaced.append(resource_version)
+        self.deleted += [one.metadata.name for one in self.store.replace(items).deleted]
+
+    def apply(self, events: Sequence[tuple[EventType, Pod]]) -> None:
+        self.batches.append([(str(kind), one.metadata.name) for kind, one in events])
+        self.deleted += [one.metadata.name for one in self.store.apply(events).deleted]
+
+    def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
+        self.invalids.append((metadata.name, str(error)))
+
+    @property
+    def names(self) -> set[str]:
+        return {one.metadata.name for one in self.store}
+
+
+@asynccontextmanager
+async def reflecting(
+    api: FakeApi, timing: Timing = QUICK, *, optional: bool = False, **selectors: str
+) -> AsyncIterator[tuple[Mirror, Reflector[Pod, Pod]]]:
+    mirror = Mirror()
+    async with KubeClient(ClientConfig(server=api.url), qps=0) as client:
+        reflector = Reflector(
+            client, "/api/v1/pods", PODS, mirror, unchanged, optional=optional, timing=timing, **selectors
+        )
+        task = asyncio.create_task(reflector.run())
+        try:
+            yield mirror, reflector
+        finally:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with running(FakeApi()) as fake:
+        yield fake
+
+
+def speaking(*parts: bytes, then_hang: bool = False, status: int = 200) -> WatchScript:
+    """A watch that says this much and ends, or stays open in silence."""
+
+    async def script(request: web.Request, response: web.StreamResponse) -> None:
+        response.set_status(status)
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+        if then_hang:
+            await asyncio.sleep(3600)
+
+    return script
+
+
+def cutting(*parts: bytes) -> WatchScript:
+    """A watch whose connection is torn after this much."""
+
+    async def script(request: web.Request, response: web.StreamResponse) -> None:
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+        assert request.transport is not None
+        await asyncio.sleep(0.05)
+        request.transport.abort()
+
+    return script
+
+
+def pod(name: str, version: int) -> dict[str, object]:
+    return {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(version)}}
+
+
+async def test_it_lists_then_follows_adds_changes_and_deletions(api: FakeApi) -> None:
+    api.put("a")
+    async with reflecting(api) as (mirror, reflector):
+        await asyncio.wait_for(reflector.synced.wait(), 5)
+        await asyncio.wait_for(api.opened.wait(), 5)
+        assert mirror.names == {"a"}
+        api.put("b")
+        api.put("a")
+        await eventually(lambda: mirror.names == {"a", "b"})
+        api.remove("a")
+        await eventually(lambda: mirror.names == {"b"})
+        assert reflector.state.watching
+        assert (len(api.lists), len(api.watches)) == (1, 1)
+
+
+async def test_the_list_is_a_quorum_read_in_pages_and_the_watch_wants_bookmarks(api: FakeApi) -> None:
+    for number in range(3001):
+        api.put(f"p{number}")
+    async with reflecting(api, field_selector="spec.nodeName=", label_selector="a=b") as (mirror, reflector):
+        await asyncio.wait_for(reflector.synced.wait(), 10)
+        await asyncio.wait_for(api.opened.wait(), 5)
+        assert len(mirror.names) == 3001
+        assert [one.query.get("continue") for one in api.lists] == [None, "500", "2500"]
+        assert [one.query["limit"] for one in api.lists] == ["500", "2000", "2000"]
+        assert not any("resourceVersion" in one.query for one in api.lists)
+        watch = api.watches[0].query
+        assert (watch["allowWatchBookmarks"], watch["resourceVersion"]) == ("true", str(api.version))
+        assert 20 <= int(watch["timeoutSeconds"]) <= 30
+        assert {one.query["fieldSelector"] for one in api.requests} == {"spec.nodeName="}
+        assert {one.query["labelSelector"] for one in api.requests} == {"a=b"}
+
+
+async def test_the_next_page_is_asked_for_before_one_is_reduced(api: FakeApi) -> None:
+    for number in range(501):
+        api.put(f"p{number}")
+    asked: list[int] = []
+
+    def reduced(one: Pod) -> Pod:
+        asked.append(pages)
+        return one
+
+    pages = 0
+
+    class Counting(KubeClient):
+        async def get(self, path: str, params: Params | None = None, *, timeout: float | None = None) -> bytes:
+            nonlocal pages
+            pages += 1
+            return await super().get(path, params, timeout=timeout)
+
+    async with Counting(ClientConfig(server=api.url), qps=0) as client:
+        reflector = Reflector(client, "/api/v1/pods", PODS, Mirror(), reduced, timing=QUICK)
+        task = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(reflector.synced.wait(), 10)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert asked == [2] * 501
+
+
+async def test_pages_of_the_first_list_are_handed_on_as_they_come_and_again_with_the_whole(api: FakeApi) -> None:
+    for number in range(1001):
+        api.put(f"p{number}")
+    pages: list[list[Pod]] = []
+    mirror = Mirror()
+    async with KubeClient(ClientConfig(server=api.url), qps=0) as client:
+        reflector = Reflector(client, "/api/v1/pods", PODS, mirror, unchanged, timing=QUICK, on_page=pages.append)
+        api.next_watches = [speaking(line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"}))]
+        task = asyncio.create_task(reflector.run())
+        await eventually(lambda: len(api.lists) == 4)
+        await asyncio.wait_for(api.opened.wait(), 5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [len(page) for page in pages] == [500, 501]
+    assert {one.metadata.name for page in pages for one in page} == mirror.names
+
+
+async def test_events_that_arrive_together_are_handed_over_together(api: FakeApi) -> None:
+    api.next_watches = [speaking(line("ADDED", pod("a", 101)) + line("ADDED", pod("b", 102)), then_hang=True)]
+    async with reflecting(api) as (mirror, _):
+        await eventually(lambda: bool(mirror.batches))
+        assert mirror.batches == [[("ADDED", "a"), ("ADDED", "b")]]
+
+
+async def test_a_watch_that_ends_is_resumed_from_the_last_bookmark_without_a_list(api: FakeApi) -> None:
+    bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "150"}})
+    api.next_watches = [speaking(line("ADDED", pod("a", 120)), bookmark)]
+    async with reflecting(api) as (mirror, _):
+        await asyncio.wait_for(api.opened.wait(), 5)
+        assert [one.query["resourceVersion"] for one in api.watches] == ["100", "150"]
+        assert len(api.lists) == 1
+        assert mirror.names == {"a"}
+
+
+@pytest.mark.parametrize("form", ["status", "event"])
+async def test_410_in_either_form_leads_to_one_new_list_that_infers_deletions(api: FakeApi, form: str) -> None:
+    api.put("gone")
+    api.put("kept")
+    body = status_body(410, "Expired")
+
+    async def expired(request: web.Request, response: web.StreamResponse) -> None:
+        api.remove("gone", silently=True)
+        response.set_status(410 if form == "status" else 200)
+        await response.prepare(request)
+        await response.write(body if form == "status" else b'{"type":"ERROR","object":' + body + b"}\n")
+
+    api.next_watches = [expired]
+    async with reflecting(api) as (mirror, reflector):
+        await asyncio.wait_for(api.opened.wait(), 5)
+        assert mirror.names == {"kept"}
+        assert mirror.deleted == ["gone"]
+        assert (len(api.lists), len(api.watches)) == (2, 2)
+        assert reflector.state.error is None
+
+
+async def test_events_before_an_error_in_the_same_read_are_kept(api: FakeApi) -> None:
+    error = b'{"type":"ERROR","object":' + status_body(500, "InternalError") + b"}\n"
+    api.next_watches = [speaking(line("ADDED", pod("a", 101)) + error)]
+    async with reflecting(api) as (mirror, _):
+        await asyncio.wait_for(api.opened.wait(), 5)
+        assert mirror.names == {"a"}
+        assert api.watches[1].query["resourceVersion"] == "101"
+
+
+async def test_a_line_cut_in_the_middle_is_dropped_and_comes_again(api: FakeApi) -> None:
+    whole = line("ADDED", pod("b", 102))
+    api.next_watches = [cutting(line("ADDED", pod("a", 101)), whole[:25]), speaking(whole, then_hang=True)]
+    async with reflecting(api) as (mirror, reflector):
+        await eventually(lambda: mirror.names == {"a", "b"})
+        assert api.watches[1].query["resourceVersion"] == "101"
+        assert mirror.invalids == []
+        assert len(api.lists) == 1
+        assert reflector.state.watching
+
+
+async def test_a_line_that_arrives_in_pieces_is_put_together(api: FakeApi) -> None:
+    whole = line("ADDED", pod("a", 101)) + line("ADDED", pod("b", 102))
+
+    async def dripping(request: web.Request, response: web.StreamResponse) -> None:
+        await response.prepare(request)
+        for start in range(0, len(whole), 7):
+            await response.write(whole[start : start + 7])
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(3600)
+
+    api.next_watches = [dripping]
+    async with reflecting(api) as (mirror, _):
+        await eventually(lambda: mirror.names == {"a", "b"})
+        assert len(api.watches) == 1
+
+
+async def test_a_silent_stream_is_cut_and_resumed_and_listed_anew_when_it_stays_silent(api: FakeApi) -> None:
+    timing = Timing(backoff_first=0.01, backoff_most=0.05, silence=0.1, watch_least=20, watch_most=30)
+    api.next_watches = [speaking(then_hang=True), speaking(then_hang=True)]
+    async with reflecting(api, timing) as (mirror, _):
+        await asyncio.wait_for(api.opened.wait(), 5)
+        order = ["watch" if "watch" in one.query else "list" for one in api.requests]
+        assert order == ["list", "watch", "watch", "list", "watch"]
+        api.put("late")
+        await eventually(lambda: "late" in mirror.names)
+
+
+async def test_bookmarks_keep_a_quiet_stream_open(api: FakeApi) -> None:
+    timing = Timing(backoff_first=0.01, backoff_most=0.05, silence=0.3, watch_least=20, watch_most=30)
+    async with reflecting(api, timing):
+        await asyncio.wait_for(api.opened.wait(), 5)
+        for _ in range(6):
+            await asyncio.sleep(0.1)
+            api.bookmark()
+        assert len(api.watches) == 1
+
+
+async def test_a_list_whose_continue_token_expires_starts_over_and_is_of_one_version(api: FakeApi) -> None:
+    for number in range(2600):
+        api.put(f"p{number}")
+
+    async def first(request: web.Request) -> web.StreamResponse:
+        return api._page(request)
+
+    api.next_lists = [first, answer(410, "Expired")]
+    async with reflecting(api) as (mirror, reflector):
+        await asyncio.wait_for(reflector.synced.wait(), 5)
+        assert [one.query.get("continue") for one in api.lists] == [None, "500", None, "2000"]
+        assert len(mirror.names) == 2600
+        assert len(mirror.replaced) == 1
+
+
+async def test_a_list_from_the_past_is_refused_for_a_while_and_then_believed(api: FakeApi) -> None:
+    api.put("now")
+
+    async def older(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"metadata": {"resourceVersion": "50"}, "items": [pod("then", 40)]})
+
+    api.next_watches = [speaking(line("BOOKMARK", {"metadata": {"resourceVersion": "200"}})), speaking(status=410)]
+    async with reflecting(api) as (mirror, reflector):
+        await eventually(lambda: reflector.state.resource_version == "200")
+        api.next_lists = [older] * 1000
+        await eventually(lambda: isinstance(reflector.state.error, MalformedResponse))
+        assert "gone back in time" in str(reflector.state.error)
+        assert mirror.names == {"now"}
+        await eventually(lambda: mirror.names == {"then"})
+        api.next_lists = []
+
+
+async def test_a_replayed_past_is_not_applied_twice(api: FakeApi) -> None:
+    replay = line("ADDED", pod("a", 101)) + line("MODIFIED", pod("a", 105)) + line("ADDED", pod("a", 101))
+    api.next_watches = [speaking(replay, then_hang=True)]
+    async with reflecting(api) as (mirror, reflector):
+        await eventually(lambda: bool(mirror.batches))
+        assert mirror.batches == [[("ADDED", "a"), ("MODIFIED", "a")]]
+        assert reflector.state.resource_version == "105"
+
+
+async def test_a_bad_object_is_reported_and_the_others_go_on(api: FakeApi) -> None:
+    api.put("good")
+    api.put("bad", spec={"priority": "high"})
+    bad_event = line("MODIFIED", {**pod("worse", 300), "spec": 7})
+    api.next_watches = [
+        speaking(line("ADDED", pod("x", 200)) + bad_event + line("ADDED", pod("y", 301)), then_hang=True)
+    ]
+    async with reflecting(api) as (mirror, reflector):
+        await eventually(lambda: mirror.names == {"good", "x", "y"})
+        assert [name for name, _ in mirror.invalids] == ["bad", "worse"]
+        assert "$.spec.priority" in mirror.invalids[0][1]
+        assert reflector.state.invalid == 2
+        assert len(api.watches) == 1
+
+
+async def test_an_object_that_the_transform_refuses_is_an_invalid_one(api: FakeApi) -> None:
+    api.put("odd")
+    api.put("fine")
+    api.next_watches = [speaking(line("ADDED", pod("odd2", 200)) + line("ADDED", pod("fine2", 201)), then_hang=True)]
+    mirror = Mirror()
+
+    def picky(one: Pod) -> Pod:
+        if one.metadata.name.startswith("odd"):
+            raise ValueError("too odd")
+        return one
+
+    async with KubeClient(ClientConfig(server=api.url), qps=0) as client:
+        task = asyncio.create_task(Reflector(client, "/api/v1/pods", PODS, mirror, picky, timing=QUICK).run())
+        await eventually(lambda: mirror.names == {"fine", "fine2"})
+        assert mirror.invalids == [("odd", "too odd"), ("odd2", "too odd")]
+        task.cancel()
+
+
+async def test_a_missing_permission_is_told_and_ends_with_the_permission(api: FakeApi) -> None:
+    api.put("a")
+    api.next_lists = [answer(403, "Forbidden")] * 1000
+    async with reflecting(api) as (mirror, reflector):
+        await eventually(lambda: isinstance(reflector.state.error, Forbidden))
+        assert not reflector.synced.is_set()
+        api.next_lists = []
+        await eventually(lambda: mirror.names == {"a"})
+        await eventually(lambda: reflector.state.error is None)
+
+
+async def test_an_expired_list_without_a_token_is_retried_with_back_off(api: FakeApi) -> None:
+    api.next_lists = [answer(410, "Expired")] * 1000
+    async with reflecting(api) as (_, reflector):
+        await eventually(lambda: isinstance(reflector.state.error, Expired) and len(api.lists) > 3)
+        api.next_lists = []
+        await asyncio.wait_for(reflector.synced.wait(), 5)
+
+
+async def test_a_server_that_always_ends_the_watch_at_once_is_asked_ever_less_often(api: FakeApi) -> None:
+    api.next_watches = [speaking()] * 1000
+    timing = Timing(backoff_first=0.1, backoff_most=10, silence=2.0, watch_least=20, watch_most=30)
+    async with reflecting(api, timing):
+        await asyncio.sleep(1.0)
+        assert 2 <= len(api.watches) <= 6
+        api.next_watches = []
+
+
+async def test_an_optional_resource_that_is_not_served_counts_as_empty_until_it_is(api: FakeApi) -> None:
+    api.next_lists = [answer(404, "NotFound")] * 3
+    api.put("a")
+    async with reflecting(api, optional=True) as (mirror, reflector):
+        await asyncio.wait_for(reflector.synced.wait(), 2)
+        assert reflector.state.absent
+        assert mirror.replaced == [ResourceVersion("")]
+        await eventually(lambda: mirror.names == {"a"})
+        assert not reflector.state.absent
+        assert reflector.state.error is None
+
+
+async def test_an_optional_resource_that_is_taken_away_leaves_nothing_behind(api: FakeApi) -> None:
+    api.put("a")
+    gone = answer(404, "NotFound")
+
+    async def no_longer_served(request: web.Request, response: web.StreamResponse) -> None:
+        response.set_status(404)
+        await response.prepare(request)
+        await response.write(status_body(404, "NotFound"))
+
+    async with reflecting(api, optional=True) as (mirror, reflector):
+        await eventually(lambda: mirror.names == {"a"})
+        await api.opened.wait()
+        api.next_watches = [no_longer_served]
+        api.next_lists = [gone] * 100
+        api.close_watches()
+        await eventually(lambda: reflector.state.absent)
+        assert mirror.names == set()
+        # Served anew, with versions that begin anew.
+        api.version = 1
+        api.objects.clear()
+        api.put("b")
+        api.next_lists = []
+        await eventually(lambda: mirror.names == {"b"})
+
+
+async def test_a_resource_that_must_be_there_is_waited_for(api: FakeApi) -> None:
+    api.next_lists = [answer(404, "NotFound")] * 2
+    api.put("a")
+    async with reflecting(api) as (mirror, reflector):
+        await eventually(lambda: reflector.state.error is not None)
+        assert not reflector.synced.is_set()
+        assert mirror.replaced == []
+        await eventually(lambda: mirror.names == {"a"})

@@ -1,0 +1,164 @@
+"""Pages of a list that are asked for before anybody takes them, against a server of the test's own."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from scheduler.kube.client import ClientConfig, Expired, KubeClient, PageReader
+
+
+class Lists:
+    """Serves a list of so many pages; the token of page n is `n`. Remembers what was asked for.
+
+    An answer is as long as if each object asked for were of `length` bytes.
+    """
+
+    def __init__(self, pages: int, length: int = 0) -> None:
+        self.pages = pages
+        self.length = length
+        self.asked: list[tuple[str, str]] = []
+        self.selectors: set[str] = set()
+        self.expired: set[str] = set()
+        self.limits: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        token = request.query.get("continue", "")
+        self.asked.append((request.path, token))
+        self.limits.append(request.query["limit"])
+        self.selectors.add(request.query.get("fieldSelector", ""))
+        if token in self.expired:
+            return web.json_response({"kind": "Status", "code": 410, "reason": "Expired"}, status=410)
+        number = int(token or 0)
+        following = str(number + 1) if number + 1 < self.pages else ""
+        page = {"metadata": {"continue": following, "resourceVersion": "7"}, "items": [number]}
+        return web.Response(text=json.dumps(page).ljust(int(request.query["limit"]) * self.length))
+
+    def tokens(self) -> list[str]:
+        return [token for _, token in self.asked]
+
+
+@asynccontextmanager
+async def serving(lists: Lists) -> AsyncIterator[KubeClient]:
+    application = web.Application()
+    application.router.add_get("/api/v1/pods", lists.answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        async with KubeClient(ClientConfig(server=f"http://{host}:{port}")) as client:
+            yield client
+    finally:
+        await runner.cleanup()
+
+
+async def settled(lists: Lists) -> None:
+    """Wait until nothing more is asked for."""
+    before = -1
+    while before != len(lists.asked):
+        before = len(lists.asked)
+        await asyncio.sleep(0.05)
+
+
+async def read(reader: PageReader) -> list[int]:
+    """All pages' items, as a reflector reads them."""
+    token, items = "", []
+    while True:
+        page = msgspec.json.decode(await reader.ask(token))
+        items += page["items"]
+        token = page["metadata"]["continue"]
+        if not token:
+            return items
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("pages", [1, 2, 5, 40])
+async def test_every_page_is_read_once_and_in_order(pages: int, early: bool) -> None:
+    lists = Lists(pages)
+    async with serving(lists) as client:
+        reader = PageReader(client, "/api/v1/pods", {"fieldSelector": "status.phase!=Failed", "labelSelector": ""})
+        if early:
+            reader.read_early()
+            await settled(lists)
+        assert await read(reader) == list(range(pages))
+        assert lists.tokens() == ["", *map(str, range(1, pages))]
+        assert lists.selectors == {"status.phase!=Failed"}
+
+
+async def test_pages_are_read_before_anybody_asks_but_not_without_end() -> None:
+    lists = Lists(100)
+    async with serving(lists) as client:
+        reader = PageReader(client, "/api/v1/pods")
+        reader.read_early()
+        await settled(lists)
+        assert 2 <= len(lists.asked) <= 10
+        reader.close()
+
+
+async def test_taken_over_while_a_page_is_under_way() -> None:
+    lists = Lists(30)
+    async with serving(lists) as client:
+        reader = PageReader(client, "/api/v1/pods")
+        reader.read_early()
+        assert await read(reader) == list(range(30))
+        assert sorted(map(int, lists.tokens()[1:])) == list(range(1, 30))
+
+
+async def test_a_list_that_begins_anew_asks_for_every_page_again() -> None:
+    lists = Lists(3)
+    async with serving(lists) as client:
+        reader = PageReader(client, "/api/v1/pods")
+        reader.read_early()
+        await settled(lists)
+        assert msgspec.json.decode(await reader.ask(""))["items"] == [0]
+        assert await read(reader) == [0, 1, 2]
+        assert lists.tokens() == ["", "1", "2", "", "1", "2"]
+
+
+async def test_a_failure_reaches_whoever_asks_for_that_page_and_the_next_try_is_a_new_one() -> None:
+    lists = Lists(3)
+    lists.expired.add("1")
+    async with serving(lists) as client:
+        reader = PageReader(client, "/api/v1/pods")
+        reader.read_early()
+        await settled(lists)
+        with pytest.raises(Expired):
+            await read(reader)
+        lists.expired.clear()
+        assert await read(reader) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("length", "limits"),
+    [(10, ["500", "2000", "2000"]), (4 << 10, ["500", "1023", "1023"]), (40 << 10, ["500", "500", "500"])],
+)
+async def test_pages_are_as_long_as_the_objects_allow(length: int, limits: list[str]) -> None:
+    lists = Lists(3, length)
+    async with serving(lists) as client:
+        assert await read(PageReader(client, "/api/v1/pods")) == [0, 1, 2]
+        assert lists.limits == limits
+
+
+async def test_a_smaller_page_may_be_asked_for_on_the_way() -> None:
+    lists = Lists(3)
+    async with serving(lists) as client:
+        reader = PageReader(client, "/api/v1/pods")
+        await reader.ask("")
+        await reader.ask("1", 62)
+        assert lists.limits == ["500", "62"]
+
+
+async def test_closing_ends_what_is_under_way() -> None:
+    lists = Lists(100)
+    async with serving(lists) as client:
+        reader = PageReader(client, "/api/v1/pods")
+        reader.read_early()
+        reader.close()
+        await settled(lists)
+        assert len(lists.asked) <= 1

@@ -1,0 +1,414 @@
+"""The Lease against a server that hangs, refuses, forgets and lies."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, tzinfo
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+import pytest
+
+from scheduler.kube import lease as lease_module
+from scheduler.kube.client import ClientConfig
+from scheduler.kube.lease import LeaseElector, LeaseSettings
+
+SETTINGS = LeaseSettings(namespace="ns", name="lock", duration=1.5, renew_deadline=1.0, retry_period=0.1)
+
+
+class FakeLeases:
+    """One Lease with resource versions, and switches for what goes wrong."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.writes: list[dict[str, Any]] = []
+        self.fail_with = 0
+        self.swallow_answers = False
+        self.hang = threading.Event()
+        self.hang.set()
+        self.lock = threading.Lock()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                outer.hang.wait()
+                code, answer = outer.act(self.command, json.loads(body) if body else None)
+                if outer.swallow_answers and self.command != "GET":
+                    self.close_connection = True
+                    return
+                data = json.dumps(answer).encode()
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_PUT = handle_any
+
+            def log_message(self, *_: object) -> None:
+                """Keep the test's output clean."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.config = ClientConfig(server=f"http://127.0.0.1:{self.server.server_port}")
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def act(self, method: str, body: dict[str, Any] | None) -> tuple[int, dict[str, Any]]:
+        with self.lock:
+            if self.fail_with:
+                return self.fail_with, failure(self.fail_with, "InternalError")
+            if method == "GET":
+                return (200, self.lease) if self.lease is not None else (404, failure(404, "NotFound"))
+            assert body is not None
+            if method == "POST" and self.lease is not None:
+                return 409, failure(409, "AlreadyExists")
+            if method == "PUT":
+                if self.lease is None:
+                    return 404, failure(404, "NotFound")
+                if body["metadata"].get("resourceVersion") != self.lease["metadata"]["resourceVersion"]:
+                    return 409, failure(409, "Conflict")
+            self.writes.append(body)
+            self.set(body)
+            assert self.lease is not None
+            return 200, self.lease
+
+    def set(self, body: dict[str, Any]) -> None:
+        self.version += 1
+        self.lease = {**body, "metadata": {**body.get("metadata", {}), "resourceVersion": str(self.version)}}
+
+    def edit(self, **spec: Any) -> None:
+        """Change the Lease as somebody else would."""
+        with self.lock:
+            lease = self.lease or {"metadata": {"name": "lock"}}
+            self.set({**lease, "spec": {**(lease.get("spec") or {}), **spec}})
+
+    @property
+    def holder(self) -> str:
+        with self.lock:
+            return (self.lease or {}).get("spec", {}).get("holderIdentity", "")  # type: ignore[no-any-return]
+
+
+def failure(code: int, reason: str) -> dict[str, Any]:
+    return {"kind": "Status", "metadata": {}, "status": "Failure", "code": code, "reason": reason, "message": ""}
+
+
+class Candidate:
+    """An elector that notes what happens to it instead of ending the process."""
+
+    def __init__(self, api: FakeLeases, identity: str, settings: LeaseSettings = SETTINGS) -> None:
+        self.started = threading.Event()
+        self.lost = threading.Event()
+        self.lost_at = 0.0
+        self.reasons: list[str] = []
+        self.elector = LeaseElector(
+            api.config, settings, identity=identity, on_started_leading=self.started.set, on_lost=self._lose
+        )
+
+    def _lose(self, reason: str) -> None:
+        self.lost_at = time.monotonic()
+        self.reasons.append(reason)
+        self.lost.set()
+
+
+@pytest.fixture
+def api() -> Iterator[FakeLeases]:
+    fake = FakeLeases()
+    yield fake
+    fake.hang.set()
+    fake.server.shutdown()
+    fake.server.server_close()
+
+
+@pytest.fixture
+def candidate(api: FakeLeases) -> Iterator[Callable[..., Candidate]]:
+    made: list[Candidate] = []
+
+    def make(identity: str = "me", settings: LeaseSettings = SETTINGS) -> Candidate:
+        one = Candidate(api, identity, settings)
+        made.append(one)
+        one.elector.start()
+        return one
+
+    yield make
+    api.hang.set()
+    for one in made:
+        one.elector.stop()
+
+
+def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.005)
+
+
+Make = Callable[..., Candidate]
+
+
+def test_a_free_lease_is_created_and_renewed(api: FakeLeases, candidate: Make) -> None:
+    one = candidate()
+    assert one.started.wait(5)
+    assert one.elector.is_leader()
+    assert 0 < one.elector.held_until() - time.monotonic() <= 1.0
+    first = api.writes[0]["spec"]
+    assert (first["holderIdentity"], first["leaseDurationSeconds"], first["leaseTransitions"]) == ("me", 2, 0)
+    until(lambda: len(api.writes) >= 4)
+    assert {write["spec"]["acquireTime"] for write in api.writes} == {first["acquireTime"]}
+    assert len({write["spec"]["renewTime"] for write in api.writes}) >= 4
+    assert one.elector.healthy()
+
+
+def test_another_holder_is_waited_for_as_long_as_its_record_claims_from_when_we_saw_it(
+    api: FakeLeases, candidate: Make
+) -> None:
+    # Its clock is an hour off in either direction: that proves nothing.
+    api.edit(
+        holderIdentity="other", leaseDurationSeconds=1, renewTime="2001-01-01T00:00:00.000000Z", leaseTransitions=3
+    )
+    started = time.monotonic()
+    one = candidate()
+    assert one.started.wait(5)
+    assert time.monotonic() - started >= 1.0
+    assert api.writes[0]["spec"]["leaseTransitions"] == 4
+
+
+def test_a_renewing_holder_is_never_replaced(api: FakeLeases, candidate: Make) -> None:
+    first = candidate("first")
+    assert first.started.wait(5)
+    second = candidate("second")
+    assert not second.started.wait(2.5)
+    assert api.holder == "first"
+    assert second.elector.observed_holder == "first"
+    assert not second.elector.is_leader()
+    assert second.elector.held_until() < time.monotonic()
+    assert second.elector.healthy()
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {"leaseDurationSeconds": None, "renewTime": None, "acquireTime": None, "leaseTransitions": None},
+        {"leaseDurationSeconds": "15", "renewTime": "yesterday", "acquireTime": 7, "leaseTransitions": "x"},
+        {"leaseDurationSeconds": -1, "renewTime": {}, "leaseTransitions": True},
+        {"leaseDurationSeconds": 0, "leaseTransitions": 2**31 - 1},
+    ],
+)
+def test_junk_in_the_record_counts_as_our_own_duration_and_crashes_nothing(
+    api: FakeLeases, candidate: Make, junk: dict[str, Any]
+) -> None:
+    api.edit(holderIdentity="other", **junk)
+    started = time.monotonic()
+    one = candidate()
+    assert one.started.wait(6)
+    assert time.monotonic() - started >= SETTINGS.duration
+    assert isinstance(api.writes[0]["spec"]["acquireTime"], str)
+    assert api.writes[0]["spec"]["leaseTransitions"] < 2**31
+
+
+def test_a_lease_without_a_spec_is_free(api: FakeLeases, candidate: Make) -> None:
+    api.set({"metadata": {"name": "lock", "annotations": None}, "spec": None})
+    assert candidate().started.wait(2)
+
+
+def test_stopping_hands_the_lease_over_at_once(api: FakeLeases, candidate: Make) -> None:
+    first = candidate("first")
+    assert first.started.wait(5)
+    second = candidate("second")
+    time.sleep(0.3)
+    first.elector.stop()
+    assert not first.elector.is_leader()
+    freed = next(write for write in api.writes if write["spec"]["holderIdentity"] == "")
+    assert freed["spec"]["leaseDurationSeconds"] == 1
+    assert second.started.wait(1)
+    assert not first.lost.is_set()
+
+
+def test_stopping_without_release_leaves_the_lease_to_expire(api: FakeLeases, candidate: Make) -> None:
+    settings = LeaseSettings(
+        namespace="ns", name="lock", duration=1.5, renew_deadline=1.0, retry_period=0.1, release_on_stop=False
+    )
+    one = candidate("me", settings)
+    assert one.started.wait(5)
+    one.elector.stop()
+    assert api.holder == "me"
+
+
+def test_stopping_a_candidate_does_not_touch_the_holders_lease(api: FakeLeases, candidate: Make) -> None:
+    first = candidate("first")
+    assert first.started.wait(5)
+    second = candidate("second")
+    time.sleep(0.2)
+    second.elector.stop()
+    assert api.holder == "first"
+    assert not first.lost.is_set()
+
+
+def test_a_server_that_hangs_ends_leadership_at_the_deadline(api: FakeLeases, candidate: Make) -> None:
+    one = candidate()
+    assert one.started.wait(5)
+    api.hang.clear()
+    hung_at = time.monotonic()
+    assert one.lost.wait(5)
+    assert one.lost_at - hung_at <= SETTINGS.renew_deadline + 0.3
+    assert not one.elector.is_leader()
+    assert not one.elector.healthy()
+    assert "could not be renewed in time" in one.reasons[0]
+    api.hang.set()
+    time.sleep(0.5)
+    assert len(one.reasons) == 1
+    assert not one.elector.is_leader()
+
+
+def test_failures_shorter_than_the_deadline_are_survived(api: FakeLeases, candidate: Make) -> None:
+    one = candidate()
+    assert one.started.wait(5)
+    api.fail_with = 500
+    until(lambda: "500" in one.elector.last_failure)
+    time.sleep(0.3)
+    api.fail_with = 0
+    until(lambda: one.elector.last_failure == "")
+    time.sleep(SETTINGS.renew_deadline)
+    assert one.elector.is_leader()
+    assert not one.lost.is_set()
+
+
+def test_a_renewal_whose_answer_is_lost_does_not_lose_the_lease(api: FakeLeases, candidate: Make) -> None:
+    one = candidate()
+    assert one.started.wait(5)
+    api.swallow_answers = True
+    time.sleep(0.4)
+    api.swallow_answers = False
+    time.sleep(SETTINGS.renew_deadline)
+    assert one.elector.is_leader()
+    assert api.holder == "me"
+
+
+def test_a_stolen_lease_ends_leadership_at_the_next_renewal(api: FakeLeases, candidate: Make) -> None:
+    one = candidate()
+    assert one.started.wait(5)
+    api.edit(holderIdentity="thief")
+    assert one.lost.wait(0.8)
+    assert one.reasons == ["the Lease is held by thief"]
+    assert not one.elector.is_leader()
+    time.sleep(0.3)
+    assert api.holder == "thief"
+
+
+def test_a_deleted_lease_is_made_again_by_its_leader(api: FakeLeases, candidate: Make) -> None:
+    one = candidate()
+    assert one.started.wait(5)
+    with api.lock:
+        api.lease = None
+    until(lambda: api.holder == "me")
+    assert one.elector.is_leader()
+
+
+def test_a_deadline_that_passes_while_the_renewing_thread_is_stuck_is_noticed(
+    api: FakeLeases, candidate: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    one = candidate()
+    assert one.started.wait(5)
+    monkeypatch.setattr(one.elector, "_attempt", lambda: release.wait(30) and False)
+    assert one.lost.wait(3)
+    release.set()
+
+
+def test_a_process_that_slept_past_the_deadline_does_not_renew(
+    api: FakeLeases, candidate: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGSTOP and SIGCONT: on waking, the clock has moved on and the threads run in any order."""
+    one = candidate()
+    assert one.started.wait(5)
+    real = time.monotonic
+    monkeypatch.setattr(lease_module.time, "monotonic", lambda: real() + 3600)
+    assert not one.elector.is_leader()
+    writes = len(api.writes)
+    assert one.lost.wait(3)
+    monkeypatch.undo()
+    assert len(api.writes) <= writes + 1  # one may have been under way
+    assert not one.elector.is_leader()
+
+
+def test_the_wall_clock_has_no_say(api: FakeLeases, candidate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = candidate()
+    assert one.started.wait(5)
+    jumps = itertools.cycle([timedelta(hours=1), timedelta(hours=-1)])
+
+    class Jumping(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(time.time(), tz) + next(jumps)
+
+    monkeypatch.setattr(lease_module, "datetime", Jumping)
+    writes = len(api.writes)
+    time.sleep(SETTINGS.duration)
+    assert one.elector.is_leader()
+    assert not one.lost.is_set()
+    assert len({write["spec"]["renewTime"][11:13] for write in api.writes[writes:]}) == 2
+
+
+def test_annotations_are_written_at_once_and_those_of_others_kept(api: FakeLeases, candidate: Make) -> None:
+    slow = LeaseSettings(namespace="ns", name="lock", duration=30, renew_deadline=20, retry_period=10)
+    one = candidate("me", slow)
+    one.elector.set_annotation("ours/early", "1")
+    assert one.started.wait(5)
+    with api.lock:
+        assert api.lease is not None
+        meta = api.lease["metadata"]
+        api.set({**api.lease, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), "theirs": "x"}}})
+    one.elector.set_annotation("ours/a", "2")
+    one.elector.set_annotation("ours/b", "3")
+
+    def annotations() -> dict[str, str]:
+        assert api.lease is not None
+        return api.lease["metadata"].get("annotations", {})  # type: ignore[no-any-return]
+
+    until(lambda: annotations() == {"ours/early": "1", "ours/a": "2", "ours/b": "3", "theirs": "x"}, 2)
+    one.elector.set_annotation("ours/a", None)
+    until(lambda: "ours/a" not in annotations(), 2)
+    writes = len(api.writes)
+    one.elector.set_annotation("ours/b", "3")
+    time.sleep(0.3)
+    assert len(api.writes) == writes
+
+
+def test_a_callback_that_fails_ends_leadership(api: FakeLeases) -> None:
+    lost: list[str] = []
+
+    def fail() -> None:
+        raise RuntimeError("no engine")
+
+    elector = LeaseElector(api.config, SETTINGS, on_started_leading=fail, on_lost=lost.append)
+    elector.start()
+    until(lambda: bool(lost))
+    assert "no engine" in lost[0]
+    assert not elector.is_leader()
+    elector.stop()
+
+
+def test_identities_name_the_host_and_are_never_the_same() -> None:
+    one, two = lease_module.default_identity(), lease_module.default_identity()
+    assert one != two
+    assert one.rpartition("_")[0] == two.rpartition("_")[0] != ""
+
+
+@pytest.mark.parametrize(
+    ("periods", "said"),
+    [
+        ({"duration": 10.0}, "leaseDuration must be greater than renewDeadline"),
+        ({"renew_deadline": 2.4}, r"renewDeadline must be greater than retryPeriod\*1.2"),
+        ({"retry_period": 0.0}, "retryPeriod must be greater than zero"),
+        ({"name": ""}, "needs a namespace and a name"),
+    ],
+)
+def test_periods_that_do_not_fit_together_are_refused(periods: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        LeaseSettings(**{"namespace": "ns", "name": "lock", **periods})
