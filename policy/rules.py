@@ -23,7 +23,7 @@ from scheduler.config import (
     flavour_of,
     load_configuration,
 )
-from secondary_scheduler.controller.reconcile.spec import InvalidSpecError, Spec, parse_spec
+from secondary_scheduler.operator.reconcile.spec import InvalidSpecError, Spec, parse_spec
 
 SECONDARY_SCHEDULER = "kubernetes:operator.openshift.io/v1:SecondaryScheduler"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"

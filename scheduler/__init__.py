@@ -1,1 +1,6 @@
-"""The scheduler that runs beside the cluster's own: configuration, core, plugins and the daemon `kube-scheduler`."""
+"""The scheduler that runs beside the cluster's own: configuration, core, plugins and the daemon `kube-scheduler`.
+
+It stands on its own: nothing here imports another package of this project. This module imports nothing.
+"""
+
+__version__ = "0.1.0"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import structlog
 
+from scheduler import __version__
 from scheduler.catalog import format_duration
 from scheduler.config import Configuration, ConfigurationError, completed, default_configuration, load_configuration
 from scheduler.kube.client import ClientConfig, ConfigError
 from scheduler.logs import configure_logging
 from scheduler.options import Options, parse_options
-from secondary_scheduler import __version__
 
 EXIT_OK, EXIT_ERROR, EXIT_INVALID = 0, 1, 4
 log = structlog.get_logger(component="app")

@@ -9,10 +9,10 @@ from typing import Final
 
 import uvloop
 
+from scheduler import __version__
 from scheduler.config import Configuration
 from scheduler.kube.client import ClientConfig, KubeClient, PageReader
 from scheduler.options import Options
-from secondary_scheduler import __version__
 
 USER_AGENT: Final = f"kube-scheduler/secondary-scheduler-{__version__}"
 _TURN_SECONDS: Final = 0.0001

@@ -1,3 +1,1 @@
-"""What surrounds the scheduler: the Kubernetes client, the controller, the command line and the local cluster."""
-
-__version__ = "0.1.0"
+"""What an administrator runs around the scheduler: the operator and the command line. Imports `scheduler` only."""

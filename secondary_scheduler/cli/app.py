@@ -11,7 +11,7 @@ from types import FrameType
 
 import typer
 
-from secondary_scheduler import __version__
+from scheduler import __version__
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
 from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.devcluster.errors import DevClusterError, SpecError

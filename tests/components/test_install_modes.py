@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_binding_name, static_cluster_roles
-from secondary_scheduler.controller.reconcile import Failure
+from secondary_scheduler.operator.reconcile import Failure
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.graph import PROVIDER_TYPE, STATUS, Graph, Registered, clear_values, run_program, stack_values
-from tests.unit.controller.builders import World, config_map, scheduler, secret
+from tests.unit.operator.builders import World, config_map, scheduler, secret
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 OURS = "secondary-scheduler-operator"

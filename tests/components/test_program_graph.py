@@ -22,7 +22,7 @@ from scheduler.catalog import (
     static_cluster_roles,
 )
 from scheduler.config import configuration_hash, load_configuration
-from secondary_scheduler.controller.reconcile import names
+from secondary_scheduler.operator.reconcile import names
 from tests.components.conftest import CANARY_TOKEN, KUBECONFIG_TEXT
 from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_values, is_secret, run_program, stack_values
 

@@ -25,7 +25,7 @@ IMAGES: dict[str, dict[str, Any]] = {
         "user": 65532,
     },
     "registry.example.com/secondary-scheduler/operator": {
-        "executables": {"/bin/secondary-scheduler-operator": [sys.executable, "-m", "secondary_scheduler.controller"]},
+        "executables": {"/bin/secondary-scheduler-operator": [sys.executable, "-m", "secondary_scheduler.operator"]},
         "user": 65532,
     },
     "registry.example.com/shop/web": {

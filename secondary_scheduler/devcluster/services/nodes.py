@@ -74,7 +74,7 @@ def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) ->
             "user": _IMAGE_USER,
         },
         "localhost/secondary-scheduler/operator": {
-            "executables": {_OPERATOR: [sys.executable, "-m", "secondary_scheduler.controller"]},
+            "executables": {_OPERATOR: [sys.executable, "-m", "secondary_scheduler.operator"]},
             "user": _IMAGE_USER,
         },
         **further,

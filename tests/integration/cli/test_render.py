@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.config import configuration_hash
-from tests.integration.controller.support import Api
+from tests.integration.operator.support import Api
 from tests.support.applying import apply
 from tests.support.cluster import MakeCluster
 from tests.support.rendering import Project

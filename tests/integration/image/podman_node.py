@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from scheduler.kube.client import Conflict, NotFound
-from tests.integration.controller.support import Api
+from tests.integration.operator.support import Api
 
 NAME = "podman-0"
 _NEVER_CHECKED = ssl._create_unverified_context()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.config import configuration_hash
-from tests.integration.controller.support import Api, until
 from tests.integration.image.podman_node import NAME, PodmanNode, podman, run_once
+from tests.integration.operator.support import Api, until
 from tests.support.applying import apply
 from tests.support.cluster import BARE, MakeCluster
 from tests.support.rendering import Project

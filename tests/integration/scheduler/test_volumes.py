@@ -22,7 +22,7 @@ import yaml
 from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, static_cluster_roles
 from scheduler.config import load_configuration
 from scheduler.kube.client import AlreadyExists, NotFound
-from tests.integration.controller.support import Api, until
+from tests.integration.operator.support import Api, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -1,0 +1,237 @@
+"""The operator's process: wires client, Lease, controller and health endpoints together."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Sequence
+
+import structlog
+
+from scheduler import __version__
+from scheduler.kube.client import ClientConfig, KubeClient, KubeError, NotFound
+from scheduler.kube.lease import LeaseElector, LeaseSettings
+from scheduler.kube.model import Unstructured
+from secondary_scheduler.operator import logs
+from secondary_scheduler.operator.controller import Controller
+from secondary_scheduler.operator.groups import status_controllers
+from secondary_scheduler.operator.leases import NamespaceLeases
+from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.options import LEASE_NAME, Options, parse_options
+from secondary_scheduler.operator.reconcile import Json, ObjectKey
+from secondary_scheduler.operator.server import serve
+from secondary_scheduler.operator.standby import Held, Standby
+from secondary_scheduler.operator.writer import Writer
+
+log = structlog.stdlib.get_logger(__name__)
+
+_LOOK_AT_HOLDER_EVERY = 1.0
+"""Seconds between looks at who keeps this operator waiting."""
+
+_STARTUP_RETRY = 2.0
+"""Seconds between attempts to reach an API server that does not answer yet."""
+
+_VERSION_EVERY = 3600.0
+"""Seconds between looks at the version of the cluster."""
+
+_FINISH_WITHIN = 20.0
+"""Seconds that a stopped operator takes to finish deletions; below the 30 s that a pod is given by default."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until a signal (0) or until it cannot go on (1); the console script's entry point."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    logs.configure(options.verbosity)
+    try:
+        return asyncio.run(run(options))
+    except KubeError as error:
+        log.error("cannot start", error=str(error))
+    except OSError as error:
+        log.error("cannot serve", address=f"{options.bind_address}:{options.port}", error=error.strerror)
+    return 1
+
+
+async def run(options: Options) -> int:
+    """Serve health at once, compete for the Lease, and reconcile while holding it."""
+    config = ClientConfig.load(options.kubeconfig)
+    process = _Process(options, config)
+    async with (
+        KubeClient(config, user_agent=f"secondary-scheduler-operator/{__version__}") as client,
+        serve(
+            host=options.bind_address,
+            port=options.port,
+            metrics=process.metrics,
+            healthy=process.unhealthy,
+            ready=process.not_ready,
+        ) as port,
+    ):
+        log.info("started", version=__version__, server=config.server, namespace=process.namespace, port=port)
+        return await process.run(client)
+
+
+class _Process:
+    """What the health endpoints and the main task share."""
+
+    def __init__(self, options: Options, config: ClientConfig) -> None:
+        self.metrics = Metrics(__version__)
+        self.namespace = options.namespace_of(config)
+        self._served = options.served(config)
+        self._status_of = options.status_of
+        self._controller: Controller | None = None
+        self._leading = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._lost = ""
+        self._loop = asyncio.get_running_loop()
+        user_agent = f"secondary-scheduler-operator/{__version__} leader-election"
+        self._elector = LeaseElector(
+            config,
+            LeaseSettings(namespace=self.namespace, name=LEASE_NAME),
+            identity=options.identity,
+            on_started_leading=lambda: self._from_thread(self._leading.set),
+            on_lost=self._lose,
+            user_agent=user_agent,
+        )
+        # Competed for by the holder of the operator's own Lease only, so that two replicas do not take half each.
+        self._leases = NamespaceLeases(
+            config,
+            [namespace for namespace in self._served if namespace != self.namespace],
+            LEASE_NAME,
+            identity=self._elector.identity,
+            on_held=lambda namespace: self._from_thread(lambda: self._serve(namespace)),
+            user_agent=user_agent,
+        )
+
+    def unhealthy(self) -> str | None:
+        """Answer of /healthz."""
+        if not self._elector.healthy():
+            return "leader election does not work"
+        return self._controller.trouble() if self._controller else None
+
+    def not_ready(self) -> str | None:
+        """Answer of /readyz. Standing by is ready: a rolling update must be able to replace the holder of the Lease."""
+        return self._controller.not_ready() if self._controller else None
+
+    async def run(self, client: KubeClient) -> int:
+        """Reconcile while leading; returns the exit code."""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(signum, self._stopped.set)
+        self._elector.start()
+        standby = Standby(client, Writer(client, self.metrics, _learn_nothing), self._served, self._held_by_another)
+        log.info("waiting for the Lease", lease=f"{self.namespace}/{LEASE_NAME}", identity=self._elector.identity)
+        work = asyncio.create_task(self._lead(client), name="controller")
+        told = asyncio.create_task(standby.run(), name="standby")
+        stopped = asyncio.create_task(self._stopped.wait(), name="stop")
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done() and not self._lost:
+            await self._finish_deletions()
+        for task in (work, stopped, told):
+            task.cancel()
+        await asyncio.gather(work, stopped, told, return_exceptions=True)
+        # Only now, when no write is under way any more, may another operator begin.
+        await asyncio.to_thread(self._leases.stop)
+        await asyncio.to_thread(self._elector.stop)
+        if work.done() and not work.cancelled() and (error := work.exception()) is not None:
+            log.error("ended by a defect", exc_info=error)
+            return 1
+        if self._lost:
+            log.error("leader election lost", reason=self._lost)
+            return 1
+        log.info("stopped")
+        return 0
+
+    async def _finish_deletions(self) -> None:
+        """Where instance and operator are deleted together, the finalizer would otherwise never be removed."""
+        deadline = self._loop.time() + _FINISH_WITHIN
+        while self._controller and self._controller.finalizing() and self._loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # the end of a deletion comes with the caches, whichever way it happens
+
+    async def _lead(self, client: KubeClient) -> None:
+        await self._wait_for_lease()
+        self.metrics.leader.set(1)
+        openshift = await _is_openshift(client)
+        minor = await kubernetes_minor(client)
+        log.info("leading", openshift=openshift, kubernetes_minor=minor)
+        self._controller = Controller(
+            client,
+            namespaces=self._served,
+            version=__version__,
+            metrics=self.metrics,
+            holds=lambda namespace: namespace == self.namespace or self._leases.holds(namespace),
+            openshift=openshift,
+            kubernetes_minor=minor,
+        )
+        self._leases.start()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._controller.run(), name="instances")
+            group.create_task(_follow_version(client, self._controller), name="version of the cluster")
+            for one in status_controllers(client, self._status_of, self.metrics):
+                group.create_task(one.run(), name=f"status of {one.name}")
+
+    async def _wait_for_lease(self) -> None:
+        told = ""
+        while not self._leading.is_set():
+            holder = self._elector.observed_holder
+            if holder not in ("", told, self._elector.identity):
+                log.info("another operator holds the Lease: nothing is done", holder=holder)
+                told = holder
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AT_HOLDER_EVERY):
+                    await self._leading.wait()
+
+    def _held_by_another(self, namespace: str) -> Held | None:
+        if not self._leading.is_set():
+            holder = self._elector.observed_holder
+            foreign = holder not in ("", self._elector.identity)
+            return Held(f"{self.namespace}/{LEASE_NAME}", holder) if foreign else None
+        holder = self._leases.holder(namespace) if namespace != self.namespace else ""
+        return Held(f"{namespace}/{LEASE_NAME}", holder) if holder else None
+
+    def _serve(self, namespace: str) -> None:
+        log.info("serving a further namespace", namespace=namespace)
+        if self._controller is not None:
+            self._controller.look_at(namespace)
+
+    def _lose(self, reason: str) -> None:
+        self._lost = reason
+        self._from_thread(self._stopped.set)
+
+    def _from_thread(self, call: object) -> None:
+        if callable(call) and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call)
+
+
+def _learn_nothing(key: ObjectKey, answer: Unstructured) -> Json:
+    """Of an Event nothing is kept."""
+    return answer.content
+
+
+async def _follow_version(client: KubeClient, controller: Controller) -> None:
+    while True:
+        await asyncio.sleep(_VERSION_EVERY)
+        controller.cluster_is(await kubernetes_minor(client))
+
+
+async def kubernetes_minor(client: KubeClient) -> int | None:
+    """The API server's minor version; None if it does not say."""
+    try:
+        minor = json.loads(await client.get("/version"))["minor"]
+        # Some distributions write 34+.
+        return int(str(minor).rstrip("+"))
+    except (KubeError, ValueError, TypeError, KeyError) as error:
+        log.warning("cannot read the version of the cluster", error=str(error))
+        return None
+
+
+async def _is_openshift(client: KubeClient) -> bool:
+    """Whether the cluster has OpenShift's security context constraints."""
+    while True:
+        try:
+            await client.get("/apis/security.openshift.io")
+        except NotFound:
+            return False
+        except KubeError as error:
+            log.warning("cannot discover the platform, trying again", error=str(error))
+            await asyncio.sleep(_STARTUP_RETRY)
+        else:
+            return True

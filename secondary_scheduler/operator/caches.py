@@ -1,0 +1,232 @@
+"""Copies of everything a reconcile looks at, kept up to date by watches and by the answers to our own writes."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from scheduler.kube.client import (
+    ApiError,
+    KubeClient,
+    Reflector,
+    ReflectorState,
+    Store,
+    Timing,
+    api_path,
+    object_meta,
+)
+from scheduler.kube.model import (
+    Codec,
+    DecodeError,
+    EventType,
+    Object,
+    ObjectMeta,
+    ResourceVersion,
+    Unstructured,
+    UnstructuredCodec,
+)
+from secondary_scheduler.operator.reconcile import Failure, Json, ObjectKey, is_going
+from secondary_scheduler.operator.reconcile.names import (
+    FIELD_MANAGER,
+    KIND,
+    LABEL_MANAGED_BY,
+    RESOURCES,
+)
+
+OnChange = Callable[[str, Unstructured | None, Unstructured | None], None]
+"""Called with the kind, the object before and the object after; None where there is none."""
+
+TIMING = Timing(backoff_most=10.0)
+"""A right that was taken away and given back is noticed within seconds, at the cost of a list every ten."""
+
+_REMEMBERED_DELETIONS = 256
+"""Per kind; each has to be remembered only as long as a write may be under way."""
+
+_LABELS = dict.fromkeys(("Pod", "ClusterRoleBinding", "FlowSchema"), f"{LABEL_MANAGED_BY}={FIELD_MANAGER}")
+
+
+class Caches:
+    """One reflector and one store per kind and namespace, for the namespaces that are served."""
+
+    def __init__(
+        self, client: KubeClient, namespaces: Collection[str], on_change: OnChange, *, timing: Timing = TIMING
+    ) -> None:
+        self._caches = {
+            (kind, namespace): KindCache(client, kind, namespace, on_change, timing)
+            for kind, resource in RESOURCES.items()
+            # Of namespaces only those that are served may be read.
+            for namespace in (dict.fromkeys(namespaces) if resource.namespaced or kind == "Namespace" else ("",))
+        }
+
+    async def run(self) -> None:
+        """Keep the caches up to date until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for (kind, namespace), cache in self._caches.items():
+                group.create_task(cache.reflector.run(), name=f"watch {kind} {namespace}")
+
+    def state(self, kind: str, namespace: str = "") -> ReflectorState:
+        """What the watch of a kind is doing; `namespace` is empty for kinds of the cluster."""
+        return self._caches[kind, namespace].reflector.state
+
+    def started(self) -> bool:
+        """Whether every kind was either listed or refused, so that a reconcile knows what it does not know."""
+        return all(cache.reflector.state.synced or cache.failure() for cache in self._caches.values())
+
+    def unreadable(self, namespace: str) -> Mapping[str, Failure]:
+        """Kinds of which nothing (any more) can be known in a namespace and the cluster, and why."""
+        return {
+            kind: failure
+            for (kind, where), cache in self._caches.items()
+            if where in ("", namespace) and (failure := cache.failure()) is not None
+        }
+
+    def unserved(self) -> frozenset[str]:
+        """Kinds that this cluster does not have."""
+        return frozenset(kind for (kind, _), cache in self._caches.items() if cache.reflector.state.absent)
+
+    def objects(self) -> dict[ObjectKey, Json]:
+        """Everything known, the instances themselves left out."""
+        return {
+            ObjectKey(kind, one.metadata.namespace, one.metadata.name): one.content
+            for (kind, _), cache in self._caches.items()
+            if kind != KIND
+            for one in cache.store
+        }
+
+    def instances(self) -> list[ObjectKey]:
+        """Keys of all SecondarySchedulers."""
+        return [
+            ObjectKey(KIND, one.metadata.namespace, one.metadata.name)
+            for (kind, _), cache in self._caches.items()
+            if kind == KIND
+            for one in cache.store
+        ]
+
+    def terminating(self, namespace: str) -> bool:
+        """Whether a namespace is being deleted: nothing can be created in it any more."""
+        return any(is_going(one.content) for one in self._caches["Namespace", namespace].store)
+
+    def get(self, key: ObjectKey) -> Json | None:
+        """One object."""
+        found = self._caches[key.kind, key.namespace].store.named(key.name, key.namespace)
+        return found.content if found is not None else None
+
+    def learn(self, key: ObjectKey, answer: Unstructured) -> Json:
+        """Take over the API server's answer to a write; the watch, which may lag, cannot undo it."""
+        return self._caches[key.kind, key.namespace].learn(answer)
+
+
+class KindCache:
+    """Objects of one kind: the sink of its reflector."""
+
+    def __init__(self, client: KubeClient, kind: str, namespace: str, on_change: OnChange, timing: Timing) -> None:
+        resource = RESOURCES[kind]
+        self._kind = kind
+        self._on_change = on_change
+        self.store: Store[Unstructured] = Store(object_meta)
+        self._gone: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
+        path = api_path(resource.api_version, resource.plural, namespace=namespace if resource.namespaced else None)
+        labels = _LABELS.get(kind, "")
+        self.reflector: Reflector[Unstructured, Unstructured] | Reflector[Object, Unstructured]
+        if kind == "Secret":
+            # That a Secret exists is all we want to know: its content is not even decoded.
+            self.reflector = Reflector(
+                client,
+                path,
+                Codec(Object),
+                self,
+                lambda one: _metadata_only(kind, one),
+                timing=timing,
+                label_selector=labels,
+            )
+        else:
+            self.reflector = Reflector(
+                client,
+                path,
+                UnstructuredCodec(),
+                self,
+                _node if kind == "Node" else lambda one: _with_kind(kind, one),
+                timing=timing,
+                label_selector=labels,
+                field_selector=f"metadata.name={namespace}" if kind == "Namespace" else "",
+                optional=resource.optional,
+            )
+
+    def learn(self, answer: Unstructured) -> Json:
+        """Take over the API server's answer to a write, unless what was written is already known to be deleted."""
+        known = _with_kind(self._kind, answer)
+        # The answer to our write and the news of a deletion come over different connections, in any order.
+        if known.metadata.uid not in self._gone:
+            self.store.apply([(EventType.MODIFIED, known)])
+        return known.content
+
+    def failure(self) -> Failure | None:
+        """Why nothing (any more) can be known of this kind, if so."""
+        state = self.reflector.state
+        error = None if state.absent else state.error
+        if isinstance(error, ApiError) and (not state.synced or error.status in (401, 403, 404)):
+            return Failure(error.status, error.message)
+        # A connection that broke is repaired in time; until then what was seen last is the best there is.
+        return Failure(0, str(error)) if error is not None and not state.synced else None
+
+    def replace(self, items: Sequence[Unstructured], resource_version: ResourceVersion) -> None:
+        """Sink: a complete list."""
+        del resource_version
+        changes = self.store.replace(items)
+        self._gone.extend(one.metadata.uid for one in changes.deleted)
+        self._tell(changes.deleted, changes.updated, changes.added)
+
+    def apply(self, events: Sequence[tuple[EventType, Unstructured]]) -> None:
+        """Sink: what a watch brought."""
+        self._gone.extend(one.metadata.uid for kind, one in events if kind is EventType.DELETED)
+        changes = self.store.apply(events)
+        self._tell(changes.deleted, changes.updated, changes.added)
+
+    def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
+        """Sink: an object that cannot be read is as good as absent."""
+        del error
+        held = self.store.get(metadata.uid)
+        if held is not None:
+            self.apply([(EventType.DELETED, held)])
+
+    def _tell(
+        self,
+        deleted: Sequence[Unstructured],
+        updated: Sequence[tuple[Unstructured, Unstructured]],
+        added: Sequence[Unstructured],
+    ) -> None:
+        for one in deleted:
+            self._on_change(self._kind, one, None)
+        for before, after in updated:
+            self._on_change(self._kind, before, after)
+        for one in added:
+            self._on_change(self._kind, None, one)
+
+
+def _with_kind(kind: str, one: Unstructured) -> Unstructured:
+    """Items of a list do not carry their kind; managedFields are most of an object's size and of no use here."""
+    metadata = {key: value for key, value in one.content["metadata"].items() if key != "managedFields"}
+    content = {**one.content, "apiVersion": RESOURCES[kind].api_version, "kind": kind, "metadata": metadata}
+    return Unstructured(one.metadata, content)
+
+
+def _metadata_only(kind: str, one: Object) -> Unstructured:
+    meta = one.metadata
+    content = {"metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
+    return _with_kind(kind, Unstructured(meta, content))
+
+
+def _node(one: Unstructured) -> Unstructured:
+    """Only what says whether a scheduler can run there: there are thousands, each with a heartbeat."""
+    meta, content = one.metadata, one.content
+    spec, status = content.get("spec") or {}, content.get("status") or {}
+    ready = [
+        {"type": "Ready", "status": condition.get("status")}
+        for condition in status.get("conditions") or []
+        if condition.get("type") == "Ready"
+    ]
+    reduced = {
+        "metadata": {"name": meta.name, "uid": meta.uid, "labels": content["metadata"].get("labels") or {}},
+        "spec": {key: spec[key] for key in ("unschedulable", "taints") if key in spec},
+        "status": {"conditions": ready},
+    }
+    return _with_kind("Node", Unstructured(meta, reduced))

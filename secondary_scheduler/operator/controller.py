@@ -1,0 +1,335 @@
+"""The loop between the caches and the pure reconcile: observe, decide, carry out, report."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import structlog
+
+from scheduler.kube.client import ApiError, Conflict, KubeClient, KubeError, NotFound
+from scheduler.kube.model import Unstructured
+from secondary_scheduler.operator import logs
+from secondary_scheduler.operator.caches import Caches
+from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.queue import WorkQueue
+from secondary_scheduler.operator.reconcile import (
+    Action,
+    AppliedRecord,
+    Apply,
+    Delete,
+    Failure,
+    Json,
+    ObjectKey,
+    Observed,
+    Plan,
+    digest,
+    fingerprint,
+    is_going,
+    reconcile,
+)
+from secondary_scheduler.operator.reconcile.names import FINALIZER, KIND
+from secondary_scheduler.operator.writer import Writer
+
+_LOOK_AT_WATCHES_EVERY = 0.5
+"""Seconds between looks at whether a kind has become unreadable or readable again."""
+STUCK_AFTER = 120.0
+"""Seconds after which a reconcile that has not come back counts as a fault of this process."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass
+class _Memory:
+    """What is remembered about an instance between reconciles; losing it costs one apply per object."""
+
+    applied: dict[ObjectKey, AppliedRecord] = field(default_factory=dict)
+    failures: dict[ObjectKey, Failure] = field(default_factory=dict)
+
+
+class Controller:
+    """Reconciles the SecondarySchedulers of some namespaces, one at a time."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        namespaces: Collection[str],
+        version: str,
+        metrics: Metrics,
+        holds: Callable[[str], bool] = lambda namespace: True,
+        openshift: bool = False,
+        kubernetes_minor: int | None = None,
+    ) -> None:
+        """`holds` says whether this operator, and no other, may write for the instances of a namespace."""
+        self._namespaces = tuple(namespaces)
+        self._version = version
+        self._openshift = openshift
+        self._kubernetes_minor = kubernetes_minor
+        self._metrics = metrics
+        self._holds = holds
+        self._queue: WorkQueue[ObjectKey] = WorkQueue()
+        self._memory: dict[ObjectKey, _Memory] = {}
+        self.caches = Caches(client, namespaces, self._changed)
+        self._writer = Writer(client, metrics, self.caches.learn)
+        self._busy_since: float | None = None
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.caches.run(), name="caches")
+            unreadable = await self._wait_for_caches()
+            for key in self.caches.instances():
+                self._queue.add(key)
+            group.create_task(self._watch_the_watches(unreadable), name="watch the watches")
+            group.create_task(self._work(), name="worker")
+
+    def cluster_is(self, kubernetes_minor: int | None) -> None:
+        """Take note of the API server's version; the cluster may be upgraded while this process runs."""
+        if kubernetes_minor not in (None, self._kubernetes_minor):
+            self._kubernetes_minor = kubernetes_minor
+            for key in self.caches.instances():
+                self._queue.add(key)
+
+    def look_at(self, namespace: str) -> None:
+        """Reconcile the instances of a namespace."""
+        for key in self.caches.instances():
+            if key.namespace == namespace:
+                self._queue.add(key)
+
+    def _serves(self, namespace: str) -> bool:
+        # In a namespace that is being deleted nobody can make a Lease any more.
+        return self._holds(namespace) or self.caches.terminating(namespace)
+
+    def trouble(self) -> str | None:
+        """What is wrong with the loop itself, for the liveness probe."""
+        if self._busy_since is not None and time.monotonic() - self._busy_since > STUCK_AFTER:
+            return f"a reconcile has not come back for {STUCK_AFTER:.0f} s"
+        return None
+
+    def not_ready(self) -> str | None:
+        """What keeps the loop from working, for the readiness probe."""
+        return None if self.caches.started() else "the caches are not filled yet"
+
+    def finalizing(self) -> bool:
+        """Whether an instance that is being deleted still waits for this process."""
+        return any(self._is_finalizing(key) for key in self.caches.instances())
+
+    def _is_finalizing(self, key: ObjectKey) -> bool:
+        resource = self.caches.get(key)
+        if resource is None or FINALIZER not in (resource["metadata"].get("finalizers") or ()):
+            return False
+        going = is_going(resource) or self.caches.terminating(key.namespace)
+        return going and self._serves(key.namespace)
+
+    async def _wait_for_caches(self) -> Mapping[tuple[str, str], Failure]:
+        while not self.caches.started():  # noqa: ASYNC110 -- a refused list sets no event
+            await asyncio.sleep(0.01)
+        unreadable = self._unreadable()
+        log.info("caches are filled", instances=len(self.caches.instances()), unreadable=sorted(unreadable))
+        return unreadable
+
+    def _unreadable(self) -> dict[tuple[str, str], Failure]:
+        return {
+            (namespace, kind): failure
+            for namespace in self._namespaces
+            for kind, failure in self.caches.unreadable(namespace).items()
+        }
+
+    async def _watch_the_watches(self, unreadable: Mapping[tuple[str, str], Failure]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_AT_WATCHES_EVERY)
+            now = self._unreadable()
+            if now == unreadable:
+                continue
+            for where, kind in sorted(set(now) - set(unreadable)):
+                failure = now[where, kind]
+                self._metrics.watch_failures.labels(kind).inc()
+                log.warning(
+                    "kind cannot be read", kind=kind, namespace=where, status=failure.status, error=failure.message
+                )
+            for where, kind in sorted(set(unreadable) - set(now)):
+                log.info("kind can be read again", kind=kind, namespace=where)
+            unreadable = now
+            for key in self.caches.instances():
+                self._queue.add(key)
+
+    def _changed(self, kind: str, before: Unstructured | None, after: Unstructured | None) -> None:
+        one = after or before
+        assert one is not None
+        namespace = one.metadata.namespace
+        if kind == KIND:
+            self._queue.add(ObjectKey(KIND, namespace, one.metadata.name))
+            if before is None or after is None or _names_changed(before, after):
+                # A scheduler name that is given up, or taken, concerns the others.
+                for key in self.caches.instances():
+                    self._queue.add(key)
+            return
+        # Nodes tell every few seconds that they live.
+        if kind == "Node" and before and after and before.content == after.content:
+            return
+        # A Lease is renewed every two seconds; what it reports, and who holds it, changes rarely.
+        if kind == "Lease" and before and after and _reports(before) == _reports(after):
+            return
+        for key in self.caches.instances():
+            if namespace in ("", key.namespace):
+                self._queue.add(key)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            self._metrics.queue_depth.set(len(self._queue))
+            self._busy_since = started = time.monotonic()
+            outcome = "error"
+            try:
+                outcome = await self.reconcile(key)
+            except Exception:
+                # A defect of ours: said once with all there is to know about it, then tried again ever more slowly.
+                delay = self._queue.retry(key)
+                log.exception("reconcile failed", instance=str(key), retry_in_seconds=delay)
+            finally:
+                self._busy_since = None
+                self._metrics.reconciles.labels(outcome).inc()
+                self._metrics.reconcile_seconds.observe(time.monotonic() - started)
+
+    async def reconcile(self, key: ObjectKey) -> str:
+        """Do one round for an instance and queue the next one if needed; returns the outcome in a word for metrics."""
+        if not self._serves(key.namespace):
+            return "standby"
+        memory = self._memory.setdefault(key, _Memory())
+        plan = await self._decide(key, memory)
+        if plan is None:
+            self._forget(key)
+            return "gone"
+        failures, conflict = await self._carry_out(key.namespace, plan.actions, memory)
+        if conflict and not self._serves(key.namespace):
+            return "standby"
+        again = False
+        self._log_failures(key, memory.failures, failures)
+        if plan.actions or memory.failures != failures:
+            memory.failures = failures
+            plan = await self._decide(key, memory)
+            if plan is None:
+                self._forget(key)
+                return "gone"
+            # What became necessary only now (the next step of a removal, say) is work for the next round.
+            again = bool(plan.actions)
+        reported = await self._report(key, plan)
+        if failures or conflict or not reported:
+            self._queue.retry(key)
+            return "refused" if failures or not reported else "conflict"
+        self._queue.forget(key)
+        if again:
+            self._queue.add(key)
+        elif plan.requeue_after is not None:
+            self._queue.add(key, plan.requeue_after)
+        return "ok"
+
+    async def _decide(self, key: ObjectKey, memory: _Memory) -> Plan | None:
+        resource = self.caches.get(key)
+        if resource is None:
+            return None
+        others = tuple(
+            other
+            for other_key in self.caches.instances()
+            if other_key != key and (other := self.caches.get(other_key)) is not None
+        )
+        logs.follow((one.get("spec") or {}).get("operatorLogLevel") or "Normal" for one in (resource, *others))
+        observed = Observed(
+            resource=resource,
+            now=datetime.now(UTC),
+            version=self._version,
+            openshift=self._openshift,
+            kubernetes_minor=self._kubernetes_minor,
+            objects=self.caches.objects(),
+            applied=dict(memory.applied),
+            failures=dict(memory.failures),
+            unreadable=self.caches.unreadable(key.namespace),
+            unserved=self.caches.unserved(),
+            others=others,
+        )
+        # Parsing a user's configuration may take long; health and watches go on meanwhile.
+        return await asyncio.to_thread(reconcile, observed)
+
+    async def _carry_out(
+        self, namespace: str, actions: Sequence[Action], memory: _Memory
+    ) -> tuple[dict[ObjectKey, Failure], bool]:
+        """Do what can be done; return what failed, and whether something had changed since it was looked at."""
+        failures: dict[ObjectKey, Failure] = {}
+        conflict = False
+        for action in actions:
+            if isinstance(action, Apply) and any(key in failures for key in action.requires):
+                continue
+            if not self._serves(namespace):
+                return failures, True
+            try:
+                answer = await self._writer.carry_out(action)
+            except Conflict:
+                conflict = True
+            except ApiError as error:
+                if not (isinstance(error, NotFound) and action.key.kind == KIND):
+                    failures[action.key] = Failure(error.status, error.message)
+            except KubeError as error:
+                failures[action.key] = Failure(0, str(error))
+            else:
+                self._remember(action, answer, memory)
+        return failures, conflict
+
+    def _remember(self, action: Action, answer: Json | None, memory: _Memory) -> None:
+        if isinstance(action, Apply) and answer is not None:
+            memory.applied[action.key] = AppliedRecord(digest(action.body), fingerprint(answer))
+            log.info("applied", object=str(action.key))
+        elif isinstance(action, Delete):
+            memory.applied.pop(action.key, None)
+            log.info("deleted", object=str(action.key), why=action.why)
+
+    async def _report(self, key: ObjectKey, plan: Plan) -> bool:
+        """Write the status and send the Events about it; whether the status is as it should be."""
+        resource = self.caches.get(key)
+        if resource is None or plan.status is None:
+            if resource is not None:
+                self._metrics.show_conditions(resource, resource.get("status") or {})
+            return True
+        try:
+            await self._writer.write_status(resource, plan.status)
+        except (NotFound, Conflict):
+            return True
+        except KubeError as error:
+            log.warning("status cannot be written", instance=str(key), error=str(error))
+            return False
+        self._metrics.show_conditions(resource, plan.status)
+        for draft in plan.events:
+            log.log(30 if draft.warning else 20, draft.message, instance=str(key), reason=draft.reason)
+            with contextlib.suppress(KubeError):
+                await self._writer.send_event(resource, draft, datetime.now(UTC))
+        return True
+
+    def _forget(self, key: ObjectKey) -> None:
+        self._memory.pop(key, None)
+        self._queue.forget(key)
+        self._metrics.forget_instance(key.namespace, key.name)
+        log.info("instance is gone", instance=str(key))
+
+    def _log_failures(
+        self, key: ObjectKey, before: Mapping[ObjectKey, Failure], now: Mapping[ObjectKey, Failure]
+    ) -> None:
+        for target, failure in now.items():
+            if before.get(target) != failure:
+                log.warning(
+                    "write refused", instance=str(key), object=str(target), status=failure.status, error=failure.message
+                )
+
+
+def _reports(lease: Unstructured) -> object:
+    return lease.metadata.annotations, (lease.content.get("spec") or {}).get("holderIdentity")
+
+
+def _names_changed(before: Unstructured, after: Unstructured) -> bool:
+    def relevant(one: Unstructured) -> object:
+        content = one.content
+        deleted = content["metadata"].get("deletionTimestamp")
+        return content.get("spec"), (content.get("status") or {}).get("schedulerNames"), deleted
+
+    return relevant(before) != relevant(after)

@@ -1,0 +1,252 @@
+"""One loop for both kinds: objects and pods come in by watches, what a pure function makes of them goes out."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from scheduler.kube.client import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    KubeClient,
+    KubeError,
+    NotFound,
+    Reflector,
+    api_path,
+    unchanged,
+)
+from scheduler.kube.model import (
+    ELASTICQUOTAS,
+    POD_GROUP_LABEL,
+    PODGROUPS,
+    PODS,
+    Codec,
+    ElasticQuota,
+    Object,
+    Pod,
+    PodGroup,
+    in_force,
+)
+from secondary_scheduler.operator.groups.objects import ObjectSink, PodSink, Seen, identity
+from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.queue import WorkQueue
+from secondary_scheduler.operator.reconcile import elasticquotas, podgroups
+
+O = TypeVar("O", bound=Object)  # noqa: E741 -- an object
+P = TypeVar("P")
+
+API_VERSION = "scheduling.x-k8s.io/v1alpha1"
+_LOOK_EVERY = 0.5
+"""Seconds between looks at whether pods are of interest, and at what the watches say."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusKind(Generic[O, P]):
+    """What tells one of these controllers from the other.
+
+    Attributes:
+        kind, plural, codec: of the objects.
+        label_selector, field_selector: which pods matter.
+        reduce: what is kept of such a pod; it raises ValueError for one that cannot be read.
+        group_of: the name of the group that a pod belongs to within its namespace.
+        chosen: which of a namespace's objects of a group is kept up to date, if any.
+        group: the group of an object.
+        status: the fields of the status to change, given the object and its pods; none when all is well.
+        spacing: least seconds between two writes to one object.
+    """
+
+    kind: str
+    plural: str
+    codec: Codec[O]
+    label_selector: str = ""
+    field_selector: str = ""
+    reduce: Callable[[Pod], P]
+    group_of: Callable[[Pod], str]
+    group: Callable[[O], str]
+    chosen: Callable[[Iterable[O]], O | None]
+    status: Callable[[O, Collection[P]], dict[str, Any]]
+    spacing: float
+
+
+def _first(objects: Iterable[O]) -> O | None:
+    return next(iter(objects), None)
+
+
+def _group_status(group: PodGroup, members: Collection[podgroups.Member]) -> dict[str, Any]:
+    if podgroups.is_overdue(group):
+        log.warning("schedule time longer than 48 hours: left alone", podgroup=group.metadata.key)
+    return podgroups.patch_of(group.status, podgroups.next_status(group, list(members)))
+
+
+def _quota_status(quota: ElasticQuota, pods: Collection[elasticquotas.Amounts]) -> dict[str, Any]:
+    used = elasticquotas.used_of(quota, pods)
+    if elasticquotas.is_reported(quota, used):
+        return {}
+    gone = dict.fromkeys(quota.status.used.keys() - used.keys())
+    return {"used": {**gone, **elasticquotas.resource_list(used)}}
+
+
+POD_GROUPS = StatusKind(
+    kind="PodGroup",
+    plural="podgroups",
+    codec=PODGROUPS,
+    label_selector=POD_GROUP_LABEL,
+    reduce=podgroups.Member.of,
+    group_of=lambda pod: pod.metadata.labels.get(POD_GROUP_LABEL, ""),
+    group=lambda group: group.metadata.name,
+    chosen=_first,
+    status=_group_status,
+    spacing=0.05,
+)
+ELASTIC_QUOTAS = StatusKind(
+    kind="ElasticQuota",
+    plural="elasticquotas",
+    codec=ELASTICQUOTAS,
+    field_selector="status.phase=Running",
+    reduce=elasticquotas.requests_of,
+    group_of=lambda pod: "",
+    group=lambda quota: "",
+    chosen=in_force,
+    status=_quota_status,
+    # Each write counts all pods of a namespace.
+    spacing=0.5,
+)
+KINDS: dict[str, StatusKind[Any, Any]] = {one.plural: one for one in (POD_GROUPS, ELASTIC_QUOTAS)}
+"""By the plural that switches them on."""
+
+
+class StatusController(Generic[O, P]):
+    """Keeps the status of the objects of one kind, in all namespaces; waits for its CRD where there is none."""
+
+    def __init__(self, client: KubeClient, kind: StatusKind[O, P], metrics: Metrics) -> None:
+        self._client = client
+        self._kind = kind
+        self._metrics = metrics
+        self._queue: WorkQueue[tuple[str, str]] = WorkQueue(spacing=kind.spacing)
+        self._objects: ObjectSink[O] = ObjectSink(kind.group, self._queue.add)
+        self._pods: PodSink[P] = PodSink(self._queue.add)
+        path = api_path(API_VERSION, kind.plural)
+        self._watch: Reflector[O, O] = Reflector(client, path, kind.codec, self._objects, unchanged, optional=True)
+        self._watch_pods: Reflector[Pod, Seen[P]] | None = None
+        self._told = ""
+
+    @property
+    def name(self) -> str:
+        """What this keeps up to date."""
+        return self._kind.plural
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch.run(), name=f"watch {self.name}")
+            group.create_task(self._follow_pods(), name=f"watch pods for {self.name}")
+            group.create_task(self._work(), name=f"status of {self.name}")
+
+    async def _follow_pods(self) -> None:
+        """Watch pods as long as there is an object that they matter to."""
+        while True:
+            await self._until(lambda: len(self._objects) > 0)
+            watch = self._watch_pods = self._pod_watch()
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(watch.run(), name=f"pods for {self.name}")
+                await self._until(watch.synced.is_set)
+                # Until then nothing was known of the pods, and nothing was written.
+                self._objects.each(self._queue.add)
+                log.info("following pods", for_status_of=self.name)
+                await self._until(lambda: not len(self._objects))
+                task.cancel()
+            self._watch_pods = None
+            self._pods.clear()
+
+    def _pod_watch(self) -> Reflector[Pod, Seen[P]]:
+        kind = self._kind
+        return Reflector(
+            self._client,
+            api_path("v1", "pods"),
+            PODS,
+            self._pods,
+            lambda pod: Seen(identity(pod.metadata), kind.group_of(pod), kind.reduce(pod)),
+            label_selector=kind.label_selector,
+            field_selector=kind.field_selector,
+        )
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._tell_trouble()
+            await asyncio.sleep(_LOOK_EVERY)
+
+    def _tell_trouble(self) -> None:
+        """Say once what keeps this from reading; a CRD that is not there is no trouble."""
+        states = [self._watch.state]
+        if self._watch_pods is not None:
+            states.append(self._watch_pods.state)
+        errors = [one.error for one in states if one.error is not None and not one.absent]
+        text = "; ".join(str(error) for error in errors if isinstance(error, ApiError))
+        if text and text != self._told:
+            log.warning("cannot keep a status up to date", of=self.name, error=text)
+        self._told = text
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            if self._watch_pods is None or not self._watch_pods.state.synced:
+                continue
+            try:
+                await self.reconcile(key)
+            except KubeError as error:
+                delay = self._queue.retry(key)
+                level = 30 if isinstance(error, Forbidden) else 20
+                log.log(level, "status not written", of=self.name, group=key, error=str(error), retry_in_seconds=delay)
+            except Exception:
+                # A defect with one object must not keep the others from being served.
+                delay = self._queue.retry(key)
+                log.exception("status failed", of=self.name, group=key, retry_in_seconds=delay)
+
+    async def reconcile(self, key: tuple[str, str]) -> None:
+        """Bring the status of one object up to date, if need be.
+
+        Raises:
+            KubeError: it cannot be written.
+        """
+        one = self._kind.chosen(self._objects.of(*key))
+        if one is None:
+            self._queue.forget(key)
+            return
+        fields = self._kind.status(one, self._pods.of(*key))
+        if not fields:
+            self._queue.forget(key)
+            return
+        meta = one.metadata
+        body = {
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": fields,
+        }
+        path = api_path(API_VERSION, self.name, namespace=meta.namespace, name=meta.name, subresource="status")
+        outcome = "ok"
+        try:
+            answer = await self._client.patch(path, body)
+        except (NotFound, Conflict):
+            # The watch brings what it is now.
+            outcome = "conflict"
+            return
+        except KubeError as error:
+            outcome = str(error.status) if isinstance(error, ApiError) else "no_answer"
+            raise
+        finally:
+            self._metrics.writes.labels(self._kind.kind, "patch_status", outcome).inc()
+        self._queue.forget(key)
+        # Our own change, which brings the next step.
+        self._objects.learn(self._kind.codec.decode(answer))
+        log.info("status", of=self.name, object=meta.key, **{name: str(value) for name, value in fields.items()})
+
+
+def status_controllers(
+    client: KubeClient, wanted: Collection[str], metrics: Metrics
+) -> list[StatusController[Any, Any]]:
+    """Return the controllers of the kinds that are wanted, by plural."""
+    return [StatusController(client, kind, metrics) for plural, kind in KINDS.items() if plural in wanted]

@@ -1,0 +1,41 @@
+"""What to do about one SecondaryScheduler: `reconcile(observed) -> Plan`.
+
+Membership rule: pure functions over data. No I/O, no clock (`Observed.now` is data), no state between calls; Kubernetes
+objects are plain JSON-like dictionaries, exactly as the API server sends them.
+"""
+
+from secondary_scheduler.operator.reconcile.model import (
+    Action,
+    AppliedRecord,
+    Apply,
+    Delete,
+    EventDraft,
+    Failure,
+    Json,
+    ObjectKey,
+    Observed,
+    Plan,
+    SetFinalizers,
+    digest,
+    fingerprint,
+    is_going,
+)
+from secondary_scheduler.operator.reconcile.plan import reconcile
+
+__all__ = [
+    "Action",
+    "AppliedRecord",
+    "Apply",
+    "Delete",
+    "EventDraft",
+    "Failure",
+    "Json",
+    "ObjectKey",
+    "Observed",
+    "Plan",
+    "SetFinalizers",
+    "digest",
+    "fingerprint",
+    "is_going",
+    "reconcile",
+]

@@ -1,0 +1,174 @@
+"""The candidate: a scheduler of its own that proves a revision by binding one pod before the real one takes it over.
+
+It has its own labels, Lease and profile names, so that it places nothing but the pod that is made for it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from scheduler import operand
+from scheduler.catalog import CANARY_SUFFIX
+from scheduler.config import DEFAULT_SCHEDULER_NAME, ConfigurationError, configuration_hash, render
+from scheduler.config.document import read_document
+from secondary_scheduler.operator.reconcile import names
+from secondary_scheduler.operator.reconcile.configuration import mounted_config_map
+from secondary_scheduler.operator.reconcile.deployment import candidate_deployment
+from secondary_scheduler.operator.reconcile.model import Delete, Json, ObjectKey, Observed
+from secondary_scheduler.operator.reconcile.objects import new_object
+from secondary_scheduler.operator.reconcile.revision import Revision, Run, noted_run
+from secondary_scheduler.operator.reconcile.spec import Spec
+from secondary_scheduler.operator.reconcile.workload import assess_rollout, hopeless, pod_trouble, pods_of
+
+
+class CandidateConfiguration(NamedTuple):
+    """A configuration whose profiles have names of their own."""
+
+    text: str
+    hash: str
+    scheduler_name: str
+    """Of the first profile."""
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How far a candidate is."""
+
+    ready: bool = False
+    proven: bool = False
+    failure: str = ""
+    """Why it will never be proven; empty if it still may."""
+    stage: str = ""
+
+
+@lru_cache(maxsize=16)
+def renamed(text: str) -> CandidateConfiguration | None:
+    """The configuration with every profile's name changed; None if it is not one that has profiles."""
+    try:
+        data = read_document(text, "configuration").data
+    except ConfigurationError:
+        return None
+    if not isinstance(data, dict):
+        return None
+    profiles = data.get("profiles") or [{}]
+    if not isinstance(profiles, list) or not all(isinstance(profile, dict) for profile in profiles):
+        return None
+    own = [
+        {**profile, "schedulerName": f"{profile.get('schedulerName') or DEFAULT_SCHEDULER_NAME}{CANARY_SUFFIX}"}
+        for profile in profiles
+    ]
+    written = render({**data, "profiles": own})
+    return CandidateConfiguration(written, configuration_hash(written), own[0]["schedulerName"])
+
+
+def current(observed: Observed, revision: Revision) -> Run | None:
+    """Since when there is a candidate of the revision; None if there is none."""
+    live = observed.get("Deployment", observed.names.candidate)
+    run = noted_run(live, names.ANNOTATION_REVISION)
+    return run if run is not None and run.revision == revision else None
+
+
+def assess(observed: Observed, run: Run) -> Assessment:
+    """Look at the candidate, its pods, its Lease and the pod that it has to bind."""
+    candidate = observed.names.candidate
+    probe = observed.get("Pod", observed.names.probe(run.revision.key))
+    if probe is not None and (probe.get("spec") or {}).get("nodeName"):
+        return Assessment(ready=True, proven=True)
+    pods = [
+        pod
+        for pod in pods_of(observed, candidate)
+        if (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_REVISION) == attempt(run)
+    ]
+    failure = hopeless(pods)
+    if failure:
+        return Assessment(failure=failure)
+    if current(observed, run.revision) != run:
+        return Assessment(stage="it is being made")
+    rollout = assess_rollout(observed, candidate)
+    if not rollout.complete:
+        return Assessment(stage=next(filter(None, map(pod_trouble, pods)), "it is not ready"))
+    if not rollout.settled:
+        return Assessment(stage=f"it is ready, and {rollout.missing}")
+    if probe is None:
+        return Assessment(ready=True, stage="it is ready and is given a pod to bind")
+    told = pod_trouble(probe)
+    return Assessment(ready=True, stage=f"it has not bound a pod{': ' if told else ''}{told}")
+
+
+def attempt(run: Run) -> str:
+    """Marks the candidate's pods, so that those of an earlier attempt at the same revision do not count."""
+    return f"{run.revision.key}@{run.at.isoformat()}"
+
+
+def objects(observed: Observed, spec: Spec, run: Run, text: str, *, probe: bool) -> Iterator[Json]:
+    """What makes up the candidate; `text` is the configuration to prove."""
+    own = renamed(text)
+    assert own is not None, "decided only for what can be renamed"
+    labels = observed.names.candidate_labels
+    copy = observed.names.candidate_config_map(run.revision.configuration)
+    yield new_object(observed, "ConfigMap", copy, labels, data={names.CONFIG_KEY: own.text}, immutable=True)
+    yield candidate_deployment(observed, spec, run, own.hash, attempt(run))
+    name = observed.names.probe(run.revision.key)
+    # Never applied twice: what admission adds to a pod cannot be taken away again.
+    if probe and observed.get("Pod", name) is None:
+        yield _probe(observed, spec, run.revision, name, own.scheduler_name)
+
+
+def _probe(observed: Observed, spec: Spec, revision: Revision, name: str, scheduler_name: str) -> Json:
+    """A pod without requests that any node takes. Being bound is all that it is for."""
+    labels = {**observed.names.labels, names.LABEL_APP: f"{observed.names.candidate}-probe"}
+    command = [*(revision.command or revision.flavour.command), "--version"]
+    content = {
+        "schedulerName": scheduler_name,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "tolerations": [{"operator": "Exists"}],
+        "securityContext": operand.pod_security(openshift=observed.openshift),
+        "containers": [
+            {
+                "name": "probe",
+                "image": revision.image,
+                "command": command,
+                "securityContext": operand.CONTAINER_SECURITY,
+            }
+        ],
+        **({"imagePullSecrets": spec.image_pull_secrets} if spec.image_pull_secrets else {}),
+    }
+    return new_object(observed, "Pod", name, labels, spec=content)
+
+
+def present(observed: Observed) -> bool:
+    """Whether anything of a candidate is there that uses its Lease or its rights."""
+    candidate = observed.names.candidate
+    held = (observed.get(kind, candidate) for kind in ("Deployment", "Lease"))
+    return any(held) or bool(pods_of(observed, candidate))
+
+
+def leftovers(observed: Observed, keep: Run | None) -> Iterator[Delete]:
+    """What is left of candidates other than the one to keep; the Lease goes when nobody can hold it any more."""
+    candidate = observed.names.candidate
+    pods = pods_of(observed, candidate)
+    live = observed.get("Deployment", candidate)
+    gone = [] if keep is not None or live is None else [live]
+    wanted_probe = observed.names.probe(keep.revision.key) if keep is not None else ""
+    probes = (pod for pod in pods_of(observed, f"{candidate}-probe") if pod["metadata"]["name"] != wanted_probe)
+    mounted = {mounted_config_map(workload) for workload in (*pods, *([live] if live is not None else []))}
+    mounted.add(observed.names.candidate_config_map(keep.revision.configuration) if keep is not None else None)
+    maps = (copy for copy in config_maps(observed) if copy["metadata"]["name"] not in mounted)
+    lease = observed.get("Lease", candidate)
+    free = lease is not None and keep is None and live is None and not pods
+    for obj in (*gone, *probes, *maps, *([lease] if free and lease is not None else [])):
+        if not obj["metadata"].get("deletionTimestamp"):
+            yield Delete(ObjectKey.of(obj), str(obj["metadata"]["uid"]), "no candidate needs it any more")
+
+
+def config_maps(observed: Observed) -> Iterable[Json]:
+    """The configurations that were made for candidates."""
+    return [
+        config_map
+        for config_map in observed.of_kind("ConfigMap")
+        if observed.names.made(config_map)
+        and config_map["metadata"]["labels"].get(names.LABEL_APP) == observed.names.candidate
+    ]

@@ -1,0 +1,148 @@
+"""The scheduler's Deployment: which revision it runs, in the form that `scheduler.operand` gives it."""
+
+import json
+from dataclasses import dataclass
+
+from scheduler import operand
+from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
+from secondary_scheduler.operator.reconcile import names
+from secondary_scheduler.operator.reconcile.configuration import EffectiveConfiguration
+from secondary_scheduler.operator.reconcile.model import Json, Observed
+from secondary_scheduler.operator.reconcile.objects import new_object
+from secondary_scheduler.operator.reconcile.platform import tls_arguments
+from secondary_scheduler.operator.reconcile.revision import Revision, Run, note
+from secondary_scheduler.operator.reconcile.spec import Spec
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What the scheduler and its candidate differ in."""
+
+    name: str
+    """Of the Deployment and the Lease, and the pods' label `app`."""
+    labels: dict[str, str]
+    config_map: str
+    strategy: Json
+    replicas: int
+    configuration_hash: str
+    revision_mark: str
+
+
+def wanted_revision(observed: Observed, spec: Spec, configuration: EffectiveConfiguration) -> Revision:
+    """What the spec asks for, with a configuration."""
+    timings = spec.leader_election
+    return Revision(
+        configuration=configuration.hash,
+        image=spec.scheduler_image,
+        command=tuple(spec.command),
+        lease_timings=(timings.lease_duration, timings.renew_deadline, timings.retry_period),
+        args=(
+            *(["--allow-default-scheduler-name"] if _must_allow_default_name(spec, configuration) else []),
+            *tls_arguments(observed, spec.extra_args),
+            *spec.extra_args,
+        ),
+        env=json.dumps([*_environment(observed, spec), *spec.env], sort_keys=True),
+        # To say what the image's name tells, too, changes nothing.
+        flavour_name="" if spec.image_flavour == flavour_of(spec.scheduler_image) else spec.flavour,
+    )
+
+
+def _environment(observed: Observed, spec: Spec) -> list[Json]:
+    given = {variable.get("name") for variable in spec.env}
+    usual = operand.environment_for(spec.image_flavour, openshift=observed.openshift)
+    return [variable for variable in usual if variable["name"] not in given]
+
+
+def flags_of_lease(observed: Observed, spec: Spec) -> dict[str, object]:
+    """What the flags say, under the names that `leaderElection` of a configuration has for it."""
+    timings = spec.leader_election
+    return {
+        "leaderElect": True,
+        "leaseDuration": timings.lease_duration,
+        "renewDeadline": timings.renew_deadline,
+        "retryPeriod": timings.retry_period,
+        "resourceLock": "leases",
+        "resourceName": observed.names.operand,
+        "resourceNamespace": observed.namespace,
+    }
+
+
+def deployment(observed: Observed, spec: Spec, run: Run, replicas: int) -> Json:
+    """The Deployment that runs a revision; what can not be proven by a candidate comes from the spec."""
+    part = _Part(
+        name=observed.names.operand,
+        labels=observed.names.labels,
+        config_map=observed.names.active_config_map(run.revision.configuration),
+        # The Lease keeps two at a time from scheduling; the old one leaves only when the new one is ready.
+        strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        replicas=replicas,
+        configuration_hash=run.revision.configuration,
+        revision_mark=run.revision.key,
+    )
+    return _deployment(observed, spec, run, part)
+
+
+def candidate_deployment(observed: Observed, spec: Spec, run: Run, reported_hash: str, attempt: str) -> Json:
+    """The same for the candidate, whose own configuration has another hash; a former attempt's pod goes first."""
+    part = _Part(
+        name=observed.names.candidate,
+        labels=observed.names.candidate_labels,
+        config_map=observed.names.candidate_config_map(run.revision.configuration),
+        strategy={"type": "Recreate"},
+        replicas=1,
+        configuration_hash=reported_hash,
+        revision_mark=attempt,
+    )
+    return _deployment(observed, spec, run, part)
+
+
+def _deployment(observed: Observed, spec: Spec, run: Run, part: _Part) -> Json:
+    topology = spec.topology.highly_available_topology if spec.highly_available else None
+    revision = run.revision
+    content = operand.Operand(
+        name=part.name,
+        namespace=observed.namespace,
+        image=revision.image,
+        config_map=part.config_map,
+        service_account=observed.names.operand,
+        openshift=observed.openshift,
+        labels=part.labels,
+        annotations={
+            names.ANNOTATION_CONFIGURATION_HASH: part.configuration_hash,
+            names.ANNOTATION_REVISION: part.revision_mark,
+        },
+        strategy=part.strategy,
+        replicas=part.replicas,
+        command=revision.command or revision.flavour.command,
+        arguments=revision.args,
+        timings=operand.Timings(*revision.lease_timings),
+        verbosity=spec.verbosity,
+        env=json.loads(revision.env),
+        resources=spec.resources,
+        serving_cert_secret=observed.names.serving_cert_secret if has_serving_cert(observed) else None,
+        metric_secret=spec.metric_credentials.secret_name if spec.metric_credentials else None,
+        priority_class_name=spec.priority_class_name,
+        image_pull_secrets=spec.image_pull_secrets,
+        node_selector={**(topology.node_selector if topology else {}), **spec.node_selector},
+        tolerations=[*(topology.tolerations if topology else []), *spec.tolerations],
+        affinity=spec.affinity,
+    )
+    # Claimed, because a Deployment that somebody pauses would take no revision any more.
+    spec_of_deployment = {**operand.deployment_spec(content), "paused": False}
+    body = new_object(observed, "Deployment", part.name, part.labels, spec=spec_of_deployment)
+    body["metadata"]["annotations"] = {names.ANNOTATION_REVISION: note(run)}
+    return body
+
+
+def has_serving_cert(observed: Observed) -> bool:
+    """Whether to serve the certificate of the serving-cert Secret; keeps what runs where Secrets cannot be read."""
+    if "Secret" not in observed.unreadable:
+        return observed.get("Secret", observed.names.serving_cert_secret) is not None
+    live = observed.get("Deployment", observed.names.operand)
+    volumes = live["spec"]["template"]["spec"].get("volumes") or [] if live else []
+    return any(volume["name"] == names.CERTS_VOLUME for volume in volumes)
+
+
+def _must_allow_default_name(spec: Spec, configuration: EffectiveConfiguration) -> bool:
+    # The configuration was accepted with that name. Upstream's binary does not know the flag, and needs none.
+    return DEFAULT_SCHEDULER_NAME in configuration.scheduler_names and spec.image_flavour.is_ours

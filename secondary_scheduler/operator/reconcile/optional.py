@@ -1,0 +1,36 @@
+"""Objects that make a scheduler safer or better observed, and without which it runs all the same.
+
+A failure to write one is told as a warning and holds nothing else up.
+"""
+
+from collections.abc import Collection, Iterator
+
+from scheduler import operand
+from scheduler.catalog import FLOW_SCHEMAS
+from secondary_scheduler.operator.reconcile.model import Json, Observed
+from secondary_scheduler.operator.reconcile.objects import new_object
+
+KINDS = frozenset({"PodDisruptionBudget", "NetworkPolicy", "FlowSchema", "ServiceMonitor"})
+
+
+def optional_objects(observed: Observed, replicas: int, without: Collection[str] = ()) -> Iterator[Json]:
+    """What is wanted of these kinds, as far as the API server serves them and none is among `without`."""
+    return (body for body in _possible(observed, replicas) if body["kind"] not in without)
+
+
+def _possible(observed: Observed, replicas: int) -> Iterator[Json]:
+    scheduler = observed.names.operand
+    if replicas > 1:
+        # A single one has no budget: it would make its node undrainable.
+        yield _object(observed, "PodDisruptionBudget", scheduler, operand.disruption_budget_spec(scheduler))
+    yield _object(observed, "NetworkPolicy", scheduler, operand.network_policy_spec(scheduler))
+    for purpose in FLOW_SCHEMAS:
+        spec = operand.flow_schema_spec(purpose, scheduler, observed.namespace)
+        yield _object(observed, "FlowSchema", observed.names.flow_schema(purpose), spec)
+    if "ServiceMonitor" not in observed.unserved:
+        monitor = operand.service_monitor_spec(scheduler, observed.namespace, openshift=observed.openshift)
+        yield _object(observed, "ServiceMonitor", scheduler, monitor)
+
+
+def _object(observed: Observed, kind: str, name: str, spec: Json) -> Json:
+    return new_object(observed, kind, name, observed.names.labels, spec=spec)

@@ -1,0 +1,379 @@
+"""`reconcile`: from what is observed to what is to be done."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from secondary_scheduler.operator.reconcile import canary, names, objects, optional
+from secondary_scheduler.operator.reconcile.configuration import (
+    EffectiveConfiguration,
+    Problem,
+    Selection,
+    active_copies,
+    mounted_config_map,
+    of_copy,
+    select_configuration,
+    without_effect,
+)
+from secondary_scheduler.operator.reconcile.deployment import deployment, flags_of_lease, wanted_revision
+from secondary_scheduler.operator.reconcile.model import (
+    Action,
+    Apply,
+    Delete,
+    Json,
+    ObjectKey,
+    Observed,
+    Plan,
+    SetFinalizers,
+    digest,
+    fingerprint,
+    is_going,
+)
+from secondary_scheduler.operator.reconcile.platform import kubernetes_mismatch
+from secondary_scheduler.operator.reconcile.refusals import refusals
+from secondary_scheduler.operator.reconcile.replicas import Replicas, wanted_replicas
+from secondary_scheduler.operator.reconcile.revision import Revision, newest, noted_run
+from secondary_scheduler.operator.reconcile.rollout import Decision, decide
+from secondary_scheduler.operator.reconcile.spec import InvalidSpecError, Spec, parse_spec
+from secondary_scheduler.operator.reconcile.status import Findings, build_status, events_for
+from secondary_scheduler.operator.reconcile.workload import (
+    assess_rollout,
+    pods_of,
+    scheduler_pods,
+    workload_problems,
+)
+
+TEARDOWN_PATIENCE = timedelta(seconds=60)
+"""How long a deleted instance waits for its pods; a pod on a dead node must not keep it forever."""
+
+NAMESPACE_GOING = Problem(
+    "NamespaceTerminating", "The namespace is being deleted: the scheduler goes, and nothing new can be made here"
+)
+
+_OWNED_KINDS = (
+    *sorted(optional.KINDS),
+    "ClusterRoleBinding",
+    "RoleBinding",
+    "Role",
+    "Service",
+    "ConfigMap",
+    "ServiceAccount",
+)
+
+
+_NOT_NEEDED = optional.KINDS | {"Node", "APIServer", "Namespace"}
+"""Kinds that a scheduler can do without."""
+
+_NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
+"""What Kubernetes' garbage collector would leave behind, or would take too late for the order to hold."""
+
+
+def reconcile(observed: Observed) -> Plan:
+    """Decide about one instance. Raises nothing: what is wrong is told in the plan's status."""
+    if is_going(observed.resource) or observed.namespace_going is not None:
+        return _finalize(observed)
+    try:
+        spec = parse_spec(observed.resource)
+    except InvalidSpecError as error:
+        return _plan(observed, Findings(assess_rollout(observed), [Problem("SpecInvalid", str(error))]))
+    if spec.management_state == "Removed":
+        return _removed(observed)
+    return _managed(observed, spec)
+
+
+def _managed(observed: Observed, spec: Spec) -> Plan:
+    rollout = assess_rollout(observed)
+    selection = select_configuration(observed, spec.scheduler_config)
+    refused = list(refusals(spec))
+    kept = _kept(observed) if refused else None
+    if kept is not None:
+        selection = replace(selection, effective=of_copy(observed, kept))
+    effective = selection.effective
+    replicas = wanted_replicas(observed, spec)
+    decision = None
+    if effective is not None and (kept is not None or not refused):
+        revision = kept or wanted_revision(observed, spec, effective)
+        prove = spec.rollout.canary and canary.renamed(effective.text) is not None
+        decision = decide(observed, revision, rollout, prove=prove)
+    findings = Findings(
+        rollout=rollout,
+        problems=list(_problems(observed, spec, selection, decision, refused)),
+        warnings=list(_warnings(observed, spec, selection, replicas)),
+        selection=selection,
+        decision=decision,
+        hold="Unmanaged" if spec.management_state == "Unmanaged" else "",
+    )
+    if findings.hold:
+        return _plan(observed, findings)
+    actions: list[Action] = list(_hold_finalizer(observed))
+    if effective is not None:
+        bindings = _bindings(observed, effective, decision)
+        actions += _applies(observed, spec, effective, decision, bindings, replicas.number)
+        actions += _budget_of_one(observed, replicas.number)
+        actions += _switched_off(observed, spec)
+        actions += canary.leftovers(observed, decision.candidate if decision else None)
+        if decision is not None and decision.finished and rollout.settled:
+            actions += _leftovers(observed, decision, bindings)
+    plan = _plan(observed, findings, actions)
+    recheck = decision.recheck if decision is not None else None
+    return plan if recheck is None else replace(plan, requeue_after=max(recheck.total_seconds(), 0.1))
+
+
+def _kept(observed: Observed) -> Revision | None:
+    """What runs, or what ran last, where the spec is refused."""
+    live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+    run = live or newest(noted_run(copy, names.ANNOTATION_RAN) for copy in active_copies(observed))
+    return run.revision if run is not None and of_copy(observed, run.revision) is not None else None
+
+
+def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: Decision | None) -> list[Json]:
+    """Bindings for what is run now, what shall be, and what a candidate proves."""
+    if decision is None:
+        return objects.cluster_role_bindings(observed, [(effective.plugins, None)])
+    live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+    run = []
+    for one in (decision.target, decision.candidate, live):
+        if one is not None:
+            known = effective if one.revision.configuration == effective.hash else of_copy(observed, one.revision)
+            run.append((known.plugins if known is not None else (), one.revision.flavour))
+    return objects.cluster_role_bindings(observed, run)
+
+
+def _applies(
+    observed: Observed,
+    spec: Spec,
+    effective: EffectiveConfiguration,
+    decision: Decision | None,
+    bindings: Sequence[Json],
+    replicas: int,
+) -> Iterator[Action]:
+    instance = ObjectKey.of(observed.resource)
+    account = objects.service_account(observed)
+    candidate = decision.candidate if decision is not None else None
+    wanted: list[tuple[Json, tuple[ObjectKey, ...]]] = [
+        (account, ()),
+        (objects.lease_role(observed, candidate=candidate is not None or canary.present(observed)), ()),
+        (objects.lease_role_binding(observed), ()),
+        # Without the finalizer nobody would delete what Kubernetes' garbage collector cannot.
+        *((binding, (instance,)) for binding in bindings),
+    ]
+    notes = decision.notes if decision is not None else {}
+    copies = []
+    for configuration in dict.fromkeys((effective.hash, *notes)):
+        text = effective.text if configuration == effective.hash else None
+        copy = objects.active_config_map(observed, configuration, text, notes.get(configuration, {}))
+        if copy is not None:
+            copies.append(ObjectKey.of(copy))
+            wanted.append((copy, ()))
+    wanted.append((objects.metrics_service(observed), ()))
+    if decision is not None:
+        # The notes on the copies are what a later look at the Deployment is judged by: they come first.
+        needed = (ObjectKey.of(account), *copies)
+        wanted.append((deployment(observed, spec, decision.target, replicas), needed))
+        if candidate is not None:
+            parts = canary.objects(observed, spec, candidate, effective.text, probe=decision.probe)
+            wanted += [(part, needed) for part in parts]
+        for body in optional.optional_objects(observed, replicas, spec.without):
+            wanted.append((body, () if names.RESOURCES[body["kind"]].namespaced else (instance,)))
+    for body, requires in wanted:
+        key = ObjectKey.of(body)
+        live = observed.objects.get(key)
+        if live is not None and _must_be_replaced(body, live):
+            yield Delete(key, str(live["metadata"]["uid"]), "its immutable content is not what it should be")
+            yield Apply(body, requires)
+        elif _needs_apply(observed, key, body, live):
+            yield Apply(body, requires)
+
+
+def _needs_apply(observed: Observed, key: ObjectKey, body: Json, live: Json | None) -> bool:
+    record = observed.applied.get(key)
+    if record is None or record.desired != digest(body):
+        return True
+    if live is None:
+        return key.kind not in observed.unreadable
+    return record.live != fingerprint(live)
+
+
+def _must_be_replaced(body: Json, live: Json) -> bool:
+    if body.get("immutable") and live.get("immutable"):
+        return bool(body["data"] != live.get("data"))
+    return "roleRef" in body and bool(body["roleRef"] != live.get("roleRef"))
+
+
+def _leftovers(observed: Observed, decision: Decision, wanted: Sequence[Json]) -> Iterator[Delete]:
+    """What only former revisions needed; asked for once the present one runs."""
+    bindings = {binding["metadata"]["name"] for binding in wanted}
+    for binding in _owned(observed, "ClusterRoleBinding"):
+        unused = binding["metadata"]["name"] not in bindings and not canary.present(observed)
+        if unused and not is_going(binding):
+            yield _delete(binding, "no enabled plugin needs it")
+    in_use = {observed.names.active_config_map(configuration) for configuration in decision.notes}
+    in_use |= {mounted_config_map(pod) or "" for pod in scheduler_pods(observed)}
+    for copy in active_copies(observed):
+        if copy["metadata"]["name"] not in in_use and not is_going(copy):
+            yield _delete(copy, "no scheduler runs this configuration any more")
+
+
+def _budget_of_one(observed: Observed, replicas: int) -> Iterator[Delete]:
+    """A budget that is left over from several replicas would keep the node of a single one from being drained."""
+    for budget in _owned(observed, "PodDisruptionBudget"):
+        if replicas == 1 and not is_going(budget):
+            yield _delete(budget, "a single replica has no budget")
+
+
+def _switched_off(observed: Observed, spec: Spec) -> Iterator[Delete]:
+    for kind in sorted(optional.KINDS & spec.without):
+        for obj in _owned(observed, kind):
+            if not is_going(obj):
+                yield _delete(obj, f"spec.without names {kind}")
+
+
+def _removed(observed: Observed) -> Plan:
+    actions, waiting = _teardown(observed, patient=True)
+    rollout = assess_rollout(observed)
+    problems = list(_write_problems(observed))
+    findings = Findings(rollout, problems, running=False, removing=bool(actions) or waiting)
+    return _plan(observed, findings, actions)
+
+
+def _finalize(observed: Observed) -> Plan:
+    metadata = observed.resource["metadata"]
+    if names.FINALIZER not in (metadata.get("finalizers") or []):
+        return Plan()
+    namespace = observed.namespace_going
+    deleted_at = datetime.fromisoformat(str((namespace or metadata)["deletionTimestamp"]).replace("Z", "+00:00"))
+    left = deleted_at + TEARDOWN_PATIENCE - observed.now
+    actions, waiting = _teardown(observed, patient=left > timedelta())
+    if actions or waiting:
+        problems = [NAMESPACE_GOING] if namespace else list(_write_problems(observed))
+        findings = Findings(assess_rollout(observed), problems, running=False, removing=True)
+        plan = _plan(observed, findings, actions)
+        # An Event would be refused there, like anything new.
+        events = () if namespace else plan.events
+        return Plan(plan.actions, plan.status, events, max(left.total_seconds(), 1.0) if waiting else None)
+    others = tuple(name for name in metadata["finalizers"] if name != names.FINALIZER)
+    return Plan((SetFinalizers(ObjectKey.of(observed.resource), others, str(metadata["resourceVersion"])),))
+
+
+def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]:
+    """Deletions to make now, and whether something that is already going has to be waited for.
+
+    The Deployment goes first and its rights stay until its pods are gone: a scheduler that is being stopped still
+    finishes its bindings and releases its Lease, and one that still runs would make a new Lease.
+    """
+    candidate = observed.names.candidate
+    live = [observed.get("Deployment", name) for name in (observed.names.operand, candidate)]
+    first = [*filter(None, live), *pods_of(observed, f"{candidate}-probe")]
+    unknown = set(observed.unreadable) & _NOT_COLLECTED
+    if observed.namespace_going:
+        # What is in the namespace goes with it, the operator's rights there, too.
+        first = [obj for obj in first if patient and not _out_of_reach(observed, obj)]
+        unknown = {kind for kind in unknown if not names.RESOURCES[kind].namespaced}
+    if first:
+        return [_delete(obj, "the scheduler is to be removed") for obj in first if not is_going(obj)], True
+    pods = [*scheduler_pods(observed), *pods_of(observed, candidate)]
+    if patient and pods and not (observed.namespace_going and "Pod" in observed.unreadable):
+        return [], True
+    rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
+    leases = filter(None, (observed.get("Lease", name) for name in (observed.names.operand, candidate)))
+    # A Lease that may not be deleted gives nobody a right; it is not worth an instance that never goes.
+    rest += (lease for lease in leases if not _forbidden(observed, lease))
+    if observed.namespace_going:
+        rest = [obj for obj in rest if not obj["metadata"].get("namespace")]
+    return [_delete(obj, "the scheduler is removed") for obj in rest if not is_going(obj)], bool(rest or unknown)
+
+
+def _hold_finalizer(observed: Observed) -> Iterator[SetFinalizers]:
+    metadata = observed.resource["metadata"]
+    present = tuple(metadata.get("finalizers") or ())
+    if names.FINALIZER not in present:
+        key = ObjectKey.of(observed.resource)
+        yield SetFinalizers(key, (*present, names.FINALIZER), str(metadata["resourceVersion"]))
+
+
+def _problems(
+    observed: Observed, spec: Spec, selection: Selection, decision: Decision | None, refused: Sequence[Problem]
+) -> Iterator[Problem]:
+    """Everything that is wrong, what a user can put right first."""
+    if selection.problem is not None:
+        yield selection.problem
+    if decision is not None and decision.problem is not None:
+        yield decision.problem
+    yield from refused
+    credentials = spec.metric_credentials
+    if credentials and "Secret" not in observed.unreadable and observed.get("Secret", credentials.secret_name) is None:
+        secret = f"Secret {observed.namespace}/{credentials.secret_name}"
+        yield Problem(
+            "MetricCredentialsMissing",
+            f"{secret}, named by spec.metricCredentials, does not exist: new scheduler pods cannot start until it does",
+        )
+    yield from _write_problems(observed)
+    yield from workload_problems(observed)
+
+
+def _write_problems(observed: Observed) -> Iterator[Problem]:
+    for kind in sorted(set(observed.unreadable) - _NOT_NEEDED):
+        failure = observed.unreadable[kind]
+        yield Problem(
+            "Forbidden" if failure.forbidden else "ApiError",
+            f"{kind} objects cannot be read, so changes to them go unnoticed: {failure.message}",
+        )
+    alike: dict[tuple[str, bool], list[ObjectKey]] = {}
+    for key in sorted(observed.failures):
+        if key.kind in _NOT_NEEDED:
+            continue
+        alike.setdefault((key.kind, observed.failures[key].forbidden), []).append(key)
+    for (kind, forbidden), keys in alike.items():
+        rest = len(keys) - 1
+        others = f" (and {rest} more of kind {kind})" if rest else ""
+        message = f"{keys[0]} cannot be written{others}: {observed.failures[keys[0]].message}"
+        yield Problem("Forbidden" if forbidden else "ApplyFailed", message)
+
+
+def _warnings(observed: Observed, spec: Spec, selection: Selection, replicas: Replicas) -> Iterator[str]:
+    """What a person should know, and what does not keep the scheduler from doing its work."""
+    yield from filter(None, [kubernetes_mismatch(spec.scheduler_image, spec.image_flavour, observed.kubernetes_minor)])
+    if selection.effective is not None:
+        yield from filter(None, [without_effect(selection.effective.text, flags_of_lease(observed, spec))])
+        yield from _without_rights(observed, spec, selection.effective)
+    if replicas.warning:
+        yield replicas.warning
+    for kind in sorted(set(observed.unreadable) & _NOT_NEEDED):
+        yield f"{kind} objects cannot be read: {observed.unreadable[kind].message}"
+    for key in sorted(observed.failures):
+        if key.kind in _NOT_NEEDED and key.kind not in observed.unreadable:
+            yield f"{key} cannot be written: {observed.failures[key].message}"
+
+
+def _without_rights(observed: Observed, spec: Spec, effective: EffectiveConfiguration) -> Iterator[str]:
+    """The install has a ClusterRole for each plugin of the catalogue, and the operator may bind no other."""
+    run = [plugin.name for plugin in spec.extra_plugins if plugin.name in effective.plugins]
+    if run:
+        account = f"ServiceAccount {observed.namespace}/{observed.names.operand}"
+        yield (
+            f"{', '.join(run)} of spec.extraPlugins {'get' if len(run) > 1 else 'gets'} no rights from the operator: "
+            f"what the API server shall allow has to be bound to {account} by whoever installs the image"
+        )
+
+
+def _plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> Plan:
+    status = build_status(observed, findings)
+    return Plan(tuple(actions), status, events_for(observed, status) if status is not None else ())
+
+
+def _forbidden(observed: Observed, obj: Json) -> bool:
+    failure = observed.failures.get(ObjectKey.of(obj))
+    return failure is not None and failure.forbidden
+
+
+def _out_of_reach(observed: Observed, obj: Json) -> bool:
+    """Whether an object cannot be deleted by this operator, or is not even known to be there any more."""
+    return obj["kind"] in observed.unreadable or _forbidden(observed, obj)
+
+
+def _owned(observed: Observed, kind: str) -> list[Json]:
+    return [obj for obj in observed.of_kind(kind) if observed.names.made(obj)]
+
+
+def _delete(obj: Json, why: str) -> Delete:
+    return Delete(ObjectKey.of(obj), str(obj["metadata"]["uid"]), why)

@@ -1,0 +1,47 @@
+"""What a spec asks for that no revision can be made of: what runs already is kept instead."""
+
+from collections.abc import Iterator
+
+from scheduler.catalog import lookup
+from scheduler.config import UnknownFlavourError, flavour_named
+from scheduler.operand import is_fixed
+from secondary_scheduler.operator.reconcile.configuration import Problem
+from secondary_scheduler.operator.reconcile.spec import Spec
+
+
+def refusals(spec: Spec) -> Iterator[Problem]:
+    """Everything of that kind, by field."""
+    if not spec.scheduler_image:
+        yield Problem("ImageMissing", "spec.schedulerImage is empty: name the scheduler's image")
+    try:
+        known = not spec.flavour or bool(flavour_named(spec.flavour))
+    except UnknownFlavourError as error:
+        known = False
+        yield Problem("SpecInvalid", f"spec.flavour: {error}")
+    if known:
+        yield from _of_extra_plugins(spec)
+    for index, argument in enumerate(spec.extra_args):
+        if is_fixed(argument):
+            yield Problem(
+                "SpecInvalid",
+                f"spec.extraArgs[{index}]: {argument.partition('=')[0]} is the operator's to give, which relies on it: "
+                "leave it out; spec.schedulerConfig names the configuration, spec.leaderElection has timings",
+            )
+
+
+def _of_extra_plugins(spec: Spec) -> Iterator[Problem]:
+    flavour = spec.image_flavour
+    if spec.extra_plugins and flavour.family != "custom":
+        yield Problem(
+            "SpecInvalid",
+            f"spec.extraPlugins are for images of your own, and this one is {flavour.name}: "
+            "set spec.flavour to custom if it is yours",
+        )
+    for index, plugin in enumerate(spec.extra_plugins):
+        found = lookup(plugin.name)
+        if found is not None and found.points:
+            yield Problem(
+                "SpecInvalid",
+                f'spec.extraPlugins[{index}].name: "{plugin.name}" is a plugin of the catalogue, whose args are '
+                "checked: leave it out here",
+            )

@@ -1,0 +1,132 @@
+"""The part of a SecondaryScheduler's spec that the operator acts on."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from scheduler.catalog import ExtensionPoint
+from scheduler.config import ExtraPlugin, Flavour
+from scheduler.operand import LOG_VERBOSITY
+from secondary_scheduler.operator.reconcile.model import Json
+from secondary_scheduler.operator.reconcile.revision import image_flavour
+
+
+class InvalidSpecError(Exception):
+    """The spec holds a value the operator cannot act on; the text names the field."""
+
+
+class _Model(BaseModel):
+    # Unknown fields are the CRD's business: a newer CRD must not make an older operator stop.
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_means_absent(cls, data: Any) -> Any:
+        return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
+
+
+class LeaderElection(_Model):
+    """Timings of the operand's Lease, in Go's duration notation."""
+
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+
+
+class HighlyAvailableTopology(_Model):
+    """Placement of several replicas."""
+
+    max_replicas: int = Field(default=3, ge=1)
+    node_selector: dict[str, str] = {}
+    tolerations: list[Json] = []
+
+
+class Topology(_Model):
+    """One scheduler, or several of which one leads."""
+
+    mode: Literal["", "SingleReplica", "HighlyAvailable"] = "SingleReplica"
+    highly_available_topology: HighlyAvailableTopology = HighlyAvailableTopology()
+
+
+class MetricCredentials(_Model):
+    """Where the token for the metric source is kept: a Secret of the instance's namespace and a key in it."""
+
+    secret_name: str = Field(min_length=1)
+    key: str = "token"
+
+
+class RolloutPolicy(_Model):
+    """How a new revision replaces the old one."""
+
+    canary: bool = True
+
+
+class ExtraPluginOfImage(_Model):
+    """A plugin that only a custom image has."""
+
+    name: str = Field(min_length=1)
+    points: tuple[ExtensionPoint, ...] = Field(min_length=1)
+
+
+class Spec(_Model):
+    """Desired state; the defaults are the CRD's, repeated for instances written before the CRD had them."""
+
+    management_state: Literal["", "Managed", "Unmanaged", "Force", "Removed"] = "Managed"
+    log_level: str = "Normal"
+    operator_log_level: str = "Normal"
+    scheduler_config: str = ""
+    scheduler_image: str = ""
+    flavour: str = ""
+    extra_plugins: tuple[ExtraPluginOfImage, ...] = ()
+    topology: Topology = Topology()
+    resources: Json | None = None
+    priority_class_name: str = ""
+    image_pull_secrets: list[Json] = []
+    command: list[str] = []
+    extra_args: list[str] = []
+    env: list[Json] = []
+    node_selector: dict[str, str] = {}
+    tolerations: list[Json] = []
+    affinity: Json | None = None
+    leader_election: LeaderElection = LeaderElection()
+    metric_credentials: MetricCredentials | None = None
+    rollout: RolloutPolicy = RolloutPolicy()
+    without: frozenset[str] = frozenset()
+    config_policy: Literal["Validate", "PassThrough"] = "Validate"
+    allow_default_scheduler_name: bool = False
+    allow_token_in_config_map: bool = False
+
+    @property
+    def image_flavour(self) -> Flavour:
+        """What the image is: as `flavour` says, else as its name tells."""
+        return image_flavour(self.scheduler_image, self.flavour)
+
+    @property
+    def plugins_of_image(self) -> tuple[ExtraPlugin, ...]:
+        """What it has beside the plugins of the catalogue."""
+        return tuple(ExtraPlugin(one.name, frozenset(one.points)) for one in self.extra_plugins)
+
+    @property
+    def replicas(self) -> int:
+        """How many schedulers to run."""
+        return self.topology.highly_available_topology.max_replicas if self.highly_available else 1
+
+    @property
+    def highly_available(self) -> bool:
+        """Whether the HA topology's placement counts."""
+        return self.topology.mode == "HighlyAvailable"
+
+    @property
+    def verbosity(self) -> int:
+        """The scheduler's -v."""
+        return LOG_VERBOSITY.get(self.log_level, LOG_VERBOSITY["Normal"])
+
+
+def parse_spec(resource: Json) -> Spec:
+    """The spec of an instance; raises InvalidSpecError naming every field that is wrong."""
+    try:
+        return Spec.model_validate(resource.get("spec") or {})
+    except ValidationError as error:
+        problems = (f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+        raise InvalidSpecError("; ".join(problems)) from error

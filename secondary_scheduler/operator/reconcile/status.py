@@ -1,0 +1,261 @@
+"""The status of an instance, in words, and the Events about its changes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from secondary_scheduler.operator.reconcile import names
+from secondary_scheduler.operator.reconcile.configuration import Problem, Selection
+from secondary_scheduler.operator.reconcile.model import EventDraft, Json, Observed
+from secondary_scheduler.operator.reconcile.rollout import Decision
+from secondary_scheduler.operator.reconcile.workload import Rollout, lease_annotations
+
+AVAILABLE = "Available"
+PROGRESSING = "Progressing"
+DEGRADED = "Degraded"
+LOAD_DATA_FRESH = "LoadDataFresh"
+UPGRADEABLE = "Upgradeable"
+
+AS_EXPECTED = "AsExpected"
+SUCCEEDED = "Succeeded"
+IN_PROGRESS = "InProgress"
+_CONDITION_LIMIT = 4096
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition before it has a time."""
+
+    type: str
+    status: bool | None
+    reason: str
+    message: str
+
+    @property
+    def status_text(self) -> str:
+        """As the API spells it."""
+        return {True: "True", False: "False", None: "Unknown"}[self.status]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a reconcile found out, ready to be told."""
+
+    rollout: Rollout
+    problems: Sequence[Problem] = ()
+    warnings: Sequence[str] = ()
+    """What does not degrade anything, and is told all the same."""
+    selection: Selection | None = None
+    decision: Decision | None = None
+    """What is to be run; None if nothing can be."""
+    running: bool = True
+    """Whether a scheduler is wanted at all."""
+    hold: str = ""
+    """Why nothing is being changed (a management state), if so."""
+    removing: bool = False
+
+
+def build_status(observed: Observed, findings: Findings) -> Json | None:
+    """The status to apply, or None if the instance already has it."""
+    previous: Json = observed.resource.get("status") or {}
+    last = _last_rollout(findings, previous)
+    conditions = (
+        _available(findings),
+        _progressing(findings),
+        _degraded(findings),
+        _upgradeable(findings, last),
+        _load_data_fresh(observed, findings),
+    )
+    rollout = findings.rollout
+    status: Json = {
+        "observedGeneration": int(observed.resource["metadata"].get("generation", 0)),
+        "version": observed.version,
+        "readyReplicas": rollout.ready,
+        "conditions": [_timed(observed, previous, condition) for condition in conditions],
+        **_running_configuration(findings, previous),
+        **({"lastRollout": last} if last else {}),
+    }
+    if rollout.exists:
+        generation = {"group": "apps", "resource": "deployments", "namespace": observed.namespace}
+        status["generations"] = [{**generation, "name": observed.names.operand, "lastGeneration": rollout.generation}]
+    return None if _same(previous, status) else status
+
+
+def events_for(observed: Observed, status: Json) -> tuple[EventDraft, ...]:
+    """Events about what the new status changes; nothing about what it merely repeats."""
+    previous: Json = observed.resource.get("status") or {}
+    events = []
+    for condition in status["conditions"]:
+        before = _find(previous, condition["type"])
+        event = _event(condition, before)
+        if event is not None:
+            events.append(event)
+    active = status.get("configurationHash")
+    if active and active != previous.get("configurationHash"):
+        served = ", ".join(status.get("schedulerNames", ()))
+        events.append(EventDraft("ConfigurationActive", f"Configuration {active} is running; it serves {served}"))
+    return tuple(events)
+
+
+def _available(findings: Findings) -> Condition:
+    rollout = findings.rollout
+    if rollout.available > 0:
+        message = f"{rollout.available} of {rollout.desired} replicas are available"
+        return Condition(AVAILABLE, True, AS_EXPECTED, message)
+    if not findings.running:
+        return Condition(AVAILABLE, False, "Removed", "The scheduler is removed")
+    if not rollout.exists:
+        return Condition(AVAILABLE, False, "NotDeployed", "There is no Deployment yet")
+    return Condition(AVAILABLE, False, "NoReplicaAvailable", f"None of {rollout.desired} replicas is available")
+
+
+def _progressing(findings: Findings) -> Condition:
+    rollout, decision = findings.rollout, findings.decision
+    if findings.removing:
+        return Condition(PROGRESSING, True, "Removing", "The scheduler and what belongs to it are being deleted")
+    if findings.hold:
+        return Condition(PROGRESSING, False, findings.hold, f"Nothing is changed: managementState is {findings.hold}")
+    if not findings.running:
+        return Condition(PROGRESSING, False, AS_EXPECTED, "Nothing is left to remove")
+    if decision is None:
+        return Condition(PROGRESSING, False, "Blocked", "Nothing can be rolled out; see the condition Degraded")
+    if decision.candidate is not None:
+        message = f"A candidate proves {decision.wanted}: {decision.stage}"
+        return Condition(PROGRESSING, True, "Proving", message[:_CONDITION_LIMIT])
+    wanted = decision.target.revision.configuration
+    if not rollout.exists or rollout.template_hash != wanted:
+        return Condition(PROGRESSING, True, "RollingOut", f"Configuration {wanted} is to be rolled out")
+    if not rollout.complete:
+        counts = f"{rollout.updated} of {rollout.desired} replicas updated, {rollout.available} available"
+        return Condition(PROGRESSING, True, "RollingOut", f"Configuration {wanted}: {counts}")
+    if not rollout.settled:
+        reason = "WaitingForReport" if rollout.reports else "WaitingForLeader"
+        return Condition(PROGRESSING, True, reason, f"Configuration {wanted}: {rollout.missing}")
+    return Condition(PROGRESSING, False, AS_EXPECTED, f"Configuration {wanted} is rolled out")
+
+
+def _degraded(findings: Findings) -> Condition:
+    if findings.problems:
+        text = "; ".join(problem.message for problem in findings.problems)
+        return Condition(DEGRADED, True, findings.problems[0].reason, text[:_CONDITION_LIMIT])
+    effective = findings.selection.effective if findings.selection else None
+    warnings = [*findings.warnings, *(effective.warnings if effective else ())]
+    text = f"Warnings: {'; '.join(warnings)}" if warnings else ""
+    return Condition(DEGRADED, False, AS_EXPECTED, text[:_CONDITION_LIMIT])
+
+
+def _upgradeable(findings: Findings, last: Json) -> Condition:
+    """Whether now is a time to change something else, too."""
+    if not findings.running or last.get("outcome") in (None, SUCCEEDED):
+        return Condition(UPGRADEABLE, True, AS_EXPECTED, "")
+    if last["outcome"] == IN_PROGRESS:
+        return Condition(UPGRADEABLE, False, "RollingOut", "A roll-out is under way; see status.lastRollout")
+    return Condition(UPGRADEABLE, False, last["outcome"], "The last roll-out failed; see status.lastRollout")
+
+
+def _last_rollout(findings: Findings, previous: Json) -> Json:
+    """The revision that is wanted and how far it got; what was told before, where nothing is decided."""
+    decision = findings.decision
+    if decision is None or findings.hold:
+        return dict(previous.get("lastRollout") or {})
+    revision, message = decision.target.revision, ""
+    if decision.candidate is not None:
+        revision, message = decision.wanted, f"A candidate proves it: {decision.stage}"
+        outcome, time = IN_PROGRESS, decision.candidate.at
+    elif decision.refused is not None:
+        revision, message = decision.wanted, decision.refused.message
+        outcome, time = decision.refused.reason, decision.refused.at
+    elif decision.finished is not None:
+        outcome, time = SUCCEEDED, decision.finished.at
+    else:
+        outcome, time, message = IN_PROGRESS, decision.target.at, "The scheduler is given it"
+    return {
+        "configurationHash": revision.configuration,
+        "image": revision.image,
+        "outcome": outcome,
+        "message": message[:_CONDITION_LIMIT],
+        "time": _written(time),
+    }
+
+
+def _load_data_fresh(observed: Observed, findings: Findings) -> Condition:
+    if findings.rollout.available == 0:
+        return Condition(LOAD_DATA_FRESH, None, "SchedulerNotRunning", "No scheduler is available to report")
+    annotations = lease_annotations(observed)
+    message = annotations.get(names.ANNOTATION_LOAD_MESSAGE, "")
+    match annotations.get(names.ANNOTATION_LOAD_FRESH):
+        case "true":
+            return Condition(LOAD_DATA_FRESH, True, "Fresh", message)
+        case "false":
+            return Condition(LOAD_DATA_FRESH, False, "Stale", message or "The scheduler reports stale load data")
+        case _:
+            told = "The scheduler reports nothing about load data: no enabled plugin needs it, or the image cannot tell"
+            return Condition(LOAD_DATA_FRESH, None, "NotReported", told)
+
+
+def _running_configuration(findings: Findings, previous: Json) -> Json:
+    """Hash and scheduler names of what runs; during a rollout the former ones, as long as a scheduler is there."""
+    rollout = findings.rollout
+    effective = findings.selection.effective if findings.selection else None
+    if rollout.settled and rollout.template_hash:
+        result: Json = {"configurationHash": rollout.template_hash}
+        if effective is not None and effective.hash == rollout.template_hash:
+            result["schedulerNames"] = list(effective.scheduler_names)
+        elif "schedulerNames" in previous:
+            result["schedulerNames"] = previous["schedulerNames"]
+        return result
+    if rollout.available == 0:
+        return {}
+    return {key: previous[key] for key in ("configurationHash", "schedulerNames") if key in previous}
+
+
+def _timed(observed: Observed, previous: Json, condition: Condition) -> Json:
+    before = _find(previous, condition.type)
+    now = _written(observed.now)
+    unchanged = before is not None and before["status"] == condition.status_text
+    return {
+        "type": condition.type,
+        "status": condition.status_text,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": before["lastTransitionTime"] if before is not None and unchanged else now,
+    }
+
+
+def _written(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _event(condition: Json, before: Json | None) -> EventDraft | None:
+    kind, status, reason, message = (condition[key] for key in ("type", "status", "reason", "message"))
+    was = before["status"] if before else "Unknown"
+    if kind == DEGRADED and status == "True":
+        # A message about the configuration names a place in it: a new place is news. Others only change their wording.
+        news = was != status or before is None or before["reason"] != reason
+        if news or (reason.startswith("Config") and before is not None and before["message"] != message):
+            return EventDraft(reason, message, warning=True)
+    elif was != status:
+        changes = {
+            (DEGRADED, "True", "False"): EventDraft("Recovered", "Nothing is wrong any more"),
+            (AVAILABLE, was, "True"): EventDraft("Available", message),
+            (AVAILABLE, "True", "False"): EventDraft("Unavailable", message, warning=True),
+            (LOAD_DATA_FRESH, was, "False"): EventDraft("LoadDataStale", message, warning=True),
+            (LOAD_DATA_FRESH, "False", "True"): EventDraft("LoadDataFresh", message or "Load data is fresh again"),
+        }
+        return changes.get((kind, was, status))
+    return None
+
+
+def _find(status: Json, condition_type: str) -> Json | None:
+    for condition in status.get("conditions") or []:
+        if condition["type"] == condition_type:
+            return dict(condition)
+    return None
+
+
+def _same(previous: Json, status: Json) -> bool:
+    ours = set(status) | {"configurationHash", "schedulerNames", "lastRollout"}
+    for key in ours - {"conditions"}:
+        if previous.get(key) != status.get(key):
+            return False
+    return all(_find(previous, condition["type"]) == condition for condition in status["conditions"])

@@ -1,0 +1,92 @@
+"""Tells the instances that another operator serves, by an Event: their status is that operator's to write."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import structlog
+
+from scheduler.kube.client import KubeClient, KubeError, api_path
+from secondary_scheduler.operator.reconcile import EventDraft
+from secondary_scheduler.operator.reconcile.names import KIND, RESOURCES
+from secondary_scheduler.operator.writer import Writer
+
+TELL_AFTER = 20.0
+"""Seconds that a holder is waited for in silence: longer than a successor waits for an operator that is replaced, or
+that died and whose Lease runs out."""
+_LOOK_EVERY = 1.0
+_LIST_EVERY = 10.0
+"""Seconds between looks for instances that have not been told."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Held(NamedTuple):
+    """A Lease and who has it."""
+
+    lease: str
+    holder: str
+
+
+@dataclass
+class _Waiting:
+    held: Held
+    next_look: float
+    told: set[str] = field(default_factory=set)
+    """UIDs of instances."""
+
+
+class Standby:
+    """Looks after the namespaces that are not this operator's at the moment."""
+
+    def __init__(
+        self, client: KubeClient, writer: Writer, namespaces: Collection[str], held: Callable[[str], Held | None]
+    ) -> None:
+        """`held` says which Lease keeps this operator from serving a namespace; None if none does."""
+        self._client = client
+        self._writer = writer
+        self._namespaces = tuple(namespaces)
+        self._held = held
+        self._waiting: dict[str, _Waiting] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self.look(time.monotonic())
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def look(self, now: float) -> None:
+        """Tell what has become worth telling; `now` in seconds."""
+        for namespace in self._namespaces:
+            held = self._held(namespace)
+            if held is None:
+                self._waiting.pop(namespace, None)
+                continue
+            waiting = self._waiting.get(namespace)
+            if waiting is None or waiting.held != held:
+                self._waiting[namespace] = _Waiting(held, now + TELL_AFTER)
+            elif now >= waiting.next_look:
+                waiting.next_look = now + _LIST_EVERY
+                await self._tell(namespace, waiting)
+
+    async def _tell(self, namespace: str, waiting: _Waiting) -> None:
+        resource = RESOURCES[KIND]
+        holder, lease = waiting.held.holder, waiting.held.lease
+        message = (
+            f"{holder} holds Lease {lease}, and so serves this instance: this operator leaves it alone until the Lease "
+            "is free; remove one of the two operators"
+        )
+        try:
+            answer = await self._client.get(api_path(resource.api_version, resource.plural, namespace=namespace))
+            for instance in json.loads(answer)["items"]:
+                uid = str(instance["metadata"]["uid"])
+                if uid not in waiting.told:
+                    draft = EventDraft("ServedByAnotherOperator", message, warning=True)
+                    await self._writer.send_event(instance, draft, datetime.now(UTC))
+                    waiting.told.add(uid)
+        except (KubeError, ValueError, KeyError) as error:
+            log.info("an instance cannot be told who serves it", namespace=namespace, error=str(error))

@@ -1,0 +1,95 @@
+"""Carries out what a plan asks for."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from scheduler.kube.client import APPLY_PATCH, ApiError, KubeClient, KubeError, NotFound, api_path
+from scheduler.kube.model import Unstructured, UnstructuredCodec
+from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.reconcile import Action, Apply, Delete, EventDraft, Json, ObjectKey, SetFinalizers
+from secondary_scheduler.operator.reconcile.names import API_VERSION, FIELD_MANAGER, KIND, RESOURCES
+
+_CODEC = UnstructuredCodec()
+_APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
+
+
+class Writer:
+    """Writes of the operator. Every method raises KubeError; what is already gone needs no deletion."""
+
+    def __init__(self, client: KubeClient, metrics: Metrics, learn: Callable[[ObjectKey, Unstructured], Json]) -> None:
+        """`learn` takes the API server's answers, so that the next look sees our own writes."""
+        self._client = client
+        self._metrics = metrics
+        self._learn = learn
+
+    async def carry_out(self, action: Action) -> Json | None:
+        """Do one action; return the object as the API server has it now, None after a deletion."""
+        match action:
+            case Apply(body=body):
+                return await self._patch("apply", action.key, body)
+            case Delete(key=key, uid=uid):
+                await self._delete(key, uid)
+                return None
+            case SetFinalizers(key=key, finalizers=finalizers, resource_version=version):
+                metadata = {"finalizers": list(finalizers), "resourceVersion": version}
+                call = self._client.patch(_path(key), {"metadata": metadata})
+                return self._learn(key, _CODEC.decode(await self._counted("patch", key.kind, call)))
+
+    async def write_status(self, resource: Json, status: Json) -> Json:
+        """Apply the status of an instance, unless it was deleted and made anew in between."""
+        metadata = resource["metadata"]
+        identity = {name: metadata[name] for name in ("name", "namespace", "uid")}
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": status}
+        return await self._patch("apply_status", ObjectKey.of(resource), body, "status")
+
+    async def send_event(self, resource: Json, draft: EventDraft, now: datetime) -> None:
+        """Post an Event about an instance."""
+        metadata = resource["metadata"]
+        time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        involved = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion")}
+        event = {
+            "metadata": {"generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
+            "involvedObject": {"apiVersion": API_VERSION, "kind": KIND, **involved},
+            "type": "Warning" if draft.warning else "Normal",
+            "reason": draft.reason,
+            "message": draft.message[:1024],
+            "source": {"component": FIELD_MANAGER},
+            "reportingComponent": FIELD_MANAGER,
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+            "count": 1,
+        }
+        path = api_path("v1", "events", namespace=metadata["namespace"])
+        await self._counted("create", "Event", self._client.post(path, event))
+
+    async def _patch(self, verb: str, key: ObjectKey, body: Json, subresource: str | None = None) -> Json:
+        call = self._client.patch(_path(key, subresource), body, _APPLY, content_type=APPLY_PATCH)
+        return self._learn(key, _CODEC.decode(await self._counted(verb, key.kind, call)))
+
+    async def _delete(self, key: ObjectKey, uid: str) -> None:
+        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            await self._counted("delete", key.kind, self._client.delete(_path(key), options))
+        except NotFound:
+            return
+
+    async def _counted(self, verb: str, kind: str, call: Awaitable[bytes]) -> bytes:
+        outcome = "ok"
+        try:
+            return await call
+        except KubeError as error:
+            outcome = str(error.status) if isinstance(error, ApiError) else "no_answer"
+            raise
+        finally:
+            self._metrics.writes.labels(kind, verb, outcome).inc()
+
+
+def _path(key: ObjectKey, subresource: str | None = None) -> str:
+    resource = RESOURCES[key.kind]
+    return api_path(
+        resource.api_version,
+        resource.plural,
+        namespace=key.namespace if resource.namespaced else None,
+        name=key.name,
+        subresource=subresource,
+    )

@@ -1,0 +1,120 @@
+"""The rights that the install gives the operator, and by the audit log what it made of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from components._operator_rules import Instance, cluster_rules, namespace_rules
+from scheduler.catalog import static_cluster_roles
+from scheduler.kube.client import AlreadyExists, NotFound
+from secondary_scheduler.devcluster.cluster import Cluster
+from tests.integration.operator.support import Api
+
+ACCOUNT = "secondary-scheduler-operator"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+class Request(NamedTuple):
+    """One entry of the audit log; `resource` has its subresource."""
+
+    group: str
+    resource: str
+    verb: str
+    name: str
+    code: int
+
+
+def install_roles_of_schedulers(api: Api) -> None:
+    """The static ClusterRoles, if the cluster does not have them."""
+    for name, rules in static_cluster_roles().items():
+        body = {"metadata": {"name": name}, "rules": [rule.to_dict() for rule in rules]}
+        with contextlib.suppress(AlreadyExists):
+            api.call("POST", f"{_RBAC}/clusterroles", body)
+
+
+class Rights:
+    """Role and ClusterRole of an operator for some instances, as the install has them, and an account with nothing
+    else."""
+
+    def __init__(self, api: Api, instances: Collection[Instance] = ()) -> None:
+        self._api = api
+        self.name = f"operator-of-{api.namespace}"
+        self.instances = [(api.namespace, "cluster"), *instances]
+
+    @property
+    def cluster(self) -> list[dict[str, Any]]:
+        """Rules of the ClusterRole."""
+        return cluster_rules(static_cluster_roles(), self.instances)
+
+    @property
+    def by_namespace(self) -> Mapping[str, list[dict[str, Any]]]:
+        """Rules of the Role in each namespace."""
+        namespaces = dict.fromkeys(namespace for namespace, _ in self.instances)
+        return {where: namespace_rules([n for ns, n in self.instances if ns == where]) for where in namespaces}
+
+    def grant(self) -> None:
+        """Create the objects."""
+        api = self._api
+        api.create("serviceaccounts", ACCOUNT)
+        subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": api.namespace}
+        for where, rules in {"": self.cluster, **self.by_namespace}.items():
+            kind = "Role" if where else "ClusterRole"
+            place = f"{_RBAC}/namespaces/{where}/role" if where else f"{_RBAC}/clusterrole"
+            metadata = {"metadata": {"name": self.name}}
+            api.call("POST", f"{place}s", {**metadata, "rules": rules})
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": self.name}
+            api.call("POST", f"{place}bindings", {**metadata, "roleRef": reference, "subjects": [subject]})
+
+    def withdraw(self) -> None:
+        """Delete what is not in the namespace."""
+        for plural in ("clusterrolebindings", "clusterroles"):
+            with contextlib.suppress(NotFound):
+                self._api.call("DELETE", f"{_RBAC}/{plural}/{self.name}")
+
+    def kubeconfig(self, cluster: Cluster, path: Path) -> Path:
+        """Write one that connects as the account."""
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600},
+        }
+        answer = self._api.call("POST", self._api.path("serviceaccounts", ACCOUNT) + "/token", request)
+        config = yaml.safe_load(Path(cluster.kubeconfig).read_text())
+        for user in config["users"]:
+            user["user"] = {"token": answer["status"]["token"]}
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def requests(self, cluster: Cluster) -> Iterator[Request]:
+        """All that the account asked for."""
+        user = f"system:serviceaccount:{self._api.namespace}:{ACCOUNT}"
+        for line in cluster.audit_log.read_text().splitlines():
+            if user not in line:
+                continue
+            entry = json.loads(line)
+            what = entry.get("objectRef")
+            if entry["user"]["username"] == user and what:
+                resource = "/".join(filter(None, (what["resource"], what.get("subresource"))))
+                code = int((entry.get("responseStatus") or {}).get("code") or 0)
+                yield Request(what.get("apiGroup", ""), resource, entry["verb"], what.get("name", ""), code)
+
+    def check(self, cluster: Cluster, expected: Collection[str] = ()) -> None:
+        """Nothing was refused but requests for these resources, and what was bound may be bound."""
+        seen = list(self.requests(cluster))
+        assert seen, "the audit log has what the operator did"
+        refused = {one for one in seen if one.code == 403 and one.resource not in expected}
+        assert not refused, f"refused: {sorted(refused)}"
+        allowed = {
+            name
+            for rule in self.cluster
+            if rule["resources"] == ["clusterrolebindings"] and "create" in rule["verbs"]
+            for name in rule["resourceNames"]
+        }
+        written = {one for one in seen if one.code != 403 and one[1:3] == ("clusterrolebindings", "patch")}
+        assert {one.name for one in written} <= allowed

@@ -1,0 +1,105 @@
+"""Instances that are not what one expects: each is told so in words, and the others go on."""
+
+import pytest
+
+from scheduler.config import configuration_hash
+from tests.integration.operator.support import until
+from tests.unit.operator.builders import CONFIG, IMAGE
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), pytest.mark.usefixtures("clean")]
+
+# Of an instance that the install does not know.
+REFUSED = ("clusterrolebindings", "flowschemas", "leases", "roles")
+LONG = "x" * 253
+IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
+SPEC = {"schedulerConfig": "config", "schedulerImage": IMAGE}
+
+
+@pytest.fixture
+def create(api, operator, kubelet):
+    """Makes an instance of any name, and sees that it goes away completely."""
+    made = []
+
+    def make(name, **spec):
+        made.append(name)
+        api.create("secondaryschedulers", name, **IDENTITY, spec={**SPEC, **spec})
+
+    yield make
+    for name in made:
+        api.delete("secondaryschedulers", name)
+    until(lambda: not api.names("secondaryschedulers"), 40, "instances gone")
+    left = {name for kind in ("deployments", "services", "serviceaccounts") for name in api.names(kind)}
+    assert not [name for name in left if name.startswith(("secondary-scheduler-x", "secondary-scheduler-other"))]
+
+
+def condition(api, instance, condition_type):
+    status = (api.get("secondaryschedulers", instance) or {}).get("status") or {}
+    found = [one for one in status.get("conditions") or [] if one["type"] == condition_type]
+    return found[0] if found else {"status": "", "reason": "", "message": ""}
+
+
+def degraded(api, instance, reason):
+    until(lambda: condition(api, instance, "Degraded")["reason"] == reason, 20, f"{instance[:20]} is {reason}")
+    return condition(api, instance, "Degraded")["message"]
+
+
+def told(api, instance, reason):
+    def found():
+        return any(e["involvedObject"]["name"] == instance and e["reason"] == reason for e in api.items("events"))
+
+    until(found, 10, f"event {reason}")
+
+
+def test_a_name_of_253_characters_is_told_what_it_lacks_and_the_other_instance_runs(api, create):
+    api.create("configmaps", "config", data={"config.yaml": CONFIG})
+    create("cluster")
+    api.wait_for_hash(configuration_hash(CONFIG), seconds=30)
+    create(LONG)
+    message = degraded(api, LONG, "SchedulerNameTaken")
+    assert f"{api.namespace}/cluster" in message
+    told(api, LONG, "SchedulerNameTaken")
+    other = CONFIG.replace("schedulerName: secondary-scheduler", "schedulerName: long")
+    api.create("configmaps", "other", data={"config.yaml": other})
+    api.patch("secondaryschedulers", LONG, {"spec": {"schedulerConfig": "other"}})
+    # The install gives rights to the bindings of one instance per namespace, and no more.
+    assert "cannot be written" in degraded(api, LONG, "Forbidden")
+    told(api, LONG, "Forbidden")
+    assert api.condition("Degraded")["status"] == "False"
+    assert api.condition("Available")["status"] == "True"
+    api.delete("configmaps", "other")
+
+
+def test_an_empty_spec_is_told_everything_that_is_missing(api, create):
+    create("other", schedulerConfig=None, schedulerImage=None)
+    message = degraded(api, "other", "ConfigMapNotNamed")
+    assert "spec.schedulerConfig is empty" in message
+    assert "spec.schedulerImage is empty" in message
+    told(api, "other", "ConfigMapNotNamed")
+    api.create("configmaps", "config", data={"config.yaml": CONFIG})
+    api.patch("secondaryschedulers", "other", {"spec": {"schedulerConfig": "config"}})
+    assert "name the scheduler's image" in degraded(api, "other", "ImageMissing")
+    told(api, "other", "ImageMissing")
+
+
+def test_fields_that_the_crd_does_not_have_change_nothing_and_a_long_name_of_the_config_map_breaks_nothing(api, create):
+    api.create("configmaps", LONG, data={"config.yaml": CONFIG})
+    create("cluster", schedulerConfig=LONG, colour="blue", rollout={"canary": True, "speed": "fast"})
+    api.wait_for_hash(configuration_hash(CONFIG), seconds=30)
+    assert api.get("secondaryschedulers", "cluster")["spec"]["rollout"] == {"canary": True}
+    assert api.condition("Degraded")["status"] == "False"
+    api.delete("configmaps", LONG)
+
+
+def test_arguments_that_are_the_operators_to_give_are_told_and_what_runs_goes_on(api, create):
+    api.create("configmaps", "config", data={"config.yaml": CONFIG})
+    create("cluster")
+    api.wait_for_hash(configuration_hash(CONFIG), seconds=30)
+    before = api.get("deployments", "secondary-scheduler")["spec"]
+    api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": ["--leader-elect-resource-name=other"]}})
+    assert "spec.extraArgs[0]: --leader-elect-resource-name" in degraded(api, "cluster", "SpecInvalid")
+    told(api, "cluster", "SpecInvalid")
+    api.delete("deployments", "secondary-scheduler")
+    until(
+        lambda: (api.get("deployments", "secondary-scheduler") or {}).get("spec") == before, 10, "put right meanwhile"
+    )
+    api.wait_for("Available", "True", seconds=20)

@@ -1,0 +1,138 @@
+"""The operator with the schedulers it makes, as real processes on a real node: ours, which reports its configuration,
+and upstream's Go binary under the image's own name.
+"""
+
+import time
+
+import pytest
+
+from scheduler.config import configuration_hash
+from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from secondary_scheduler.devcluster.progress import SilentReporter
+from secondary_scheduler.devcluster.toolchain import binaries
+from tests.integration.operator.support import HASH_ANNOTATION, until
+from tests.support.cluster import audit_flags
+from tests.unit.operator.builders import FOREIGN_IMAGE, IMAGE
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420), pytest.mark.usefixtures("clean")]
+
+IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
+# Without a metric source nothing has to be reached; TargetLoadPacking would only add a complaint about its absence.
+PLAIN = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: secondary-scheduler
+    plugins:
+      score:
+        enabled:
+          - name: NodeResourcesFit
+            weight: 3
+"""
+CHANGED = PLAIN.replace("weight: 3", "weight: 5")
+BROKEN = "--no-such-flag"
+
+
+@pytest.fixture(scope="module")
+def control_plane(cluster_state_root, tmp_path_factory):
+    """A cluster whose node can run the scheduler-plugins image, as the binary of that release."""
+    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    command = "/bin/kube-scheduler"
+    image = {
+        "executables": {command: [str(binary)]},
+        "appendArgs": {command: ["--bind-address=$(POD_IP)"]},
+        "user": 65532,
+    }
+    spec = ClusterSpec(
+        name="real-node",
+        state_root=cluster_state_root,
+        nodes=0,
+        kwok=False,
+        prometheus=False,
+        tools=False,
+        images={FOREIGN_IMAGE.rpartition(":")[0]: image},
+        api_server_flags=audit_flags(tmp_path_factory.mktemp("audit")),
+    )
+    with Cluster(spec) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def create(api, operator):
+    def make(**spec):
+        api.create("configmaps", "config", data={"config.yaml": PLAIN})
+        api.create("secondaryschedulers", "cluster", **IDENTITY, spec={"schedulerConfig": "config", **spec})
+
+    return make
+
+
+def deployment_hash(api):
+    template = api.get("deployments", "secondary-scheduler")["spec"]["template"]
+    return template["metadata"]["annotations"][HASH_ANNOTATION]
+
+
+def left_of_candidates(api):
+    kinds = ("deployments", "replicasets", "pods", "leases", "configmaps")
+    return [name for kind in kinds for name in api.names(kind) if "canary" in name]
+
+
+def nothing_is_left_of_a_candidate(api):
+    until(lambda: not left_of_candidates(api), 60, "nothing is left of the candidate")
+
+
+def change_configuration(api):
+    """A candidate proves the new one by a pod that it binds; then the scheduler gets it."""
+    api.patch("configmaps", "config", {"data": {"config.yaml": CHANGED}})
+    until(lambda: deployment_hash(api) == configuration_hash(CHANGED), 120, "proven and rolled out")
+
+    def bound():
+        probes = (event for event in api.items("events") if "canary-probe" in event["involvedObject"]["name"])
+        return "Scheduled" in [event["reason"] for event in probes]
+
+    until(bound, 10, "a real scheduler bound the pod")
+    api.wait_for_hash(configuration_hash(CHANGED), seconds=90)
+    nothing_is_left_of_a_candidate(api)
+
+
+def test_an_instance_becomes_a_scheduler_that_reports_its_configuration(api, create):
+    began = time.monotonic()
+    create(schedulerImage=IMAGE)
+    api.wait_for("Available", "True", seconds=60)
+    took = time.monotonic() - began
+    api.wait_for_hash(configuration_hash(PLAIN), seconds=60)
+    assert api.condition("Degraded")["status"] == "False"
+    assert took < 10, f"ready within 10 s of its creation, not {took:.1f}"
+
+    change_configuration(api)
+
+    api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": [BROKEN]}})
+    found = api.wait_for("Degraded", "True", "CanaryFailed", seconds=120)
+    assert BROKEN in found["message"], "its last words are told"
+    nothing_is_left_of_a_candidate(api)
+    assert api.condition("Available")["status"] == "True", "the one before goes on"
+    api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": None}})
+    api.wait_for("Degraded", "False", seconds=60)
+
+    api.delete("secondaryschedulers", "cluster")
+    until(lambda: api.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    assert api.items("pods") == []
+    assert api.get("leases", "secondary-scheduler") is None
+    assert not api.cluster_role_bindings()
+
+
+def test_the_go_scheduler_runs_under_the_same_contract_and_places_pods(api, create):
+    create(schedulerImage=FOREIGN_IMAGE)
+    api.wait_for_hash(configuration_hash(PLAIN), seconds=60)
+    (pod,) = api.items("pods")
+    holder = api.get("leases", "secondary-scheduler")["spec"]["holderIdentity"]
+    assert holder.startswith(f"{pod['metadata']['name']}_")
+    assert pod["spec"]["containers"][0]["image"] == FOREIGN_IMAGE
+
+    change_configuration(api)
+
+    container = {"name": "c", "image": FOREIGN_IMAGE, "command": ["/bin/kube-scheduler", "--version"]}
+    spec = {"schedulerName": "secondary-scheduler", "restartPolicy": "Never", "containers": [container]}
+    api.create("pods", "placed", spec=spec)
+    until(lambda: api.get("pods", "placed")["spec"].get("nodeName"), 20, "placed")
+    api.delete("pods", "placed")
+    assert api.condition("Degraded")["status"] == "False"

@@ -1,0 +1,320 @@
+"""The operator as a process, under its real rights, against a real control plane.
+
+Covered: creation, configuration life cycle, management states, deletion, crash, refused rights, health. The scheduler
+itself does not run here: TestKubelet makes its pods ready and reports in its stead.
+"""
+
+import signal
+import time
+import urllib.request
+
+import pytest
+
+from scheduler.catalog import (
+    BASE_CLUSTER_ROLE,
+    cluster_role_binding_name,
+    cluster_role_name,
+    plugin_rules,
+)
+from scheduler.config import configuration_hash, load_configuration
+from tests.integration.operator.support import until
+from tests.unit.operator.builders import BAD_CONFIG, CONFIG, IMAGE, OTHER_CONFIG
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
+
+SPEC = {"managementState": "Managed", "schedulerConfig": "config", "schedulerImage": IMAGE}
+HASH, OTHER_HASH = configuration_hash(CONFIG), configuration_hash(OTHER_CONFIG)
+
+
+def create_instance(api, **spec):
+    identity = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
+    return api.create("secondaryschedulers", "cluster", **identity, spec={**SPEC, **spec})
+
+
+def create_config(api, text=CONFIG):
+    return api.create("configmaps", "config", data={"config.yaml": text})
+
+
+def set_config(api, text):
+    return api.patch("configmaps", "config", {"data": {"config.yaml": text}})
+
+
+def deployment(api):
+    return api.get("deployments", "secondary-scheduler")
+
+
+@pytest.fixture
+def running(api, operator, kubelet):
+    create_config(api)
+    create_instance(api)
+    api.wait_for_hash(HASH)
+    return api
+
+
+def test_a_new_instance_becomes_a_running_scheduler_within_seconds(api, operator, kubelet):
+    create_config(api)
+    create_instance(api)
+    until(lambda: deployment(api), 2, "Deployment")
+    api.wait_for("Available", "True", seconds=10)
+    api.wait_for_hash(HASH)
+    instance = api.get("secondaryschedulers", "cluster")
+    assert instance["status"]["schedulerNames"] == ["secondary-scheduler"]
+    assert instance["status"]["readyReplicas"] == 1
+    assert instance["status"]["observedGeneration"] == instance["metadata"]["generation"]
+    assert instance["metadata"]["finalizers"] == ["secondary-scheduler.io/cleanup"]
+    enabled = load_configuration(CONFIG, source="test").profiles[0].enabled
+    roles = [BASE_CLUSTER_ROLE, *(cluster_role_name(plugin) for plugin in enabled if plugin_rules(plugin))]
+    assert api.cluster_role_bindings() == {cluster_role_binding_name(role, api.namespace) for role in roles}
+    assert api.condition("Degraded")["status"] == "False"
+    assert {event["involvedObject"]["kind"] for event in told(api, "ConfigurationActive")} == {"SecondaryScheduler"}
+
+
+def told(api, reason):
+    """An Event about the instance."""
+    return until(lambda: [e for e in api.items("events") if e["reason"] == reason], 5, f"event {reason}")
+
+
+def test_a_config_map_without_the_key_is_told_with_the_keys_that_it_has(api, operator, kubelet):
+    api.create("configmaps", "config", data={"scheduler.yaml": CONFIG})
+    create_instance(api)
+    found = api.wait_for("Degraded", "True", "ConfigMapKeyMissing", seconds=2)
+    assert f"ConfigMap {api.namespace}/config has no key config.yaml (its keys: scheduler.yaml)" in found["message"]
+    assert told(api, "ConfigMapKeyMissing")
+    api.patch("configmaps", "config", {"data": {"config.yaml": CONFIG}})
+    api.wait_for_hash(HASH)
+
+
+def test_an_image_that_ends_at_once_is_told_with_its_last_words(api, operator, kubelet):
+    ended = {"terminated": {"exitCode": 1, "message": "panic: no such plugin", "reason": "Error"}}
+    kubelet.container_status = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}
+    create_config(api)
+    create_instance(api)
+    found = api.wait_for("Degraded", "True", "SchedulerCrashing")
+    assert "panic: no such plugin" in found["message"]
+    assert told(api, "SchedulerCrashing")
+    kubelet.container_status = None
+    api.wait_for_hash(HASH)
+    api.wait_for("Degraded", "False")
+
+
+def test_a_missing_config_map_is_told_and_taken_up_when_it_appears(api, operator, kubelet):
+    create_instance(api)
+    found = api.wait_for("Degraded", "True", "ConfigMapMissing", seconds=2)
+    assert f"ConfigMap {api.namespace}/config" in found["message"]
+    assert deployment(api) is None
+    create_config(api)
+    until(lambda: deployment(api), 2, "Deployment")
+    api.wait_for("Degraded", "False", seconds=2)
+    api.wait_for_hash(HASH)
+
+
+def test_a_bad_configuration_leaves_the_scheduler_alone_and_its_fix_recovers(running):
+    api = running
+    before = deployment(api)
+    set_config(api, BAD_CONFIG)
+    found = api.wait_for("Degraded", "True", "ConfigInvalid", seconds=2)
+    assert "profiles[0].colour" in found["message"]
+    assert "config.yaml:5:" in found["message"]
+    assert f"keeps its last good configuration {HASH}" in found["message"]
+    time.sleep(0.5)
+    assert deployment(api)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert api.condition("Available")["status"] == "True"
+    set_config(api, CONFIG)
+    api.wait_for("Degraded", "False", seconds=2)
+    assert deployment(api)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert {e["type"] for e in told(api, "ConfigInvalid")} == {"Warning"}
+
+
+def test_a_deleted_config_map_leaves_the_scheduler_alone(running):
+    api = running
+    before = deployment(api)
+    api.delete("configmaps", "config")
+    api.wait_for("Degraded", "True", "ConfigMapMissing", seconds=2)
+    assert deployment(api)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    create_config(api)
+    api.wait_for("Degraded", "False", seconds=2)
+
+
+def test_only_a_change_of_content_rolls_the_scheduler(running):
+    api = running
+    before = deployment(api)["metadata"]["generation"]
+    api.patch("configmaps", "config", {"metadata": {"labels": {"a": "b"}}})
+    set_config(api, "# a comment\n" + CONFIG)
+    time.sleep(1)
+    assert deployment(api)["metadata"]["generation"] == before
+    set_config(api, OTHER_CONFIG)
+    api.wait_for_hash(OTHER_HASH)
+    assert deployment(api)["metadata"]["generation"] == before + 1
+    mine = {name for name in api.names("configmaps") if name.startswith("secondary-scheduler-active-")}
+    until(
+        lambda: (
+            {n for n in api.names("configmaps") if n.startswith("secondary-scheduler-active-")}
+            == {f"secondary-scheduler-active-{OTHER_HASH}"}
+        ),
+        5,
+        f"the former copy is gone from {mine}",
+    )
+
+
+def test_the_running_scheduler_mounts_a_copy_that_nobody_can_change(running):
+    api = running
+    volumes = {v["name"]: v for v in deployment(api)["spec"]["template"]["spec"]["volumes"]}
+    copy = api.get("configmaps", volumes["etckubernetes"]["configMap"]["name"])
+    assert copy["immutable"] is True
+    assert copy["data"]["config.yaml"] == CONFIG
+    assert copy["metadata"]["ownerReferences"][0]["kind"] == "SecondaryScheduler"
+
+
+def test_an_unmanaged_instance_is_only_reported(running):
+    api = running
+    api.patch("secondaryschedulers", "cluster", {"spec": {"managementState": "Unmanaged"}})
+    api.wait_for("Progressing", "False", "Unmanaged", seconds=2)
+    api.patch("deployments", "secondary-scheduler", {"spec": {"replicas": 2}})
+    time.sleep(0.5)
+    assert deployment(api)["spec"]["replicas"] == 2
+    api.patch("secondaryschedulers", "cluster", {"spec": {"managementState": "Managed"}})
+    until(lambda: deployment(api)["spec"]["replicas"] == 1, 5, "managed again")
+
+
+def test_a_removed_scheduler_is_taken_away_and_comes_back(running):
+    api = running
+    api.patch("secondaryschedulers", "cluster", {"spec": {"managementState": "Removed"}})
+    api.wait_for("Available", "False", "Removed")
+    api.wait_for("Progressing", "False", "AsExpected")
+    assert deployment(api) is None
+    assert not api.cluster_role_bindings()
+    assert api.names("roles") == {f"operator-of-{api.namespace}"}
+    assert api.get("leases", "secondary-scheduler") is None
+    api.patch("secondaryschedulers", "cluster", {"spec": {"managementState": "Managed"}})
+    api.wait_for_hash(HASH)
+
+
+def test_a_deleted_instance_leaves_nothing(running):
+    api = running
+    api.delete("secondaryschedulers", "cluster")
+    until(lambda: api.get("secondaryschedulers", "cluster") is None, 10, "instance gone")
+    assert not api.cluster_role_bindings()
+    assert api.get("leases", "secondary-scheduler") is None
+    assert deployment(api) is None
+    until(lambda: not api.items("pods") and not api.items("replicasets"), 10, "pods gone")
+    for resource in ("services", "roles", "rolebindings", "serviceaccounts", "configmaps"):
+        assert not {name for name in api.names(resource) if name.startswith(("secondary-scheduler-active", "metrics"))}
+    assert "secondary-scheduler" not in api.names("serviceaccounts")
+
+
+def test_an_image_that_cannot_be_pulled_is_named(api, operator, kubelet):
+    kubelet.container_status = {"state": {"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}}
+    create_config(api)
+    create_instance(api)
+    found = api.wait_for("Degraded", "True", "ImageNotPulled")
+    assert "manifest unknown" in found["message"]
+    assert told(api, "ImageNotPulled")
+
+
+def test_stale_load_data_is_a_condition_and_an_event(running, kubelet):
+    api = running
+    kubelet.annotations = {
+        "secondary-scheduler.io/load-data-fresh": "false",
+        "secondary-scheduler.io/load-data-message": "connection refused",
+    }
+    assert api.wait_for("LoadDataFresh", "False", seconds=2)["message"] == "connection refused"
+    assert api.condition("Available")["status"] == "True"
+    until(lambda: any(e["reason"] == "LoadDataStale" for e in api.items("events")), 2, "event")
+    kubelet.annotations = {"secondary-scheduler.io/load-data-fresh": "true"}
+    api.wait_for("LoadDataFresh", "True", seconds=2)
+
+
+def test_a_serving_certificate_is_used_as_soon_as_it_exists(running):
+    api = running
+    api.create("secrets", "secondary-scheduler-serving-cert", stringData={"tls.crt": "", "tls.key": ""})
+
+    def serves_it():
+        args = deployment(api)["spec"]["template"]["spec"]["containers"][0]["args"]
+        return "--tls-cert-file=/certs-dir/tls.crt" in args
+
+    until(serves_it, 2, "certificate used")
+    api.delete("secrets", "secondary-scheduler-serving-cert")
+    until(lambda: not serves_it(), 2, "certificate no longer used")
+
+
+def test_a_killed_operator_converges_after_its_restart(running, operator):
+    api = running
+    set_config(api, OTHER_CONFIG)
+    operator.end(signal.SIGKILL)
+    api.delete("services", "metrics")
+    operator.start()
+    api.wait_for_hash(OTHER_HASH)
+    until(lambda: api.get("services", "metrics"), 5, "drift repaired")
+    generation = deployment(api)["metadata"]["generation"]
+    operator.end(signal.SIGKILL)
+    operator.start()
+    set_config(api, "# seen\n" + OTHER_CONFIG)
+    api.patch("secondaryschedulers", "cluster", {"spec": {"operatorLogLevel": "Debug"}})
+    observed = api.get("secondaryschedulers", "cluster")["metadata"]["generation"]
+    until(
+        lambda: api.get("secondaryschedulers", "cluster")["status"]["observedGeneration"] == observed, 15, "reconciled"
+    )
+    assert deployment(api)["metadata"]["generation"] == generation, "a restart rolls nothing"
+
+
+def test_noise_of_a_megabyte_is_refused_while_health_goes_on(running, operator):
+    api = running
+    set_config(api, "[" * 10 + "x: {" * 250_000)
+    found = api.wait_for("Degraded", "True", "ConfigInvalid", seconds=10)
+    assert len(found["message"]) < 5000
+    assert told(api, "ConfigInvalid")
+    assert api.condition("Available")["status"] == "True"
+    with urllib.request.urlopen(f"http://127.0.0.1:{operator.port()}/healthz", timeout=1) as response:
+        assert response.status == 200
+    set_config(api, CONFIG)
+    api.wait_for("Degraded", "False", seconds=10)
+
+
+@pytest.mark.slow
+def test_many_edits_end_in_the_last_one(running):
+    api = running
+    for weight in range(1, 101):
+        set_config(api, CONFIG.replace("weight: 3", f"weight: {weight}"))
+        api.patch("secondaryschedulers", "cluster", {"metadata": {"labels": {"edit": str(weight)}}})
+    last = configuration_hash(CONFIG.replace("weight: 3", "weight: 100"))
+    api.wait_for_hash(last, seconds=20)
+    copies = {f"secondary-scheduler-active-{last}"}
+    until(
+        lambda: {n for n in api.names("configmaps") if n.startswith("secondary-scheduler-active-")} == copies,
+        10,
+        "copies of former configurations are gone",
+    )
+
+
+def test_nothing_was_refused_and_nothing_failed(operator):
+    """Under the rights of the install, after all that the tests above made it do."""
+    bad = [line for line in operator.log_lines() if line["event"] in ("write refused", "kind cannot be read")]
+    assert bad == []
+    assert [line for line in operator.log_lines() if "exception" in line] == []
+
+
+def test_health_and_metrics_are_served(running, operator):
+    def fetch(path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{operator.port()}{path}", timeout=5) as response:
+            return response.read().decode()
+
+    assert fetch("/healthz") == "ok"
+    until(lambda: fetch("/readyz") == "ok", 5, "ready")
+    text = fetch("/metrics")
+    assert 'secondary_scheduler_operator_condition{condition="Available"' in text
+    assert "secondary_scheduler_operator_leader 1.0" in text
+
+
+def test_an_operator_stopped_while_an_instance_goes_finishes_the_deletion(running, operator):
+    api = running
+    (pod,) = api.items("pods")
+    api.patch("pods", pod["metadata"]["name"], {"metadata": {"finalizers": ["example.com/hold"]}})
+    api.delete("secondaryschedulers", "cluster")
+    until(lambda: deployment(api) is None, 5, "deletion begun")
+    operator.process.terminate()
+    time.sleep(0.5)
+    assert operator.process.poll() is None, "waits for the pod"
+    api.patch("pods", pod["metadata"]["name"], {"metadata": {"finalizers": None}})
+    assert operator.process.wait(timeout=10) == 0
+    assert api.get("secondaryschedulers", "cluster") is None
+    assert not api.cluster_role_bindings()

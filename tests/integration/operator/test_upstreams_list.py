@@ -1,0 +1,197 @@
+"""Upstream's end-to-end list, and what it never tested, with real schedulers on three real nodes.
+
+The tests run in order on one instance; each leaves it as it found it. OpenShift's monitoring is not here.
+"""
+
+import pytest
+import yaml
+
+from scheduler.config import configuration_hash
+from scheduler.kube.client import KubeError
+from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from tests.integration.operator.rights import Rights
+from tests.integration.operator.support import MONITORS, until
+from tests.support.cluster import audit_flags
+from tests.unit.operator.builders import BAD_CONFIG, IMAGE
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+
+IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
+PLAIN = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: secondary-scheduler}]
+leaderElection: {leaderElect: false}
+"""
+HASH = configuration_hash(PLAIN)
+
+
+@pytest.fixture(scope="module")
+def control_plane(cluster_state_root, tmp_path_factory):
+    spec = ClusterSpec(
+        name="upstreams-list",
+        state_root=cluster_state_root,
+        nodes=0,
+        real_nodes=3,
+        kwok=False,
+        prometheus=False,
+        tools=False,
+        api_server_flags=audit_flags(tmp_path_factory.mktemp("audit")),
+    )
+    with Cluster(spec) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def rights(api):
+    api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(MONITORS))
+    until(lambda: monitors(api) is not None, 10, "ServiceMonitors served")
+    return Rights(api, [(api.namespace, "gpu")])
+
+
+@pytest.fixture(scope="module")
+def running(api, operator):
+    api.create("configmaps", "config", data={"config.yaml": PLAIN})
+    spec = {"schedulerConfig": "config", "schedulerImage": IMAGE}
+    api.create("secondaryschedulers", "cluster", **IDENTITY, spec=spec)
+    api.wait_for_hash(HASH, seconds=60)
+    yield api
+    api.delete("secondaryschedulers", "cluster")
+    until(lambda: api.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    assert not api.cluster_role_bindings()
+
+
+def monitors(api):
+    try:
+        return api.call("GET", f"/apis/monitoring.coreos.com/v1/namespaces/{api.namespace}/servicemonitors")["items"]
+    except KubeError:
+        return None
+
+
+def edit(api, **spec):
+    api.patch("secondaryschedulers", "cluster", {"spec": spec})
+
+
+def ready_pods(api, app="secondary-scheduler"):
+    conditions = [
+        (pod, {one["type"]: one["status"] for one in (pod.get("status") or {}).get("conditions") or []})
+        for pod in api.items("pods")
+        if (pod["metadata"].get("labels") or {}).get("app") == app
+    ]
+    return [pod for pod, found in conditions if found.get("Ready") == "True"]
+
+
+def uid_of(obj):
+    return obj["metadata"]["uid"]
+
+
+def place(api, name, scheduler):
+    container = {"name": "c", "image": "pause"}
+    api.create("pods", name, spec={"schedulerName": scheduler, "containers": [container]})
+    until(lambda: api.get("pods", name)["spec"].get("nodeName"), 20, f"{name} placed by {scheduler}")
+    api.call("DELETE", api.path("pods", name), {"gracePeriodSeconds": 0})
+
+
+def test_a_pod_that_asks_for_it_is_placed(running):
+    place(running, "asks", "secondary-scheduler")
+
+
+def test_the_metrics_service_is_there_and_its_monitor_selects_it(running):
+    service = running.get("services", "metrics")
+    assert [port["port"] for port in service["spec"]["ports"]] == [10259]
+    (monitor,) = monitors(running)
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+
+
+def test_high_availability_is_switched_on_and_off(running):
+    api = running
+    assert len(ready_pods(api)) == 1
+    edit(api, topology={"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": 3}})
+    until(lambda: len(ready_pods(api)) == 3, 90, "three ready replicas")
+    (current,) = [one for one in api.items("replicasets") if one["spec"]["replicas"]]
+    for pod in ready_pods(api):
+        assert pod["metadata"]["ownerReferences"][0]["uid"] == current["metadata"]["uid"]
+        assert pod["spec"]["affinity"]["podAntiAffinity"]
+    assert len({pod["spec"]["nodeName"] for pod in ready_pods(api)}) == 3
+    place(api, "beside-three", "secondary-scheduler")
+    edit(api, topology=None)
+    until(lambda: len(api.items("pods")) == 1, 60, "one replica")
+    api.wait_for("Progressing", "False", seconds=30)
+
+
+def test_a_new_configuration_is_proven_and_rolled_out(running):
+    api = running
+    changed = PLAIN + "percentageOfNodesToScore: 50\n"
+    api.patch("configmaps", "config", {"data": {"config.yaml": changed}})
+    api.wait_for_hash(configuration_hash(changed), seconds=120)
+    api.patch("configmaps", "config", {"data": {"config.yaml": PLAIN}})
+    api.wait_for_hash(HASH, seconds=120)
+    assert "leaderElection.leaderElect" in api.condition("Degraded")["message"], "without effect, and told"
+
+
+@pytest.mark.parametrize("broken", ["bad", "missing"])
+def test_a_configuration_that_is_bad_or_missing_leaves_the_scheduler_alone(running, broken):
+    api = running
+    (before,) = ready_pods(api)
+    if broken == "bad":
+        api.patch("configmaps", "config", {"data": {"config.yaml": BAD_CONFIG}})
+        api.wait_for("Degraded", "True", "ConfigInvalid", seconds=2)
+        api.patch("configmaps", "config", {"data": {"config.yaml": PLAIN}})
+    else:
+        api.delete("configmaps", "config")
+        api.wait_for("Degraded", "True", "ConfigMapMissing", seconds=2)
+        place(api, "meanwhile", "secondary-scheduler")
+        api.create("configmaps", "config", data={"config.yaml": PLAIN})
+    api.wait_for("Degraded", "False", seconds=5)
+    (after,) = ready_pods(api)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert not after["status"]["containerStatuses"][0]["restartCount"]
+
+
+def test_a_revision_that_does_not_run_goes_back(running):
+    api = running
+    edit(api, rollout={"canary": False}, extraArgs=["--no-such-flag"])
+    found = api.wait_for("Degraded", "True", "RolledBack", seconds=120)
+    assert "--no-such-flag" in found["message"]
+    api.wait_for("Available", "True")
+    edit(api, rollout=None, extraArgs=None)
+    api.wait_for("Degraded", "False", seconds=60)
+    api.wait_for("Progressing", "False", seconds=60)
+
+
+def test_a_deleted_deployment_comes_back(running):
+    api = running
+    uid = uid_of(api.get("deployments", "secondary-scheduler"))
+    (pod,) = ready_pods(api)
+    api.delete("deployments", "secondary-scheduler")
+    until(lambda: uid_of(api.get("deployments", "secondary-scheduler") or pod) not in (uid, uid_of(pod)), 5, "repaired")
+    until(lambda: {uid_of(one) for one in ready_pods(api)} - {uid_of(pod)}, 30, "another pod is ready")
+    until(lambda: len(api.items("pods")) == 1, 30, "the former one is gone")
+
+
+def test_management_states(running):
+    api = running
+    edit(api, managementState="Unmanaged")
+    api.wait_for("Progressing", "False", "Unmanaged")
+    place(api, "unmanaged", "secondary-scheduler")
+    edit(api, managementState="Removed")
+    api.wait_for("Available", "False", "Removed", seconds=30)
+    api.wait_for("Progressing", "False", "AsExpected", seconds=30)
+    assert not api.items("pods")
+    edit(api, managementState="Managed")
+    api.wait_for_hash(HASH, seconds=60)
+
+
+def test_two_instances_place_each_their_own_pods(running):
+    api = running
+    named = PLAIN.replace("schedulerName: secondary-scheduler", "schedulerName: gpu")
+    api.create("configmaps", "gpu-config", data={"config.yaml": named})
+    spec = {"schedulerConfig": "gpu-config", "schedulerImage": IMAGE}
+    api.create("secondaryschedulers", "gpu", **IDENTITY, spec=spec)
+    until(lambda: ready_pods(api, "secondary-scheduler-gpu"), 60, "the second one is ready")
+    place(api, "first", "secondary-scheduler")
+    place(api, "second", "gpu")
+    api.delete("secondaryschedulers", "gpu")
+    until(lambda: api.get("secondaryschedulers", "gpu") is None, 60, "the second one is gone")
+    assert not [name for name in api.cluster_role_bindings() if "gpu" in name]
+    place(api, "third", "secondary-scheduler")

@@ -1,0 +1,103 @@
+"""The caches take news from watches and from answers to our own writes, which come in any order."""
+
+import pytest
+
+from scheduler.kube.client import ClientConfig, Forbidden, KubeClient
+from scheduler.kube.model import EventType, ObjectMeta, Unstructured
+from secondary_scheduler.operator.caches import TIMING, Caches, KindCache
+from secondary_scheduler.operator.reconcile.names import RESOURCES
+
+
+def obj(version, uid="u1", name="a", **content):
+    metadata = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version, "managedFields": [{}]}
+    meta = ObjectMeta(name=name, namespace="ns", uid=uid, resource_version=version)
+    return Unstructured(meta, {"metadata": metadata, **content})
+
+
+@pytest.fixture
+def client():
+    return KubeClient(ClientConfig(server="https://127.0.0.1:1"))
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+def cache(client, seen):
+    def on_change(kind, before, after):
+        seen.append((kind, before and before.metadata.resource_version, after and after.metadata.resource_version))
+
+    return KindCache(client, "ConfigMap", "ns", on_change, TIMING)
+
+
+def versions(cache):
+    return [one.metadata.resource_version for one in cache.store]
+
+
+def test_an_answer_is_known_at_once_and_its_echo_is_no_news(cache, seen):
+    cache.learn(obj("5"))
+    assert versions(cache) == ["5"]
+    cache.apply([(EventType.ADDED, obj("5"))])
+    assert seen == []
+
+
+def test_a_watch_that_lags_does_not_undo_an_answer(cache, seen):
+    cache.learn(obj("5"))
+    cache.apply([(EventType.MODIFIED, obj("4"))])
+    assert versions(cache) == ["5"]
+    assert seen == []
+
+
+@pytest.mark.parametrize("known_before", [True, False])
+def test_an_answer_does_not_bring_back_what_was_deleted_meanwhile(cache, known_before):
+    if known_before:
+        cache.apply([(EventType.ADDED, obj("4"))])
+    cache.apply([(EventType.DELETED, obj("6"))])
+    answer = cache.learn(obj("5", data={"a": "b"}))
+    assert answer["data"] == {"a": "b"}
+    assert versions(cache) == []
+
+
+def test_an_answer_does_not_bring_back_what_a_new_list_lacks(cache):
+    cache.apply([(EventType.ADDED, obj("4"))])
+    cache.replace([], "9")
+    cache.learn(obj("5"))
+    assert versions(cache) == []
+
+
+def test_a_namesake_made_after_a_deletion_is_learned(cache):
+    cache.apply([(EventType.DELETED, obj("6"))])
+    cache.learn(obj("7", uid="u2"))
+    assert versions(cache) == ["7"]
+
+
+def test_changes_are_told_with_before_and_after(cache, seen):
+    cache.replace([obj("1")], "1")
+    cache.apply([(EventType.MODIFIED, obj("2"))])
+    cache.apply([(EventType.DELETED, obj("3"))])
+    assert seen == [("ConfigMap", None, "1"), ("ConfigMap", "1", "2"), ("ConfigMap", "2", None)]
+
+
+def test_objects_carry_their_kind_and_no_bookkeeping(cache):
+    known = cache.learn(obj("1"))
+    assert (known["apiVersion"], known["kind"]) == ("v1", "ConfigMap")
+    assert "managedFields" not in known["metadata"]
+
+
+def test_a_refused_kind_is_unreadable_until_its_watch_works_again(client):
+    caches = Caches(client, ["ns", "other"], lambda *_: None)
+    assert not caches.started()
+    forbidden = Forbidden("GET x: 403", status=403, reason="Forbidden", message="secrets is forbidden")
+    for kind, resource in RESOURCES.items():
+        for namespace in ("ns", "other") if resource.namespaced or kind == "Namespace" else ("",):
+            caches.state(kind, namespace).error = forbidden
+    assert caches.started()
+    caches.state("Secret", "ns").synced = True
+    caches.state("Pod", "ns").synced = True
+    caches.state("Pod", "ns").error = None
+    assert caches.unreadable("ns")["Secret"].message == "secrets is forbidden"
+    assert "Pod" not in caches.unreadable("ns")
+    assert "Pod" in caches.unreadable("other")
+    assert "ClusterRoleBinding" in caches.unreadable("other")

@@ -1,0 +1,153 @@
+"""Replicas, and the objects without which a scheduler runs all the same."""
+
+import pytest
+
+from secondary_scheduler.operator.reconcile import Failure
+from tests.unit.operator.builders import World, config_map, key_of, node, scheduler
+
+ZONE = {"zone": "a"}
+TAINT = {"key": "dedicated", "value": "infra", "effect": "NoSchedule"}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def available(most=3, **topology):
+    mode = {"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": most, **topology}}
+    return World(scheduler(topology=mode), config_map())
+
+
+def replicas(world):
+    return world.get("Deployment", "secondary-scheduler")["spec"]["replicas"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([node("a"), node("b"), node("c"), node("d")], 3),
+        ([node("a"), node("b")], 2),
+        ([], 1),
+        ([node("a"), node("b", unschedulable=True), node("c")], 2),
+        ([node("a"), node("b", taints=[TAINT]), node("c")], 2),
+        ([node("a"), node("b", taints=[{**TAINT, "effect": "PreferNoSchedule"}]), node("c")], 3),
+        ([node("a"), node("b", ready=False, taints=[NOT_READY]), node("c")], 2),
+    ],
+    ids=["more than enough", "too few", "none", "cordoned", "tainted", "softly tainted", "not ready"],
+)
+def test_as_many_replicas_are_run_as_there_are_nodes_for_them(nodes, expected):
+    world = available()
+    world.put(*nodes)
+    world.settle()
+    assert replicas(world) == expected
+    message = world.condition("Degraded")[2]
+    assert (f"{expected} of 3 replicas are run" in message) is (expected < 3)
+    assert world.condition("Degraded")[0] == "False"
+
+
+def test_nodes_are_counted_by_selector_and_tolerations():
+    world = available(nodeSelector=ZONE, tolerations=[{"key": "dedicated", "operator": "Exists"}])
+    world.put(node("a", labels=ZONE, taints=[TAINT]), node("b", labels=ZONE), node("c"), node("d"))
+    world.settle()
+    assert replicas(world) == 2
+    assert "zone=a" in world.condition("Degraded")[2]
+
+
+def test_a_node_that_is_not_ready_takes_no_replica_away_but_one_that_is_gone_does():
+    world = available()
+    world.put(node("a"), node("b"), node("c"))
+    world.settle()
+    world.put(node("c", ready=False, taints=[NOT_READY]))
+    world.settle()
+    assert replicas(world) == 3
+    world.drop("Node", "c")
+    world.settle()
+    assert replicas(world) == 2
+
+
+def test_without_the_right_to_read_nodes_all_replicas_are_run_and_it_is_said():
+    world = available()
+    world.observed_fields["unreadable"] = {"Node": Failure(403, "nodes is forbidden")}
+    world.settle()
+    assert replicas(world) == 3
+    status, _, message = world.condition("Degraded")
+    assert (status, "nodes is forbidden" in message) == ("False", True)
+
+
+def test_only_several_replicas_have_a_disruption_budget():
+    world = available()
+    world.put(node("a"), node("b"), node("c"))
+    world.settle()
+    budget = world.get("PodDisruptionBudget", "secondary-scheduler")
+    assert budget["spec"] == {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "secondary-scheduler"}}}
+    world.edit(topology={"mode": "SingleReplica"})
+    world.settle()
+    assert replicas(world) == 1
+    assert not world.names("PodDisruptionBudget")
+
+
+def test_the_pods_can_be_reached_on_the_port_that_asks_who_you_are_and_on_no_other():
+    world = World(scheduler(), config_map())
+    world.settle()
+    spec = world.get("NetworkPolicy", "secondary-scheduler")["spec"]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["ingress"] == [{"ports": [{"protocol": "TCP", "port": 10259}]}]
+
+
+def test_lease_and_bindings_have_priority_levels_of_their_own():
+    world = World(scheduler(), config_map())
+    world.settle()
+    levels = {
+        name: world.get("FlowSchema", name)["spec"]["priorityLevelConfiguration"]["name"]
+        for name in world.names("FlowSchema")
+    }
+    assert levels == {
+        "secondary-scheduler-leases": "leader-election",
+        "secondary-scheduler-requests": "workload-high",
+    }
+
+
+def test_a_service_monitor_is_made_where_that_kind_exists():
+    world = World(scheduler(), config_map(), unserved=frozenset())
+    world.settle()
+    (endpoint,) = world.get("ServiceMonitor", "secondary-scheduler")["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["scheme"], endpoint["path"]) == ("https", "https", "/metrics")
+    without = World(scheduler(), config_map())
+    without.settle()
+    assert not without.names("ServiceMonitor")
+
+
+def test_on_openshift_the_certificate_of_its_service_is_verified():
+    world = World(scheduler(), config_map(), unserved=frozenset(), openshift=True)
+    world.settle()
+    (endpoint,) = world.get("ServiceMonitor", "secondary-scheduler")["spec"]["endpoints"]
+    assert endpoint["tlsConfig"]["serverName"] == "metrics.openshift-secondary-scheduler-operator.svc"
+    assert "insecureSkipVerify" not in endpoint["tlsConfig"]
+
+
+def test_an_optional_object_that_is_refused_is_told_and_degrades_nothing():
+    world = World(scheduler(), config_map()).start()
+    world.observed_fields["failures"] = {key_of("FlowSchema", "secondary-scheduler-leases"): Failure(403, "no")}
+    world.settle()
+    status, _, message = world.condition("Degraded")
+    assert status == "False"
+    assert "FlowSchema secondary-scheduler-leases cannot be written: no" in message
+    assert world.condition("Available")[0] == "True"
+
+
+def test_kinds_that_the_spec_does_without_are_taken_away_and_come_back():
+    world = World(scheduler(), config_map()).start()
+    world.edit(without=["NetworkPolicy", "FlowSchema"])
+    world.settle()
+    assert not world.names("NetworkPolicy") | world.names("FlowSchema")
+    world.edit(without=[])
+    world.settle()
+    assert world.names("NetworkPolicy") == {"secondary-scheduler"}
+    assert len(world.names("FlowSchema")) == 2
+
+
+def test_removed_takes_the_optional_objects_along():
+    world = available()
+    world.put(node("a"), node("b"))
+    world.settle()
+    world.edit(managementState="Removed")
+    world.settle()
+    assert {key.kind for key in world.objects} == {"ConfigMap", "Node"}
+    assert world.names("ConfigMap") == {"config"}

@@ -1,0 +1,151 @@
+"""The edges of the process: flags and environment, health endpoints, metrics, log level."""
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from scheduler.kube.client import ClientConfig, ConnectionLost
+from secondary_scheduler.operator import logs
+from secondary_scheduler.operator.app import kubernetes_minor
+from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.options import parse_options
+from secondary_scheduler.operator.server import serve
+
+POD = {"POD_NAMESPACE": "ns", "POD_NAME": "operator-abc", "POD_IP": "127.0.0.9"}
+
+
+def test_a_pods_environment_is_enough():
+    options = parse_options([], POD)
+    assert options.namespace_of(ClientConfig(server="https://x", namespace="other")) == "ns"
+    assert (options.identity, options.bind_address, options.port) == ("operator-abc", "127.0.0.9", 8080)
+
+
+def test_flags_win_over_the_environment():
+    arguments = ["--namespace", "mine", "--bind-address", "127.0.0.1", "--port", "0", "--kubeconfig", "k", "-v=4"]
+    options = parse_options(arguments, POD)
+    assert options.namespace_of(ClientConfig(server="https://x")) == "mine"
+    assert (options.bind_address, options.port, options.verbosity) == ("127.0.0.1", 0, 4)
+    assert options.kubeconfig == Path("k")
+
+
+def test_outside_a_pod_the_connection_says_the_namespace():
+    options = parse_options([], {})
+    assert options.namespace_of(ClientConfig(server="https://x", namespace="default")) == "default"
+    assert options.identity is None
+
+
+@pytest.mark.parametrize("arguments", [["--port", "70000"], ["--port", "x"], ["--unknown"], ["-v", "much"]])
+def test_wrong_usage_ends_with_code_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse_options(arguments, {})
+    assert ended.value.code == 2
+    assert "secondary-scheduler-operator: error:" in capsys.readouterr().err
+
+
+async def test_health_answers_say_what_is_wrong():
+    trouble = {"healthy": None, "ready": "the caches are not filled yet"}
+    server = serve(
+        host="127.0.0.1",
+        port=0,
+        metrics=Metrics("1.2.3"),
+        healthy=lambda: trouble["healthy"],
+        ready=lambda: trouble["ready"],
+    )
+    async with server as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+        async def get(path):
+            async with session.get(path) as response:
+                return response.status, await response.text()
+
+        assert await get("/healthz") == (200, "ok")
+        assert await get("/readyz") == (503, "the caches are not filled yet")
+        trouble.update(healthy="stuck", ready=None)
+        assert await get("/healthz") == (503, "stuck")
+        assert await get("/livez") == (503, "stuck")
+        assert await get("/readyz") == (200, "ok")
+        status, text = await get("/metrics")
+        assert status == 200
+        assert 'secondary_scheduler_operator_build_info{version="1.2.3"} 1.0' in text
+
+
+def test_condition_series_follow_the_instance_and_go_with_it():
+    metrics = Metrics("1")
+    resource = {"metadata": {"namespace": "ns", "name": "cluster"}}
+    labels = {"namespace": "ns", "name": "cluster", "condition": "Degraded"}
+
+    def values():
+        name = "secondary_scheduler_operator_condition"
+        samples = {s: metrics.registry.get_sample_value(name, {**labels, "status": s}) for s in ("True", "False")}
+        return samples["True"], samples["False"]
+
+    metrics.show_conditions(resource, {"conditions": [{"type": "Degraded", "status": "True"}]})
+    assert values() == (1, 0)
+    metrics.show_conditions(resource, {"conditions": [{"type": "Degraded", "status": "False"}]})
+    assert values() == (0, 1)
+    metrics.forget_instance("ns", "cluster")
+    assert values() == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("root", "levels", "expected"),
+    [
+        (logging.INFO, ["Normal"], logging.INFO),
+        (logging.INFO, ["Debug"], logging.DEBUG),
+        (logging.INFO, ["Normal", "Trace", ""], logging.DEBUG),
+        (logging.DEBUG, ["Normal"], logging.DEBUG),
+        (logging.INFO, [""], logging.INFO),
+    ],
+)
+def test_the_operator_is_as_talkative_as_the_most_talkative_of_flag_and_specs(root, levels, expected, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "level", root)
+    own = logging.getLogger("secondary_scheduler")
+    monkeypatch.setattr(own, "level", own.level)
+    logs.follow(levels)
+    assert own.getEffectiveLevel() == expected
+
+
+class Versions:
+    """Takes the place of KubeClient."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    async def get(self, path):
+        assert path == "/version"
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "minor"),
+    [
+        (b'{"major": "1", "minor": "34"}', 34),
+        (b'{"minor": "27+"}', 27),
+        (b'{"minor": ""}', None),
+        (b"{}", None),
+        (b"[]", None),
+        (b"<html>", None),
+        (ConnectionLost("GET: reset"), None),
+    ],
+)
+async def test_the_version_of_the_cluster_is_read_or_left_open(answer, minor):
+    assert await kubernetes_minor(Versions(answer)) == minor
+
+
+def test_without_a_connection_it_ends_with_one_line_and_code_1(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-m", "secondary_scheduler.operator", "--kubeconfig", str(tmp_path / "missing")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert json.loads(line)["error"] == f"{tmp_path / 'missing'}: No such file or directory"

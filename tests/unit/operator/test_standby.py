@@ -1,0 +1,103 @@
+"""Instances that another operator serves are told so by one Event, which disturbs nobody."""
+
+import json
+
+import pytest
+
+from scheduler.kube.client import ConnectionLost, Forbidden
+from secondary_scheduler.operator.standby import TELL_AFTER, Held, Standby
+from tests.unit.operator.builders import NS, scheduler
+
+UPSTREAM = Held(f"{NS}/openshift-secondary-scheduler-operator-lock", "upstream-7d9f_0f3c")
+
+
+class Served:
+    """Takes the places of KubeClient and Writer."""
+
+    def __init__(self):
+        self.instances = [scheduler()]
+        self.refuse = None
+        self.lists = 0
+        self.events = []
+
+    async def get(self, path):
+        self.lists += 1
+        if self.refuse is not None:
+            raise self.refuse
+        return json.dumps({"items": self.instances}).encode()
+
+    async def send_event(self, resource, draft, now):
+        self.events.append((resource["metadata"]["uid"], draft))
+
+
+@pytest.fixture
+def served():
+    return Served()
+
+
+@pytest.fixture
+def held():
+    return {NS: UPSTREAM}
+
+
+@pytest.fixture
+def look(served, held):
+    """Passes time, looking every second."""
+    standby = Standby(served, served, [NS], held.get)
+    seconds = iter(range(10_000))
+
+    async def run(duration):
+        for _ in range(int(duration)):
+            await standby.look(float(next(seconds)))
+
+    return run
+
+
+async def test_the_holder_and_its_lease_are_told_once(served, look):
+    await look(TELL_AFTER)
+    assert not served.events, "a predecessor that goes is nobody else"
+    await look(60)
+    ((uid, draft),) = served.events
+    assert uid == "cr-uid"
+    assert (draft.reason, draft.warning) == ("ServedByAnotherOperator", True)
+    assert UPSTREAM.holder in draft.message
+    assert UPSTREAM.lease in draft.message
+
+
+async def test_an_instance_that_comes_later_is_told_too(served, look):
+    await look(TELL_AFTER + 5)
+    other = scheduler()
+    other["metadata"]["uid"] = "another"
+    served.instances.append(other)
+    await look(12)
+    assert [uid for uid, _ in served.events] == ["cr-uid", "another"]
+
+
+async def test_nothing_is_asked_for_while_nobody_else_holds_the_lease(served, held, look):
+    del held[NS]
+    await look(100)
+    assert served.lists == 0
+
+
+async def test_a_holder_that_comes_back_or_changes_is_told_anew(served, held, look):
+    await look(TELL_AFTER + 2)
+    held[NS] = Held(UPSTREAM.lease, "another")
+    await look(TELL_AFTER + 2)
+    del held[NS]
+    await look(2)
+    held[NS] = UPSTREAM
+    await look(TELL_AFTER + 2)
+    assert ["another" in draft.message for _, draft in served.events] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Forbidden("GET", status=403, reason="Forbidden", message="no"), ConnectionLost("gone")],
+    ids=["403", "gone"],
+)
+async def test_what_cannot_be_told_now_is_told_later(served, look, error):
+    served.refuse = error
+    await look(TELL_AFTER + 5)
+    served.refuse = None
+    await look(12)
+    assert len(served.events) == 1
