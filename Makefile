@@ -11,11 +11,11 @@ help:  ## This list
 
 setup: $(VENV)/.ready  ## Python environment from the lock file
 
-$(VENV)/.ready: requirements-dev.txt pyproject.toml
+$(VENV)/.ready: requirements-dev.txt pyproject.toml devcluster/pyproject.toml
 	@PYTHON="$(PYTHON)" tools/setup.sh
 
 demo: setup  ## The main job for real: local cluster, pulumi up, 60 pods placed by the nodes' load
-	@$(BIN)/python -m secondary_scheduler.devcluster.demo
+	@$(BIN)/python -m devcluster.demo
 
 clean-demo: setup  ## End the demo's processes and remove its state
 	@$(BIN)/secondary-scheduler cluster down --name demo

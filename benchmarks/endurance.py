@@ -27,11 +27,11 @@ from benchmarks.race.contestants import OURS
 from benchmarks.race.observe import Observer
 from benchmarks.race.scenario import CreatePods, Json, Scenario, Workload, load, resolved
 from benchmarks.race.world import World, pod_template
+from devcluster import processes
+from devcluster.errors import DevClusterError
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
 from scheduler.kube.client import KubeClient, KubeError
-from secondary_scheduler.devcluster import processes
-from secondary_scheduler.devcluster.errors import DevClusterError
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
 
 SCENARIO = "SchedulingBasic"
 _APPS = 10

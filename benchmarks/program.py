@@ -26,10 +26,10 @@ from typing import Any
 
 import yaml
 
-from secondary_scheduler.devcluster import environment
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.demo.pulumi import Stack
-from secondary_scheduler.devcluster.errors import DevClusterError
+from devcluster import environment
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.demo.pulumi import Stack
+from devcluster.errors import DevClusterError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 STACK = "local"

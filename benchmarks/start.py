@@ -26,11 +26,11 @@ from benchmarks.race.rounds import liveness
 from benchmarks.race.scenario import CreatePods, Operation, Scenario, Workload, load, resolved
 from benchmarks.race.usage import cpu_seconds, peak_memory
 from benchmarks.race.world import World
+from devcluster import processes
+from devcluster.errors import DevClusterError
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
 from scheduler.kube.client import KubeClient, KubeError
-from secondary_scheduler.devcluster import processes
-from secondary_scheduler.devcluster.errors import DevClusterError
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
 
 SCENARIO = "FullCluster"
 BEFORE = "before"

@@ -34,11 +34,11 @@ from components.crd import load_manifest  # noqa: E402
 from components.namespace import NAMESPACE  # noqa: E402
 from components.operator_install import OPERATOR_NAME, OperatorInstall, OperatorInstallArgs  # noqa: E402
 from components.scheduler_roles import bundled_role  # noqa: E402
+from devcluster.errors import DevClusterError  # noqa: E402
+from devcluster.progress import PlainReporter  # noqa: E402
+from devcluster.toolchain.binaries import ensure  # noqa: E402
 from scheduler import __version__  # noqa: E402
 from scheduler.catalog import static_cluster_roles  # noqa: E402
-from secondary_scheduler.devcluster.errors import DevClusterError  # noqa: E402
-from secondary_scheduler.devcluster.progress import PlainReporter  # noqa: E402
-from secondary_scheduler.devcluster.toolchain.binaries import ensure  # noqa: E402
 
 PACKAGE = "secondary-scheduler-operator"
 CHANNEL = "stable"

@@ -17,13 +17,13 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 MODULE = "github.com/operator-framework/operator-lifecycle-manager"
 CHART = "deploy/chart/crds"
-TARGET = ROOT / "secondary_scheduler/devcluster/olm_crds"
+TARGET = ROOT / "devcluster/olm_crds"
 
 
 def main() -> int:
     """Replace the copies by those of the pinned version."""
     command = ["go", "mod", "download", "-json", MODULE]
-    directory = ROOT / "secondary_scheduler/devcluster/toolchain/modules/olm"
+    directory = ROOT / "devcluster/toolchain/modules/olm"
     answer = json.loads(subprocess.run(command, cwd=directory, capture_output=True, check=True).stdout)
     version = answer["Version"]
     sources = sorted((Path(answer["Dir"]) / CHART).glob("*.crd.yaml"))

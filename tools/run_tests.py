@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
-SHIPPED = ["scheduler", "secondary_scheduler", "components", "stacks"]
+SHIPPED = ["scheduler", "secondary_scheduler", "devcluster", "components", "stacks"]
 
 SELECTION = "" if os.environ.get("FULL") == "1" else " and not slow"
 
@@ -70,7 +70,7 @@ PARTS: dict[str, list[list[str]]] = {
             *("tests/unit", "tests/components", "tests/conformance"),
         )
     ],
-    "toolchain": [[str(BIN / "python"), "-m", "secondary_scheduler.devcluster.toolchain"]],
+    "toolchain": [[str(BIN / "python"), "-m", "devcluster.toolchain"]],
     "integration": [servers("integration", integration_files())],
     "e2e": [servers("e2e", e2e_files())],
     "live": [servers("integration or e2e", among(e2e_files(), integration_files()))],

@@ -31,7 +31,7 @@ echo "setup: $(grep -c '==' requirements-dev.txt) locked packages"
 # what it imports, which takes longer than most of them.
 .venv/bin/uv pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes requirements-dev.txt ||
   fail "the locked packages could not be installed; run 'make setup' again once the package index is reachable"
-.venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation -e .
-.venv/bin/python -m compileall -q scheduler secondary_scheduler components stacks
+.venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation -e . -e ./devcluster
+.venv/bin/python -m compileall -q scheduler secondary_scheduler devcluster components stacks
 touch .venv/.ready
 echo "setup: ready in $((SECONDS - start)) s"

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from devcluster import ports, processes
+from devcluster.layout import Layout, write_credentials
+from devcluster.ports import LOOPBACK
+from devcluster.processes import ProcessRecord, Service
+from devcluster.services import control_plane
+from devcluster.state import StateDirectory
 from scheduler.kube.client import ClientConfig
-from secondary_scheduler.devcluster import ports, processes
-from secondary_scheduler.devcluster.layout import Layout, write_credentials
-from secondary_scheduler.devcluster.ports import LOOPBACK
-from secondary_scheduler.devcluster.processes import ProcessRecord, Service
-from secondary_scheduler.devcluster.services import control_plane
-from secondary_scheduler.devcluster.state import StateDirectory
 
 # ServiceAccount: there is no controller that would make the accounts. TaintNodesByCondition: nor one that would lift
 # its taint. StorageObjectInUseProtection: nor one that would remove its finalizer. Priority: pods state their

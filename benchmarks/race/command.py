@@ -17,10 +17,10 @@ from benchmarks.race import report
 from benchmarks.race.figures import Round, excesses, shortfalls
 from benchmarks.race.rounds import race
 from benchmarks.race.scenario import Scenario, ScenarioError, Workload, choose, load
+from devcluster.errors import DevClusterError
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
 from scheduler.kube.client import KubeError
-from secondary_scheduler.devcluster.errors import DevClusterError
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 _OK, _ERROR, _DIFFERENCES, _INVALID, _TERMINATED = 0, 1, 3, 4, 143

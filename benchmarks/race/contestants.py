@@ -9,9 +9,9 @@ from pathlib import Path
 
 from benchmarks.race.cluster import Cluster
 from benchmarks.race.scenario import SCHEDULER_NAME, Json, Scenario
-from secondary_scheduler.devcluster import ports, processes
-from secondary_scheduler.devcluster.ports import LOOPBACK
-from secondary_scheduler.devcluster.processes import ProcessRecord, Service
+from devcluster import ports, processes
+from devcluster.ports import LOOPBACK
+from devcluster.processes import ProcessRecord, Service
 
 OURS, PEER, NULL = "ours", "peer", "null"
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -22,10 +22,10 @@ from benchmarks.race.observe import Observer
 from benchmarks.race.scenario import Arrivals, Churn, CreatePods, Json, Operation, Scenario, Workload, resolved
 from benchmarks.race.usage import cpu_seconds, peak_memory, stolen_seconds
 from benchmarks.race.world import World
+from devcluster import processes
+from devcluster.ports import LOOPBACK
 from scheduler.kube.client import KubeClient
 from scheduler.kube.primitives.quantity import milli_value
-from secondary_scheduler.devcluster import processes
-from secondary_scheduler.devcluster.ports import LOOPBACK
 
 _SETTLE_SECONDS = 1.0
 _QUIET_SECONDS = 4.0

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from secondary_scheduler.devcluster.ports import LOOPBACK
+from devcluster.ports import LOOPBACK
 
 _WINDOW = 900
 

@@ -1,9 +1,9 @@
 """The command line `secondary-scheduler`, also installed as a kubectl plugin.
 
 Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 error, 2 usage, 3 differences, 4 invalid input,
-130 interrupted.
+130 interrupted. A distribution that adds a command (see `app.COMMAND_GROUP`) imports this door and nothing else.
 """
 
-from secondary_scheduler.cli.app import main
+from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
 
-__all__ = ["main"]
+__all__ = ["CommandError", "ExitCode", "Interrupted"]

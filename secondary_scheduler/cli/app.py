@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import signal
 import sys
@@ -14,12 +15,10 @@ import typer
 from scheduler import __version__
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
 from secondary_scheduler.cli.importing import importing
-from secondary_scheduler.devcluster.errors import DevClusterError, SpecError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Each module has `register(app)`, which adds the command or group of that name.
 COMMANDS = {
-    "cluster": "secondary_scheduler.cli.cluster",
     "simulate": "secondary_scheduler.cli.simulate",
     "snapshot": "secondary_scheduler.cli.snapshot",
     "validate": "secondary_scheduler.cli.validate",
@@ -29,6 +28,8 @@ COMMANDS = {
     "render": "secondary_scheduler.cli.render",
     "fleet": "secondary_scheduler.cli.fleet.commands",
 }
+COMMAND_GROUP = "secondary_scheduler.commands"
+"""Entry points of this group add commands: their name is the command's, their value its `register(app)`."""
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
@@ -44,8 +45,21 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(_root)
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
     with importing():
-        for name in [named] if named in COMMANDS else COMMANDS:
-            importlib.import_module(COMMANDS[name]).register(app)
+        if named in COMMANDS:
+            importlib.import_module(COMMANDS[named]).register(app)
+            return app
+        added = {entry.name: entry for entry in importlib.metadata.entry_points(group=COMMAND_GROUP)}
+        if named in added:
+            added[named].load()(app)
+            return app
+        for module in COMMANDS.values():
+            importlib.import_module(module).register(app)
+        for entry in added.values():
+            entry.load()(app)
+    if named == "cluster":
+        raise CommandError(
+            "cluster: the local cluster is a package of its own: pip install ./devcluster", ExitCode.USAGE
+        )
     return app
 
 
@@ -57,10 +71,6 @@ def main() -> None:
         build(sys.argv[1:])()
     except CommandError as error:
         _fail(str(error), error.code)
-    except SpecError as error:
-        _fail(str(error), ExitCode.USAGE)
-    except DevClusterError as error:
-        _fail(str(error), ExitCode.ERROR)
     except BrokenPipeError:
         # The reader of our output has seen enough; the interpreter must not complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.devcluster.environment import STAND_INS
-from secondary_scheduler.devcluster.toolchain.binaries import BINARIES, find
+from devcluster.environment import STAND_INS
+from devcluster.toolchain.binaries import BINARIES, find
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.graph import ROOT
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from secondary_scheduler.devcluster.toolchain.binaries import BINARIES, find
+from devcluster.toolchain.binaries import BINARIES, find
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.test_offline_preview import Project
 

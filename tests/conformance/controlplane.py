@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from secondary_scheduler.devcluster import ports, processes
-from secondary_scheduler.devcluster.layout import Layout, write_credentials
-from secondary_scheduler.devcluster.ports import LOOPBACK
-from secondary_scheduler.devcluster.processes import Service
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.services import control_plane
-from secondary_scheduler.devcluster.state import ClusterState, StateDirectory
-from secondary_scheduler.devcluster.toolchain import binaries
+from devcluster import ports, processes
+from devcluster.layout import Layout, write_credentials
+from devcluster.ports import LOOPBACK
+from devcluster.processes import Service
+from devcluster.progress import SilentReporter
+from devcluster.services import control_plane
+from devcluster.state import ClusterState, StateDirectory
+from devcluster.toolchain import binaries
 from tests.conformance import profiles
 from tests.conformance.schedulerlog import VMODULE
 

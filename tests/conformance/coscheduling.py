@@ -25,8 +25,8 @@ from pathlib import Path
 
 import yaml
 
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
 from tests.conformance.apiclient import COLLECTIONS, Api
 from tests.conformance.case import Json
 from tests.conformance.controlplane import ControlPlane, control_plane_running

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from secondary_scheduler.devcluster import ports, processes
-from secondary_scheduler.devcluster.ports import LOOPBACK
-from secondary_scheduler.devcluster.processes import Service
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
+from devcluster import ports, processes
+from devcluster.ports import LOOPBACK
+from devcluster.processes import Service
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
 from tests.conformance.apiclient import Api, ApiError
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.schedulerlog import VMODULE

@@ -19,6 +19,11 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
+from devcluster import ports
+from devcluster.cluster import Cluster
+from devcluster.pki import CertificateAuthority
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
 from scheduler.engine.loads import load_source, wanted_sources
@@ -26,11 +31,6 @@ from scheduler.framework import LoadTable, NodeLoad
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadError, parse_watcher
 from scheduler.plugins import build_profile
-from secondary_scheduler.devcluster import ports
-from secondary_scheduler.devcluster.cluster import Cluster
-from secondary_scheduler.devcluster.pki import CertificateAuthority
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
 from tests.faults.server import BreakablePrometheus
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.load.fakes import FakeService, service

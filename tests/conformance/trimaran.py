@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from devcluster.ports import LOOPBACK
 from scheduler.config import load_configuration
 from scheduler.core import explain
 from scheduler.engine.loads import load_table
@@ -24,7 +25,6 @@ from scheduler.kube.model import decode_node, decode_pod
 from scheduler.load import parse_watcher
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.devcluster.ports import LOOPBACK
 from tests.conformance import schedulerplugins
 from tests.conformance.case import Answer, Case, Json
 from tests.conformance.controlplane import ControlPlane

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import Cluster, ClusterSpec
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
 from tests.support.rendering import Project
 

@@ -21,7 +21,7 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import Cluster, ClusterSpec
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]

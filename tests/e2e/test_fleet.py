@@ -17,12 +17,12 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
+from devcluster.cluster import Cluster, ClusterSpec
 from secondary_scheduler.cli.fleet.command import Patience
 from secondary_scheduler.cli.fleet.engine import Engine
 from secondary_scheduler.cli.fleet.installation import installed as installed_pulumi
 from secondary_scheduler.cli.fleet.project import find_project
 from secondary_scheduler.cli.fleet.results import Operation
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
 from tests.support.cluster import BARE, MakeCluster
 from tests.support.fleet import CHECKOUT, TOKEN, Fleet, dead_kubeconfig
 

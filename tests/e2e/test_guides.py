@@ -17,7 +17,7 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import Cluster, ClusterSpec
 from tests.support.fleet import Fleet
 from tests.support.guides import OTHERS, Shell, blocks, guide_names
 from tests.support.surroundings import IMAGES, FakeVirtController, Monitoring, look_like_openshift

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client as kubernetes
 
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import Cluster, ClusterSpec
 from tests.support.live_stack import NAME, Live
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

@@ -22,14 +22,14 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
+from devcluster import environment
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.demo.moving import Move
+from devcluster.demo.pulumi import Stack
+from devcluster.demo.workload import PARTS, POD_COUNT, TAINT, Workload
+from devcluster.inventory import COLD, HOT, simulated_nodes
+from devcluster.loads import LoadClient
 from scheduler.kube.primitives.quantity import milli_value, value
-from secondary_scheduler.devcluster import environment
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.demo.moving import Move
-from secondary_scheduler.devcluster.demo.pulumi import Stack
-from secondary_scheduler.devcluster.demo.workload import PARTS, POD_COUNT, TAINT, Workload
-from secondary_scheduler.devcluster.inventory import COLD, HOT, simulated_nodes
-from secondary_scheduler.devcluster.loads import LoadClient
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from devcluster import ports
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.progress import SilentReporter
+from devcluster.toolchain.binaries import ensure
 from scheduler.catalog import static_cluster_roles
-from secondary_scheduler.devcluster import ports
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain.binaries import ensure
 from tests.support.catalogs import UPSTREAM_PACKAGE, UPSTREAM_VERSION, with_upstreams_package
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.demo.workload import TAINT
-from secondary_scheduler.devcluster.inventory import simulated_nodes
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.demo.workload import TAINT
+from devcluster.inventory import simulated_nodes
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]

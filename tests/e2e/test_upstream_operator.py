@@ -15,7 +15,7 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from components.crd import SECONDARY_SCHEDULERS, load_manifest
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import Cluster, ClusterSpec
 from tests.support.live_stack import NAME, NAMESPACE, Live, eventually
 from tests.support.upstream_operator import GROUP, PLURAL, VERSION, FakeUpstreamOperator
 

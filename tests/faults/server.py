@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from secondary_scheduler.devcluster.pki import KeyPair
+from devcluster.pki import KeyPair
 
 Handler = BaseHTTPRequestHandler
 Answer = Callable[["BreakablePrometheus", Handler, str], None]

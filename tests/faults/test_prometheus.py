@@ -21,8 +21,8 @@ import requests
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from secondary_scheduler.devcluster import pki, ports
-from secondary_scheduler.devcluster.cluster import Cluster
+from devcluster import pki, ports
+from devcluster.cluster import Cluster
 from tests.faults import server
 from tests.faults.server import MEGABYTE, BreakablePrometheus
 

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 import yaml
 
-from secondary_scheduler.devcluster import processes, state
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from devcluster import processes, state
+from devcluster.cluster import Cluster, ClusterSpec
 
 MakeCluster = Callable[..., Cluster]
 BARE: dict[str, Any] = {

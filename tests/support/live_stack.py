@@ -14,10 +14,10 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from secondary_scheduler.devcluster import environment
-from secondary_scheduler.devcluster.cluster import Cluster
-from secondary_scheduler.devcluster.demo.pulumi import Stack
-from secondary_scheduler.devcluster.demo.workload import TAINT
+from devcluster import environment
+from devcluster.cluster import Cluster
+from devcluster.demo.pulumi import Stack
+from devcluster.demo.workload import TAINT
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 NAMESPACE = "openshift-secondary-scheduler-operator"

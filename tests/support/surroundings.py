@@ -14,8 +14,8 @@ import requests
 from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
-from secondary_scheduler.devcluster.cluster import Cluster
-from secondary_scheduler.devcluster.ports import LOOPBACK
+from devcluster.cluster import Cluster
+from devcluster.ports import LOOPBACK
 
 _WAIT = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); signal.pause()"
 IMAGES: dict[str, dict[str, Any]] = {

@@ -19,8 +19,8 @@ import requests
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from secondary_scheduler.devcluster.cluster import Cluster
-from secondary_scheduler.devcluster.pki import CertificateAuthority
+from devcluster.cluster import Cluster
+from devcluster.pki import CertificateAuthority
 from tests.conformance import trimaran
 from tests.conformance.controlplane import control_plane_running
 from tests.conformance.oracle import oracle_of

@@ -16,9 +16,9 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from secondary_scheduler.devcluster import environment
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.pki import CertificateAuthority
+from devcluster import environment
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.pki import CertificateAuthority
 from tests.unit.cli.simulating import Result
 from tests.unit.cli.simulating import run as run_command
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from devcluster import ports
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
 from scheduler.config import ConfigurationError, completed, load_configuration
-from secondary_scheduler.devcluster import ports
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
 
 pytestmark = pytest.mark.integration
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

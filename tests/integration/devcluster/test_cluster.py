@@ -16,9 +16,9 @@ import pytest
 import requests
 import yaml
 
-from secondary_scheduler.devcluster import processes
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.loads import LoadClient
+from devcluster import processes
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.loads import LoadClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

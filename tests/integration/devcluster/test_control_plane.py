@@ -7,7 +7,7 @@ import json
 import pytest
 import requests
 
-from secondary_scheduler.devcluster.cluster import Cluster
+from devcluster.cluster import Cluster
 
 pytestmark = pytest.mark.integration
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import requests
 
-from secondary_scheduler.devcluster import processes
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.errors import PortTakenError, ServiceError
+from devcluster import processes
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.errors import PortTakenError, ServiceError
 from tests.support.cluster import BARE, MakeCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import kubernetes as k8s
 import pytest
 
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import Cluster, ClusterSpec
 from tests.integration.node_agent.helpers import NODE, Api, RunningAgent, running, start_agent_in, wait_for
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import kubernetes as k8s
 import psutil
 
-from secondary_scheduler.devcluster.cluster import Cluster
+from devcluster.cluster import Cluster
 
 T = TypeVar("T")
 NODE = "real-0"
@@ -75,7 +75,7 @@ def start_agent_in(cluster: Cluster, directory: Path, *options: str) -> RunningA
     images.write_text(json.dumps({PYTHON_IMAGE: image, "localhost/test/numbered": {**image, "user": 65532}}))
     log = directory / "agent.log"
     command = [
-        sys.executable, "-m", "secondary_scheduler.devcluster.node_agent",
+        sys.executable, "-m", "devcluster.node_agent",
         "--kubeconfig", str(cluster.layout.node_kubeconfig(NODE)), "--node-name", NODE,
         "--state-dir", str(directory / "state"), "--image-map", str(images),
         "--pod-cidr-base", "127.201.0.0", "--backoff-base", "0.5",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.devcluster.cluster import Cluster
+from devcluster.cluster import Cluster
 from tests.integration.node_agent.helpers import NODE, Api, RunningAgent, script, start_agent_in, wait_for
 
 pytestmark = pytest.mark.integration
@@ -110,7 +110,7 @@ def run_agent(cluster: Cluster, directory: Path, images: str, *options: str) -> 
     """Run an agent that is expected to give up at once."""
     (directory / "bad.json").write_text(images)
     command = [
-        sys.executable, "-m", "secondary_scheduler.devcluster.node_agent", "--kubeconfig", str(cluster.kubeconfig),
+        sys.executable, "-m", "devcluster.node_agent", "--kubeconfig", str(cluster.kubeconfig),
         "--node-name", NODE, "--state-dir", str(directory / "state"), "--image-map", str(directory / "bad.json"),
         *options,
     ]  # fmt: skip

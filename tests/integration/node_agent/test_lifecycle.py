@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from secondary_scheduler.devcluster.cluster import Cluster
+from devcluster.cluster import Cluster
 from tests.integration.node_agent.helpers import NODE, PYTHON_IMAGE, Api, RunningAgent, script, wait_for
 
 pytestmark = pytest.mark.integration

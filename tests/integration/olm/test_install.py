@@ -21,13 +21,13 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 from kubernetes.client.exceptions import ApiException
 
+from devcluster import ports, processes
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.layout import Layout
+from devcluster.progress import SilentReporter
+from devcluster.services import olm as services
+from devcluster.toolchain.binaries import ensure
 from scheduler.catalog import static_cluster_roles
-from secondary_scheduler.devcluster import ports, processes
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.layout import Layout
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.services import olm as services
-from secondary_scheduler.devcluster.toolchain.binaries import ensure
 from tests.support.cluster import BARE
 from tools import olm_bundle
 from tools.olm_bundle import CHANNEL, OUTPUT, PACKAGE, SCHEDULER_IMAGE, Release

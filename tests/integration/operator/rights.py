@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from components._operator_rules import Instance, cluster_rules, namespace_rules
+from devcluster.cluster import Cluster
 from scheduler.catalog import static_cluster_roles
 from scheduler.kube.client import AlreadyExists, NotFound
-from secondary_scheduler.devcluster.cluster import Cluster
 from tests.integration.operator.support import Api
 
 ACCOUNT = "secondary-scheduler-operator"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from devcluster.cluster import Cluster, ClusterSpec
 from scheduler.config import configuration_hash
 from scheduler.kube.client import KubeError
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
 from secondary_scheduler.operator.options import LEASE_NAME
 from tests.integration.operator.support import create_highly_available, until
 from tests.support.cluster import BARE, audit_flags

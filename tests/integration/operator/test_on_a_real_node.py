@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries
 from scheduler.config import configuration_hash
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries
 from tests.integration.operator.support import HASH_ANNOTATION, until
 from tests.support.cluster import audit_flags
 from tests.unit.operator.builders import FOREIGN_IMAGE, IMAGE

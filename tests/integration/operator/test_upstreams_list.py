@@ -6,9 +6,9 @@ The tests run in order on one instance; each leaves it as it found it. OpenShift
 import pytest
 import yaml
 
+from devcluster.cluster import Cluster, ClusterSpec
 from scheduler.config import configuration_hash
 from scheduler.kube.client import KubeError
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
 from tests.integration.operator.rights import Rights
 from tests.integration.operator.support import MONITORS, until
 from tests.support.cluster import audit_flags

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.pulumi_plugins import stand_in_bin_dir
-from secondary_scheduler.devcluster.toolchain import binaries
-from tests.integration.pulumi_plugins.engine import Engine, Manifest
+from devcluster.progress import SilentReporter
+from devcluster.pulumi_stand_ins import stand_in_bin_dir
+from devcluster.toolchain import binaries
+from tests.integration.pulumi_stand_ins.engine import Engine, Manifest
 from tests.unit.policy.test_rules import CONFIGURATION, OURS, ROOT, WITH_TOKEN
 
 pytestmark = pytest.mark.integration

@@ -16,7 +16,7 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from secondary_scheduler.devcluster.cluster import Cluster
+from devcluster.cluster import Cluster
 from tests.support.cluster import BARE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]

@@ -12,7 +12,6 @@ import pytest
 
 from secondary_scheduler.cli import app
 from secondary_scheduler.cli.errors import CommandError, ExitCode, Interrupted
-from secondary_scheduler.devcluster.errors import ServiceError, SpecError
 
 
 def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
@@ -30,8 +29,6 @@ def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     ("raised", "code", "line"),
     [
         (CommandError("no such file", ExitCode.INVALID_INPUT), 4, "secondary-scheduler: no such file\n"),
-        (SpecError("-3 nodes"), 2, "secondary-scheduler: -3 nodes\n"),
-        (ServiceError("etcd ended"), 1, "secondary-scheduler: etcd ended\n"),
         (OSError(28, "No space left on device", "/x/y"), 1, "secondary-scheduler: /x/y: No space left on device\n"),
         (Interrupted(), 130, "secondary-scheduler: interrupted: nothing half-made was left behind\n"),
     ],
@@ -119,7 +116,7 @@ def test_a_binary_that_cannot_be_had_is_one_line_and_leaves_nothing(tmp_path: Pa
 
 def test_starting_the_command_line_loads_no_command_that_was_not_asked_for() -> None:
     code = (
-        "import sys; from secondary_scheduler.cli import main;"
+        "import sys; from secondary_scheduler.cli.app import main;"
         "heavy = {'kubernetes', 'pulumi', 'numpy', 'aiohttp', 'requests', 'cryptography'} & set(sys.modules);"
         "sys.exit(repr(heavy) if heavy else 0)"
     )

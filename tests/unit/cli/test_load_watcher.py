@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import requests
 
+from devcluster.pki import CertificateAuthority
 from scheduler.load import InstanceLoad, LoadReading, LoadSettings, WatcherSource, parse_watcher, watcher_document
 from secondary_scheduler.cli.loadwatcher_serving import Access, Listen, NodeNamedSource, WatcherService
-from secondary_scheduler.devcluster.pki import CertificateAuthority
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 

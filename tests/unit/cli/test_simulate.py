@@ -365,7 +365,7 @@ def test_a_profile_named_default_scheduler_is_simulated(tmp_path: Path) -> None:
 def test_simulating_imports_no_client_and_no_http(bench: Bench) -> None:
     snapshot = bench.write("s.json", json.dumps({"kind": "List", "apiVersion": "v1", "items": [node("n1"), pod("a")]}))
     code = (
-        "import sys; from secondary_scheduler.cli import main\n"
+        "import sys; from secondary_scheduler.cli.app import main\n"
         f"sys.argv = ['x', 'simulate', '--config', {str(bench.config)!r}, '--snapshot', {str(snapshot)!r}]\n"
         "try: main()\nexcept SystemExit: pass\n"
         "heavy = {'aiohttp', 'requests', 'kubernetes', 'rich', 'structlog', 'prometheus_client'} & set(sys.modules)\n"

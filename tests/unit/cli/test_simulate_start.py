@@ -16,7 +16,7 @@ _CPU_SECONDS = 2.0
 """Three times what it takes on an idle machine: enough for a busy one, not for another large library."""
 _SHOW_MODULES = """
 import json, sys
-from secondary_scheduler.cli import main
+from secondary_scheduler.cli.app import main
 try:
     main()
 finally:
@@ -61,9 +61,9 @@ def test_libraries_it_has_no_use_for_are_not_imported(tmp_path: Path) -> None:
 
 def test_a_small_question_takes_little_work(tmp_path: Path) -> None:
     arguments = _snapshot(tmp_path)
-    _run("from secondary_scheduler.cli import main; main()", arguments)
+    _run("from secondary_scheduler.cli.app import main; main()", arguments)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    _run("from secondary_scheduler.cli import main; main()", arguments)
+    _run("from secondary_scheduler.cli.app import main; main()", arguments)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < _CPU_SECONDS
 
@@ -97,7 +97,7 @@ def _large(directory: Path) -> tuple[str, ...]:
 
 _TELL_COST = """
 import resource, sys
-from secondary_scheduler.cli import main
+from secondary_scheduler.cli.app import main
 try:
     main()
 finally:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.devcluster.errors import BinaryError
-from secondary_scheduler.devcluster.progress import SilentReporter
-from secondary_scheduler.devcluster.toolchain import binaries, golang
-from secondary_scheduler.devcluster.toolchain.binaries import BINARIES, MODULES, OnPath
+from devcluster.errors import BinaryError
+from devcluster.progress import SilentReporter
+from devcluster.toolchain import binaries, golang
+from devcluster.toolchain.binaries import BINARIES, MODULES, OnPath
 
 MakeTool = Callable[[Path, str], Path]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.devcluster import environment
-from secondary_scheduler.devcluster.layout import Layout
+from devcluster import environment
+from devcluster.layout import Layout
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.devcluster import logs
+from devcluster import logs
 
 
 @pytest.fixture

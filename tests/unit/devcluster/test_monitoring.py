@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
-from secondary_scheduler.devcluster import inventory, prometheus_gateway
-from secondary_scheduler.devcluster.errors import SpecError
-from secondary_scheduler.devcluster.load_generator import LoadChange, LoadGenerator, NodeLoad, application
-from secondary_scheduler.devcluster.loads import fraction
-from secondary_scheduler.devcluster.services import monitoring
+from devcluster import inventory, prometheus_gateway
+from devcluster.errors import SpecError
+from devcluster.load_generator import LoadChange, LoadGenerator, NodeLoad, application
+from devcluster.loads import fraction
+from devcluster.services import monitoring
 
 Serve = Callable[[web.Application], Awaitable[str]]
 

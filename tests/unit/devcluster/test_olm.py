@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from secondary_scheduler.devcluster import olm, ports, startup
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.errors import SpecError
+from devcluster import olm, ports, startup
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.errors import SpecError
 from tests.support.cluster import BARE
 
 DEFINITIONS = Path(olm.__file__).parent / "olm_crds"

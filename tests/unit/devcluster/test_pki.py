@@ -8,8 +8,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
-from secondary_scheduler.devcluster import kubeconfig, pki
-from secondary_scheduler.devcluster.layout import Layout, write_credentials
+from devcluster import kubeconfig, pki
+from devcluster.layout import Layout, write_credentials
 
 
 def load(pair: pki.KeyPair) -> x509.Certificate:

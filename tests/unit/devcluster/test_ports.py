@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from secondary_scheduler.devcluster import ports
-from secondary_scheduler.devcluster.errors import PortTakenError
+from devcluster import ports
+from devcluster.errors import PortTakenError
 
 
 @pytest.fixture

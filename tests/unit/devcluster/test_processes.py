@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.devcluster import processes
-from secondary_scheduler.devcluster.errors import PortTakenError, ServiceError
-from secondary_scheduler.devcluster.processes import ProcessRecord, Service
+from devcluster import processes
+from devcluster.errors import PortTakenError, ServiceError
+from devcluster.processes import ProcessRecord, Service
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.devcluster import state
-from secondary_scheduler.devcluster.cluster import Cluster, ClusterSpec
-from secondary_scheduler.devcluster.errors import ClusterStateError, SpecError
-from secondary_scheduler.devcluster.processes import ProcessRecord
-from secondary_scheduler.devcluster.state import ClusterState, StateDirectory
+from devcluster import state
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.errors import ClusterStateError, SpecError
+from devcluster.processes import ProcessRecord
+from devcluster.state import ClusterState, StateDirectory
 
 
 def sample(name: str = "dev") -> ClusterState:

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.devcluster.node_agent.addresses import AddressPool
-from secondary_scheduler.devcluster.node_agent.backoff import Backoff
-from secondary_scheduler.devcluster.node_agent.environment import ConfigurationError
-from secondary_scheduler.devcluster.node_agent.expansion import expand
-from secondary_scheduler.devcluster.node_agent.honoured import refusals
-from secondary_scheduler.devcluster.node_agent.images import (
+from devcluster.node_agent.addresses import AddressPool
+from devcluster.node_agent.backoff import Backoff
+from devcluster.node_agent.environment import ConfigurationError
+from devcluster.node_agent.expansion import expand
+from devcluster.node_agent.honoured import refusals
+from devcluster.node_agent.images import (
     ImageMapError,
     NoSuchExecutableError,
     parse_image_map,
     repository,
 )
-from secondary_scheduler.devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
-from secondary_scheduler.devcluster.node_agent.probing import http_url, port_number
-from secondary_scheduler.devcluster.node_agent.restore import restore
-from secondary_scheduler.devcluster.node_agent.security import DEFAULT_CAPABILITIES, container_security
+from devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
+from devcluster.node_agent.probing import http_url, port_number
+from devcluster.node_agent.restore import restore
+from devcluster.node_agent.security import DEFAULT_CAPABILITIES, container_security
 
 
 # --- expansion (cases of k8s.io/kubernetes/third_party/forked/golang/expansion) ---------------------------------------

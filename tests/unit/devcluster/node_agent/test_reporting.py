@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.kube.client.errors import AlreadyExists, NotFound, ServerError
-from secondary_scheduler.devcluster.node_agent.events import EventRecorder
-from secondary_scheduler.devcluster.node_agent.objects import Obj
-from secondary_scheduler.devcluster.node_agent.registration import NodeDescription, Registration
-from secondary_scheduler.devcluster.node_agent.status import (
+from devcluster.node_agent.events import EventRecorder
+from devcluster.node_agent.objects import Obj
+from devcluster.node_agent.registration import NodeDescription, Registration
+from devcluster.node_agent.status import (
     ContainerReport,
     PodFacts,
     phase,
@@ -20,6 +19,7 @@ from secondary_scheduler.devcluster.node_agent.status import (
     terminated,
     waiting,
 )
+from scheduler.kube.client.errors import AlreadyExists, NotFound, ServerError
 
 
 def ended(code: int) -> dict[str, Any]:

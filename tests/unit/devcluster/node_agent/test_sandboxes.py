@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.devcluster.node_agent import logs
-from secondary_scheduler.devcluster.node_agent.sandbox import LaunchRequest, VolumeMount
-from secondary_scheduler.devcluster.node_agent.sandbox.directory import DirectorySandbox, PathRewriter
-from secondary_scheduler.devcluster.node_agent.sandbox.launcher import descends, exit_code
-from secondary_scheduler.devcluster.node_agent.sandbox.root_plan import BindMount, HostEntry, plan_root
-from secondary_scheduler.devcluster.node_agent.security import Security
+from devcluster.node_agent import logs
+from devcluster.node_agent.sandbox import LaunchRequest, VolumeMount
+from devcluster.node_agent.sandbox.directory import DirectorySandbox, PathRewriter
+from devcluster.node_agent.sandbox.launcher import descends, exit_code
+from devcluster.node_agent.sandbox.root_plan import BindMount, HostEntry, plan_root
+from devcluster.node_agent.security import Security
 
 HOST: dict[str, list[HostEntry]] = {
     "/": [

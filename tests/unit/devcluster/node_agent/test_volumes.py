@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.devcluster.node_agent.environment import ConfigurationError, container_environment
-from secondary_scheduler.devcluster.node_agent.fields import FieldError, container_resource, pod_field
-from secondary_scheduler.devcluster.node_agent.objects import DataKind, NotSyncedError, Obj
-from secondary_scheduler.devcluster.node_agent.volumes.sources import (
+from devcluster.node_agent.environment import ConfigurationError, container_environment
+from devcluster.node_agent.fields import FieldError, container_resource, pod_field
+from devcluster.node_agent.objects import DataKind, NotSyncedError, Obj
+from devcluster.node_agent.volumes.sources import (
     MissingSourceError,
     TokenRequest,
     VolumeContext,
@@ -21,8 +21,8 @@ from secondary_scheduler.devcluster.node_agent.volumes.sources import (
     token_requests,
     volume_payload,
 )
-from secondary_scheduler.devcluster.node_agent.volumes.tokens import TokenManager
-from secondary_scheduler.devcluster.node_agent.volumes.writer import FileContent, write_payload
+from devcluster.node_agent.volumes.tokens import TokenManager
+from devcluster.node_agent.volumes.writer import FileContent, write_payload
 
 
 # --- the atomic writer ------------------------------------------------------------------------------------------------

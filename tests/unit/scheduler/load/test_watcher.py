@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from devcluster.pki import CertificateAuthority
 from scheduler.catalog import LoadOptions, PeaksArgs, TargetLoadPackingArgs
 from scheduler.engine.loads import load_settings, load_source
 from scheduler.load import InstanceLoad, LoadError, LoadSettings, WatcherSource, parse_watcher
-from secondary_scheduler.devcluster.pki import CertificateAuthority
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 from tests.unit.scheduler.plugins.vectors import cases
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.pki import CertificateAuthority
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.credentials import Credentials
-from secondary_scheduler.devcluster.pki import CertificateAuthority
 
 ASKED = 256 << 10
 """Bytes that asyncio and uvloop ask for at once."""

@@ -1,0 +1,283 @@
+"""One local cluster: what it consists of, where it is, starting, stopping and finding it again."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from devcluster import processes, state
+from devcluster.errors import ClusterStateError, SpecError
+from devcluster.layout import Layout
+from devcluster.ports import LOOPBACK
+from devcluster.progress import Reporter, SilentReporter
+from devcluster.startup import start_cluster
+from devcluster.state import ClusterState, StateDirectory
+
+MAX_NODES = 10_000
+MAX_REAL_NODES = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSpec:
+    """What a cluster consists of. etcd, kube-apiserver and kube-controller-manager are always there."""
+
+    name: str = "dev"
+    nodes: int = 20
+    """Simulated nodes; 0 for none."""
+    real_nodes: int = 1
+    """Nodes whose pods are processes of this machine."""
+    prometheus: bool = True
+    """Prometheus with its gateway, and the load generator it scrapes."""
+    default_scheduler: bool = True
+    kwok: bool = True
+    olm: bool = False
+    """The operator lifecycle manager, with a catalog to install from."""
+    olm_catalog: Path | None = None
+    """Directory of that catalog; None for the one of this project, which a checkout has."""
+    tools: bool = True
+    """Whether kubectl and pulumi must be there as well; the processes do not need them."""
+    state_root: Path = field(default_factory=state.default_root)
+    api_server_port: int = 0
+    """0 for a free one."""
+    prometheus_port: int = 0
+    api_server_flags: tuple[str, ...] = ()
+    """Further flags of kube-apiserver; they win over ours."""
+    images: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Further images that real nodes can run: repository to entry of the node agent's image map."""
+
+    def __post_init__(self) -> None:
+        for text, value, most in (("nodes", self.nodes, MAX_NODES), ("real nodes", self.real_nodes, MAX_REAL_NODES)):
+            if not 0 <= value <= most:
+                raise SpecError(f"{value} {text}: a local cluster has 0 to {most}")
+        for text, port in (("API server", self.api_server_port), ("Prometheus", self.prometheus_port)):
+            if port and not 1024 <= port <= 65535:
+                raise SpecError(f"port {port} of {text}: use 1024 to 65535, or 0 for a free one")
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """One recorded process."""
+
+    name: str
+    pid: int
+    running: bool
+    log: Path
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """What can be said about a cluster without asking it."""
+
+    name: str
+    running: bool
+    """Every process of a completely started cluster is alive."""
+    api_server: str
+    prometheus: str | None
+    olm_catalog: str | None
+    """Address of the served catalog, where there is OLM."""
+    kubeconfig: Path
+    state_dir: Path
+    services: tuple[ServiceStatus, ...]
+
+
+class Cluster:
+    """A cluster by its specification. Nothing happens before `start`; as a context manager it starts and stops."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self._directory = StateDirectory(spec.state_root, spec.name)
+        self.layout = Layout(self._directory.path)
+
+    @classmethod
+    def attach(cls, name: str, state_root: Path | None = None) -> Cluster:
+        """The cluster of that name as it was started. Raises ClusterStateError when there is none."""
+        root = state_root or state.default_root()
+        found = StateDirectory(root, name).read()
+        if found is None:
+            raise ClusterStateError(
+                f"no local cluster {name!r} in {root / 'clusters'}: "
+                f"start it with: secondary-scheduler cluster up --name {name}"
+            )
+        return cls(
+            ClusterSpec(
+                name=name,
+                nodes=found.nodes,
+                real_nodes=found.real_nodes,
+                prometheus="prometheus" in found.ports,
+                default_scheduler="kube-scheduler" in found.ports,
+                kwok="kwok" in found.ports,
+                olm="opm" in found.ports,
+                state_root=root,
+            )
+        )
+
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def name(self) -> str:
+        """Its name, unique under one state root."""
+        return self.spec.name
+
+    @property
+    def state_dir(self) -> Path:
+        """Everything that belongs to the cluster is below it."""
+        return self.layout.root
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.layout.kubeconfig
+
+    @property
+    def readonly_kubeconfig(self) -> Path:
+        """The kubeconfig of a user who may change nothing."""
+        return self.layout.readonly_kubeconfig
+
+    @property
+    def audit_log(self) -> Path:
+        """The API server's audit log, one JSON object per line."""
+        return self.layout.audit_log
+
+    @property
+    def api_server(self) -> str:
+        """`https://127.0.0.1:PORT`. Raises ClusterStateError when the cluster was never started."""
+        return f"https://{LOOPBACK}:{self._port('kube-apiserver')}"
+
+    @property
+    def prometheus_url(self) -> str:
+        """Address of Prometheus behind TLS and the token check. Raises ClusterStateError when it has none."""
+        return f"https://{LOOPBACK}:{self._port('prometheus-gateway')}"
+
+    @property
+    def load_generator_url(self) -> str:
+        """Address of the load generator's API. Raises ClusterStateError when the cluster has none."""
+        return f"http://{LOOPBACK}:{self._port('load-generator')}"
+
+    @property
+    def olm_catalog_address(self) -> str:
+        """`host:port` of the served catalog, for a CatalogSource. Raises ClusterStateError when there is no OLM."""
+        return f"{LOOPBACK}:{self._port('opm')}"
+
+    @property
+    def prometheus_token_file(self) -> Path:
+        """The bearer token that Prometheus asks for."""
+        return self.layout.prometheus_token
+
+    @property
+    def prometheus_ca_file(self) -> Path:
+        """The authority of Prometheus' certificate."""
+        return self.layout.prometheus_ca
+
+    def binary(self, name: str) -> Path:
+        """The executable used for a name of the binaries' table."""
+        return self._state().binaries[name]
+
+    def start(self, report: Reporter | None = None) -> bool:
+        """Start the cluster and wait until it can be used; False when it was running already.
+
+        Leftovers of a crash are removed first. When anything fails or the caller is interrupted, everything that was
+        started is ended and the state removed before the error goes on. Raises DevClusterError.
+        """
+        report = report or SilentReporter()
+        with self._directory.lock():
+            found = self._directory.read() if self._directory.path.exists() else None
+            if found is not None and self._runs(found):
+                return False
+            if self._directory.path.exists():
+                with report.step(f"removing what is left of an earlier cluster {self.name!r}"):
+                    self._end(found)
+            try:
+                start_cluster(self.spec, self._directory, report)
+            except BaseException:
+                with contextlib.suppress(ClusterStateError):
+                    found = self._directory.read()
+                self._end(found)
+                raise
+        return True
+
+    def stop(self, report: Reporter | None = None) -> bool:
+        """End every process and remove the state; False when there was nothing.
+
+        Raises ClusterStateError while another command is at work.
+        """
+        report = report or SilentReporter()
+        with self._directory.lock():
+            if not self._directory.path.exists():
+                return False
+            found = None
+            with contextlib.suppress(ClusterStateError):
+                found = self._directory.read()
+            with report.step(f"ending cluster {self.name!r}"):
+                self._end(found)
+        return True
+
+    def status(self) -> ClusterStatus:
+        """What is recorded, and which of its processes live. Raises ClusterStateError when there is no such cluster."""
+        found = self._state()
+        services = tuple(
+            ServiceStatus(record.service, record.pid, processes.is_alive(record), record.log)
+            for record in found.processes
+        )
+        return ClusterStatus(
+            name=self.name,
+            running=self._runs(found),
+            api_server=self.api_server,
+            prometheus=self.prometheus_url if "prometheus-gateway" in found.ports else None,
+            olm_catalog=self.olm_catalog_address if "opm" in found.ports else None,
+            kubeconfig=self.kubeconfig,
+            state_dir=self.state_dir,
+            services=services,
+        )
+
+    def _state(self) -> ClusterState:
+        found = self._directory.read()
+        if found is None:
+            raise ClusterStateError(
+                f"no local cluster {self.name!r}: start it with: secondary-scheduler cluster up --name {self.name}"
+            )
+        return found
+
+    def _port(self, service: str) -> int:
+        port = self._state().ports.get(service)
+        if port is None:
+            raise ClusterStateError(f"cluster {self.name!r} was started without {service}")
+        return port
+
+    @staticmethod
+    def _runs(found: ClusterState) -> bool:
+        return found.complete and all(processes.is_alive(record) for record in found.processes)
+
+    def _end(self, found: ClusterState | None) -> None:
+        with _uninterrupted():
+            processes.stop(found.processes if found else ())
+            processes.sweep(self._directory.path)
+            self._directory.remove()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Finish the block although somebody presses Ctrl-C again; it takes seconds at most."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _pass) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _pass(_number: int, _frame: FrameType | None) -> None:
+    return

@@ -1,0 +1,228 @@
+"""`secondary-scheduler cluster`: the local control plane."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from devcluster import environment, loads, logs, state
+from devcluster.cluster import MAX_NODES, MAX_REAL_NODES, Cluster, ClusterSpec, ClusterStatus
+from devcluster.errors import DevClusterError, SpecError
+from devcluster.progress import reporter
+from secondary_scheduler.cli import CommandError, ExitCode
+
+Name = Annotated[str, typer.Option("--name", help="Name of the cluster; several can run side by side.")]
+
+
+class Output(enum.StrEnum):
+    """How data is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the group `cluster`."""
+    app = typer.Typer(
+        name="cluster",
+        help="The local control plane: etcd, API server, controllers, simulated and real nodes, Prometheus.",
+        no_args_is_help=True,
+    )
+    for command in (up, down, status, env):
+        app.command()(_with_exit_codes(command))
+    app.command("logs")(_with_exit_codes(show_logs))
+    app.command("load")(_with_exit_codes(set_load))
+    parent.add_typer(app)
+
+
+def _with_exit_codes(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the cluster's own errors turned into those that the command line prints in one line."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except SpecError as error:
+            raise CommandError(str(error), ExitCode.USAGE) from error
+        except DevClusterError as error:
+            raise CommandError(str(error), ExitCode.ERROR) from error
+
+    return run
+
+
+def up(
+    name: Name = "dev",
+    nodes: Annotated[int, typer.Option(min=0, max=MAX_NODES, help="Simulated nodes, of three sizes.")] = 20,
+    real_nodes: Annotated[
+        int, typer.Option(min=0, max=MAX_REAL_NODES, help="Nodes whose pods are real processes of this machine.")
+    ] = 1,
+    api_server_port: Annotated[int, typer.Option(help="Port of the API server; 0 for a free one.")] = 0,
+    prometheus_port: Annotated[int, typer.Option(help="Port of Prometheus; 0 for a free one.")] = 0,
+    olm: Annotated[bool, typer.Option("--olm", help="With the operator lifecycle manager and a catalog.")] = False,
+    olm_catalog: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Another file-based catalog than deploy/olm/catalog; implies --olm."),
+    ] = None,
+) -> None:
+    """Start a cluster. Binaries that are found nowhere are built first, once for this user."""
+    console = Console(stderr=True)
+    cluster = Cluster(
+        ClusterSpec(
+            name=name,
+            nodes=nodes,
+            real_nodes=real_nodes,
+            api_server_port=api_server_port,
+            prometheus_port=prometheus_port,
+            olm=olm or olm_catalog is not None,
+            olm_catalog=olm_catalog,
+        )
+    )
+    began = time.monotonic()
+    with reporter(console) as report:
+        started = cluster.start(report)
+    option = "" if name == "dev" else f" --name {name}"
+    if started:
+        _say(console, f"Cluster {name!r} is up after {time.monotonic() - began:.1f} s: {cluster.api_server}")
+        _say(console, f'Use it with:  eval "$(secondary-scheduler cluster env{option})"')
+        _say(console, f"End it with:  secondary-scheduler cluster down{option}")
+    else:
+        running = Cluster.attach(name).spec
+        _say(
+            console,
+            f"Cluster {name!r} runs already with {running.nodes} simulated and {running.real_nodes} real nodes; "
+            f"nothing was changed",
+        )
+
+
+def down(
+    name: Name = "dev",
+    every: Annotated[bool, typer.Option("--all", help="End all local clusters of this user.")] = False,
+) -> None:
+    """End every process of a cluster and remove its state."""
+    console = Console(stderr=True)
+    names = state.cluster_names(state.default_root()) if every else [name]
+    with reporter(console) as report:
+        ended = [each for each in names if Cluster(ClusterSpec(name=each)).stop(report)]
+    if not ended:
+        _say(console, "No local cluster was there" if every else f"No local cluster {name!r} was there{_known()}")
+
+
+def status(
+    name: Name = "dev",
+    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
+) -> None:
+    """Say whether a cluster runs, and where everything is."""
+    found = Cluster.attach(name).status()
+    if output is Output.JSON:
+        typer.echo(json.dumps(_status_data(found), indent=2))
+        return
+    console = Console()
+    facts = Table.grid(padding=(0, 2))
+    for key, value in _status_data(found).items():
+        if key != "services":
+            facts.add_row(key, str("yes" if value is True else "no" if value is False else value or "-"))
+    console.print(facts)
+    services = Table("service", "running", "pid")
+    for service in found.services:
+        services.add_row(service.name, "yes" if service.running else "no", str(service.pid))
+    console.print(services)
+
+
+def env(name: Name = "dev") -> None:
+    """Print export lines after which kubectl and pulumi work on the cluster: eval "$(secondary-scheduler cluster
+    env)".
+    """
+    cluster = Cluster.attach(name)
+    found = cluster.status()
+    if not found.running:
+        # On stderr, which `eval` leaves visible.
+        _say(
+            Console(stderr=True),
+            f"Cluster {name!r} does not run any more: secondary-scheduler cluster up --name {name}",
+        )
+    typer.echo(
+        environment.export_lines(
+            environment.variables(cluster.layout, found.prometheus, os.environ, found.olm_catalog)
+        ),
+        nl=False,
+    )
+
+
+def show_logs(
+    service: Annotated[str, typer.Argument(help="One service (see status), or audit; all of them without it.")] = "",
+    name: Name = "dev",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what is written from now on.")] = False,
+    lines: Annotated[int, typer.Option(min=0, help="How many lines from the end of each log.")] = 100,
+) -> None:
+    """Print the services' logs."""
+    directory = Cluster.attach(name).state_dir / "logs"
+    files = logs.find(directory, service)
+    if not files:
+        known = ", ".join(logs.names(directory))
+        raise CommandError(f"cluster {name!r} has no service {service!r}: it has {known}", ExitCode.USAGE)
+    for line in logs.read(files, lines, follow):
+        typer.echo(line)
+
+
+def set_load(
+    nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Nodes to change or show.")] = None,
+    name: Name = "dev",
+    cpu: Annotated[str | None, typer.Option(help="Share of the processors in use: 85% or 0.85.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Share of the memory in use: 50% or 0.5.")] = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
+) -> None:
+    """Show the load of the nodes, or set it: load sim-003 --cpu 85%."""
+    change = {key: loads.fraction(key, text) for key, text in (("cpu", cpu), ("memory", memory)) if text is not None}
+    if change and not nodes:
+        raise CommandError("--cpu and --memory need the names of nodes: load NODE --cpu 85%", ExitCode.USAGE)
+    client = loads.LoadClient(Cluster.attach(name).load_generator_url)
+    known = client.nodes()
+    for node in nodes or ():
+        if node not in known:
+            raise CommandError(f"cluster {name!r} has no node {node!r}: see: secondary-scheduler cluster load")
+        if change:
+            known[node] = client.change(node, change)
+    shown = {node: known[node] for node in nodes} if nodes else known
+    if output is Output.JSON:
+        typer.echo(json.dumps(shown, indent=2))
+        return
+    table = Table("node", "cpus", "cpu", "memory")
+    for node, load in shown.items():
+        table.add_row(node, str(load["cpus"]), f"{load['cpu']:.0%}", f"{load['memory']:.0%}")
+    Console().print(table)
+
+
+def _status_data(found: ClusterStatus) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "running": found.running,
+        "kubeconfig": str(found.kubeconfig),
+        "readonlyKubeconfig": str(found.kubeconfig.with_name("kubeconfig-readonly")),
+        "apiServer": found.api_server,
+        "prometheus": found.prometheus,
+        "olmCatalog": found.olm_catalog,
+        "stateDir": str(found.state_dir),
+        "services": [
+            {"name": each.name, "pid": each.pid, "running": each.running, "log": str(each.log)}
+            for each in found.services
+        ],
+    }
+
+
+def _known() -> str:
+    names = state.cluster_names(state.default_root())
+    return f"; there is: {', '.join(names)}" if names else ""
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

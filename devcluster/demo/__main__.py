@@ -1,0 +1,153 @@
+"""Runs the demo; ends everything and removes its state when it is interrupted or fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+import requests
+from kubernetes import client as kubernetes
+from kubernetes import config as kubernetes_config
+from rich.console import Console
+
+from devcluster import environment
+from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.demo.moving import Move
+from devcluster.demo.pulumi import Stack
+from devcluster.demo.report import NodeRow, farewell, outputs_table, placement_table
+from devcluster.demo.workload import POD_COUNT, Workload
+from devcluster.errors import DevClusterError, ServiceError
+from devcluster.inventory import simulated_nodes
+from devcluster.loads import LoadClient
+from devcluster.progress import Reporter, reporter
+
+NAME = "demo"
+NODES = 20
+MOVED = ("sim-000", "sim-003")
+"""A hot node and a cold one of the same size."""
+MOVE_SECONDS = 90.0
+CHECKOUT = Path(__file__).resolve().parents[2]
+_CPU_QUERY = "avg_over_time(instance:node_cpu:ratio[1m])"
+
+
+def main() -> int:
+    """Run the demo; exit code 0 when every pod has its node, 1 with one line on stderr otherwise."""
+    # In a log there is no screen whose width would matter.
+    console = Console() if sys.stdout.isatty() else Console(width=140)
+    errors = Console(stderr=True)
+    # Both end the demo and all it started, also where the caller's shell had SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    cluster = Cluster(ClusterSpec(name=NAME, nodes=NODES))
+    try:
+        _run(cluster, console)
+    except KeyboardInterrupt:
+        _end(cluster, errors, "demo: interrupted; ending the cluster")
+        return 130
+    except (DevClusterError, requests.RequestException) as error:
+        _end(cluster, errors, f"demo: {error}")
+        return 1
+    return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _end(cluster: Cluster, console: Console, message: str) -> None:
+    """Say what happened, and leave nothing half-made behind."""
+    # A handler that does nothing, where SIG_IGN would be inherited by a process that is being started right now.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    try:
+        cluster.stop()
+    except DevClusterError as error:
+        console.print(f"demo: {error}", markup=False, highlight=False, soft_wrap=True)
+    finally:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _run(cluster: Cluster, console: Console) -> None:
+    started = time.monotonic()
+    with reporter(console) as report:
+        report.note(f"1. A local cluster with {NODES} simulated nodes and one real one")
+        if not cluster.start(report):
+            report.note("   it is running already")
+        loads = _wait_for_loads(cluster, report)
+    variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
+    stack = Stack(CHECKOUT, "local", variables)
+    console.rule("2. pulumi preview, then pulumi up, on stack local", align="left")
+    stack.select()
+    stack.preview()
+    stack.up()
+    outputs = stack.outputs()
+    console.rule(f"3. The same {POD_COUNT} pods, placed by the default scheduler and by ours", align="left")
+    api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
+    ours_name: str = outputs["profile"]["schedulerName"]
+    ours = Workload(api, "demo", ours_name)
+    with reporter(console) as report:
+        # What an earlier run left would take room.
+        ours.delete()
+        default = Workload(api, "demo-default", "default-scheduler")
+        with report.step("default-scheduler"):
+            default.create()
+            default.wait_bound(60)
+        by_default = default.pods_per_node()
+        with report.step("removing its pods again"):
+            default.delete()
+        with report.step(ours_name):
+            ours.create()
+            seconds = ours.wait_bound(60)
+    sizes = {node.name: node.size.name for node in simulated_nodes(NODES)}
+    rows = [NodeRow(name, sizes[name], loads[name]) for name in sizes]
+    console.print(placement_table(rows, ours.pods_per_node(), by_default))
+    console.print(f"{POD_COUNT} pods bound in {seconds:.1f} s. Event: {ours.scheduled_event()}", highlight=False)
+    console.rule("4. The load moves from one node to another, and placements follow", align="left")
+    _move(cluster, ours_name, api, console)
+    console.print(outputs_table(outputs))
+    farewell(console, name=NAME, prometheus=cluster.prometheus_url, seconds=time.monotonic() - started)
+
+
+def _move(cluster: Cluster, scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:
+    """Let the hottest and the coldest node of one size change roles."""
+    hot, cold = MOVED
+    move = Move(kubernetes.CoreV1Api(api), LoadClient(cluster.load_generator_url), scheduler_name, "default")
+    step = f"{hot} cools down, {cold} heats up; waiting for the 1-minute averages (at most a minute)"
+    with reporter(console) as report, report.step(step):
+        followed = move.watch(hot, cold, MOVE_SECONDS)
+    console.print(
+        f"A pod that may go to {hot} or {cold} went to {followed.before} before, and to {followed.after} from"
+        f" {followed.seconds:.0f} s after the load had moved.",
+        highlight=False,
+    )
+
+
+def _wait_for_loads(cluster: Cluster, report: Reporter, seconds: float = 30) -> dict[str, float]:
+    """CPU per node as Prometheus has it, once it has it for every simulated node."""
+    session = requests.Session()
+    session.trust_env = False
+    session.verify = str(cluster.prometheus_ca_file)
+    session.headers["Authorization"] = f"Bearer {cluster.prometheus_token_file.read_text().strip()}"
+    names = {node.name for node in simulated_nodes(NODES)}
+    deadline = time.monotonic() + seconds
+    with report.step("first load data in Prometheus"):
+        while True:
+            answer = session.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": _CPU_QUERY}, timeout=5)
+            result = answer.json()["data"]["result"] if answer.ok else []
+            loads = {series["metric"]["instance"]: float(series["value"][1]) for series in result}
+            if names <= loads.keys():
+                return loads
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"Prometheus has load data for {len(names & loads.keys())} of {NODES} nodes after {seconds:g} s; "
+                    f"see: secondary-scheduler cluster logs prometheus --name {NAME}"
+                )
+            time.sleep(0.3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Load moves from one node to another, and placements follow it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubernetes import client as kubernetes
+
+from devcluster.demo.workload import TAINT
+from devcluster.errors import ServiceError
+from devcluster.loads import LoadClient
+
+_PAUSE_SECONDS = 1.5
+_BIND_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Where pods that could go to either node went before and after, and how long that took from the move on."""
+
+    before: str
+    after: str
+    seconds: float
+
+
+class Move:
+    """Exchanges the load of two nodes, and asks the scheduler again and again where it would rather place a pod.
+
+    Each question is a small pod that may go to these two nodes only; it is deleted as soon as it has its answer.
+    """
+
+    def __init__(self, core: kubernetes.CoreV1Api, loads: LoadClient, scheduler_name: str, namespace: str) -> None:
+        self._core, self._loads = core, loads
+        self._scheduler_name, self._namespace = scheduler_name, namespace
+        self._numbers = itertools.count(1)
+
+    def watch(self, hot: str, cold: str, patience: float, waiting: Callable[[str], None] = lambda _: None) -> Followed:
+        """Exchange the loads, wait until placements have followed, and put the loads back.
+
+        Raises:
+            ServiceError: they have not followed within `patience` seconds.
+        """
+        before = self.ask(hot, cold)
+        original = {name: float(load["cpu"]) for name, load in self._loads.nodes().items() if name in (hot, cold)}
+        started = time.monotonic()
+        try:
+            self._loads.change(hot, {"cpu": original[cold]})
+            self._loads.change(cold, {"cpu": original[hot]})
+            while (after := self.ask(hot, cold)) == before:
+                seconds = time.monotonic() - started
+                if seconds > patience:
+                    raise ServiceError(f"{seconds:.0f} s after the load moved to {cold}, pods still go to {before}")
+                waiting(f"{seconds:.0f} s: the averages still favour {before}")
+                time.sleep(_PAUSE_SECONDS)
+            return Followed(before, after, time.monotonic() - started)
+        finally:
+            for name, cpu in original.items():
+                self._loads.change(name, {"cpu": cpu})
+
+    def ask(self, *nodes: str) -> str:
+        """Place a pod that may go to these nodes only; returns which one it got.
+
+        Raises:
+            ServiceError: it got none.
+        """
+        name = f"probe-{next(self._numbers)}"
+        # A field takes one name: a term for each node, of which one has to hold.
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+        container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}
+        spec = {
+            "schedulerName": self._scheduler_name,
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+            },
+            "tolerations": [TAINT],
+            "containers": [container],
+            "terminationGracePeriodSeconds": 0,
+        }
+        self._core.create_namespaced_pod(self._namespace, {"metadata": {"name": name}, "spec": spec})
+        deadline = time.monotonic() + _BIND_SECONDS
+        try:
+            while True:
+                pod = self._core.read_namespaced_pod(name, self._namespace)
+                if pod.spec.node_name:
+                    return str(pod.spec.node_name)
+                if time.monotonic() > deadline:
+                    raise ServiceError(f"pod {self._namespace}/{name} has no node after {_BIND_SECONDS:g} s")
+                time.sleep(0.1)
+        finally:
+            self._core.delete_namespaced_pod(name, self._namespace, grace_period_seconds=0)

@@ -1,0 +1,140 @@
+"""The demo's workload: 60 pods in three Deployments, placed by the scheduler that a namespace is made for."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kubernetes import client as kubernetes
+from kubernetes.client.exceptions import ApiException
+
+from devcluster.errors import ServiceError
+
+TAINT = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One Deployment of the workload."""
+
+    name: str
+    replicas: int
+    cpu: str
+    memory: str
+
+
+PARTS = (Part("web", 30, "250m", "256Mi"), Part("api", 20, "400m", "512Mi"), Part("worker", 10, "700m", "1Gi"))
+POD_COUNT = sum(part.replicas for part in PARTS)
+
+
+class Workload:
+    """The workload in a namespace of its own."""
+
+    def __init__(self, api: kubernetes.ApiClient, namespace: str, scheduler_name: str) -> None:
+        self._core = kubernetes.CoreV1Api(api)
+        self._apps = kubernetes.AppsV1Api(api)
+        self._namespace = namespace
+        self._scheduler_name = scheduler_name
+
+    def create(self) -> None:
+        """Create namespace and Deployments; a namespace left by an earlier run is removed first."""
+        self.delete()
+        _wait(lambda: not self._namespaces(), 60, f"namespace {self._namespace} is still terminating")
+        self._core.create_namespace({"metadata": {"name": self._namespace}})
+        for part in PARTS:
+            self._apps.create_namespaced_deployment(self._namespace, self._deployment(part))
+
+    def delete(self) -> None:
+        """Delete the namespace and wait until its pods are gone, so that they take no room from others."""
+        try:
+            self._core.delete_namespace(self._namespace)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+        _wait(
+            lambda: not self._core.list_namespaced_pod(self._namespace, limit=1).items,
+            60,
+            f"pods of namespace {self._namespace} are still terminating",
+        )
+
+    def _namespaces(self) -> list[Any]:
+        found: list[Any] = self._core.list_namespace(field_selector=f"metadata.name={self._namespace}").items
+        return found
+
+    def wait_bound(self, seconds: float) -> float:
+        """Wait until every pod has a node; returns how long it took.
+
+        Raises:
+            ServiceError: time is up; says how many pods wait, and what the scheduler says of one of them.
+        """
+        started = time.monotonic()
+
+        def bound() -> bool:
+            return sum(self.pods_per_node().values()) == POD_COUNT
+
+        try:
+            _wait(bound, seconds, "")
+        except ServiceError:
+            pods = self._core.list_namespaced_pod(self._namespace).items
+            waiting = [pod for pod in pods if not pod.spec.node_name]
+            raise ServiceError(
+                f"{len(waiting)} of {POD_COUNT} pods in {self._namespace} have no node after {seconds:g} s"
+                f"{_reason(waiting)}"
+            ) from None
+        return time.monotonic() - started
+
+    def pods_per_node(self) -> Counter[str]:
+        """How many pods of the workload each node has."""
+        pods = self._core.list_namespaced_pod(self._namespace).items
+        return Counter(pod.spec.node_name for pod in pods if pod.spec.node_name)
+
+    def scheduled_event(self) -> str:
+        """Who placed one of the pods, as `kubectl describe pod` shows it."""
+        events = self._core.list_namespaced_event(self._namespace, field_selector="reason=Scheduled").items
+        if not events:
+            return "(no Scheduled event yet)"
+        event = events[0]
+        source = event.reporting_component or (event.source and event.source.component)
+        return f"{source}: {event.message}"
+
+    def _deployment(self, part: Part) -> dict[str, Any]:
+        labels = {"app": part.name}
+        container = {
+            "name": part.name,
+            "image": "registry.example/demo/pause:1",
+            "resources": {"requests": {"cpu": part.cpu, "memory": part.memory}},
+        }
+        pod = {
+            "schedulerName": self._scheduler_name,
+            "nodeSelector": {"type": "kwok"},
+            "tolerations": [TAINT],
+            "containers": [container],
+            "terminationGracePeriodSeconds": 0,
+        }
+        return {
+            "metadata": {"name": part.name},
+            "spec": {
+                "replicas": part.replicas,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        }
+
+
+def _reason(waiting: list[Any]) -> str:
+    for pod in waiting:
+        for condition in pod.status.conditions or []:
+            if condition.type == "PodScheduled" and condition.message:
+                return f"; {pod.metadata.name}: {condition.message}"
+    return "; no scheduler has said why: secondary-scheduler cluster logs"
+
+
+def _wait(done: Callable[[], bool], seconds: float, failure: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            raise ServiceError(failure)
+        time.sleep(0.2)

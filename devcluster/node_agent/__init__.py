@@ -1,0 +1,42 @@
+"""A small, honest kubelet: one Node of the local cluster whose pods are processes of this machine.
+
+Run it as ``python -m devcluster.node_agent --kubeconfig K --node-name real-0 --state-dir D
+--image-map FILE --pod-cidr-base 127.10.0.0``. The credentials may be a node's own (Node authorizer, NodeRestriction).
+
+What it does
+    Registers the Node, keeps its Lease and status; runs assigned pods with their volumes (configMap, secret, projected,
+    downwardAPI, emptyDir; updates swapped in atomically), environment, probes (httpGet, tcpSocket, exec), init
+    containers and sidecars, restarts with kubelet's back-off, preStop hooks, termination grace; writes statuses and
+    Events in kubelet's words; serves ``kubectl logs``. Every pod has an address of its own in 127.0.0.0/8. Images are
+    looked up in a map to host commands (``images``); an unknown one is ErrImagePull, as on any node.
+    A field that is not honoured is refused by name in an Event and the pod stays Pending (``honoured``).
+
+Sandbox tiers (``sandbox``), shown in the Node's annotation ``secondary-scheduler.io/sandbox-tier``
+    ``mounts``: user, mount, pid, ipc and uts namespaces; needs Linux 5.12 and user namespaces, as root or anybody.
+    ``directory``: no namespaces; paths to volumes are rewritten in arguments, environment and ConfigMap texts.
+
+Limits of both tiers
+    The network is the host's: any pod reaches any port of this machine, Services and cluster DNS do not exist, and a
+    process that listens on 0.0.0.0 collides with its replicas (use ``$(POD_IP)`` or appendArgs).
+    Accepted without effect: resource limits (requests count for scheduling only), seccomp and AppArmor profiles
+    RuntimeDefault and Unconfined, seLinuxOptions, fsGroup, supplementalGroups, emptyDir medium and sizeLimit,
+    imagePullPolicy (but for Never), imagePullSecrets, dnsPolicy, enableServiceLinks.
+    SIGTERM goes to the workload's process group, not to its first process alone. Logs have no times, so
+    ``kubectl logs --timestamps`` and ``--since`` are refused; exec, attach and port-forward are not served.
+    It is for trying things out, not for keeping hostile programs in: a pod can read what the user who runs the agent
+    can read, except this agent's state and kubeconfig and what ``--mask`` names.
+    Pods end with the agent, however it ends, and are started anew by its successor with new addresses. An agent that
+    ends in order removes their volumes, emptyDirs included. A Node object that somebody deletes comes back only with
+    the next start, as with kubelet.
+
+Limits of ``mounts``
+    The root shows the host's directories read-only; only the root itself, /tmp, /run, /var/tmp, /var and volumes can be
+    written, and none but volumes when readOnlyRootFilesystem is set. One user and one group id are mapped: files that
+    belong to others on the host appear as nobody's, and chown and setuid to another id fail. Capabilities are those of
+    a user namespace: they give nothing over the host. Where /proc is partly covered (inside another container), the
+    kernel refuses a fresh one and the host's is shown.
+
+Further limits of ``directory``
+    Identity, read-only root, capabilities, no_new_privs, host name and terminationMessagePath are not honoured. Paths
+    compiled into a program are not rewritten; KUBECONFIG names a generated file in place of the in-cluster credentials.
+"""

@@ -1,0 +1,28 @@
+"""What the agent asks of the API server; ``cluster`` implements it with the shared client, tests with a recorder."""
+
+from typing import Any, Protocol
+
+from devcluster.node_agent.objects import Obj
+
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+class Api(Protocol):
+    """Calls by path. All raise ``scheduler.kube.client.errors.KubeError``."""
+
+    async def get(self, path: str) -> Obj:
+        """Read an object."""
+
+    async def create(self, path: str, body: Obj) -> Obj:
+        """POST a new object (or a TokenRequest, an Eviction …) to a collection or subresource."""
+
+    async def patch(self, path: str, body: Obj) -> Obj:
+        """Strategic merge patch."""
+
+    async def delete(self, path: str, options: dict[str, Any]) -> None:
+        """Delete with DeleteOptions."""
+
+
+def pod_path(namespace: str, name: str, subresource: str = "") -> str:
+    """The API path of a pod or one of its subresources."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}" + (f"/{subresource}" if subresource else "")

@@ -1,0 +1,219 @@
+"""Composition root of the agent."""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import urlsplit
+
+from devcluster.node_agent import logs
+from devcluster.node_agent.addresses import AddressPool
+from devcluster.node_agent.cluster import ClusterApi, ClusterData, watch_pods
+from devcluster.node_agent.events import EventRecorder
+from devcluster.node_agent.images import ImageMap
+from devcluster.node_agent.log_endpoint import LogEndpoint
+from devcluster.node_agent.objects import DataKind, Obj
+from devcluster.node_agent.pod import PodWorker
+from devcluster.node_agent.probing import Prober
+from devcluster.node_agent.process import kill_recorded
+from devcluster.node_agent.registration import NodeDescription, Registration, host_capacity
+from devcluster.node_agent.runtime import Node, Timing
+from devcluster.node_agent.sandbox import choose
+from scheduler.kube.client import ClientConfig, KubeClient
+
+log = logging.getLogger("node_agent")
+
+HOST_IP = "127.0.0.1"
+HOUSEKEEPING_SECONDS = 30.0
+LAST_EVENTS_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run an agent; see the command line's help."""
+
+    kubeconfig: Path
+    node_name: str
+    state_dir: Path
+    images: ImageMap
+    pod_network: str
+    sandbox: str = "auto"
+    masked: tuple[Path, ...] = ()
+    timing: Timing = field(default_factory=Timing)
+
+
+class StateDirectoryError(RuntimeError):
+    """The state directory belongs to another agent."""
+
+
+class Agent:
+    """Runs the pods that the API server assigns to one node."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is opened yet. Raises ConfigError, SandboxUnavailableError, StateDirectoryError or ValueError."""
+        self._settings = settings
+        config = ClientConfig.load(settings.kubeconfig)
+        self._client = KubeClient(config, qps=100, burst=200, user_agent="secondary-scheduler-node-agent")
+        api = ClusterApi(self._client)
+        addresses = AddressPool(settings.pod_network)
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        state_dir = settings.state_dir.resolve()
+        self._lock = _lock(state_dir)
+        sandbox = choose(settings.sandbox, state_dir, (state_dir, settings.kubeconfig, *settings.masked))
+        self._data = ClusterData(self._client, self._data_changed)
+        self._recorder = EventRecorder(api, settings.node_name)
+        capacity = host_capacity(state_dir)
+        server = urlsplit(config.server)
+        self._node = Node(
+            name=settings.node_name,
+            host_ip=HOST_IP,
+            service_env={
+                "KUBERNETES_SERVICE_HOST": str(server.hostname),
+                "KUBERNETES_SERVICE_PORT": str(server.port or 443),
+                "KUBERNETES_SERVICE_PORT_HTTPS": str(server.port or 443),
+            },
+            allocatable=capacity,
+            state_dir=state_dir,
+            api=api,
+            recorder=self._recorder,
+            images=settings.images,
+            sandbox=sandbox,
+            prober=Prober(),
+            store=self._data,
+            addresses=addresses,
+            clock=time.time,
+            timing=settings.timing,
+        )
+        description = NodeDescription(
+            name=settings.node_name,
+            host_ip=HOST_IP,
+            tier=sandbox.tier,
+            pod_cidr=str(addresses.network),
+            capacity=capacity,
+            version=version("secondary-scheduler"),
+            images=tuple(settings.images.names()),
+        )
+        authority = _authority(config)
+        self._logs = LogEndpoint(HOST_IP, authority, self._node.log_file, self._container_runs) if authority else None
+        self._registration = Registration(api, description, time.time)
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closing = False
+
+    async def run(self) -> None:
+        """Work until SIGTERM or SIGINT; then end all pods' processes and return."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        leftovers = kill_recorded(self._node.state_dir / "pods")
+        if leftovers:
+            log.info("ended %d processes that an earlier agent left behind", leftovers)
+        if self._logs is not None:
+            self._registration.port = await self._logs.start()
+        pods = watch_pods(self._client, self._settings.node_name, self._pods_changed)
+        background = [
+            asyncio.create_task(job)
+            for job in (self._recorder.run(), self._registration.run(), pods.run(), self._housekeeping())
+        ]
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait({stopping, *background}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopping}:
+                await task  # a background job never ends by itself: this raises what ended it
+        finally:
+            await self._shut_down([*background, stopping])
+
+    async def _shut_down(self, background: Sequence["asyncio.Task[object]"]) -> None:
+        self._closing = True
+        longest = self._settings.timing.shutdown_grace
+        await asyncio.gather(*(worker.shutdown(longest) for worker in self._workers.values()), return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._last_words(), LAST_EVENTS_SECONDS)
+        for task in (*self._tasks.values(), *background):
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), *background, return_exceptions=True)
+        if self._logs is not None:
+            await self._logs.close()
+        await self._data.close()
+        await self._node.prober.close()
+        await self._client.close()
+
+    async def _last_words(self) -> None:
+        await self._registration.leave()
+        await self._recorder.flush()
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+    def _pods_changed(self, deleted: Sequence[Obj], present: Sequence[Obj]) -> None:
+        for pod in deleted:
+            worker = self._workers.get(pod["metadata"]["uid"])
+            if worker is not None:
+                worker.gone()
+        for pod in present:
+            uid = pod["metadata"]["uid"]
+            worker = self._workers.get(uid)
+            if worker is None and self._closing:
+                continue
+            if worker is None:
+                worker = self._workers[uid] = PodWorker(self._node, pod)
+                task = self._tasks[uid] = asyncio.create_task(worker.run())
+                task.add_done_callback(partial(self._forget, uid))
+            else:
+                worker.update(pod)
+
+    def _forget(self, uid: str, task: "asyncio.Task[None]") -> None:
+        self._workers.pop(uid, None)
+        self._tasks.pop(uid, None)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("pod %s", uid, exc_info=task.exception())
+
+    def _data_changed(self, kind: DataKind, namespace: str, name: str) -> None:
+        for worker in self._workers.values():
+            if worker.namespace == namespace:
+                worker.data_changed(kind, name)
+
+    def _container_runs(self, namespace: str, pod: str, container: str) -> bool:
+        found = (one for one in self._workers.values() if (one.namespace, one.name) == (namespace, pod))
+        return any(worker.runs(container) for worker in found)
+
+    async def _housekeeping(self) -> None:
+        """Cap logs, and remove the directories of pods that went while no agent was running."""
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        for path in (self._node.state_dir / "logs").glob("*.log"):
+            logs.cap(path)
+        for directory in (self._node.state_dir / "pods").glob("*"):
+            if directory.name not in self._workers:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _lock(state_dir: Path) -> BinaryIO:
+    """Hold the directory while the file is open: a second agent would kill the first one's pods as leftovers."""
+    stream = (state_dir / "lock").open("wb")
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.close()
+        raise StateDirectoryError(
+            f"state directory {state_dir} is in use by another node agent; give each its own --state-dir"
+        ) from None
+    return stream
+
+
+def _authority(config: ClientConfig) -> str:
+    """PEM of the cluster's authority as the kubeconfig has it, or ''."""
+    if config.ca_data is not None:
+        return config.ca_data.decode()
+    return config.ca_file.read_text() if config.ca_file is not None else ""

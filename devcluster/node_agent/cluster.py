@@ -1,0 +1,171 @@
+"""The API server as the agent uses it: calls, and watched copies of pods, ConfigMaps and Secrets."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from devcluster.node_agent.objects import DataKind, NotSyncedError, Obj
+from scheduler.kube.client import (
+    STRATEGIC_MERGE_PATCH,
+    KubeClient,
+    Reflector,
+    Store,
+    api_path,
+    object_meta,
+    unchanged,
+)
+from scheduler.kube.client import Timing as WatchTiming
+from scheduler.kube.model import (
+    DecodeError,
+    EventType,
+    ObjectMeta,
+    ResourceVersion,
+    Unstructured,
+    UnstructuredCodec,
+)
+
+log = logging.getLogger(__name__)
+
+# A local cluster restarts often: look again sooner than a client of a big one may.
+_TIMING = WatchTiming(backoff_first=0.2, backoff_most=5.0)
+_SYNC_SECONDS = 3.0
+_PLURALS: dict[DataKind, str] = {"ConfigMap": "configmaps", "Secret": "secrets"}
+
+
+class ClusterApi:
+    """``api.Api`` over the shared client."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def get(self, path: str) -> Obj:
+        """See ``api.Api``."""
+        return _object(await self._client.get(path))
+
+    async def create(self, path: str, body: Obj) -> Obj:
+        """See ``api.Api``."""
+        return _object(await self._client.post(path, body))
+
+    async def patch(self, path: str, body: Obj) -> Obj:
+        """See ``api.Api``."""
+        return _object(await self._client.patch(path, body, content_type=STRATEGIC_MERGE_PATCH))
+
+    async def delete(self, path: str, options: dict[str, Any]) -> None:
+        """See ``api.Api``."""
+        await self._client.delete(path, options)
+
+
+def _object(data: bytes) -> Obj:
+    loaded: Obj = json.loads(data)
+    return loaded
+
+
+class _WatchedKind:
+    """A Sink that keeps a Store and tells what changed."""
+
+    def __init__(self, changed: Callable[[Sequence[Obj], Sequence[Obj]], None]) -> None:
+        self.store: Store[Unstructured] = Store(object_meta)
+        self._changed = changed
+
+    def replace(self, items: Sequence[Unstructured], resource_version: ResourceVersion) -> None:
+        changes = self.store.replace(items)
+        self._tell(changes.deleted, [*changes.added, *(new for _, new in changes.updated)])
+
+    def apply(self, events: Sequence[tuple[EventType, Unstructured]]) -> None:
+        changes = self.store.apply(events)
+        self._tell(changes.deleted, [*changes.added, *(new for _, new in changes.updated)])
+
+    def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
+        log.warning("%s cannot be read: %s", metadata.key, error)
+
+    def _tell(self, deleted: Sequence[Unstructured], present: Sequence[Unstructured]) -> None:
+        self._changed([one.content for one in deleted], [one.content for one in present])
+
+
+@dataclass(slots=True)
+class _Followed:
+    sink: _WatchedKind
+    reflector: Reflector[Unstructured, Unstructured]
+    task: asyncio.Task[None]
+    owners: set[str]
+
+
+class ClusterData:
+    """``objects.DataStore`` by one reflector per object. ``changed`` hears (kind, namespace, name)."""
+
+    def __init__(self, client: KubeClient, changed: Callable[[DataKind, str, str], None]) -> None:
+        self._client = client
+        self._changed = changed
+        self._followed: dict[tuple[DataKind, str, str], _Followed] = {}
+
+    async def follow(self, owner: str, namespace: str, references: Collection[tuple[DataKind, str]]) -> None:
+        """See ``objects.DataStore``."""
+        followed = [self._follow(owner, kind, namespace, name) for kind, name in references]
+        waits = [asyncio.ensure_future(one.reflector.synced.wait()) for one in followed]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=_SYNC_SECONDS)
+            for wait in late:
+                wait.cancel()
+
+    def release(self, owner: str) -> None:
+        """See ``objects.DataStore``."""
+        for key, one in list(self._followed.items()):
+            one.owners.discard(owner)
+            if not one.owners:
+                one.task.cancel()
+                del self._followed[key]
+
+    def get(self, kind: DataKind, namespace: str, name: str) -> Obj | None:
+        """See ``objects.DataStore``."""
+        followed = self._followed.get((kind, namespace, name))
+        if followed is None or not followed.reflector.synced.is_set():
+            reason = None if followed is None else followed.reflector.state.error
+            text = f"failed to sync {kind.lower()} cache: timed out waiting for the condition"
+            raise NotSyncedError(f"{text}: {reason}" if reason else text)
+        found = followed.sink.store.named(name, namespace)
+        return None if found is None else found.content
+
+    def _follow(self, owner: str, kind: DataKind, namespace: str, name: str) -> _Followed:
+        key = (kind, namespace, name)
+        known = self._followed.get(key)
+        if known is None:
+            sink = _WatchedKind(lambda deleted, present: self._changed(kind, namespace, name))
+            reflector = Reflector(
+                self._client,
+                api_path("v1", _PLURALS[kind], namespace=namespace),
+                UnstructuredCodec(),
+                sink,
+                unchanged,
+                field_selector=f"metadata.name={name}",
+                timing=_TIMING,
+            )
+            known = _Followed(sink, reflector, asyncio.create_task(reflector.run()), set())
+            self._followed[key] = known
+        known.owners.add(owner)
+        return known
+
+    async def close(self) -> None:
+        """End all watches."""
+        tasks = [one.task for one in self._followed.values()]
+        self._followed.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def watch_pods(
+    client: KubeClient, node: str, changed: Callable[[Sequence[Obj], Sequence[Obj]], None]
+) -> Reflector[Unstructured, Unstructured]:
+    """A reflector over the pods of one node; ``changed`` hears (deleted, added or updated)."""
+    return Reflector(
+        client,
+        api_path("v1", "pods"),
+        UnstructuredCodec(),
+        _WatchedKind(changed),
+        unchanged,
+        field_selector=f"spec.nodeName={node}",
+        timing=_TIMING,
+    )

@@ -1,0 +1,148 @@
+"""The part of kubelet's API behind ``kubectl logs``: GET /containerLogs/NAMESPACE/POD/CONTAINER.
+
+Only the API server may ask: it must show a client certificate of the cluster's authority whose group is system:masters
+(``--kubelet-client-certificate``). Our own certificate is self-signed, as a kubelet's is by default.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from aiohttp import web
+
+from devcluster.node_agent import logs
+from devcluster.pki import CertificateAuthority
+
+ALLOWED_GROUP = "system:masters"
+FOLLOW_SECONDS = 0.25
+CHUNK = 64 * 1024
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_UNSUPPORTED = ("timestamps", "sinceSeconds", "sinceTime")
+
+LogFile = Callable[[str, str, str], Path]
+Alive = Callable[[str, str, str], bool]
+
+
+class LogEndpoint:
+    """Serves container logs over TLS on the loopback address."""
+
+    def __init__(self, host: str, client_ca: str, log_file: LogFile, alive: Alive) -> None:
+        """``client_ca``: PEM of the authority whose clients are let in; functions take namespace, pod, container."""
+        self._host = host
+        self._tls = _server_context(host, client_ca)
+        self._log_file = log_file
+        self._alive = alive
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> int:
+        """Listen on a free port and return it."""
+        app = web.Application()
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, 0, ssl_context=self._tls)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        if ALLOWED_GROUP not in _groups(request):
+            raise web.HTTPForbidden(text=f"a client certificate of group {ALLOWED_GROUP} is needed\n")
+        where = (request.match_info["namespace"], request.match_info["pod"], request.match_info["container"])
+        for option in _UNSUPPORTED:
+            if request.query.get(option, "false") != "false":
+                raise web.HTTPBadRequest(text=f"{option} is not supported: logs are kept without times\n")
+        path = self._log_file(*where)
+        if request.query.get("previous") == "true":
+            path = logs.previous(path)
+        if not all(_NAME.fullmatch(part) for part in where) or not _exists(path):
+            raise web.HTTPNotFound(text=f"no log of container {where[2]} in pod {where[0]}/{where[1]}\n")
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        follow = request.query.get("follow") == "true"
+        with contextlib.suppress(ConnectionError):
+            await self._copy(
+                response, path, _number(request, "tailLines"), _number(request, "limitBytes"), where, follow
+            )
+        return response
+
+    async def _copy(
+        self,
+        response: web.StreamResponse,
+        path: Path,
+        lines: int | None,
+        limit: int | None,
+        where: tuple[str, str, str],
+        follow: bool,
+    ) -> None:
+        left = limit if limit is not None else -1
+        with _open(path) as stream:
+            if lines is not None:
+                stream.seek(_start_of_tail(stream, lines))
+            while True:
+                alive = follow and self._alive(*where)  # asked before reading: what came last must not be missed
+                while left and (data := stream.read(CHUNK)):
+                    data = data if left < 0 else data[:left]
+                    left = left if left < 0 else left - len(data)
+                    await response.write(data)
+                if not alive or not left:
+                    return
+                await asyncio.sleep(FOLLOW_SECONDS)
+
+
+def _exists(path: Path) -> bool:
+    return path.exists()
+
+
+def _open(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
+def _number(request: web.Request, name: str) -> int | None:
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise web.HTTPBadRequest(text=f"{name} must be a number\n")
+    return int(text)
+
+
+def _start_of_tail(stream: BinaryIO, lines: int) -> int:
+    """Where the last lines begin."""
+    end = position = stream.seek(0, os.SEEK_END)
+    tail = b""
+    while position and tail.rstrip(b"\n").count(b"\n") < lines:
+        step = min(CHUNK, position)
+        position = stream.seek(position - step)
+        tail = stream.read(step) + tail
+    kept = tail.splitlines(keepends=True)[-lines:] if lines else []
+    return end - sum(len(line) for line in kept)
+
+
+def _groups(request: web.Request) -> set[str]:
+    certificate: dict[str, Any] = (request.transport.get_extra_info("peercert") if request.transport else None) or {}
+    fields = [field for entry in certificate.get("subject", ()) for field in entry]
+    return {value for name, value in fields if name == "organizationName"}
+
+
+def _server_context(host: str, client_ca: str) -> ssl.SSLContext:
+    pair = CertificateAuthority("node-agent").server("node-agent", ["localhost"], [host])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=client_ca)
+    with tempfile.NamedTemporaryFile(suffix=".pem") as stream:  # ssl reads keys from files only; this one is 0600
+        stream.write(pair.certificate + pair.key)
+        stream.flush()
+        context.load_cert_chain(stream.name)
+    return context

@@ -1,0 +1,58 @@
+"""What all pods of a node share."""
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from devcluster.node_agent.addresses import AddressPool
+from devcluster.node_agent.api import Api
+from devcluster.node_agent.events import EventRecorder
+from devcluster.node_agent.images import ImageMap
+from devcluster.node_agent.objects import Clock, DataStore
+from devcluster.node_agent.probing import Prober
+from devcluster.node_agent.sandbox import Sandbox
+
+log = logging.getLogger("node_agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Delays in seconds; the defaults are kubelet's but for ``sync``, which is its minute made short."""
+
+    backoff_base: float = 10.0
+    """First CrashLoopBackOff and ImagePullBackOff."""
+    backoff_limit: float = 300.0
+    sync: float = 2.0
+    """How often what waits for something (a volume's source, a refused configuration) is tried again."""
+    refresh: float = 30.0
+    """How often tokens are looked at, and volumes even without a change."""
+    shutdown_grace: float = 8.0
+    """Longest grace a pod gets when the agent itself is told to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Services and settings of the node, handed to every pod."""
+
+    name: str
+    host_ip: str
+    service_env: dict[str, str]
+    allocatable: dict[str, str]
+    state_dir: Path
+    api: Api
+    recorder: EventRecorder
+    images: ImageMap
+    sandbox: Sandbox
+    prober: Prober
+    store: DataStore
+    addresses: AddressPool
+    clock: Clock
+    timing: Timing = field(default_factory=Timing)
+
+    def pod_directory(self, uid: str) -> Path:
+        """Where everything about one pod is kept."""
+        return self.state_dir / "pods" / uid
+
+    def log_file(self, namespace: str, pod: str, container: str) -> Path:
+        """A container's output."""
+        return self.state_dir / "logs" / f"{namespace}_{pod}_{container}.log"

@@ -1,0 +1,173 @@
+"""The status of a pod, from the states of its containers. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from devcluster.node_agent.objects import Obj, is_sidecar, timestamp
+
+State = dict[str, Any]
+
+
+def waiting(reason: str, message: str = "") -> State:
+    """A ContainerState that waits."""
+    return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+
+
+def running(started: float) -> State:
+    """A ContainerState that runs."""
+    return {"running": {"startedAt": timestamp(started)}}
+
+
+def terminated(code: int, reason: str, message: str, started: float, finished: float, container_id: str) -> State:
+    """A ContainerState that ended."""
+    state = {
+        "exitCode": code,
+        "reason": reason,
+        "startedAt": timestamp(started),
+        "finishedAt": timestamp(finished),
+        "containerID": container_id,
+    }
+    return {"terminated": {**state, **({"message": message} if message else {})}}
+
+
+@dataclass(slots=True)
+class ContainerReport:
+    """What the status says of one container."""
+
+    spec: Obj
+    state: State = field(default_factory=lambda: waiting("ContainerCreating"))
+    last_state: State = field(default_factory=dict)
+    restarts: int = 0
+    started: bool = False
+    ready: bool = False
+    container_id: str = ""
+
+    @property
+    def finished(self) -> dict[str, Any] | None:
+        """The terminated state, if the container has ended for now."""
+        return self.state.get("terminated")
+
+    def document(self) -> Obj:
+        """A v1.ContainerStatus."""
+        image = self.spec["image"]
+        return {
+            "name": self.spec["name"],
+            "image": image,
+            "imageID": image if self.container_id else "",
+            "state": self.state,
+            "lastState": self.last_state,
+            "ready": self.ready,
+            "started": self.started,
+            "restartCount": self.restarts,
+            **({"containerID": self.container_id} if self.container_id else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What the status says of the pod as a whole."""
+
+    pod: Obj
+    init: Sequence[ContainerReport]
+    main: Sequence[ContainerReport]
+    host_ip: str
+    pod_ip: str
+    started: float
+    sandbox_ready: bool
+    reason: str = ""
+    message: str = ""
+
+
+def initialized(facts: PodFacts) -> bool:
+    """Whether every init container has done its work (a sidecar: has started)."""
+    return all(
+        _has_started(report) if is_sidecar(report.spec) else (report.finished or {}).get("exitCode") == 0
+        for report in facts.init
+    )
+
+
+def _has_started(report: ContainerReport) -> bool:
+    return report.started or bool(report.finished or report.last_state)
+
+
+def phase(facts: PodFacts) -> str:
+    """The pod's phase, by kubelet's rules (getPhase in kubelet_pods.go)."""
+    policy = facts.pod["spec"].get("restartPolicy", "Always")
+    if any(
+        (r.finished or {}).get("exitCode", 0) != 0 and policy == "Never" for r in facts.init if not is_sidecar(r.spec)
+    ):
+        return "Failed"
+    if not initialized(facts):
+        return "Pending"
+    ended = [report.finished for report in facts.main]
+    if policy != "Always" and all(ended):
+        failed = any(state["exitCode"] != 0 for state in ended if state)
+        if not failed:
+            return "Succeeded"
+        if policy == "Never":
+            return "Failed"
+    if all("waiting" in report.state and not report.last_state for report in facts.main):
+        return "Pending"
+    return "Running"
+
+
+def pod_status(facts: PodFacts, previous: Mapping[str, Any], now: float) -> Obj:
+    """A v1.PodStatus; conditions keep their transition time while their status stays the same."""
+    current = phase(facts)
+    done = current in ("Succeeded", "Failed")
+    unready = [r.spec["name"] for r in facts.main if not r.ready]
+    unready += [r.spec["name"] for r in facts.init if is_sidecar(r.spec) and not r.ready]
+    containers_ready = not unready and not done
+    finished_reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(current, "")
+    unready_message = f"containers with unready status: [{' '.join(unready)}]"
+    not_ready = (finished_reason or "ContainersNotReady", "" if done else unready_message)
+    gate = _missing_gate(facts.pod, previous)
+    ready = containers_ready and not gate
+    gate_text = ("ReadinessGatesNotReady", f'corresponding condition of pod readiness gate "{gate}" does not exist.')
+    setup = initialized(facts)
+    incomplete = [r.spec["name"] for r in facts.init if not r.started and not r.finished]
+    conditions = [
+        _condition("PodReadyToStartContainers", facts.sandbox_ready and not done),
+        _condition(
+            "Initialized", setup, "ContainersNotInitialized", f"containers with incomplete status: {incomplete}"
+        ),
+        _condition("Ready", ready, *(gate_text if gate and containers_ready else not_ready)),
+        _condition("ContainersReady", containers_ready, *not_ready),
+        # The scheduler says so too, but a pod created with nodeName was never scheduled.
+        _condition("PodScheduled", True),
+    ]
+    known = {item["type"]: item for item in previous.get("conditions") or []}
+    for condition in conditions:
+        old = known.get(condition["type"])
+        same = old is not None and old["status"] == condition["status"] and old.get("lastTransitionTime")
+        condition["lastTransitionTime"] = old["lastTransitionTime"] if old and same else timestamp(now)
+    status: Obj = {
+        "phase": current,
+        "conditions": conditions,
+        "hostIP": facts.host_ip,
+        "hostIPs": [{"ip": facts.host_ip}],
+        "startTime": timestamp(facts.started),
+        "containerStatuses": [report.document() for report in facts.main],
+        # Explicit null clears what an earlier report said.
+        "reason": facts.reason or None,
+        "message": facts.message or None,
+    }
+    if facts.init:
+        status["initContainerStatuses"] = [report.document() for report in facts.init]
+    if facts.pod_ip:
+        status |= {"podIP": facts.pod_ip, "podIPs": [{"ip": facts.pod_ip}]}
+    return status
+
+
+def _missing_gate(pod: Obj, previous: Mapping[str, Any]) -> str:
+    true = {item["type"] for item in previous.get("conditions") or [] if item["status"] == "True"}
+    gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or []]
+    return next((gate for gate in gates if gate not in true), "")
+
+
+def _condition(kind: str, holds: bool, reason: str = "", message: str = "") -> Obj:
+    condition: Obj = {"type": kind, "status": "True" if holds else "False", "reason": None, "message": None}
+    if not holds and reason:
+        condition |= {"reason": reason, "message": message or None}
+    return condition

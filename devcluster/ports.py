@@ -1,0 +1,116 @@
+"""Ports and loopback networks for the services of one cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from devcluster.errors import PortTakenError
+
+LOOPBACK = "127.0.0.1"
+# Below the kernel's ephemeral range (32768 and up), or an outgoing connection could take a port between its choice and
+# its use.
+FIRST_PORT, LAST_PORT = 20000, 29999
+_ATTEMPTS = 2000
+
+
+def is_free(port: int, address: str = LOOPBACK) -> bool:
+    """Whether a service could listen on the port now; connections that are only waiting to expire do not count."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+            probe.listen(1)
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True
+
+
+def allocate(names: Iterable[str], fixed: Mapping[str, int], avoid: Iterable[int] = ()) -> dict[str, int]:
+    """A port for every name: the fixed one where given, else a free one that is not in `avoid`.
+
+    Raises PortTakenError when a fixed port cannot be used or no free one is left.
+    """
+    taken = {*avoid, *fixed.values()}
+    chosen: dict[str, int] = {}
+    for name in names:
+        if name in fixed:
+            require_free(name, fixed[name])
+            chosen[name] = fixed[name]
+            continue
+        for _ in range(_ATTEMPTS):
+            port = random.randint(FIRST_PORT, LAST_PORT)
+            if port not in taken and is_free(port):
+                break
+        else:
+            raise PortTakenError(
+                f"no free port for {name} between {FIRST_PORT} and {LAST_PORT} on {LOOPBACK}: end other local services"
+            )
+        taken.add(port)
+        chosen[name] = port
+    return chosen
+
+
+def require_free(service: str, port: int) -> None:
+    """Raise PortTakenError, naming the process that holds the port where that can be seen."""
+    if is_free(port):
+        return
+    raise PortTakenError(
+        f"{service} cannot listen on {LOOPBACK}:{port}: the port is taken by {_holder(port)}; "
+        f"end that process or choose another port"
+    )
+
+
+@contextlib.contextmanager
+def held(address: str, port: int) -> Iterator[None]:
+    """Hold a port on one address, so that nobody can take it on all of them; nothing where somebody has done so."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
+        with contextlib.suppress(OSError):
+            holder.bind((address, port))
+            holder.listen(1)
+        yield
+
+
+def _holder(port: int) -> str:
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    for process in Path("/proc").glob("[0-9]*"):
+        # Processes of others cannot be looked into, and descriptors come and go meanwhile.
+        with contextlib.suppress(OSError):
+            for descriptor in (process / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if os.readlink(descriptor) in sockets:
+                        return f"{(process / 'comm').read_text().strip()} (process {process.name})"
+    return "another process"
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes: set[str] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(fields[9])
+    return inodes
+
+
+def pod_network(avoid: Iterable[str]) -> str:
+    """A /16 of 127.0.0.0/8 as its first two octets ("127.83") for the pods of one cluster's real nodes."""
+    taken = set(avoid)
+    # 127.0 belongs to the services above.
+    candidates = [f"127.{second}" for second in range(16, 250) if f"127.{second}" not in taken]
+    if not candidates:
+        raise PortTakenError(
+            "no loopback network is left for pods: end a local cluster with: secondary-scheduler cluster down"
+        )
+    return random.choice(candidates)

@@ -1,0 +1,61 @@
+"""Readiness probes on loopback."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from pathlib import Path
+
+from devcluster.ports import LOOPBACK
+from devcluster.processes import Probe
+
+_TIMEOUT_SECONDS = 2.0
+
+
+def http_ok(port: int, path: str) -> Probe:
+    """Succeeds when GET answers 200 in clear text."""
+    return lambda: (
+        _status(http.client.HTTPConnection(LOOPBACK, port, timeout=_TIMEOUT_SECONDS), path) == http.HTTPStatus.OK
+    )
+
+
+def https_ok(port: int, path: str, authority: Path | None) -> Probe:
+    """Succeeds when GET answers 200 over TLS; without an authority the certificate is not checked (a component's
+    self-signed one).
+    """
+    if authority is None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context = ssl.create_default_context(cafile=str(authority))
+
+    def probe() -> bool:
+        connection = http.client.HTTPSConnection(LOOPBACK, port, timeout=_TIMEOUT_SECONDS, context=context)
+        return _status(connection, path) == http.HTTPStatus.OK
+
+    return probe
+
+
+def accepts(port: int) -> Probe:
+    """Succeeds when somebody accepts connections."""
+
+    def probe() -> bool:
+        try:
+            socket.create_connection((LOOPBACK, port), timeout=_TIMEOUT_SECONDS).close()
+        except OSError:
+            return False
+        return True
+
+    return probe
+
+
+def _status(connection: http.client.HTTPConnection, path: str) -> int | None:
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()

@@ -1,0 +1,164 @@
+"""What a program's new inputs change about an object, and whether that needs a new one."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from typing import Any
+
+from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
+    ANNOTATION_AUTONAMED,
+    is_annotated_true,
+    is_built_in,
+    metadata_of,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.paths import Path, covers, overlaps
+from devcluster.pulumi_stand_ins.kubernetes_provider.replacement import replacing_paths
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object, is_empty, prune
+
+_QUANTITY_PARENTS = frozenset({"limits", "requests", "capacity", "hard", "overhead", "min", "max", "default"})
+_QUANTITY_FIELDS = frozenset({"sizeLimit", "divisor"})
+_SUFFIXES = {
+    "": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
+}  # fmt: skip
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+
+class Kind(Enum):
+    """How a property changes."""
+
+    ADD = "add"
+    DELETE = "delete"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One property that changes; `replaces` if the object must be made anew for it."""
+
+    path: Path
+    kind: Kind
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
+class Difference:
+    """All changes of one object; `delete_first` if the old one is in the new one's way."""
+
+    changes: Sequence[Change]
+    delete_first: bool
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a new object is needed."""
+        return any(change.replaces for change in self.changes)
+
+
+def difference(
+    old_state: Object,
+    old_inputs: Object,
+    new: Object,
+    *,
+    ignore: Iterable[Path] = (),
+    mutable_kinds: frozenset[str] = frozenset(),
+    cluster_scoped: bool = False,
+) -> Difference:
+    """Compare the object as last seen on the cluster, in the shape of the old inputs, with the new inputs.
+
+    Fields that only the server set never count. What somebody changed on the cluster counts once a refresh has seen it.
+    Every argument is free of secret marks. `cluster_scoped`: a namespace given for the kind means nothing.
+    """
+    base = prune(old_state, old_inputs)
+    if cluster_scoped:
+        base, new = _without_namespace(base), _without_namespace(new)
+    ignored = list(ignore)
+    raw = _changes(base, new, (), built_in=is_built_in(new))
+    # The server leaves out empty values of its own types; what was asked for before, and is still, is not a change.
+    changes = [c for c in raw if not _is_left_out(c, old_inputs, new) and not any(covers(i, c.path) for i in ignored)]
+    replacing = replacing_paths(old_inputs or old_state, new, mutable_kinds=mutable_kinds)
+    marked = [Change(c.path, c.kind, any(overlaps(pattern, c.path) for pattern in replacing)) for c in changes]
+    return Difference(marked, delete_first=any(c.replaces for c in marked) and _in_the_way(old_state, new))
+
+
+def _without_namespace(obj: Object) -> Object:
+    return {**obj, "metadata": {k: v for k, v in metadata_of(obj).items() if k != "namespace"}}
+
+
+def _in_the_way(old: Object, new: Object) -> bool:
+    before, after = metadata_of(old), metadata_of(new)
+    same_name = before.get("name") == after.get("name")
+    same_namespace = before.get("namespace", "default") == after.get("namespace", before.get("namespace", "default"))
+    return same_name and same_namespace and not is_annotated_true(new, ANNOTATION_AUTONAMED)
+
+
+def _changes(old: Any, new: Any, path: Path, *, built_in: bool) -> Iterator[Change]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            inner = (*path, key)
+            if key not in new:
+                yield Change(inner, Kind.DELETE)
+            elif key not in old:
+                yield Change(inner, Kind.ADD)
+            else:
+                yield from _changes(old[key], new[key], inner, built_in=built_in)
+    elif isinstance(old, list) and isinstance(new, list):
+        for index in range(max(len(old), len(new))):
+            inner = (*path, index)
+            if index >= len(new):
+                yield Change(inner, Kind.DELETE)
+            elif index >= len(old):
+                yield Change(inner, Kind.ADD)
+            else:
+                yield from _changes(old[index], new[index], inner, built_in=built_in)
+    elif not _same(old, new, path, built_in=built_in):
+        yield Change(path, Kind.UPDATE)
+
+
+def _same(old: Any, new: Any, path: Path, *, built_in: bool) -> bool:
+    if isinstance(old, bool) or isinstance(new, bool):
+        return old is new
+    if old == new:
+        return True
+    return built_in and _is_quantity(path) and _quantity(old) is not None and _quantity(old) == _quantity(new)
+
+
+def _is_quantity(path: Path) -> bool:
+    return path[-1] in _QUANTITY_FIELDS or (len(path) > 1 and path[-2] in _QUANTITY_PARENTS)
+
+
+def _quantity(value: Any) -> Decimal | None:
+    """A quantity's value, however it is spelled; None if it is none."""
+    text = str(value)
+    number, suffix = text, ""
+    for length in (2, 1):
+        if text[-length:] in _BINARY or text[-length:] in _SUFFIXES:
+            number, suffix = text[:-length], text[-length:]
+            break
+    try:
+        factor = Decimal(2) ** _BINARY[suffix] if suffix in _BINARY else Decimal(10) ** _SUFFIXES[suffix]
+        return Decimal(number) * factor
+    except InvalidOperation:
+        return None
+
+
+def _is_left_out(change: Change, old_inputs: Object, new: Object) -> bool:
+    if change.kind is not Kind.ADD:
+        return False
+    wanted = _at(new, change.path)
+    if not is_empty(wanted):
+        return False
+    if change.path[:1] == ("metadata",):
+        return True
+    return is_built_in(new) and _at(old_inputs, change.path) == wanted
+
+
+_ABSENT = object()
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return _ABSENT
+    return value

@@ -1,0 +1,327 @@
+"""The verbs on resources as the engine sees them: create, read, update, delete, with previews and failures."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from devcluster.pulumi_stand_ins.kubernetes_provider.api import (
+    ApiError,
+    ApiServer,
+    NoMatch,
+    Unreachable,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.checkpoint import Checkpoint
+from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import refreshed
+from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
+    ANNOTATION_FORCE,
+    ANNOTATION_PROPAGATION,
+    ANNOTATION_SKIP_AWAIT,
+    annotation,
+    describe,
+    identity,
+    is_annotated_true,
+    is_crd,
+    metadata_of,
+    namespaced_built_in,
+    split_identity,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.paths import Path
+from devcluster.pulumi_stand_ins.kubernetes_provider.readiness import Failed, Pending
+from devcluster.pulumi_stand_ins.kubernetes_provider.settings import Settings
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import (
+    UNKNOWN,
+    Object,
+    contains_unknown,
+    reveal,
+    with_secrets_of,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
+    Cancellation,
+    Interrupted,
+    NotReady,
+    state_now,
+    timeout_of,
+    until_gone,
+    until_ready,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.writes import Writer, field_manager
+
+_PROPAGATION = {"foreground": "Foreground", "background": "Background", "orphan": "Orphan"}
+_SERVER_METADATA = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+
+
+class OperationError(Exception):
+    """The operation failed and what is in state still holds."""
+
+
+class PartialFailure(Exception):
+    """The object was written but is not as it should be; it must be kept in state with the reasons."""
+
+    def __init__(self, identifier: str, outputs: Object, inputs: Object, reasons: list[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.identifier = identifier
+        self.outputs = outputs
+        self.inputs = inputs
+        self.reasons = reasons
+
+
+class Reporter(Protocol):
+    """Messages to the user beside a resource."""
+
+    def status(self, urn: str, message: str) -> None:
+        """A line that the next one replaces."""
+
+    def warning(self, urn: str, message: str) -> None:
+        """A lasting warning."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The configured cluster; without `api`, `problem` says why it cannot be reached."""
+
+    settings: Settings
+    api: ApiServer | None
+    default_namespace: str = "default"
+    problem: str = ""
+
+    def is_namespaced(self, api_version: str, kind: str) -> bool:
+        """Whether a kind lives in a namespace; one that nobody knows yet is taken to."""
+        known = namespaced_built_in(api_version, kind)
+        if known is not None or self.api is None:
+            return known is not False
+        try:
+            return self.api.resource(api_version, kind).namespaced
+        except (ApiError, Unreachable):
+            return True
+
+
+class Operations:
+    """The verbs on one cluster. Inputs and outputs carry secret marks; everything sent to the cluster is without."""
+
+    def __init__(self, cluster: Cluster, report: Reporter, cancellation: Cancellation) -> None:
+        self._cluster = cluster
+        self._settings = cluster.settings
+        self._report = report
+        self._cancellation = cancellation
+
+    def create(self, urn: str, inputs: Object, *, timeout: float, preview: bool) -> tuple[str, Object]:
+        """Make the object and wait until it is ready; returns id and outputs.
+
+        In a preview nothing is made: the server is asked in a dry run, and where it cannot say (values unknown, kind or
+        namespace not there yet, no permission, no cluster) the inputs stand for the outputs.
+        Raises OperationError when nothing was made, PartialFailure when it was made and is not ready.
+        """
+        plain: Object = reveal(inputs)
+        if preview and (contains_unknown(plain) or self._cluster.api is None):
+            return "", inputs
+        api = self._api()
+        manager = field_manager(plain)
+        writer = Writer(api, self._cancellation)
+        if preview:
+            made = self._previewed(plain, lambda: writer.preview_create(plain, manager, warn=self._warner(urn)))
+            return "", inputs if made is None else Checkpoint(_unborn(made), inputs, manager).outputs()
+        tell = self._teller(urn)
+        try:
+            if self._settings.upsert_existing_objects and metadata_of(plain).get("name"):
+                force = self._force(plain)
+                live = writer.upsert(plain, manager, force=force, tell=tell, warn=self._warner(urn))
+            else:
+                live = writer.create(plain, manager, tell=tell, warn=self._warner(urn))
+        except Interrupted:
+            raise OperationError(f"creation of {describe(plain)} was interrupted by the user") from None
+        except ApiError as error:
+            raise OperationError(_refused_create(plain, error)) from error
+        except Unreachable as error:
+            raise OperationError(f"creation of {describe(plain)} failed: no answer from {error}") from error
+        return identity(live), self._awaited(urn, Checkpoint(live, inputs, manager), timeout, "created")
+
+    def update(
+        self, urn: str, old: Checkpoint, inputs: Object, *, ignore: Iterable[Path], timeout: float, preview: bool
+    ) -> Object:
+        """Bring the object to the new inputs and wait until it is ready; returns outputs. Previews as `create`."""
+        plain: Object = reveal(inputs)
+        if preview and (contains_unknown(plain) or self._cluster.api is None):
+            return inputs
+        if self._cluster.api is None and self._settings.skip_update_unreachable:
+            self._report.warning(urn, f"skipped: the cluster is unreachable: {self._cluster.problem}")
+            return old.outputs()
+        api = self._api()
+        manager = field_manager(plain, old.field_manager)
+        writer, force = Writer(api, self._cancellation), self._force(plain)
+        ignored = list(ignore)
+
+        def write() -> Object:
+            warn = self._warner(urn)
+            return writer.update(plain, manager, force=force, ignore=ignored, dry_run=preview, warn=warn)
+
+        if preview:
+            changed = self._previewed(plain, write)
+            return inputs if changed is None else replace(old, live=changed, inputs=inputs).outputs()
+        try:
+            live = write()
+        except ApiError as error:
+            raise OperationError(_refused_update(plain, error)) from error
+        except Unreachable as error:
+            raise OperationError(f"update of {describe(plain)} failed: no answer from {error}") from error
+        new = Checkpoint(live, inputs, manager, old.initial_api_version)
+        return self._awaited(urn, new, timeout, "updated")
+
+    def read(self, urn: str, identifier: str, old: Checkpoint, kind: tuple[str, str]) -> tuple[str, Object, Object]:
+        """The object as it is now: id (empty if gone), outputs and inputs. `kind` is (apiVersion, kind) of the type.
+
+        The inputs keep their shape: what changed on the cluster at the same places shows, server-set fields do not.
+        Raises PartialFailure for an object that state knows and that is not ready now.
+        """
+        if self._cluster.api is None and self._settings.delete_unreachable:
+            self._report.warning(urn, f"dropped from state: the cluster is unreachable: {self._cluster.problem}")
+            return "", {}, {}
+        api = self._api()
+        plain: Object = reveal(old.inputs)
+        namespace, name = split_identity(identifier)
+        where: Object = {
+            "apiVersion": plain.get("apiVersion", kind[0]),
+            "kind": plain.get("kind", kind[1]),
+            "metadata": {"namespace": namespace} if namespace else {},
+        }
+        try:
+            live = api.get(where, name)
+        except ApiError as error:
+            if error.status == 404:
+                return "", {}, {}
+            raise OperationError(f"cannot read {where['kind']} {identifier}: {error}") from error
+        except Unreachable as error:
+            raise OperationError(f"cannot read {where['kind']} {identifier}: no answer from {error}") from error
+        inputs = with_secrets_of(refreshed(plain, live), old.inputs) if plain else _as_inputs(live)
+        manager = old.field_manager or field_manager(live)
+        outputs = Checkpoint(live, inputs, manager, old.initial_api_version).outputs()
+        if plain:
+            self._check_ready(api, live, identifier, outputs, inputs)
+        return identifier, outputs, inputs
+
+    def delete(self, urn: str, identifier: str, old: Checkpoint, *, timeout: float) -> None:
+        """Delete and wait until the object and its finalizers are gone; so is one whose kind is no longer served."""
+        if self._cluster.api is None and self._settings.delete_unreachable:
+            self._report.warning(urn, f"dropped from state: the cluster is unreachable: {self._cluster.problem}")
+            return
+        api, live = self._api(), old.live
+        name = split_identity(identifier)[1]
+        wanted = annotation(live, ANNOTATION_PROPAGATION) or ""
+        policy = _PROPAGATION.get(wanted.lower(), "Foreground")
+        try:
+            path = api.path(live, name)
+            api.request("DELETE", path, body={"propagationPolicy": policy})
+            if not is_annotated_true(reveal(old.inputs), ANNOTATION_SKIP_AWAIT):
+                until_gone(
+                    api,
+                    live,
+                    timeout_seconds=timeout_of(live, timeout),
+                    tell=self._teller(urn),
+                    cancellation=self._cancellation,
+                )
+        except NoMatch:
+            pass
+        except ApiError as error:
+            if error.status != 404:
+                raise OperationError(f"deletion of {describe(live)} failed: {error}") from error
+        except Unreachable as error:
+            raise OperationError(f"deletion of {describe(live)} failed: no answer from {error}") from error
+        except NotReady as error:
+            self._report.warning(urn, error.reasons[-1])
+            raise OperationError(f"{describe(live)} is still there: {error}") from error
+        if is_crd(live):
+            api.forget()
+
+    def _api(self) -> ApiServer:
+        if self._cluster.api is None:
+            raise OperationError(f"configured Kubernetes cluster is unreachable: {self._cluster.problem}")
+        return self._cluster.api
+
+    def _previewed(self, plain: Object, ask: Callable[[], Object]) -> Object | None:
+        """What a dry run answers, or None where the server cannot say."""
+        try:
+            return ask()
+        except Unreachable:
+            return None
+        except ApiError as error:
+            if error.status in (403, 404) or "does not support dry run" in str(error):
+                return None
+            raise OperationError(f"preview of {describe(plain)} failed: {error}") from error
+
+    def _awaited(self, urn: str, made: Checkpoint, timeout: float, verb: str) -> Object:
+        """Outputs once the object is ready.
+
+        It exists by now. Whatever goes wrong here, even a fault of ours, must not lose it: state would not know of it,
+        and the next run would find it in its way.
+        """
+        live = made.live
+        try:
+            api = self._api()
+            if is_crd(live):
+                api.forget()
+            ready = until_ready(
+                api,
+                live,
+                timeout_seconds=timeout_of(live, timeout),
+                tell=self._teller(urn),
+                cancellation=self._cancellation,
+            )
+            return replace(made, live=ready).outputs()
+        except NotReady as error:
+            live, reasons = error.live, error.reasons
+        except Exception as error:
+            reasons = [f"the stand-in provider failed while waiting: {type(error).__name__}: {error}"]
+        first = f"{describe(live)} was {verb} but is not ready: {reasons[0]}"
+        outputs = replace(made, live=live).outputs()
+        raise PartialFailure(identity(live), outputs, made.inputs, [first, *reasons[1:]])
+
+    def _check_ready(self, api: ApiServer, live: Object, identifier: str, outputs: Object, inputs: Object) -> None:
+        try:
+            state = state_now(api, live)
+        except ValueError:
+            return  # somebody else's waitFor annotation, which we cannot read
+        if isinstance(state, Pending | Failed):
+            reasons = list(state.reasons) or [state.status] if isinstance(state, Pending) else list(state.reasons)
+            raise PartialFailure(
+                identifier, outputs, inputs, [f"{describe(live)} is not ready: {reasons[0]}", *reasons[1:]]
+            )
+
+    def _force(self, plain: Object) -> bool:
+        return self._settings.enable_patch_force or is_annotated_true(plain, ANNOTATION_FORCE)
+
+    def _teller(self, urn: str) -> Callable[[str], None]:
+        return lambda message: self._report.status(urn, message)
+
+    def _warner(self, urn: str) -> Callable[[str], None]:
+        def warn(message: str) -> None:
+            if not (self._settings.suppress_deprecation_warnings and "deprecated" in message):
+                self._report.warning(urn, message)
+
+        return warn
+
+
+def _unborn(made: Object) -> Object:
+    """A dry run's answer without what the real object will have otherwise: unknown, so that nothing is built on it."""
+    metadata = {key: value for key, value in metadata_of(made).items() if key not in _SERVER_METADATA}
+    rest = {key: value for key, value in made.items() if key != "status"}
+    return {**rest, "metadata": {**metadata, "uid": UNKNOWN, "resourceVersion": UNKNOWN}}
+
+
+def _as_inputs(live: Object) -> Object:
+    """Inputs for an object that no program made yet: all but what the server sets."""
+    metadata = {key: value for key, value in metadata_of(live).items() if key not in _SERVER_METADATA}
+    return {**{key: value for key, value in live.items() if key != "status"}, "metadata": metadata}
+
+
+def _refused_create(plain: Object, error: ApiError) -> str:
+    if error.status == 409 and error.reason == "AlreadyExists":
+        return (
+            f"{describe(plain)} already exists on the cluster; import it (`pulumi import`, or the option import_), "
+            "or set upsertExistingObjects on the provider to take it over"
+        )
+    return f"creation of {describe(plain)} failed: {error}"
+
+
+def _refused_update(plain: Object, error: ApiError) -> str:
+    if error.status == 404:
+        return f"{describe(plain)} is no longer on the cluster; run `pulumi refresh`, then `pulumi up` makes it again"
+    return f"update of {describe(plain)} failed: {error}"

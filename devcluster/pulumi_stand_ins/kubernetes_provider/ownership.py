@@ -1,0 +1,89 @@
+"""Field ownership under server-side apply: who owns a field, and taking over what we or kubectl wrote otherwise."""
+
+from typing import Any
+
+from devcluster.pulumi_stand_ins.kubernetes_provider.objects import metadata_of
+from devcluster.pulumi_stand_ins.kubernetes_provider.paths import Path
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+
+MANAGER_PREFIX = "pulumi-kubernetes"
+# Managers (by prefix) and operations whose fields become ours, as in pulumi-kubernetes' fixCSAFieldManagers. An object
+# that we created by POST is in our own name, yet under "Update", which the server takes for another manager.
+_TAKEN_OVER = (
+    ("kubectl", "Apply"),
+    ("kubectl", "Update"),
+    ("before-first-apply", "Update"),
+    (MANAGER_PREFIX, "Update"),
+    ("pulumi-resource-kubernetes", "Update"),
+)
+
+
+def taken_over(live: Object, manager: str) -> list[Object] | None:
+    """The managedFields after `manager` has taken over; None if there is nothing to take."""
+    entries: list[Object] = list(metadata_of(live).get("managedFields") or ())
+    ours = [entry for entry in entries if _is_applied_by(entry, manager)]
+    taken = [entry for entry in entries if entry not in ours and _is_takeable(entry, manager)]
+    if not taken:
+        return None
+    fields: Object = {}
+    for entry in [*ours, *taken]:
+        fields = _union(fields, entry.get("fieldsV1") or {})
+    kept = [entry for entry in entries if entry not in ours and entry not in taken]
+    template = (ours or taken)[0]
+    merged = {**template, "manager": manager, "operation": "Apply", "fieldsV1": fields}
+    return [merged, *kept]
+
+
+def foreign_conflicts(causes: list[Object], live: Object, manager: str) -> list[str]:
+    """The conflicts of a refused apply, in words, without those with managers that would be taken over."""
+    takeable = {
+        str(entry.get("manager"))
+        for entry in metadata_of(live).get("managedFields") or ()
+        if _is_takeable(entry, manager) or _is_applied_by(entry, manager)
+    }
+    found = []
+    for cause in causes:
+        parts = str(cause.get("message", "")).split('"')
+        owner = parts[1] if len(parts) > 1 else "somebody else"
+        if owner not in takeable:
+            found.append(f'{cause.get("field", "a field")} is owned by "{owner}"')
+    return found
+
+
+def is_owned(live: Object, path: Path, *, by: str | None = None, except_by: str | None = None) -> bool:
+    """Whether somebody owns the field: the manager `by`, or anyone except `except_by`. Paths through lists: never."""
+    for entry in metadata_of(live).get("managedFields") or ():
+        manager = entry.get("manager")
+        if (by is None or manager == by) and manager != except_by and _has(entry.get("fieldsV1") or {}, path):
+            return True
+    return False
+
+
+def _has(fields: Any, path: Path) -> bool:
+    for step in path:
+        if not isinstance(fields, dict) or f"f:{step}" not in fields:
+            return False
+        fields = fields[f"f:{step}"]
+    return True
+
+
+def _is_applied_by(entry: Object, manager: str) -> bool:
+    return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
+
+
+def _is_takeable(entry: Object, manager: str) -> bool:
+    if entry.get("subresource"):
+        return False
+    if entry.get("manager") == manager and entry.get("operation") == "Update":
+        return True  # what we created by POST under a name that the user chose
+    return any(
+        str(entry.get("manager", "")).startswith(prefix) and entry.get("operation") == operation
+        for prefix, operation in _TAKEN_OVER
+    )
+
+
+def _union(a: Object, b: Object) -> Object:
+    merged = dict(a)
+    for key, value in b.items():
+        merged[key] = _union(merged[key], value) if key in merged else value
+    return merged

@@ -1,0 +1,138 @@
+"""Readiness of workloads: that the generation asked for is rolled out, as `kubectl rollout status` sees it."""
+
+from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
+    conditions,
+    group_kind,
+    metadata_of,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.pods import container_problem, problems
+from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.states import (
+    READY,
+    Failed,
+    Look,
+    Pending,
+    State,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+
+_REVISION = "deployment.kubernetes.io/revision"
+
+
+def deployment(obj: Object, look: Look) -> State:
+    """Ready when every replica is of this generation and available, and none of an older one is left."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if not _observed(obj):
+        return Pending("Waiting for the Deployment controller to see this generation")
+    wanted = spec.get("replicas", 1)
+    updated, total = status.get("updatedReplicas", 0), status.get("replicas", 0)
+    available = status.get("availableReplicas", 0)
+    if updated >= wanted and total <= updated and available >= updated:
+        return READY
+    found = problems(_newest_pods(obj, look))
+    progressing = conditions(obj).get("Progressing", {})
+    if progressing.get("reason") == "ProgressDeadlineExceeded":
+        return Failed((str(progressing.get("message") or "the progress deadline was exceeded"), *found))
+    replica_failure = conditions(obj).get("ReplicaFailure", {})
+    if replica_failure.get("status") == "True":
+        found = (f"{replica_failure.get('reason')}: {replica_failure.get('message')}", *found)
+    if total > updated and available >= wanted:
+        text = f"Waiting for {total - updated} replicas of the old generation to end"
+    else:
+        text = f"Waiting for the rollout: {min(available, updated)} of {wanted} replicas are updated and available"
+    return _pending(text, found)
+
+
+def stateful_set(obj: Object, look: Look) -> State:
+    """Ready when every replica is updated and ready; an OnDelete strategy only needs them ready."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if not _observed(obj):
+        return Pending("Waiting for the StatefulSet controller to see this generation")
+    wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
+    strategy = spec.get("updateStrategy") or {}
+    partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
+    updated = (
+        status.get("updatedReplicas", 0) if status.get("currentRevision") != status.get("updateRevision") else ready
+    )
+    if ready >= wanted and (strategy.get("type") == "OnDelete" or updated >= wanted - partition):
+        return READY
+    return _pending(
+        f"Waiting for the rollout: {ready} of {wanted} replicas are ready", problems(_owned_pods(obj, look))
+    )
+
+
+def daemon_set(obj: Object, look: Look) -> State:
+    """Ready when every node that should run a pod runs an updated, available one."""
+    status = obj.get("status") or {}
+    if not _observed(obj):
+        return Pending("Waiting for the DaemonSet controller to see this generation")
+    wanted = status.get("desiredNumberScheduled", 0)
+    done = min(status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0))
+    if done >= wanted:
+        return READY
+    return _pending(f"Waiting for the rollout: {done} of {wanted} pods are available", problems(_owned_pods(obj, look)))
+
+
+def job(obj: Object, look: Look) -> State:
+    """Ready when complete; a suspended Job is not waited for."""
+    found = conditions(obj)
+    if found.get("Complete", {}).get("status") == "True" or (obj.get("spec") or {}).get("suspend") is True:
+        return READY
+    pods = problems(_owned_pods(obj, look))
+    failed = found.get("Failed", {})
+    if failed.get("status") == "True":
+        return Failed((f"the Job failed: {failed.get('reason', '')}: {failed.get('message', '')}", *pods))
+    return _pending("Waiting for the Job to complete", pods)
+
+
+def pod(obj: Object, look: Look) -> State:
+    """Ready when its Ready condition holds or it has succeeded."""
+    phase = (obj.get("status") or {}).get("phase")
+    if phase == "Succeeded" or conditions(obj).get("Ready", {}).get("status") == "True":
+        return READY
+    found = problems([obj])
+    if phase == "Failed":
+        return Failed(found or ("the pod failed",))
+    waiting = next(
+        (text for c in (obj.get("status") or {}).get("containerStatuses") or () if (text := container_problem(c))), None
+    )
+    return _pending(f"Waiting for the pod to be ready ({waiting or phase or 'Pending'})", found)
+
+
+def trouble(obj: Object, look: Look) -> tuple[str, ...]:
+    """What keeps a Deployment's newest pods from running; nothing for other kinds."""
+    return problems(_newest_pods(obj, look)) if group_kind(obj) == ("apps", "Deployment") else ()
+
+
+def _observed(obj: Object) -> bool:
+    observed: int = (obj.get("status") or {}).get("observedGeneration", 0)
+    generation: int = metadata_of(obj).get("generation", 1)
+    return observed >= generation
+
+
+def _pending(text: str, found: tuple[str, ...]) -> Pending:
+    return Pending(f"{text}; {found[0]}" if found else text, (text, *found))
+
+
+def _selected(obj: Object, look: Look, api_version: str, kind: str) -> list[Object]:
+    selector = (obj.get("spec") or {}).get("selector")
+    if not isinstance(selector, dict):
+        return []
+    return look.list(api_version, kind, str(metadata_of(obj).get("namespace", "default")), selector)
+
+
+def _is_owned(obj: Object, owner: Object) -> bool:
+    references = metadata_of(obj).get("ownerReferences") or ()
+    return any(reference.get("uid") == metadata_of(owner).get("uid") for reference in references)
+
+
+def _owned_pods(obj: Object, look: Look) -> list[Object]:
+    return [found for found in _selected(obj, look, "v1", "Pod") if _is_owned(found, obj)]
+
+
+def _newest_pods(obj: Object, look: Look) -> list[Object]:
+    """Pods of the newest ReplicaSet: older ones may be broken, which is why they are being replaced."""
+    sets = [found for found in _selected(obj, look, "apps/v1", "ReplicaSet") if _is_owned(found, obj)]
+    if not sets:
+        return []
+    newest = max(sets, key=lambda found: int((metadata_of(found).get("annotations") or {}).get(_REVISION, 0)))
+    return [found for found in _selected(obj, look, "v1", "Pod") if _is_owned(found, newest)]

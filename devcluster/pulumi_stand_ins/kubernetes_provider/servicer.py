@@ -1,0 +1,245 @@
+"""The ResourceProvider service: requests decoded, handed to the typed rooms, and their answers encoded."""
+
+# ruff: noqa: D102 (the methods are those of the protocol, which documents them)
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import grpc
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
+
+from devcluster.pulumi_stand_ins.kubernetes_provider import VERSION
+from devcluster.pulumi_stand_ins.kubernetes_provider.api import ApiError, ApiServer, Unreachable
+from devcluster.pulumi_stand_ins.kubernetes_provider.checkpoint import Checkpoint
+from devcluster.pulumi_stand_ins.kubernetes_provider.diff import Change, Kind, difference
+from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import Failure, Naming, NamingMode, check
+from devcluster.pulumi_stand_ins.kubernetes_provider.kubeconfig import KubeconfigError, connection
+from devcluster.pulumi_stand_ins.kubernetes_provider.operations import (
+    Cluster,
+    OperationError,
+    Operations,
+    PartialFailure,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.paths import Path, parse, render
+from devcluster.pulumi_stand_ins.kubernetes_provider.protocol import (
+    EngineLog,
+    abort,
+    abort_partial,
+    decode,
+    encode,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.settings import (
+    Settings,
+    changed_settings,
+    check_settings,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import reveal
+from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import Cancellation
+from devcluster.pulumi_stand_ins.serving import engine_address, serve
+
+# Every resource that is waited for holds a thread.
+_WORKERS = 128
+_LEAVE_GRACE_SECONDS = 4.0  # the engine kills after five
+
+_KINDS = {
+    (Kind.ADD, False): provider_pb2.PropertyDiff.ADD,
+    (Kind.ADD, True): provider_pb2.PropertyDiff.ADD_REPLACE,
+    (Kind.DELETE, False): provider_pb2.PropertyDiff.DELETE,
+    (Kind.DELETE, True): provider_pb2.PropertyDiff.DELETE_REPLACE,
+    (Kind.UPDATE, False): provider_pb2.PropertyDiff.UPDATE,
+    (Kind.UPDATE, True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
+}
+
+
+def connect(settings: Settings) -> Cluster:
+    """The cluster of the settings; one that cannot be reached is no error yet, since previews work without."""
+    try:
+        wanted = connection(settings.kubeconfig, context=settings.context, cluster=settings.cluster)
+    except KubeconfigError as error:
+        return Cluster(settings, None, settings.namespace or "default", f"the kubeconfig {error}")
+    namespace = settings.namespace or wanted.namespace
+    try:
+        api = ApiServer(wanted)
+        api.request("GET", "/version")
+    except KubeconfigError as error:
+        return Cluster(settings, None, namespace, f"the kubeconfig cannot be used: {error}")
+    except (ApiError, Unreachable) as error:
+        return Cluster(settings, None, namespace, str(error))
+    return Cluster(settings, api, namespace)
+
+
+def type_of(token: str) -> tuple[str, str]:
+    """apiVersion and kind of a type token `kubernetes:<group/version>:<Kind>`, the core group being `core/v1`."""
+    _, module, kind = [*token.split(":", 2), "", ""][:3]
+    return module.removeprefix("core/"), kind
+
+
+def unsupported(token: str, kind: str) -> str | None:
+    """Why the stand-in cannot serve a type, or None if it can."""
+    module, type_kind = type_of(token)
+    if module.startswith(("helm.sh/", "kustomize/", "yaml/")) or module == "yaml":
+        return f"the stand-in provider does not know {token}; use the official plugin"
+    if type_kind == f"{kind}Patch":
+        return f"the stand-in provider cannot patch objects it does not own ({token}); use the official plugin"
+    return None
+
+
+def _ignored(paths: Iterable[str]) -> list[Path]:
+    return [parse(path) for path in paths]
+
+
+def _type_token(request: Any) -> str:
+    return str(request.type or request.urn.split("::")[2].rpartition("$")[2])
+
+
+def _failures(found: Iterable[Failure]) -> list[Any]:
+    return [provider_pb2.CheckFailure(property=failure.property, reason=failure.reason) for failure in found]
+
+
+class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
+    """Serves one provider instance. Calls that no command makes of it are UNIMPLEMENTED by the base."""
+
+    def __init__(self, engine: str) -> None:
+        self._log = EngineLog(engine)
+        self.cancellation = Cancellation()
+        self._cluster = Cluster(Settings(), None, problem="the provider is not configured")
+
+    def _operations(self) -> Operations:
+        return Operations(self._cluster, self._log, self.cancellation)
+
+    def Handshake(self, request: Any, context: Any) -> Any:
+        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, supports_autonaming_configuration=True)
+
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:
+        return plugin_pb2.PluginInfo(version=VERSION)
+
+    def Attach(self, request: Any, context: Any) -> Any:
+        self._log = EngineLog(request.address)
+        return empty_pb2.Empty()
+
+    def CheckConfig(self, request: Any, context: Any) -> Any:
+        found = check_settings(decode(request.news), provider_name=request.urn.rpartition("::")[2])
+        return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(found))
+
+    def DiffConfig(self, request: Any, context: Any) -> Any:
+        old = decode(request.old_inputs if len(request.old_inputs.fields) else request.olds)
+        changed, replaces = changed_settings(old, decode(request.news))
+        outcome = provider_pb2.DiffResponse.DIFF_SOME if changed else provider_pb2.DiffResponse.DIFF_NONE
+        return provider_pb2.DiffResponse(changes=outcome, diffs=changed, replaces=replaces)
+
+    def Configure(self, request: Any, context: Any) -> Any:
+        self._cluster = connect(Settings.from_variables(dict(request.variables)))
+        return provider_pb2.ConfigureResponse(
+            acceptSecrets=True, supportsPreview=True, supports_autonaming_configuration=True
+        )
+
+    def Check(self, request: Any, context: Any) -> Any:
+        given = decode(request.news)
+        reason = unsupported(_type_token(request), str(given.get("kind", "")))
+        if reason is not None:
+            return provider_pb2.CheckResponse(inputs=request.news, failures=_failures([Failure("", reason)]))
+        naming = Naming(request.name or request.urn.rpartition("::")[2], request.randomSeed)
+        if request.HasField("autonaming"):
+            mode = NamingMode(request.autonaming.mode)
+            naming = Naming(naming.resource_name, naming.seed, request.autonaming.proposed_name, mode)
+        checked = check(
+            given,
+            decode(request.olds),
+            naming=naming,
+            default_namespace=self._cluster.default_namespace,
+            is_namespaced=self._cluster.is_namespaced,
+        )
+        return provider_pb2.CheckResponse(inputs=encode(checked.inputs), failures=_failures(checked.failures))
+
+    def Diff(self, request: Any, context: Any) -> Any:
+        old = Checkpoint.read(decode(request.olds), decode(request.old_inputs))
+        new = reveal(decode(request.news))
+        found = difference(
+            old.live,
+            reveal(old.inputs),
+            new,
+            ignore=_ignored(request.ignoreChanges),
+            mutable_kinds=self._cluster.settings.mutable_kinds,
+            cluster_scoped=not self._cluster.is_namespaced(new["apiVersion"], new["kind"]),
+        )
+        outcome = provider_pb2.DiffResponse.DIFF_SOME if found.changes else provider_pb2.DiffResponse.DIFF_NONE
+        return provider_pb2.DiffResponse(
+            changes=outcome,
+            replaces=[render(change.path) for change in found.changes if change.replaces],
+            diffs=sorted({str(change.path[0]) for change in found.changes}),
+            deleteBeforeReplace=found.delete_first,
+            detailedDiff={render(change.path): _property_diff(change) for change in found.changes},
+            hasDetailedDiff=True,
+        )
+
+    def Create(self, request: Any, context: Any) -> Any:
+        try:
+            identifier, outputs = self._operations().create(
+                request.urn, decode(request.properties), timeout=request.timeout, preview=request.preview
+            )
+        except OperationError as error:
+            abort(context, str(error))
+        except PartialFailure as failure:
+            abort_partial(context, failure)
+        return provider_pb2.CreateResponse(id=identifier, properties=encode(outputs))
+
+    def Read(self, request: Any, context: Any) -> Any:
+        old = Checkpoint.read(decode(request.properties), decode(request.inputs))
+        kind = type_of(_type_token(request))
+        try:
+            identifier, outputs, inputs = self._operations().read(request.urn, request.id, old, kind)
+        except OperationError as error:
+            abort(context, str(error))
+        except PartialFailure as failure:
+            abort_partial(context, failure)
+        return provider_pb2.ReadResponse(id=identifier, properties=encode(outputs), inputs=encode(inputs))
+
+    def Update(self, request: Any, context: Any) -> Any:
+        old = Checkpoint.read(decode(request.olds), decode(request.old_inputs))
+        try:
+            outputs = self._operations().update(
+                request.urn,
+                old,
+                decode(request.news),
+                ignore=_ignored(request.ignoreChanges),
+                timeout=request.timeout,
+                preview=request.preview,
+            )
+        except OperationError as error:
+            abort(context, str(error))
+        except PartialFailure as failure:
+            abort_partial(context, failure)
+        return provider_pb2.UpdateResponse(properties=encode(outputs))
+
+    def Delete(self, request: Any, context: Any) -> Any:
+        old = Checkpoint.read(decode(request.properties), decode(request.old_inputs))
+        try:
+            self._operations().delete(request.urn, request.id, old, timeout=request.timeout)
+        except OperationError as error:
+            abort(context, str(error))
+        return empty_pb2.Empty()
+
+    def Construct(self, request: Any, context: Any) -> Any:
+        abort(context, unsupported(request.type, "") or f"the stand-in provider has no component {request.type}")
+
+    def Invoke(self, request: Any, context: Any) -> Any:
+        abort(context, f"the stand-in provider has no function {request.tok}; use the official plugin")
+
+    def Cancel(self, request: Any, context: Any) -> Any:
+        self.cancellation.cancel()
+        return empty_pb2.Empty()
+
+
+def _property_diff(change: Change) -> Any:
+    return provider_pb2.PropertyDiff(kind=_KINDS[change.kind, change.replaces], inputDiff=False)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Serve the provider on a port of its own until interrupted."""
+    provider = KubernetesProvider(engine_address(argv))
+
+    def register(server: grpc.Server) -> None:
+        provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
+
+    serve(register, workers=_WORKERS, on_stop=provider.cancellation.cancel, grace=_LEAVE_GRACE_SECONDS)

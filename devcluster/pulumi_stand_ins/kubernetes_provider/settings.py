@@ -1,0 +1,110 @@
+"""The provider's own configuration: read, checked, and compared for whether it still means the same cluster."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import Failure
+from devcluster.pulumi_stand_ins.kubernetes_provider.kubeconfig import active_cluster
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object, contains_unknown, reveal
+
+_PREFIX = "kubernetes:config:"
+_CLUSTER_KEYS = ("kubeconfig", "context", "cluster")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings that the stand-in honours, by the names of the official provider."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    cluster: str | None = None
+    namespace: str | None = None
+    enable_config_map_mutable: bool = False
+    enable_secret_mutable: bool = False
+    enable_patch_force: bool = False
+    upsert_existing_objects: bool = False
+    suppress_deprecation_warnings: bool = False
+    delete_unreachable: bool = False
+    skip_update_unreachable: bool = False
+
+    @property
+    def mutable_kinds(self) -> frozenset[str]:
+        """Kinds whose content changes in place instead of by replacement."""
+        switches = {"ConfigMap": self.enable_config_map_mutable, "Secret": self.enable_secret_mutable}
+        return frozenset(kind for kind, on in switches.items() if on)
+
+    @classmethod
+    def from_variables(cls, variables: Mapping[str, str]) -> "Settings":
+        """From the `kubernetes:config:<key>` variables of Configure: strings, everything else JSON-encoded."""
+        given = {key.removeprefix(_PREFIX): value for key, value in variables.items() if key.startswith(_PREFIX)}
+
+        def switch(name: str) -> bool:
+            return given.get(name, "").lower() == "true"
+
+        return cls(
+            kubeconfig=given.get("kubeconfig") or None,
+            context=given.get("context") or None,
+            cluster=given.get("cluster") or None,
+            namespace=given.get("namespace") or None,
+            enable_config_map_mutable=switch("enableConfigMapMutable"),
+            enable_secret_mutable=switch("enableSecretMutable"),
+            enable_patch_force=switch("enablePatchForce"),
+            upsert_existing_objects=switch("upsertExistingObjects"),
+            suppress_deprecation_warnings=switch("suppressDeprecationWarnings"),
+            delete_unreachable=switch("deleteUnreachable"),
+            skip_update_unreachable=switch("skipUpdateUnreachable"),
+        )
+
+
+def check_settings(given: Object, *, provider_name: str) -> list[Failure]:
+    """What is wrong with a provider's arguments; strictMode's rules are the official provider's."""
+    plain = {key: _decoded(value) for key, value in reveal(given).items()}
+    failures = []
+    if plain.get("strictMode") is True:
+        if provider_name == "default" or provider_name.startswith("default_"):
+            failures.append(Failure("strictMode", "strict mode prohibits default provider; pass an explicit one"))
+        failures += [
+            Failure(name, f'strict mode requires Provider "{name}" argument')
+            for name in ("kubeconfig", "context")
+            if not plain.get(name)
+        ]
+    if plain.get("renderYamlToDirectory"):
+        failures.append(
+            Failure("renderYamlToDirectory", "the stand-in provider cannot render; use the official plugin")
+        )
+    if plain.get("enableServerSideApply") is False:
+        failures.append(Failure("enableServerSideApply", "the stand-in provider only knows server-side apply"))
+    return failures
+
+
+def _decoded(value: Any) -> Any:
+    if value in ("true", "false"):
+        return json.loads(value)
+    return value
+
+
+def changed_settings(old: Object, new: Object) -> tuple[list[str], list[str]]:
+    """Which arguments changed, and which of them mean another cluster, so that everything on it must be replaced.
+
+    With clusterIdentifier on both sides only its own change counts. Without, the cluster section of the kubeconfig in
+    force is compared; one that cannot be known yet counts as another cluster, one that cannot be found as the same.
+    """
+    old, new = reveal(old), reveal(new)
+    changed = sorted(key for key in old.keys() | new.keys() if key != "version" and old.get(key) != new.get(key))
+    if not changed:
+        return [], []
+    before, after = old.get("clusterIdentifier"), new.get("clusterIdentifier")
+    if before and after:
+        return changed, changed if before != after else []
+    suspects = [key for key in changed if key in _CLUSTER_KEYS]
+    if any(contains_unknown(new.get(key)) for key in suspects):
+        return changed, [key for key in suspects if contains_unknown(new.get(key))]
+    clusters = [
+        active_cluster(side.get("kubeconfig"), context=side.get("context"), cluster=side.get("cluster"))
+        for side in (old, new)
+    ]
+    if suspects and None not in clusters and clusters[0] != clusters[1]:
+        return changed, suspects
+    return changed, []

@@ -1,0 +1,216 @@
+"""Waiting for an object to be ready or gone, so that it can be broken off and tells the user what it waits for."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from devcluster.pulumi_stand_ins.kubernetes_provider.api import (
+    ApiError,
+    ApiServer,
+    NoMatch,
+    Unreachable,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
+    ANNOTATION_TIMEOUT,
+    ANNOTATION_WAIT_FOR,
+    annotation,
+    conditions,
+    metadata_of,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.readiness import Failed, Ready, State, readiness
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+
+DEFAULT_TIMEOUT_SECONDS = 600.0
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 1.0
+_GIVING_UP = frozenset({401, 403})
+
+
+class NotReady(Exception):
+    """The wait ended without success; `live` is the object as last seen."""
+
+    def __init__(self, reasons: list[str], live: Object) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+        self.live = live
+
+
+class Interrupted(Exception):
+    """The user broke the operation off."""
+
+
+class Cancellation:
+    """Says when the user has interrupted the command."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def cancel(self) -> None:
+        """End every pause, now and later."""
+        self._event.set()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the user has interrupted."""
+        return self._event.is_set()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep; raises Interrupted as soon as the user interrupts."""
+        if self._event.wait(seconds):
+            raise Interrupted
+
+
+class _Look:
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+
+    def list(self, api_version: str, kind: str, namespace: str, selector: Object) -> list[Object]:
+        try:
+            return self._api.list(api_version, kind, namespace, selector_text(selector))
+        except (ApiError, Unreachable):
+            return []  # only used to explain: what may not be read is left out
+
+    def get(self, api_version: str, kind: str, namespace: str, name: str) -> Object | None:
+        try:
+            return self._api.get({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": namespace}}, name)
+        except (ApiError, Unreachable):
+            return None
+
+    def is_served(self, api_version: str, kind: str) -> bool:
+        try:
+            self._api.resource(api_version, kind)
+        except NoMatch:
+            return False
+        return True
+
+
+def selector_text(selector: Object) -> str:
+    """A LabelSelector in the form of the API's `labelSelector` parameter."""
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, operator = expression["key"], expression["operator"]
+        if operator in ("In", "NotIn"):
+            word = "in" if operator == "In" else "notin"
+            parts.append(f"{key} {word} ({','.join(expression.get('values') or ())})")
+        else:
+            parts.append(key if operator == "Exists" else f"!{key}")
+    return ",".join(parts)
+
+
+def timeout_of(obj: Object, custom_seconds: float) -> float:
+    """How long to wait: the resource's customTimeouts, else its annotation, else ten minutes."""
+    if custom_seconds > 0:
+        return custom_seconds
+    text = annotation(obj, ANNOTATION_TIMEOUT)
+    return float(text) if text and text.isdecimal() else DEFAULT_TIMEOUT_SECONDS
+
+
+def state_now(api: ApiServer, live: Object) -> State:
+    """Whether the object is ready at this moment."""
+    return readiness(live, _Look(api))
+
+
+def until_ready(
+    api: ApiServer, live: Object, *, timeout_seconds: float, tell: Callable[[str], None], cancellation: Cancellation
+) -> Object:
+    """Wait until the object is ready and return it as last seen. `tell` gets a line whenever there is something new.
+
+    Raises NotReady when it fails, does not become ready in time, is deleted meanwhile, or the user interrupts.
+    """
+    name = str(metadata_of(live).get("name"))
+    deadline = time.monotonic() + timeout_seconds
+    said = trouble = ""
+    for pause in _pauses():
+        state = state_now(api, live)
+        if isinstance(state, Ready):
+            return live
+        if isinstance(state, Failed):
+            raise NotReady(list(state.reasons), live)
+        if state.status != said:
+            said = state.status
+            tell(said)
+        reasons = [*(state.reasons or (state.status,)), *([trouble] if trouble else [])]
+        left = deadline - time.monotonic()
+        if left <= 0:
+            reasons += _other_conditions(live, reasons)
+            raise NotReady([f"timed out after {timeout_seconds:g} s", *reasons], live)
+        try:
+            cancellation.pause(min(pause, left))
+            live, trouble = api.get(live, name), ""
+        except Interrupted:
+            raise NotReady(["interrupted by the user", *reasons], live) from None
+        except ApiError as error:
+            if error.status == 404:
+                raise NotReady(["it was deleted while waiting for it"], live) from error
+            if error.status in _GIVING_UP:
+                raise NotReady([f"cannot be watched: {error}"], live) from error
+            trouble = str(error)
+        except Unreachable as error:
+            trouble = str(error)
+    raise AssertionError("the pauses never end")
+
+
+def until_gone(
+    api: ApiServer, live: Object, *, timeout_seconds: float, tell: Callable[[str], None], cancellation: Cancellation
+) -> None:
+    """Wait until the object is gone, or another one has its name. Raises NotReady as `until_ready` does."""
+    uid, name = metadata_of(live).get("uid"), str(metadata_of(live).get("name"))
+    deadline = time.monotonic() + timeout_seconds
+    said = ""
+    for pause in _pauses():
+        try:
+            live = api.get(live, name)
+        except ApiError as error:
+            if error.status == 404:
+                return
+            if error.status in _GIVING_UP:
+                raise NotReady([f"cannot be watched: {error}"], live) from error
+        except Unreachable as error:
+            tell(str(error))
+        if uid and metadata_of(live).get("uid") != uid:
+            return
+        held = deletion_status(live)
+        if held != said:
+            said = held
+            tell(held)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise NotReady([f"timed out after {timeout_seconds:g} s", held], live)
+        try:
+            cancellation.pause(min(pause, left))
+        except Interrupted:
+            raise NotReady(["interrupted by the user", held], live) from None
+
+
+def deletion_status(live: Object) -> str:
+    """What keeps an object that is being deleted."""
+    finalizers = metadata_of(live).get("finalizers") or ()
+    status = live.get("status") or {}
+    remaining = [
+        str(condition.get("message"))
+        for condition in status.get("conditions") or ()
+        if str(condition.get("type", "")).startswith("Namespace") and condition.get("status") == "True"
+    ]
+    if remaining:
+        return f"Waiting for deletion: {' '.join(remaining)}"
+    if finalizers:
+        return f"finalizers might be preventing deletion ({', '.join(finalizers)})"
+    return "Waiting for deletion"
+
+
+def _pauses() -> Iterator[float]:
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        yield pause
+        pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+
+
+def _other_conditions(live: Object, reasons: list[str]) -> list[str]:
+    """What the conditions say of an object that an annotation has us wait for: another one may tell why."""
+    if annotation(live, ANNOTATION_WAIT_FOR) is None:
+        return []
+    return [
+        f'Its condition "{kind}" is "{found.get("status")}" ({found.get("reason", "")}: {found["message"]})'
+        for kind, found in conditions(live).items()
+        if found.get("message") and not any(str(found["message"]) in reason for reason in reasons)
+    ]

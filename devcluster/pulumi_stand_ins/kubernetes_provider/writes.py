@@ -1,0 +1,210 @@
+"""The writing requests: create, dry run, apply, replace; each one attempt of what an operation needs."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from devcluster.pulumi_stand_ins.kubernetes_provider.api import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    ApiError,
+    ApiServer,
+    Unreachable,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
+    ANNOTATION_FIELD_MANAGER,
+    annotation,
+    is_crd,
+    metadata_of,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.ownership import (
+    MANAGER_PREFIX,
+    foreign_conflicts,
+    is_owned,
+    taken_over,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.paths import ANY, Path
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import Cancellation
+
+CREATE_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
+_CONFLICT_HEAD = "Server-Side Apply field conflict detected"
+_CONFLICT_HELP = (
+    "leave such fields to their owner (drop them from the program, or ignore_changes), "
+    'or take them with the annotation pulumi.com/patchForce: "true"'
+)
+_LOST_ANSWER_LOOKS = 5
+
+Warn = Callable[[str], None]
+
+
+def field_manager(obj: Object, kept: str = "") -> str:
+    """Who is to own the object's fields: the annotation, else the one in state, else a new name."""
+    return annotation(obj, ANNOTATION_FIELD_MANAGER) or kept or f"{MANAGER_PREFIX}-{os.urandom(4).hex()}"
+
+
+class Writer:
+    """Writes to one API server; `cancellation` ends the pauses between attempts."""
+
+    def __init__(self, api: ApiServer, cancellation: Cancellation) -> None:
+        self._api = api
+        self._cancellation = cancellation
+
+    def create(self, obj: Object, manager: str, *, tell: Callable[[str], None], warn: Warn) -> Object:
+        """POST; while the kind or the namespace is not there yet, again after 1, 2, 4, 8 and 16 seconds.
+
+        Raises ApiError (409 with reason AlreadyExists for an existing object), Unreachable, or Interrupted.
+        """
+        return self._while_missing(lambda: self._post(obj, manager, warn), tell)
+
+    def upsert(self, obj: Object, manager: str, *, force: bool, tell: Callable[[str], None], warn: Warn) -> Object:
+        """Create or take over by server-side apply, with the same patience as `create`."""
+        return self._while_missing(lambda: self._apply(obj, manager, force=force, warn=warn), tell)
+
+    def preview_create(self, obj: Object, manager: str, *, warn: Warn) -> Object:
+        """The object as the server would make it.
+
+        By apply, not POST: in the preview of a replacement the old object may still be in the way. Where an existing
+        one refuses because of fixed fields, a name beside it is tried.
+        """
+        if not metadata_of(obj).get("name"):
+            return self._api.request(
+                "POST", self._api.path(obj), body=obj, query=_query(manager, dry_run=True), warn=warn
+            )
+        try:
+            return self._apply(obj, manager, force=True, dry_run=True, warn=warn)
+        except ApiError as error:
+            if error.status != 422 or "immutable" not in str(error):
+                raise
+        name = f"{metadata_of(obj)['name'][:240]}-preview"
+        beside = {**obj, "metadata": {**metadata_of(obj), "name": name}}
+        made = self._apply(beside, manager, force=True, dry_run=True, warn=warn)
+        return {**made, "metadata": {**metadata_of(made), "name": metadata_of(obj)["name"]}}
+
+    def update(
+        self, obj: Object, manager: str, *, force: bool, ignore: Iterable[Path], dry_run: bool, warn: Warn
+    ) -> Object:
+        """Bring the live object to `obj`: by apply, or by PUT for a CustomResourceDefinition.
+
+        Raises ApiError: 404 when the object is gone, 409 when others own fields that `obj` sets.
+        """
+        live = self._api.get(obj, str(metadata_of(obj)["name"]))
+        if is_crd(obj):
+            return self._replace(obj, live, manager, dry_run=dry_run, warn=warn)
+        if not dry_run:
+            live = self._take_over(live, manager)
+        wanted = _without_ignored(obj, live, manager, ignore)
+        try:
+            return self._apply(wanted, manager, force=force, dry_run=dry_run, warn=warn)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            foreign = foreign_conflicts(error.causes, live, manager)
+            if dry_run and error.causes and not foreign:
+                return self._apply(wanted, manager, force=True, dry_run=True, warn=warn)
+            owners = "; ".join(foreign) or str(error)
+            raise ApiError(
+                409, {"reason": "Conflict", "message": f"{_CONFLICT_HEAD}: {owners}; {_CONFLICT_HELP}"}
+            ) from error
+
+    def _while_missing(self, attempt: Callable[[], Object], tell: Callable[[str], None]) -> Object:
+        for number, pause in enumerate(CREATE_PAUSES_SECONDS):
+            try:
+                return attempt()
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                tell(f"Retry #{number}; creation failed: {error}")
+                self._api.forget()
+                self._cancellation.pause(pause)
+        return attempt()
+
+    def _post(self, obj: Object, manager: str, warn: Warn) -> Object:
+        try:
+            return self._api.request("POST", self._api.path(obj), body=obj, query=_query(manager), warn=warn)
+        except Unreachable:
+            made = self._made_after_all(obj, manager)
+            if made is None:
+                raise
+            return made
+
+    def _made_after_all(self, obj: Object, manager: str) -> Object | None:
+        """The object, if it was made although the answer got lost: only we use this manager's name."""
+        name = metadata_of(obj).get("name")
+        for _ in range(_LOST_ANSWER_LOOKS if name else 0):
+            try:
+                live = self._api.get(obj, str(name))
+            except ApiError:
+                return None
+            except Unreachable:
+                self._cancellation.pause(1.0)
+                continue
+            entries = metadata_of(live).get("managedFields") or ()
+            return live if any(entry.get("manager") == manager for entry in entries) else None
+        return None
+
+    def _apply(self, obj: Object, manager: str, *, force: bool, warn: Warn, dry_run: bool = False) -> Object:
+        query = {**_query(manager, dry_run=dry_run), "force": str(force).lower()}
+        path = self._api.path(obj, str(metadata_of(obj)["name"]))
+        return self._api.request("PATCH", path, body=obj, content_type=APPLY_PATCH, query=query, warn=warn)
+
+    def _replace(self, obj: Object, live: Object, manager: str, *, dry_run: bool, warn: Warn) -> Object:
+        kept: Object = {
+            key: metadata_of(live)[key] for key in ("finalizers", "ownerReferences") if key in metadata_of(live)
+        }
+        metadata: Object = {**kept, **metadata_of(obj), "resourceVersion": metadata_of(live)["resourceVersion"]}
+        path = self._api.path(obj, str(metadata["name"]))
+        body = {**obj, "metadata": metadata}
+        return self._api.request("PUT", path, body=body, query=_query(manager, dry_run=dry_run), warn=warn)
+
+    def _take_over(self, live: Object, manager: str) -> Object:
+        entries = taken_over(live, manager)
+        if entries is None:
+            return live
+        patch = [
+            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata_of(live)["resourceVersion"]},
+        ]
+        path = self._api.path(live, str(metadata_of(live)["name"]))
+        return self._api.request("PATCH", path, body=patch, content_type=JSON_PATCH)
+
+
+def _query(manager: str, *, dry_run: bool = False) -> dict[str, str]:
+    query = {"fieldManager": manager, "fieldValidation": "Warn"}
+    return {**query, "dryRun": "All"} if dry_run else query
+
+
+def _without_ignored(obj: Object, live: Object, manager: str, ignore: Iterable[Path]) -> Object:
+    """`obj` with ignored fields left to whoever owns them on the cluster, else at their live value."""
+    for path in ignore:
+        if not path or any(isinstance(step, int) or step == ANY for step in path):
+            continue
+        if is_owned(live, path, except_by=manager) and not is_owned(live, path, by=manager):
+            obj = _put(obj, path, _ABSENT)
+        else:
+            value = _get(live, path)
+            obj = obj if value is _ABSENT else _put(obj, path, value)
+    return obj
+
+
+_ABSENT = object()
+
+
+def _get(obj: object, path: Sequence[str | int]) -> object:
+    for step in path:
+        if not isinstance(obj, dict) or step not in obj:
+            return _ABSENT
+        obj = obj[step]
+    return obj
+
+
+def _put(obj: Object, path: Sequence[str | int], value: object) -> Object:
+    first, rest = str(path[0]), path[1:]
+    if not rest:
+        without = {key: item for key, item in obj.items() if key != first}
+        return without if value is _ABSENT else {**without, first: value}
+    inner = obj.get(first)
+    if not isinstance(inner, dict):
+        if value is _ABSENT:
+            return obj
+        inner = {}
+    return {**obj, first: _put(inner, rest, value)}

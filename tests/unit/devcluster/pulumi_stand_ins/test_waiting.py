@@ -1,0 +1,54 @@
+"""What a wait that did not come to its end says."""
+
+from __future__ import annotations
+
+import pytest
+
+from devcluster.pulumi_stand_ins.kubernetes_provider.api import ApiServer
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
+    Cancellation,
+    NotReady,
+    until_ready,
+)
+
+UNSOLVED = {
+    "type": "ResolutionFailed",
+    "status": "True",
+    "reason": "ConstraintsNotSatisfiable",
+    "message": "no operators found",
+}
+
+
+class Unchanging(ApiServer):
+    """Nothing happens to its one object."""
+
+    def __init__(self, live: Object) -> None:
+        self._live = live
+
+    def get(self, obj: Object, name: str) -> Object:
+        return self._live
+
+
+def reasons(wait_for: str, *conditions: Object) -> list[str]:
+    metadata = {"name": "x", "namespace": "default", "annotations": {"pulumi.com/waitFor": wait_for}}
+    live: Object = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata}
+    live["status"] = {"conditions": list(conditions)}
+    with pytest.raises(NotReady) as raised:
+        until_ready(Unchanging(live), live, timeout_seconds=0, tell=lambda line: None, cancellation=Cancellation())
+    return raised.value.reasons
+
+
+def test_another_condition_of_the_object_may_tell_why() -> None:
+    assert reasons("jsonpath={.status.state}", UNSOLVED) == [
+        "timed out after 0 s",
+        "Waiting for {.status.state}; there is no such field yet",
+        'Its condition "ResolutionFailed" is "True" (ConstraintsNotSatisfiable: no operators found)',
+    ]
+
+
+def test_the_condition_that_is_waited_for_is_told_once_and_one_without_words_never() -> None:
+    unready = {"type": "Ready", "status": "False", "reason": "Broken", "message": "no disk"}
+    told = reasons("condition=Ready", unready, {"type": "Progressing", "status": "True", "message": ""})
+    assert [line for line in told if "no disk" in line] == told[1:]
+    assert len(told) == 2

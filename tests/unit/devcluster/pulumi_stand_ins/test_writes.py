@@ -1,0 +1,197 @@
+"""Creation while something is still missing, and updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from devcluster.pulumi_stand_ins.kubernetes_provider import writes
+from devcluster.pulumi_stand_ins.kubernetes_provider.api import ApiError, NoMatch, Unreachable
+from devcluster.pulumi_stand_ins.kubernetes_provider.paths import parse
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
+    Cancellation,
+    Interrupted,
+    selector_text,
+    timeout_of,
+)
+
+THING: Object = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"a": 1, "b": 2}}
+
+
+class Pauses(Cancellation):
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[float] = []
+
+    def pause(self, seconds: float) -> None:
+        if self.cancelled:
+            raise Interrupted
+        self.taken.append(seconds)
+
+
+class Server:
+    """Answers each request with the next of `answers`: an object, or what to raise."""
+
+    def __init__(self, *answers: Any, live: Object | None = None) -> None:
+        self.answers = list(answers)
+        self.live = live
+        self.sent: list[tuple[str, Any, dict[str, str]]] = []
+
+    def request(self, method: str, path: str, *, body: Any = None, query: Any = None, **_: Any) -> Object:
+        self.sent.append((method, body, query or {}))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        result: Object = answer
+        return result
+
+    def get(self, obj: Object, name: str) -> Object:
+        if self.live is None:
+            raise ApiError(404, {"message": "not found"})
+        return self.live
+
+    def path(self, obj: Object, name: str | None = None) -> str:
+        return "/things" + (f"/{name}" if name else "")
+
+    def forget(self) -> None:
+        pass
+
+
+def ignore_text(_: str) -> None:
+    pass
+
+
+def create(server: Server, pauses: Pauses, tell: Callable[[str], None] = ignore_text) -> Object:
+    return writes.Writer(server, pauses).create(THING, "ours", tell=tell, warn=ignore_text)  # type: ignore[arg-type]
+
+
+def test_creation_waits_for_kind_and_namespace_at_growing_distances_and_says_so() -> None:
+    said: list[str] = []
+    missing = [NoMatch("example.com/v1", "Thing"), ApiError(404, {"message": 'namespaces "n" not found'})]
+    pauses = Pauses()
+    assert create(Server(*missing, THING), pauses, said.append) == THING
+    assert pauses.taken == [1, 2]
+    assert said == [
+        "Retry #0; creation failed: no matches for kind 'Thing' in version 'example.com/v1'",
+        'Retry #1; creation failed: namespaces "n" not found',
+    ]
+
+
+def test_creation_gives_up_after_five_retries() -> None:
+    pauses = Pauses()
+    with pytest.raises(NoMatch):
+        create(Server(*[NoMatch("example.com/v1", "Thing")] * 6), pauses)
+    assert pauses.taken == [1, 2, 4, 8, 16]
+
+
+def test_another_refusal_is_not_retried() -> None:
+    pauses = Pauses()
+    with pytest.raises(ApiError):
+        create(Server(ApiError(409, {"reason": "AlreadyExists"})), pauses)
+    assert pauses.taken == []
+
+
+def test_an_interrupt_ends_the_retries() -> None:
+    pauses = Pauses()
+    pauses.cancel()
+    with pytest.raises(Interrupted):
+        create(Server(NoMatch("example.com/v1", "Thing")), pauses)
+
+
+def test_a_lost_answer_is_looked_up_by_our_field_manager() -> None:
+    made = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "ours"}]}}
+    assert create(Server(Unreachable("timed out"), live=made), Pauses()) == made
+    foreign = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "theirs"}]}}
+    with pytest.raises(Unreachable):
+        create(Server(Unreachable("timed out"), live=foreign), Pauses())
+    with pytest.raises(Unreachable):
+        create(Server(Unreachable("timed out")), Pauses())
+
+
+def update(server: Server, ignore: str | None = None, dry_run: bool = False) -> Object:
+    paths = [parse(ignore)] if ignore else []
+    writer = writes.Writer(server, Pauses())  # type: ignore[arg-type]
+    return writer.update(THING, "ours", force=False, ignore=paths, dry_run=dry_run, warn=ignore_text)
+
+
+def live(*entries: Object) -> Object:
+    metadata = {"name": "t", "resourceVersion": "7", "managedFields": list(entries)}
+    return {**THING, "metadata": metadata, "spec": {"a": 9, "b": 2}}
+
+
+def owner(manager: str, *fields: str, operation: str = "Apply") -> Object:
+    owned = {"f:spec": {f"f:{field}": {} for field in fields}}
+    return {"manager": manager, "operation": operation, "fieldsV1": owned}
+
+
+def test_the_first_update_takes_over_what_was_created() -> None:
+    server = Server(live(), THING, live=live(owner("ours", "a", operation="Update")))
+    update(server)
+    assert [method for method, _, _ in server.sent] == ["PATCH", "PATCH"]
+    assert [step["path"] for step in server.sent[0][1]] == ["/metadata/managedFields", "/metadata/resourceVersion"]
+    assert server.sent[1][2]["force"] == "false"
+
+
+def test_an_ignored_field_is_left_to_its_owner_or_kept_as_it_is() -> None:
+    server = Server(THING, live=live(owner("ours", "b"), owner("autoscaler", "a")))
+    update(server, "spec.a")
+    assert server.sent[0][1]["spec"] == {"b": 2}
+    server = Server(THING, live=live(owner("ours", "a", "b")))
+    update(server, "spec.a")
+    assert server.sent[0][1]["spec"] == {"a": 9, "b": 2}
+
+
+def conflict(manager: str) -> ApiError:
+    causes = [{"message": f'conflict with "{manager}" using v1'}]
+    return ApiError(409, {"reason": "Conflict", "message": "conflict", "details": {"causes": causes}})
+
+
+def test_a_preview_forces_only_where_the_update_would_have_taken_over() -> None:
+    created = live(owner("ours", "a", operation="Update"))
+    server = Server(conflict("ours"), THING, live=created)
+    update(server, dry_run=True)
+    assert [query["force"] for _, _, query in server.sent] == ["false", "true"]
+    assert all(query["dryRun"] == "All" for _, _, query in server.sent)
+    with pytest.raises(ApiError, match="Server-Side Apply field conflict"):
+        update(Server(conflict("autoscaler"), live=created), dry_run=True)
+
+
+def test_a_crd_is_replaced_with_its_finalizers_kept() -> None:
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "c"}}
+    server = Server(crd, live={**crd, "metadata": {"name": "c", "resourceVersion": "3", "finalizers": ["cleanup"]}})
+    writer = writes.Writer(server, Pauses())  # type: ignore[arg-type]
+    writer.update(crd, "ours", force=False, ignore=[], dry_run=False, warn=ignore_text)
+    method, body, _ = server.sent[0]
+    assert method == "PUT"
+    assert body["metadata"] == {"name": "c", "resourceVersion": "3", "finalizers": ["cleanup"]}
+
+
+def test_a_preview_of_a_replacement_is_tried_beside_the_object_in_the_way() -> None:
+    refused = ApiError(422, {"message": "data: Forbidden: field is immutable when `immutable` is set"})
+    server = Server(refused, {**THING, "metadata": {"name": "t-preview"}})
+    made = writes.Writer(server, Pauses()).preview_create(THING, "ours", warn=ignore_text)  # type: ignore[arg-type]
+    assert made["metadata"]["name"] == "t"
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        ({"matchLabels": {"a": "b", "c": "d"}}, "a=b,c=d"),
+        ({"matchExpressions": [{"key": "k", "operator": "In", "values": ["x", "y"]}]}, "k in (x,y)"),
+        ({"matchExpressions": [{"key": "k", "operator": "NotIn", "values": ["x"]}]}, "k notin (x)"),
+        ({"matchExpressions": [{"key": "k", "operator": "Exists"}]}, "k"),
+        ({"matchExpressions": [{"key": "k", "operator": "DoesNotExist"}]}, "!k"),
+    ],
+)
+def test_selectors_in_the_apis_form(selector: Object, text: str) -> None:
+    assert selector_text(selector) == text
+
+
+def test_timeouts_custom_before_annotation_before_ten_minutes() -> None:
+    annotated = {"metadata": {"annotations": {"pulumi.com/timeoutSeconds": "30"}}}
+    assert timeout_of(annotated, 5) == 5
+    assert timeout_of(annotated, 0) == 30
+    assert timeout_of({"metadata": {}}, 0) == 600
