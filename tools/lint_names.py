@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-REFUSED = frozenset(
-    "one ones found told it what which who whom them those thing things stuff said has few many both some there here "
-    "theirs ours asked made taken given where whose".split()
-)
+REFUSED = {
+    *("one", "ones", "found", "told", "it", "what", "which", "who", "whom", "whose", "where", "here", "there"),
+    *("them", "those", "thing", "things", "stuff", "said", "has", "few", "many", "both", "some", "theirs", "ours"),
+    *("asked", "made", "taken", "given"),
+}
 
 
 def refused_names(source: str) -> Iterator[tuple[int, str]]:
