@@ -27,9 +27,10 @@ from typing import Any
 import yaml
 
 from devcluster import environment
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.demo.pulumi import Stack
 from devcluster.errors import DevClusterError
+from devcluster.spec import ClusterSpec
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 STACK = "local"
@@ -44,7 +45,7 @@ Figures = dict[str, dict[str, float]]
 class Bench:
     """The stack on a cluster, and how long each command took."""
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
         self._file = directory / "Pulumi.bench.yaml"
         self._environment = {
             **os.environ,
@@ -147,7 +148,7 @@ def main(arguments: Sequence[str]) -> int:
         with contextlib.ExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="program-")))
             spec = ClusterSpec(name="program", nodes=0, real_nodes=1, kwok=False, state_root=directory)
-            bench = Bench(stack.enter_context(Cluster(spec)), directory)
+            bench = Bench(stack.enter_context(LocalCluster(spec)), directory)
             for number in range(options.rounds):
                 print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
                 bench.round()

@@ -1,63 +1,23 @@
-"""One local cluster: what it consists of, where it is, starting, stopping and finding it again."""
+"""One local cluster: starting it, stopping it, and finding it again by name."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from devcluster import processes, state
-from devcluster.errors import ClusterStateError, SpecError
+from devcluster.errors import ClusterStateError
 from devcluster.layout import Layout
 from devcluster.ports import LOOPBACK
 from devcluster.progress import Reporter, SilentReporter
+from devcluster.spec import ClusterSpec
 from devcluster.startup import start_cluster
 from devcluster.state import ClusterState, StateDirectory
-
-MAX_NODES = 10_000
-MAX_REAL_NODES = 50
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterSpec:
-    """What a cluster consists of. etcd, kube-apiserver and kube-controller-manager are always there."""
-
-    name: str = "dev"
-    nodes: int = 20
-    """Simulated nodes; 0 for none."""
-    real_nodes: int = 1
-    """Nodes whose pods are processes of this machine."""
-    prometheus: bool = True
-    """Prometheus with its gateway, and the load generator it scrapes."""
-    default_scheduler: bool = True
-    kwok: bool = True
-    olm: bool = False
-    """The operator lifecycle manager, with a catalog to install from."""
-    olm_catalog: Path | None = None
-    """Directory of that catalog; None for the one of this project, which a checkout has."""
-    tools: bool = True
-    """Whether kubectl and pulumi must be there as well; the processes do not need them."""
-    state_root: Path = field(default_factory=state.default_root)
-    api_server_port: int = 0
-    """0 for a free one."""
-    prometheus_port: int = 0
-    api_server_flags: tuple[str, ...] = ()
-    """Further flags of kube-apiserver; they win over ours."""
-    images: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Further images that real nodes can run: repository to entry of the node agent's image map."""
-
-    def __post_init__(self) -> None:
-        for text, value, most in (("nodes", self.nodes, MAX_NODES), ("real nodes", self.real_nodes, MAX_REAL_NODES)):
-            if not 0 <= value <= most:
-                raise SpecError(f"{value} {text}: a local cluster has 0 to {most}")
-        for text, port in (("API server", self.api_server_port), ("Prometheus", self.prometheus_port)):
-            if port and not 1024 <= port <= 65535:
-                raise SpecError(f"port {port} of {text}: use 1024 to 65535, or 0 for a free one")
 
 
 @dataclass(frozen=True)
@@ -86,7 +46,7 @@ class ClusterStatus:
     services: tuple[ServiceStatus, ...]
 
 
-class Cluster:
+class LocalCluster:
     """A cluster by its specification. Nothing happens before `start`; as a context manager it starts and stops."""
 
     def __init__(self, spec: ClusterSpec) -> None:
@@ -95,7 +55,7 @@ class Cluster:
         self.layout = Layout(self._directory.path)
 
     @classmethod
-    def attach(cls, name: str, state_root: Path | None = None) -> Cluster:
+    def attach(cls, name: str, state_root: Path | None = None) -> LocalCluster:
         """The cluster of that name as it was started. Raises ClusterStateError when there is none."""
         root = state_root or state.default_root()
         found = StateDirectory(root, name).read()
@@ -117,7 +77,7 @@ class Cluster:
             )
         )
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> LocalCluster:
         self.start()
         return self
 

@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from devcluster import environment, loads, logs, state
-from devcluster.cluster import MAX_NODES, MAX_REAL_NODES, Cluster, ClusterSpec, ClusterStatus
+from devcluster.cluster import ClusterStatus, LocalCluster
 from devcluster.errors import DevClusterError, SpecError
 from devcluster.progress import reporter
+from devcluster.spec import MAX_NODES, MAX_REAL_NODES, ClusterSpec
 from secondary_scheduler.cli import CommandError, ExitCode
 
 Name = Annotated[str, typer.Option("--name", help="Name of the cluster; several can run side by side.")]
@@ -76,7 +77,7 @@ def up(
 ) -> None:
     """Start a cluster. Binaries that are found nowhere are built first, once for this user."""
     console = Console(stderr=True)
-    cluster = Cluster(
+    cluster = LocalCluster(
         ClusterSpec(
             name=name,
             nodes=nodes,
@@ -96,7 +97,7 @@ def up(
         _say(console, f'Use it with:  eval "$(secondary-scheduler cluster env{option})"')
         _say(console, f"End it with:  secondary-scheduler cluster down{option}")
     else:
-        running = Cluster.attach(name).spec
+        running = LocalCluster.attach(name).spec
         _say(
             console,
             f"Cluster {name!r} runs already with {running.nodes} simulated and {running.real_nodes} real nodes; "
@@ -112,7 +113,7 @@ def down(
     console = Console(stderr=True)
     names = state.cluster_names(state.default_root()) if every else [name]
     with reporter(console) as report:
-        ended = [each for each in names if Cluster(ClusterSpec(name=each)).stop(report)]
+        ended = [each for each in names if LocalCluster(ClusterSpec(name=each)).stop(report)]
     if not ended:
         _say(console, "No local cluster was there" if every else f"No local cluster {name!r} was there{_known()}")
 
@@ -122,7 +123,7 @@ def status(
     output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
 ) -> None:
     """Say whether a cluster runs, and where everything is."""
-    found = Cluster.attach(name).status()
+    found = LocalCluster.attach(name).status()
     if output is Output.JSON:
         typer.echo(json.dumps(_status_data(found), indent=2))
         return
@@ -142,7 +143,7 @@ def env(name: Name = "dev") -> None:
     """Print export lines after which kubectl and pulumi work on the cluster: eval "$(secondary-scheduler cluster
     env)".
     """
-    cluster = Cluster.attach(name)
+    cluster = LocalCluster.attach(name)
     found = cluster.status()
     if not found.running:
         # On stderr, which `eval` leaves visible.
@@ -165,7 +166,7 @@ def show_logs(
     lines: Annotated[int, typer.Option(min=0, help="How many lines from the end of each log.")] = 100,
 ) -> None:
     """Print the services' logs."""
-    directory = Cluster.attach(name).state_dir / "logs"
+    directory = LocalCluster.attach(name).state_dir / "logs"
     files = logs.find(directory, service)
     if not files:
         known = ", ".join(logs.names(directory))
@@ -185,7 +186,7 @@ def set_load(
     change = {key: loads.fraction(key, text) for key, text in (("cpu", cpu), ("memory", memory)) if text is not None}
     if change and not nodes:
         raise CommandError("--cpu and --memory need the names of nodes: load NODE --cpu 85%", ExitCode.USAGE)
-    client = loads.LoadClient(Cluster.attach(name).load_generator_url)
+    client = loads.LoadClient(LocalCluster.attach(name).load_generator_url)
     known = client.nodes()
     for node in nodes or ():
         if node not in known:

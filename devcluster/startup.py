@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
 
 from devcluster import bootstrap, inventory, olm, ports, processes
 from devcluster.api import ApiClient
@@ -22,11 +21,9 @@ from devcluster.processes import Service
 from devcluster.progress import Reporter
 from devcluster.services import control_plane, monitoring, nodes
 from devcluster.services import olm as olm_services
+from devcluster.spec import ClusterSpec
 from devcluster.state import ClusterState, StateDirectory, others
 from devcluster.toolchain import binaries
-
-if TYPE_CHECKING:
-    from devcluster.cluster import ClusterSpec
 
 _READY_SECONDS = 60.0
 # The node lifecycle controller lifts the taint of some 30 new nodes per second on two busy processors.

@@ -15,7 +15,7 @@ from kubernetes import config as kubernetes_config
 from rich.console import Console
 
 from devcluster import environment
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.demo.moving import Move
 from devcluster.demo.pulumi import Stack
 from devcluster.demo.report import NodeRow, farewell, outputs_table, placement_table
@@ -24,6 +24,7 @@ from devcluster.errors import DevClusterError, ServiceError
 from devcluster.inventory import simulated_nodes
 from devcluster.loads import LoadClient
 from devcluster.progress import Reporter, reporter
+from devcluster.spec import ClusterSpec
 
 NAME = "demo"
 NODES = 20
@@ -42,7 +43,7 @@ def main() -> int:
     # Both end the demo and all it started, also where the caller's shell had SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-    cluster = Cluster(ClusterSpec(name=NAME, nodes=NODES))
+    cluster = LocalCluster(ClusterSpec(name=NAME, nodes=NODES))
     try:
         _run(cluster, console)
     except KeyboardInterrupt:
@@ -58,7 +59,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _end(cluster: Cluster, console: Console, message: str) -> None:
+def _end(cluster: LocalCluster, console: Console, message: str) -> None:
     """Say what happened, and leave nothing half-made behind."""
     # A handler that does nothing, where SIG_IGN would be inherited by a process that is being started right now.
     signal.signal(signal.SIGINT, lambda number, frame: None)
@@ -71,7 +72,7 @@ def _end(cluster: Cluster, console: Console, message: str) -> None:
         signal.signal(signal.SIGINT, _interrupt)
 
 
-def _run(cluster: Cluster, console: Console) -> None:
+def _run(cluster: LocalCluster, console: Console) -> None:
     started = time.monotonic()
     with reporter(console) as report:
         report.note(f"1. A local cluster with {NODES} simulated nodes and one real one")
@@ -112,7 +113,7 @@ def _run(cluster: Cluster, console: Console) -> None:
     farewell(console, name=NAME, prometheus=cluster.prometheus_url, seconds=time.monotonic() - started)
 
 
-def _move(cluster: Cluster, scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:
+def _move(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:
     """Let the hottest and the coldest node of one size change roles."""
     hot, cold = MOVED
     move = Move(kubernetes.CoreV1Api(api), LoadClient(cluster.load_generator_url), scheduler_name, "default")
@@ -126,7 +127,7 @@ def _move(cluster: Cluster, scheduler_name: str, api: kubernetes.ApiClient, cons
     )
 
 
-def _wait_for_loads(cluster: Cluster, report: Reporter, seconds: float = 30) -> dict[str, float]:
+def _wait_for_loads(cluster: LocalCluster, report: Reporter, seconds: float = 30) -> dict[str, float]:
     """CPU per node as Prometheus has it, once it has it for every simulated node."""
     session = requests.Session()
     session.trust_env = False

@@ -4,8 +4,6 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster.node_agent import logs
@@ -19,34 +17,22 @@ from devcluster.node_agent.expansion import expand
 from devcluster.node_agent.fields import FieldError
 from devcluster.node_agent.images import Image, NoSuchExecutableError
 from devcluster.node_agent.instance import Instance
-from devcluster.node_agent.objects import Obj, is_sidecar
+from devcluster.node_agent.objects import is_sidecar
 from devcluster.node_agent.process import launch
-from devcluster.node_agent.runtime import Node, log
+from devcluster.node_agent.runtime import Node, PodRuntime, log
 from devcluster.node_agent.sandbox import LaunchRequest, StartError, VolumeMount
 from devcluster.node_agent.sandbox.launcher import EXIT_START_ERROR
 from devcluster.node_agent.security import container_security
 from devcluster.node_agent.status import ContainerReport, running, terminated, waiting
-from devcluster.node_agent.volumes.manager import VolumeManager
 
 TERMINATION_MESSAGE_BYTES = 4096
 DEFAULT_TERMINATION_PATH = "/dev/termination-log"
 
 
-@dataclass(slots=True)
-class PodHome:
-    """What a pod's containers share; ``pod`` is replaced whenever the API server has a newer one."""
-
-    pod: Obj
-    directory: Path
-    volumes: VolumeManager
-    changed: Callable[[], None]
-    """To be called when a report changed, so that the status is written."""
-
-
 class ContainerRunner:
     """Runs a container until its restart policy says it is over, or it is stopped."""
 
-    def __init__(self, node: Node, home: PodHome, report: ContainerReport, section: str) -> None:
+    def __init__(self, node: Node, home: PodRuntime, report: ContainerReport, section: str) -> None:
         self._node = node
         self._home = home
         self.report = report

@@ -5,18 +5,15 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from devcluster.node_agent.images import Image, NoSuchExecutableError
 from devcluster.node_agent.objects import Obj
 from devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
 from devcluster.node_agent.process import ContainerProcess, launch
-from devcluster.node_agent.runtime import Node, log
+from devcluster.node_agent.runtime import Node, PodRuntime, log
 from devcluster.node_agent.sandbox import LaunchRequest, StartError
 from devcluster.node_agent.status import ContainerReport
-
-if TYPE_CHECKING:
-    from devcluster.node_agent.container import PodHome
 
 DEFAULT_GRACE = 30
 OUTPUT_BYTES = 10 * 1024
@@ -35,7 +32,7 @@ class Instance:
     def __init__(
         self,
         node: Node,
-        home: "PodHome",
+        home: PodRuntime,
         report: ContainerReport,
         process: ContainerProcess,
         request: LaunchRequest,

@@ -5,11 +5,11 @@ import contextlib
 import shutil
 
 from devcluster.node_agent.api import pod_path
-from devcluster.node_agent.container import ContainerRunner, PodHome
+from devcluster.node_agent.container import ContainerRunner
 from devcluster.node_agent.honoured import refusals
 from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, is_sidecar, pod_name
 from devcluster.node_agent.restore import restore
-from devcluster.node_agent.runtime import Node, log
+from devcluster.node_agent.runtime import Node, PodRuntime, log
 from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, waiting
 from devcluster.node_agent.volumes.manager import MountError, VolumeManager
 from devcluster.node_agent.volumes.sources import references
@@ -32,7 +32,7 @@ class PodWorker:
         directory = node.pod_directory(self.uid)
         tokens = TokenManager(node.api, pod, node.clock)
         volumes = VolumeManager(directory / "volumes", node.sandbox, node.store, tokens, node.allocatable)
-        self._home = PodHome(pod, directory, volumes, self._mark_changed)
+        self._home = PodRuntime(pod, directory, volumes, self._mark_changed)
         spec, old = pod["spec"], pod.get("status") or {}
         self._init = [
             restore(c, old.get("initContainerStatuses"), node.clock()) for c in spec.get("initContainers") or []

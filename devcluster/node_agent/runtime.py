@@ -1,6 +1,7 @@
-"""What all pods of a node share."""
+"""What all pods of a node share, and what all containers of a pod share."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,9 +9,10 @@ from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.api import Api
 from devcluster.node_agent.events import EventRecorder
 from devcluster.node_agent.images import ImageMap
-from devcluster.node_agent.objects import Clock, DataStore
+from devcluster.node_agent.objects import Clock, DataStore, Obj
 from devcluster.node_agent.probing import Prober
 from devcluster.node_agent.sandbox import Sandbox
+from devcluster.node_agent.volumes.manager import VolumeManager
 
 log = logging.getLogger("node_agent")
 
@@ -56,3 +58,14 @@ class Node:
     def log_file(self, namespace: str, pod: str, container: str) -> Path:
         """A container's output."""
         return self.state_dir / "logs" / f"{namespace}_{pod}_{container}.log"
+
+
+@dataclass(slots=True)
+class PodRuntime:
+    """What a pod's containers share; ``pod`` is replaced whenever the API server has a newer version."""
+
+    pod: Obj
+    directory: Path
+    volumes: VolumeManager
+    changed: Callable[[], None]
+    """Called when a container's report has changed, so that the status is written."""

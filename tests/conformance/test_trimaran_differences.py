@@ -20,7 +20,7 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster import ports
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from devcluster.pki import CertificateAuthority
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
@@ -87,7 +87,7 @@ class Real:
 
 
 @contextmanager
-def real(control_plane: Cluster, directory: Path, *profiles: Json) -> Iterator[Real]:
+def real(control_plane: LocalCluster, directory: Path, *profiles: Json) -> Iterator[Real]:
     """Run scheduler-plugins with these profiles."""
     binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
     connection = {"kubeconfig": str(control_plane.kubeconfig)}
@@ -104,7 +104,7 @@ def real(control_plane: Cluster, directory: Path, *profiles: Json) -> Iterator[R
 
 
 @pytest.fixture(scope="module")
-def core(control_plane: Cluster) -> Iterator[Any]:
+def core(control_plane: LocalCluster) -> Iterator[Any]:
     api = kubernetes.CoreV1Api(kubernetes_config.new_client_from_config(str(control_plane.kubeconfig)))
     api.create_namespace({"metadata": {"name": NAMESPACE}})
     resources = {"cpu": "4", "memory": "16Gi", "pods": "110"}
@@ -148,7 +148,7 @@ def place(core: Any, name: str, scheduler: str) -> Any:
 
 
 def test_two_profiles_with_different_targets(
-    control_plane: Cluster, core: Any, watcher: FakeService, tmp_path: Path
+    control_plane: LocalCluster, core: Any, watcher: FakeService, tmp_path: Path
 ) -> None:
     profiles = [
         profile(f"target-{target}", PACKING, {"watcherAddress": watcher.url, "targetUtilization": target})
@@ -170,7 +170,7 @@ def test_two_profiles_with_different_targets(
     assert [list(names) for names in best] == [["difference-a"], ["difference-b"]]
 
 
-def test_a_target_beyond_100(control_plane: Cluster, core: Any, watcher: FakeService, tmp_path: Path) -> None:
+def test_a_target_beyond_100(control_plane: LocalCluster, core: Any, watcher: FakeService, tmp_path: Path) -> None:
     wild = profile("wild", PACKING, {"watcherAddress": watcher.url, "targetUtilization": 150})
     with real(control_plane, tmp_path, wild) as running:
         read = place(core, "wild", "wild")
@@ -180,7 +180,7 @@ def test_a_target_beyond_100(control_plane: Cluster, core: Any, watcher: FakeSer
         ours(configuration(wild))
 
 
-def test_two_plugins_that_fetch_for_themselves(control_plane: Cluster, tmp_path: Path) -> None:
+def test_two_plugins_that_fetch_for_themselves(control_plane: LocalCluster, tmp_path: Path) -> None:
     with service() as prometheus:
         prometheus.json({"status": "success", "data": {"resultType": "vector", "result": []}})
         args = {"metricProvider": {"type": "Prometheus", "address": prometheus.url}}
@@ -192,7 +192,7 @@ def test_two_plugins_that_fetch_for_themselves(control_plane: Cluster, tmp_path:
         assert list(wanted) == [f"Prometheus:{prometheus.url}"]
 
 
-def test_the_number_of_queries(control_plane: Cluster, tmp_path: Path) -> None:
+def test_the_number_of_queries(control_plane: LocalCluster, tmp_path: Path) -> None:
     with service() as prometheus:
         prometheus.json({"status": "success", "data": {"resultType": "vector", "result": []}})
         one = profile("one", PACKING, {"metricProvider": {"type": "Prometheus", "address": prometheus.url}})
@@ -212,7 +212,7 @@ def test_the_number_of_queries(control_plane: Cluster, tmp_path: Path) -> None:
         assert len(prometheus.paths) == 4
 
 
-def test_a_prometheus_whose_certificate_nobody_vouches_for(control_plane: Cluster, tmp_path: Path) -> None:
+def test_a_prometheus_whose_certificate_nobody_vouches_for(control_plane: LocalCluster, tmp_path: Path) -> None:
     pair = CertificateAuthority("unknown").server("prometheus", [], ["127.0.0.1"])
     prometheus = BreakablePrometheus(pair, tmp_path, "canary-token")
     try:
@@ -232,7 +232,7 @@ def test_a_prometheus_whose_certificate_nobody_vouches_for(control_plane: Cluste
 
 
 def test_a_nan_in_the_answer_of_a_load_watcher(
-    control_plane: Cluster, core: Any, watcher: FakeService, tmp_path: Path
+    control_plane: LocalCluster, core: Any, watcher: FakeService, tmp_path: Path
 ) -> None:
     watcher.json(document({**NODES, "broken": float("nan")}))
     with real(control_plane, tmp_path, profile("one", PACKING, {"watcherAddress": watcher.url})) as running:
@@ -243,7 +243,7 @@ def test_a_nan_in_the_answer_of_a_load_watcher(
     assert reading.rejected == {"watcher": 1}
 
 
-def test_peaks_without_an_address(control_plane: Cluster, tmp_path: Path) -> None:
+def test_peaks_without_an_address(control_plane: LocalCluster, tmp_path: Path) -> None:
     models = {"NodePowerModel": {"n": {"k0": 1.0, "k1": 1.0, "k2": 1.0}}}
     nowhere = profile("one", "Peaks", models)
     with real(control_plane, tmp_path, nowhere) as running:
@@ -253,7 +253,7 @@ def test_peaks_without_an_address(control_plane: Cluster, tmp_path: Path) -> Non
         ours(configuration(nowhere))
 
 
-def test_signalfx_without_a_token(control_plane: Cluster, tmp_path: Path) -> None:
+def test_signalfx_without_a_token(control_plane: LocalCluster, tmp_path: Path) -> None:
     args = {"metricProvider": {"type": "SignalFx", "address": "http://127.0.0.1:9"}}
     silent = profile("one", PACKING, args)
     with real(control_plane, tmp_path, silent) as running:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
 from tests.support.rendering import Project
 
@@ -27,13 +28,15 @@ PLAIN = {"metricProvider": {}, "plugins": {}}
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
-    with Cluster(ClusterSpec(name="adoption", nodes=2, state_root=cluster_state_root)) as cluster:
+def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(ClusterSpec(name="adoption", nodes=2, state_root=cluster_state_root)) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module", params=["direct", "manifests"])
-def live(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(
+    request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Live]:
     stack = Live(cluster, tmp_path_factory.mktemp("stack"), f"adopted-{request.param}")
     stack.settings = {**PLAIN, "installMode": request.param}
     yield stack

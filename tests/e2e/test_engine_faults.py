@@ -21,7 +21,8 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -34,8 +35,8 @@ DEFINITION = "V1CustomResourceDefinition/secondaryschedulers.operator.openshift.
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
-    with Cluster(ClusterSpec(name="engine-faults", nodes=2, state_root=cluster_state_root)) as cluster:
+def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(ClusterSpec(name="engine-faults", nodes=2, state_root=cluster_state_root)) as cluster:
         yield cluster
 
 
@@ -45,7 +46,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def live(mode: str, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(mode: str, cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     stack = Live(cluster, tmp_path_factory.mktemp(mode), f"faults-{mode}")
     stack.settings = {"installMode": mode}
     yield stack

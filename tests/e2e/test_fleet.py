@@ -17,7 +17,8 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from secondary_scheduler.cli.fleet.command import Patience
 from secondary_scheduler.cli.fleet.engine import Engine
 from secondary_scheduler.cli.fleet.installation import installed as installed_pulumi
@@ -174,7 +175,7 @@ def test_an_engine_that_has_to_be_killed_leaves_no_lock_either(tiny: Fleet, monk
 class Clusters:
     """Two clusters and this project's stacks: one on each, and one on a cluster that is not there."""
 
-    def __init__(self, fleet: Fleet, canary: Cluster, east: Cluster) -> None:
+    def __init__(self, fleet: Fleet, canary: LocalCluster, east: LocalCluster) -> None:
         self.fleet = fleet
         self.canary = kubernetes_config.new_client_from_config(str(canary.kubeconfig))
         self.east = kubernetes_config.new_client_from_config(str(east.kubeconfig))
@@ -191,8 +192,8 @@ def stack_settings(identifier: str, *, load: bool) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def clusters(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     small: dict[str, Any] = {"real_nodes": 1, "tools": False, "state_root": cluster_state_root}
-    canary = Cluster(ClusterSpec(name="fleet-canary", nodes=2, **small))
-    east = Cluster(ClusterSpec(name="fleet-east", nodes=0, prometheus=False, kwok=False, **small))
+    canary = LocalCluster(ClusterSpec(name="fleet-canary", nodes=2, **small))
+    east = LocalCluster(ClusterSpec(name="fleet-east", nodes=0, prometheus=False, kwok=False, **small))
     directory = tmp_path_factory.mktemp("fleet")
     with canary, east:
         environment = {

@@ -17,7 +17,8 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from tests.support.fleet import Fleet
 from tests.support.guides import OTHERS, Shell, blocks, guide_names
 from tests.support.surroundings import IMAGES, FakeVirtController, Monitoring, look_like_openshift
@@ -47,7 +48,7 @@ POLICIES = (
 class Journey:
     """A reader with a clone, a shell and a cluster."""
 
-    def __init__(self, name: str, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, name: str, cluster: LocalCluster, directory: Path) -> None:
         self.api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
         self.core = kubernetes.CoreV1Api(self.api)
         self.monitoring = Monitoring(cluster, self.api)
@@ -118,7 +119,7 @@ def on_journey(
                     images=IMAGES,
                     api_server_flags=POLICIES,
                 )
-                cluster = stack.enter_context(Cluster(spec))
+                cluster = stack.enter_context(LocalCluster(spec))
                 current[name] = Journey(name, cluster, tmp_path_factory.mktemp("guides"))
                 stack.callback(current[name].close)
             return current[name]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from kubernetes import client as kubernetes
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from tests.support.live_stack import NAME, Live
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -23,7 +24,7 @@ ABSENT_IMAGE = "registry.invalid/secondary-scheduler/kube-scheduler:0.1.0"
 
 @pytest.fixture(scope="module")
 def live(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with Cluster(ClusterSpec(name="install-modes", nodes=3, state_root=cluster_state_root)) as cluster:
+    with LocalCluster(ClusterSpec(name="install-modes", nodes=3, state_root=cluster_state_root)) as cluster:
         stack = Live(cluster, tmp_path_factory.mktemp("stack"), "modes")
         yield stack
         stack.close()

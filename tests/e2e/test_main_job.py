@@ -23,12 +23,13 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster import environment
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.demo.moving import Move
 from devcluster.demo.pulumi import Stack
 from devcluster.demo.workload import PARTS, POD_COUNT, TAINT, Workload
 from devcluster.inventory import COLD, HOT, simulated_nodes
 from devcluster.loads import LoadClient
+from devcluster.spec import ClusterSpec
 from scheduler.kube.primitives.quantity import milli_value, value
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -42,7 +43,7 @@ NODES = 20
 class Installed:
     """A cluster with the stack up."""
 
-    def __init__(self, cluster: Cluster, stack: Stack, before: set[str]) -> None:
+    def __init__(self, cluster: LocalCluster, stack: Stack, before: set[str]) -> None:
         self.cluster = cluster
         self.before = before
         self.stack = stack
@@ -71,13 +72,13 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
-    with Cluster(ClusterSpec(name="main-job", nodes=NODES, state_root=cluster_state_root)) as cluster:
+def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(ClusterSpec(name="main-job", nodes=NODES, state_root=cluster_state_root)) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: Cluster) -> Installed:
+def installed(cluster: LocalCluster) -> Installed:
     variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
     stack = Stack(CHECKOUT, "local", variables)
     stack_file = CHECKOUT / "stacks" / "Pulumi.local.yaml"
@@ -311,7 +312,7 @@ BAD_STACKS = {
 
 
 @pytest.mark.parametrize("name", BAD_STACKS)
-def test_a_bad_stack_file_fails_before_anything_is_registered(cluster: Cluster, tmp_path: Path, name: str) -> None:
+def test_a_bad_stack_file_fails_before_anything_is_registered(cluster: LocalCluster, tmp_path: Path, name: str) -> None:
     key, content, expected = BAD_STACKS[name]
     stack_file = yaml.safe_load((CHECKOUT / "stacks" / "Pulumi.local.yaml").read_text())
     if content is None:

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from devcluster import ports
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.progress import SilentReporter
+from devcluster.spec import ClusterSpec
 from devcluster.toolchain.binaries import ensure
 from scheduler.catalog import static_cluster_roles
 from tests.support.catalogs import UPSTREAM_PACKAGE, UPSTREAM_VERSION, with_upstreams_package
@@ -32,16 +33,16 @@ DEFINITION = "secondaryschedulers.operator.openshift.io"
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     opm = ensure(["opm"], SilentReporter())["opm"]
     catalog = with_upstreams_package(tmp_path_factory.mktemp("catalog"), opm)
     spec = ClusterSpec(name="olm-modes", nodes=3, olm=True, olm_catalog=catalog, state_root=cluster_state_root)
-    with Cluster(spec) as cluster:
+    with LocalCluster(spec) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def live(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     stack = Live(cluster, tmp_path_factory.mktemp("stack"), "olm-modes")
     yield stack
     stack.close()
@@ -76,7 +77,7 @@ def nothing_is_left_but_the_definition(live: Live) -> bool:
     return {each for each in left if not each.startswith(DEFINITION)} == set() and DEFINITION in left
 
 
-def test_catalog_installs_the_operator_from_a_served_catalogue(live: Live, cluster: Cluster) -> None:
+def test_catalog_installs_the_operator_from_a_served_catalogue(live: Live, cluster: LocalCluster) -> None:
     live.up(installMode="catalog", operator={"catalog": {"address": cluster.olm_catalog_address}})
     (version,) = of(live, "clusterserviceversions")
     assert version["status"]["phase"] == "Succeeded"
@@ -126,7 +127,9 @@ def test_a_catalogue_that_does_not_answer_fails_the_update_and_is_named(live: Li
 
 
 @slow
-def test_a_channel_that_the_package_does_not_have_fails_the_update_and_is_named(live: Live, cluster: Cluster) -> None:
+def test_a_channel_that_the_package_does_not_have_fails_the_update_and_is_named(
+    live: Live, cluster: LocalCluster
+) -> None:
     catalog = {"address": cluster.olm_catalog_address}
     said = live.up(fails=True, operator={"catalog": catalog, "channel": "edge", "readySeconds": 15})
     assert f"Subscription {NAMESPACE}/{OPERATOR} was created but is not ready: timed out after 15 s" in said
@@ -136,7 +139,7 @@ def test_a_channel_that_the_package_does_not_have_fails_the_update_and_is_named(
 
 
 @slow
-def test_the_update_goes_on_where_it_failed_once_the_channel_is_right(live: Live, cluster: Cluster) -> None:
+def test_the_update_goes_on_where_it_failed_once_the_channel_is_right(live: Live, cluster: LocalCluster) -> None:
     live.up(operator={"catalog": {"address": cluster.olm_catalog_address}})
     (version,) = of(live, "clusterserviceversions")
     assert version["status"]["phase"] == "Succeeded"
@@ -145,7 +148,7 @@ def test_the_update_goes_on_where_it_failed_once_the_channel_is_right(live: Live
 
 
 @slow
-def test_a_live_stack_leaves_catalog_for_direct_and_comes_back(live: Live, cluster: Cluster) -> None:
+def test_a_live_stack_leaves_catalog_for_direct_and_comes_back(live: Live, cluster: LocalCluster) -> None:
     before = roles(live)
     live.up(installMode="direct", operator={})
     kept = roles(live)

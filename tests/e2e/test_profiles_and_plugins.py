@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.demo.workload import TAINT
 from devcluster.inventory import simulated_nodes
+from devcluster.spec import ClusterSpec
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -25,7 +26,7 @@ NODES = 6
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     packages = tmp_path_factory.mktemp("packages")
     installed(packages)
     image = {
@@ -36,7 +37,7 @@ def cluster(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) 
         "user": 65532,
     }
     spec = ClusterSpec(name="profiles", nodes=NODES, images={REPOSITORY: image}, state_root=cluster_state_root)
-    with Cluster(spec) as cluster:
+    with LocalCluster(spec) as cluster:
         yield cluster
 
 
@@ -50,7 +51,7 @@ def installed(packages: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def live(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     stack = Live(cluster, tmp_path_factory.mktemp("stack"), "profiles")
     stack.settings = {"installMode": "direct", "metricProvider": {}, "plugins": {}, "compatibilityCheck": "off"}
     yield stack

@@ -15,7 +15,8 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from components.crd import SECONDARY_SCHEDULERS, load_manifest
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from tests.support.live_stack import NAME, NAMESPACE, Live, eventually
 from tests.support.upstream_operator import GROUP, PLURAL, VERSION, FakeUpstreamOperator
 
@@ -28,9 +29,9 @@ LEFT_BY_UPSTREAM = {f"V1ClusterRoleBinding/{NAME}-system-{role}" for role in ("k
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
+def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
     spec = ClusterSpec(name="upstream", nodes=2, state_root=cluster_state_root)
-    with Cluster(spec) as cluster:
+    with LocalCluster(spec) as cluster:
         api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
         kubernetes.CoreV1Api(api).create_namespace({"metadata": {"name": NAMESPACE}})
         definitions = kubernetes.ApiextensionsV1Api(api)
@@ -45,13 +46,15 @@ def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def operator(cluster: Cluster) -> Iterator[FakeUpstreamOperator]:
+def operator(cluster: LocalCluster) -> Iterator[FakeUpstreamOperator]:
     with FakeUpstreamOperator(cluster.kubeconfig) as operator:
         yield operator
 
 
 @pytest.fixture(scope="module")
-def live(cluster: Cluster, operator: FakeUpstreamOperator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(
+    cluster: LocalCluster, operator: FakeUpstreamOperator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Live]:
     stack = Live(cluster, tmp_path_factory.mktemp("stack"), "upstream")
     stack.settings = {
         "installMode": "none", "operator": {"flavour": "upstream"}, "metricProvider": {}, "plugins": {},

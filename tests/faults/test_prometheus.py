@@ -22,7 +22,7 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster import pki, ports
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from tests.faults import server
 from tests.faults.server import MEGABYTE, BreakablePrometheus
 
@@ -115,7 +115,7 @@ def authority() -> pki.CertificateAuthority:
 
 @pytest.fixture(scope="module")
 def running(
-    control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory, authority: pki.CertificateAuthority
+    control_plane: LocalCluster, tmp_path_factory: pytest.TempPathFactory, authority: pki.CertificateAuthority
 ) -> Iterator[Running]:
     directory = tmp_path_factory.mktemp("faults")
     core = kubernetes.CoreV1Api(kubernetes_config.new_client_from_config(str(control_plane.kubeconfig)))

@@ -21,9 +21,10 @@ import pytest
 import yaml
 
 from devcluster import processes, state
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 
-MakeCluster = Callable[..., Cluster]
+MakeCluster = Callable[..., LocalCluster]
 BARE: dict[str, Any] = {
     "nodes": 0,
     "real_nodes": 0,
@@ -70,7 +71,7 @@ def remove_abandoned_clusters() -> None:
         if processes.identity(int(pid)) == started.replace("-", ":"):
             continue
         for name in state.cluster_names(root):
-            Cluster(ClusterSpec(name=name, state_root=root)).stop()
+            LocalCluster(ClusterSpec(name=name, state_root=root)).stop()
         for leftover in sorted(root.rglob("*"), reverse=True):
             with contextlib.suppress(OSError):
                 leftover.rmdir() if leftover.is_dir() and not leftover.is_symlink() else leftover.unlink()
@@ -86,7 +87,7 @@ def cluster_state_root() -> Iterator[Path]:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     yield root
     for name in state.cluster_names(root):
-        Cluster(ClusterSpec(name=name, state_root=root)).stop()
+        LocalCluster(ClusterSpec(name=name, state_root=root)).stop()
     for lock in (root / "clusters").glob(".*.lock"):
         lock.unlink()
     for directory in (root / "clusters", root):
@@ -95,26 +96,26 @@ def cluster_state_root() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def control_plane(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def control_plane(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """etcd, kube-apiserver and kube-controller-manager without any node.
 
     Most tests need its attributes `kubeconfig`, `api_server` and `state_dir`.
     """
     flags = audit_flags(tmp_path_factory.mktemp("audit"))
     spec = ClusterSpec(name="control-plane", state_root=cluster_state_root, api_server_flags=flags, **BARE)
-    with Cluster(spec) as cluster:
+    with LocalCluster(spec) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def make_cluster(cluster_state_root: Path) -> Iterator[MakeCluster]:
     """Start a cluster with any fields of ClusterSpec, as `make_cluster(nodes=5)`; it is ended after the test."""
-    started: list[Cluster] = []
+    started: list[LocalCluster] = []
     numbers = itertools.count(1)
 
-    def make(**options: Any) -> Cluster:
+    def make(**options: Any) -> LocalCluster:
         options = {"name": f"test-{next(numbers)}", "state_root": cluster_state_root, "tools": False, **options}
-        cluster = Cluster(ClusterSpec(**options))
+        cluster = LocalCluster(ClusterSpec(**options))
         started.append(cluster)
         cluster.start()
         return cluster

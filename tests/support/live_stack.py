@@ -15,7 +15,7 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster import environment
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from devcluster.demo.pulumi import Stack
 from devcluster.demo.workload import TAINT
 
@@ -27,7 +27,7 @@ NAME = "secondary-scheduler"
 class Live:
     """A stack with settings of its own over those of stack `local`."""
 
-    def __init__(self, cluster: Cluster, directory: Path, stack: str) -> None:
+    def __init__(self, cluster: LocalCluster, directory: Path, stack: str) -> None:
         self._stack = stack
         self._file = directory / f"Pulumi.{stack}.yaml"
         self.environment = {

@@ -14,7 +14,7 @@ import requests
 from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from devcluster.ports import LOOPBACK
 
 _WAIT = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); signal.pause()"
@@ -46,7 +46,7 @@ class Monitoring:
         refused: how many questions came without a good one.
     """
 
-    def __init__(self, cluster: Cluster, api: kubernetes.ApiClient) -> None:
+    def __init__(self, cluster: LocalCluster, api: kubernetes.ApiClient) -> None:
         self.accepted: list[str] = []
         self.refused = 0
         self._reviews = kubernetes.AuthenticationV1Api(api)

@@ -19,7 +19,7 @@ import requests
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from devcluster.pki import CertificateAuthority
 from tests.conformance import trimaran
 from tests.conformance.controlplane import control_plane_running
@@ -106,7 +106,7 @@ async def test_the_real_plugins_read_it_and_score_as_ours(tmp_path: Path) -> Non
     assert set(summary.scored) == {"TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"}
 
 
-def test_a_token_of_the_cluster_opens_it_if_its_owner_may_read(control_plane: Cluster, tmp_path: Path) -> None:
+def test_a_token_of_the_cluster_opens_it_if_its_owner_may_read(control_plane: LocalCluster, tmp_path: Path) -> None:
     api = kubernetes_config.new_client_from_config(str(control_plane.kubeconfig))
     core, rbac = kubernetes.CoreV1Api(api), kubernetes.RbacAuthorizationV1Api(api)
     core.create_namespace({"metadata": {"name": "watching"}})

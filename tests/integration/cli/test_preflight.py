@@ -17,8 +17,9 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
 from devcluster import environment
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.pki import CertificateAuthority
+from devcluster.spec import ClusterSpec
 from tests.unit.cli.simulating import Result
 from tests.unit.cli.simulating import run as run_command
 
@@ -29,8 +30,8 @@ SIMULATED = ("--selector", "type=kwok")
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
-    with Cluster(
+def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(
         ClusterSpec(
             name="preflight", state_root=cluster_state_root, nodes=3, real_nodes=0, default_scheduler=False, tools=False
         )
@@ -43,14 +44,14 @@ def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-def run(cluster: Cluster, *arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
+def run(cluster: LocalCluster, *arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
     """Run the command in this process: it starts many times here, and importing takes longer than the checks."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SECONDARY_SCHEDULER_")}
     with mock.patch.dict(os.environ, {**clean, "COLUMNS": "200", **(env or {})}, clear=True):
         return run_command("preflight", "--kubeconfig", cluster.kubeconfig, *arguments)
 
 
-def source(cluster: Cluster) -> tuple[str, ...]:
+def source(cluster: LocalCluster) -> tuple[str, ...]:
     return (
         *("--address", cluster.prometheus_url),
         *("--token-file", str(cluster.prometheus_token_file)),
@@ -63,7 +64,7 @@ def checks(done: Result) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in one["checks"]}
 
 
-def test_all_is_well_with_the_local_clusters_prometheus(cluster: Cluster) -> None:
+def test_all_is_well_with_the_local_clusters_prometheus(cluster: LocalCluster) -> None:
     done = run(cluster, *source(cluster), "-o", "json")
     assert done.code == 0, done.out
     found = checks(done)
@@ -76,14 +77,14 @@ def test_all_is_well_with_the_local_clusters_prometheus(cluster: Cluster) -> Non
     assert cluster.prometheus_token_file.read_text().strip() not in done.out + done.err
 
 
-def test_the_table_is_for_people(cluster: Cluster) -> None:
+def test_the_table_is_for_people(cluster: LocalCluster) -> None:
     done = run(cluster, *source(cluster))
     assert done.code == 0
     assert cluster.prometheus_url in done.out
     assert "what to do" in done.out
 
 
-def failing(cluster: Cluster, *arguments: str | Path) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+def failing(cluster: LocalCluster, *arguments: str | Path) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """All checks, and the one that failed."""
     done = run(cluster, *arguments, "-o", "json")
     assert done.code == 1, done.out
@@ -93,7 +94,7 @@ def failing(cluster: Cluster, *arguments: str | Path) -> tuple[dict[str, dict[st
     return found, failed
 
 
-def test_a_wrong_authority_is_told_before_any_token_is_sent(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_wrong_authority_is_told_before_any_token_is_sent(cluster: LocalCluster, tmp_path: Path) -> None:
     wrong = tmp_path / "ca.crt"
     wrong.write_bytes(CertificateAuthority("wrong").pair.certificate)
     found, failed = failing(cluster, *source(cluster), "--ca-file", wrong)
@@ -102,7 +103,7 @@ def test_a_wrong_authority_is_told_before_any_token_is_sent(cluster: Cluster, tm
     assert found["token"]["status"] == found["nodes"]["status"] == "skipped"
 
 
-def test_a_token_that_is_not_accepted_is_told_and_not_shown(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_token_that_is_not_accepted_is_told_and_not_shown(cluster: LocalCluster, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("canary-wrong-token")
     _, failed = failing(cluster, *source(cluster), "--token-file", token)
@@ -110,14 +111,14 @@ def test_a_token_that_is_not_accepted_is_told_and_not_shown(cluster: Cluster, tm
     assert "canary" not in json.dumps(failed)
 
 
-def test_a_closed_port_is_told(cluster: Cluster) -> None:
+def test_a_closed_port_is_told(cluster: LocalCluster) -> None:
     _, failed = failing(cluster, "--address", "https://127.0.0.1:9")
     assert failed["name"] == "reachable"
     _, failed = failing(cluster, "--address", "https://prometheus.invalid.svc:9090")
     assert "port-forward" in failed["advice"]
 
 
-def configuration(cluster: Cluster, path: Path, plugin: str, **load: Any) -> Path:
+def configuration(cluster: LocalCluster, path: Path, plugin: str, **load: Any) -> Path:
     provider = {"type": "Prometheus", "address": cluster.prometheus_url}
     options = {
         "tokenFile": str(cluster.prometheus_token_file),
@@ -141,7 +142,7 @@ def configuration(cluster: Cluster, path: Path, plugin: str, **load: Any) -> Pat
     return path
 
 
-def test_series_that_do_not_exist_are_told_with_what_there_is_instead(cluster: Cluster, tmp_path: Path) -> None:
+def test_series_that_do_not_exist_are_told_with_what_there_is_instead(cluster: LocalCluster, tmp_path: Path) -> None:
     queries = {"cpuAverage": "avg_over_time(renamed:rule[$window])", "memoryStddev": "stddev_over_time(gone[$window])"}
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries=queries)
     done = run(cluster, "--config", config, "-o", "json")
@@ -157,7 +158,7 @@ def test_series_that_do_not_exist_are_told_with_what_there_is_instead(cluster: C
     assert checks(run(cluster, "--config", config, "-o", "json"))["series memoryStddev"]["status"] == "failed"
 
 
-def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: LocalCluster, tmp_path: Path) -> None:
     guide = (CHECKOUT / "docs" / "load.md").read_text()
     block = next(part for part in guide.split("```yaml")[1:] if "without recording rules" in part).split("```")[0]
     queries = list(yaml.safe_load_all(block))[1]["load"]["queries"]
@@ -169,14 +170,14 @@ def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: Cluste
     assert {check["status"] for check in checks(done).values()} == {"ok"}
 
 
-def test_a_label_that_names_no_node_is_told_with_the_one_that_does(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_label_that_names_no_node_is_told_with_the_one_that_does(cluster: LocalCluster, tmp_path: Path) -> None:
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", nodeLabel="job")
     _, failed = failing(cluster, "--config", config)
     assert failed["name"] == "labels"
     assert failed["advice"] == "set load.nodeLabel: instance"
 
 
-def test_a_node_without_load_is_named_unless_it_does_not_matter(cluster: Cluster) -> None:
+def test_a_node_without_load_is_named_unless_it_does_not_matter(cluster: LocalCluster) -> None:
     core = kubernetes.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
     core.create_node({"metadata": {"name": "unmonitored"}})
     try:
@@ -191,7 +192,7 @@ def test_a_node_without_load_is_named_unless_it_does_not_matter(cluster: Cluster
         core.delete_node("unmonitored")
 
 
-def test_samples_that_are_too_old_are_told(cluster: Cluster, tmp_path: Path) -> None:
+def test_samples_that_are_too_old_are_told(cluster: LocalCluster, tmp_path: Path) -> None:
     past = "max_over_time(timestamp(instance:node_cpu:ratio)[$window:15s]) - 3600"
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries={"sampleTime": past})
     _, failed = failing(cluster, "--config", config)
@@ -200,7 +201,7 @@ def test_samples_that_are_too_old_are_told(cluster: Cluster, tmp_path: Path) -> 
 
 
 def test_a_stack_file_is_checked_with_its_own_credentials_and_written_with_its_comments(
-    cluster: Cluster, tmp_path: Path
+    cluster: LocalCluster, tmp_path: Path
 ) -> None:
     variables = environment.variables(cluster.layout, cluster.prometheus_url, os.environ)
     stack = CHECKOUT / "stacks" / "Pulumi.local.yaml"
@@ -245,7 +246,7 @@ ROUTE_CRD: dict[str, Any] = {
 }
 
 
-def the_route_is_written(cluster: Cluster, prod: Path, mine: Path, token: tuple[str, str]) -> None:
+def the_route_is_written(cluster: LocalCluster, prod: Path, mine: Path, token: tuple[str, str]) -> None:
     """Into a stack that says nothing yet, once; an address of its own, which pods reach, is kept."""
     before = prod.read_text()
     without = [line for line in before.splitlines() if "thanos-querier.openshift-monitoring" not in line]
@@ -270,7 +271,7 @@ def the_route_is_written(cluster: Cluster, prod: Path, mine: Path, token: tuple[
     assert (kept.code, mine.read_text()) == (0, before), kept.err
 
 
-def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: Cluster, tmp_path: Path) -> None:
+def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: LocalCluster, tmp_path: Path) -> None:
     """The Route CRD makes the API server look like OpenShift's; the route leads to the local Prometheus, which does not
     know the cluster's tokens, so that it must be the one refusing."""
     api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))

@@ -17,8 +17,9 @@ import requests
 import yaml
 
 from devcluster import processes
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.loads import LoadClient
+from devcluster.spec import ClusterSpec
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -38,7 +39,7 @@ def command(root: Path, *arguments: str, **options: Any) -> subprocess.Completed
     )
 
 
-def session(cluster: Cluster) -> requests.Session:
+def session(cluster: LocalCluster) -> requests.Session:
     made = requests.Session()
     made.trust_env = False
     made.verify = str(cluster.layout.pki("ca.crt"))
@@ -55,13 +56,15 @@ def eventually(look: Callable[[], T], wanted: Callable[[T], bool], seconds: floa
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_state_root: Path) -> Iterator[Cluster]:
-    made = Cluster(ClusterSpec(name="whole", nodes=NODES, real_nodes=1, tools=False, state_root=cluster_state_root))
+def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
+    made = LocalCluster(
+        ClusterSpec(name="whole", nodes=NODES, real_nodes=1, tools=False, state_root=cluster_state_root)
+    )
     with made:
         yield made
 
 
-def query(cluster: Cluster, expression: str) -> dict[str, float]:
+def query(cluster: LocalCluster, expression: str) -> dict[str, float]:
     answer = requests.get(
         f"{cluster.prometheus_url}/api/v1/query",
         params={"query": expression},
@@ -77,7 +80,7 @@ def all_nodes() -> set[str]:
     return {*(f"sim-{index:03d}" for index in range(NODES)), "real-0"}
 
 
-def test_status_tells_where_everything_is(cluster: Cluster) -> None:
+def test_status_tells_where_everything_is(cluster: LocalCluster) -> None:
     result = command(cluster.spec.state_root, "status", "--name", "whole", "-o", "json")
     assert (result.returncode, result.stderr) == (0, "")
     status = json.loads(result.stdout)
@@ -102,7 +105,7 @@ def test_status_tells_where_everything_is(cluster: Cluster) -> None:
     }
 
 
-def test_all_nodes_are_ready_when_up_returns_and_only_simulated_ones_are_tainted(cluster: Cluster) -> None:
+def test_all_nodes_are_ready_when_up_returns_and_only_simulated_ones_are_tainted(cluster: LocalCluster) -> None:
     nodes = session(cluster).get(f"{cluster.api_server}/api/v1/nodes").json()["items"]
     assert {node["metadata"]["name"] for node in nodes} == all_nodes()
     for node in nodes:
@@ -116,7 +119,7 @@ def test_all_nodes_are_ready_when_up_returns_and_only_simulated_ones_are_tainted
 
 
 @pytest.mark.parametrize("rule", ["instance:node_cpu:ratio", "instance:node_memory_utilisation:ratio"])
-def test_the_recording_rules_have_data_of_every_node_when_up_returns(cluster: Cluster, rule: str) -> None:
+def test_the_recording_rules_have_data_of_every_node_when_up_returns(cluster: LocalCluster, rule: str) -> None:
     # From the first value on: a wrong one would stay in this average for a quarter of an hour.
     values = query(cluster, f"avg_over_time({rule}[15m])")
     assert set(values) == all_nodes()
@@ -125,7 +128,7 @@ def test_the_recording_rules_have_data_of_every_node_when_up_returns(cluster: Cl
     assert values == {node: pytest.approx(targets[node][what], abs=0.03) for node in values}
 
 
-def test_hot_warm_and_cold_nodes_are_told_apart(cluster: Cluster) -> None:
+def test_hot_warm_and_cold_nodes_are_told_apart(cluster: LocalCluster) -> None:
     values = query(cluster, "instance:node_cpu:ratio")
     hot = {node for node, value in values.items() if value > 0.7}
     cold = {node for node, value in values.items() if value < 0.2}
@@ -133,7 +136,7 @@ def test_hot_warm_and_cold_nodes_are_told_apart(cluster: Cluster) -> None:
     assert query(cluster, "stddev_over_time(instance:node_cpu:ratio[5m])").keys() == all_nodes()
 
 
-def test_prometheus_is_closed_without_the_token_and_without_its_authority(cluster: Cluster) -> None:
+def test_prometheus_is_closed_without_the_token_and_without_its_authority(cluster: LocalCluster) -> None:
     url = f"{cluster.prometheus_url}/api/v1/query?query=up"
     ca = str(cluster.prometheus_ca_file)
     assert requests.get(url, verify=ca, timeout=5).status_code == 401
@@ -142,7 +145,7 @@ def test_prometheus_is_closed_without_the_token_and_without_its_authority(cluste
         requests.get(url, timeout=5)
 
 
-def test_a_changed_load_shows_in_prometheus_within_seconds(cluster: Cluster) -> None:
+def test_a_changed_load_shows_in_prometheus_within_seconds(cluster: LocalCluster) -> None:
     result = command(
         cluster.spec.state_root, "load", "--name", "whole", "sim-001", "--cpu", "95%", "--memory", "0.6", "-o", "json"
     )
@@ -155,7 +158,9 @@ def test_a_changed_load_shows_in_prometheus_within_seconds(cluster: Cluster) -> 
     )
 
 
-def test_the_read_only_user_sees_everything_but_secrets_and_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_read_only_user_sees_everything_but_secrets_and_changes_nothing(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
     user = yaml.safe_load(cluster.readonly_kubeconfig.read_text())["users"][0]["user"]
     files = []
     for key in ("client-certificate-data", "client-key-data"):
@@ -176,7 +181,7 @@ def test_the_read_only_user_sees_everything_but_secrets_and_changes_nothing(clus
 
 
 def test_a_pod_for_simulated_nodes_runs_there_and_one_without_toleration_runs_on_the_real_node(
-    cluster: Cluster,
+    cluster: LocalCluster,
 ) -> None:
     api = session(cluster)
     pods = f"{cluster.api_server}/api/v1/namespaces/default/pods"
@@ -202,7 +207,7 @@ def test_a_pod_for_simulated_nodes_runs_there_and_one_without_toleration_runs_on
     eventually(lambda: api.get(pods).json()["items"], lambda items: items == [], seconds=40)
 
 
-def test_env_is_all_that_a_shell_needs(cluster: Cluster) -> None:
+def test_env_is_all_that_a_shell_needs(cluster: LocalCluster) -> None:
     lines = command(cluster.spec.state_root, "env", "--name", "whole").stdout
     script = (
         'curl -sS --noproxy "*" --cacert "$SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE" -o /dev/null -w "%{http_code}" '
@@ -213,7 +218,7 @@ def test_env_is_all_that_a_shell_needs(cluster: Cluster) -> None:
     assert (result.returncode, result.stdout) == (0, "200"), result.stderr
 
 
-def test_logs_are_there_for_every_service(cluster: Cluster) -> None:
+def test_logs_are_there_for_every_service(cluster: LocalCluster) -> None:
     result = command(cluster.spec.state_root, "logs", "--name", "whole", "--lines", "1")
     assert result.returncode == 0
     assert any(line.startswith("audit") for line in result.stdout.splitlines())
@@ -222,7 +227,7 @@ def test_logs_are_there_for_every_service(cluster: Cluster) -> None:
     assert "it has audit, etcd, kube-apiserver" in unknown.stderr
 
 
-def test_a_second_up_changes_nothing_and_says_so(cluster: Cluster) -> None:
+def test_a_second_up_changes_nothing_and_says_so(cluster: LocalCluster) -> None:
     before = (cluster.state_dir / "cluster.json").read_bytes()
     result = command(cluster.spec.state_root, "up", "--name", "whole", "--nodes", "3")
     assert (result.returncode, result.stdout) == (0, "")
@@ -230,7 +235,7 @@ def test_a_second_up_changes_nothing_and_says_so(cluster: Cluster) -> None:
     assert (cluster.state_dir / "cluster.json").read_bytes() == before
 
 
-def test_no_process_shows_a_credential_in_its_arguments(cluster: Cluster) -> None:
+def test_no_process_shows_a_credential_in_its_arguments(cluster: LocalCluster) -> None:
     token = cluster.prometheus_token_file.read_text()
     for service in cluster.status().services:
         assert token not in Path(f"/proc/{service.pid}/cmdline").read_text()
@@ -238,7 +243,7 @@ def test_no_process_shows_a_credential_in_its_arguments(cluster: Cluster) -> Non
         assert token not in log.read_text(errors="replace")
 
 
-def test_every_process_belongs_to_the_cluster(cluster: Cluster) -> None:
+def test_every_process_belongs_to_the_cluster(cluster: LocalCluster) -> None:
     marker = f"{processes.CLUSTER_MARKER}={cluster.state_dir}"
     for service in cluster.status().services:
         assert marker in Path(f"/proc/{service.pid}/environ").read_text().split("\0")

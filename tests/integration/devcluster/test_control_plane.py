@@ -7,12 +7,12 @@ import json
 import pytest
 import requests
 
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 
 
-def admin(cluster: Cluster) -> requests.Session:
+def admin(cluster: LocalCluster) -> requests.Session:
     session = requests.Session()
     session.trust_env = False
     session.verify = str(cluster.layout.pki("ca.crt"))
@@ -20,7 +20,7 @@ def admin(cluster: Cluster) -> requests.Session:
     return session
 
 
-def test_a_pods_service_account_and_root_ca_are_there_from_the_start(control_plane: Cluster) -> None:
+def test_a_pods_service_account_and_root_ca_are_there_from_the_start(control_plane: LocalCluster) -> None:
     session = admin(control_plane)
     default = f"{control_plane.api_server}/api/v1/namespaces/default"
     token = session.post(
@@ -38,7 +38,7 @@ def test_a_pods_service_account_and_root_ca_are_there_from_the_start(control_pla
     assert review.json()["status"]["userInfo"]["username"] == "system:serviceaccount:default:default"
 
 
-def test_the_audit_log_names_the_node_of_a_binding_and_holds_no_secret_value(control_plane: Cluster) -> None:
+def test_the_audit_log_names_the_node_of_a_binding_and_holds_no_secret_value(control_plane: LocalCluster) -> None:
     session = admin(control_plane)
     default = f"{control_plane.api_server}/api/v1/namespaces/default"
     pod = {
@@ -67,7 +67,7 @@ def test_the_audit_log_names_the_node_of_a_binding_and_holds_no_secret_value(con
     assert "hunter2" not in text
 
 
-def test_private_files_are_readable_by_their_owner_only(control_plane: Cluster) -> None:
+def test_private_files_are_readable_by_their_owner_only(control_plane: LocalCluster) -> None:
     private = [
         control_plane.kubeconfig,
         control_plane.readonly_kubeconfig,

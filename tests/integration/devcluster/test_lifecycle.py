@@ -19,8 +19,9 @@ import pytest
 import requests
 
 from devcluster import processes
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.errors import PortTakenError, ServiceError
+from devcluster.spec import ClusterSpec
 from tests.support.cluster import BARE, MakeCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -118,7 +119,7 @@ def test_up_after_a_crash_removes_what_was_left_and_starts_anew(start: Start, tm
     assert code == 0, errors
     assert "removing what is left of an earlier cluster" in errors
     assert not left & marked(state_dir)
-    assert Cluster.attach("dev", tmp_path).status().running
+    assert LocalCluster.attach("dev", tmp_path).status().running
     code, _ = finish(start("down"))
     assert code == 0
     assert entries(tmp_path) == []
@@ -191,7 +192,7 @@ SLEEP = "print('good night', flush=True); import time; time.sleep(600)"
 SLEEPER = {"example.com/sleeper": {"executables": {"/bin/sleeper": [sys.executable, "-c", SLEEP]}}}
 
 
-def sleeper_pids(cluster: Cluster) -> set[int]:
+def sleeper_pids(cluster: LocalCluster) -> set[int]:
     """Processes of the sleeper's pods, told by their command line, which nothing else here has."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
@@ -204,7 +205,7 @@ def sleeper_pids(cluster: Cluster) -> set[int]:
     return found
 
 
-def administrator(cluster: Cluster) -> requests.Session:
+def administrator(cluster: LocalCluster) -> requests.Session:
     api = requests.Session()
     api.trust_env = False
     api.verify = str(cluster.layout.pki("ca.crt"))
@@ -212,7 +213,7 @@ def administrator(cluster: Cluster) -> requests.Session:
     return api
 
 
-def run_sleeper(cluster: Cluster) -> set[int]:
+def run_sleeper(cluster: LocalCluster) -> set[int]:
     api = administrator(cluster)
     container = {"name": "c", "image": "example.com/sleeper:1", "command": ["/bin/sleeper", f"token-{cluster.name}"]}
     pod: dict[str, Any] = {"metadata": {"name": "sleeper"}, "spec": {"containers": [container]}}
@@ -225,7 +226,7 @@ def run_sleeper(cluster: Cluster) -> set[int]:
     return sleeper_pids(cluster)
 
 
-def real_node(make_cluster: MakeCluster, name: str) -> Cluster:
+def real_node(make_cluster: MakeCluster, name: str) -> LocalCluster:
     return make_cluster(nodes=0, real_nodes=1, prometheus=False, kwok=False, images=SLEEPER, name=name)
 
 
@@ -252,7 +253,7 @@ def test_down_ends_pods_whose_node_agent_was_killed(make_cluster: MakeCluster) -
 
 @pytest.mark.slow
 def test_down_all_ends_every_cluster_of_this_root(start: Start, tmp_path: Path) -> None:
-    clusters = [Cluster(ClusterSpec(name=name, state_root=tmp_path, **BARE)) for name in ("one", "two")]
+    clusters = [LocalCluster(ClusterSpec(name=name, state_root=tmp_path, **BARE)) for name in ("one", "two")]
     for cluster in clusters:
         cluster.start()
     code, errors = finish(start("down", "--all"))

@@ -12,18 +12,19 @@ from pathlib import Path
 import kubernetes as k8s
 import pytest
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from tests.integration.node_agent.helpers import NODE, Api, RunningAgent, running, start_agent_in, wait_for
 
 
 @pytest.fixture(scope="session")
-def node_cluster(cluster_state_root: Path) -> Iterator[Cluster]:
+def node_cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
     """A control plane that knows the node's identity; the agent that comes with it is ended, its place is free."""
     spec = ClusterSpec(
         name="node-agent", state_root=cluster_state_root, nodes=0, real_nodes=1,
         prometheus=False, default_scheduler=False, kwok=False, tools=False,
     )  # fmt: skip
-    with Cluster(spec) as cluster:
+    with LocalCluster(spec) as cluster:
         for service in cluster.status().services:
             if service.name == f"node-{NODE}":
                 os.kill(service.pid, signal.SIGTERM)
@@ -32,7 +33,7 @@ def node_cluster(cluster_state_root: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-def take_away_further_rights(cluster: Cluster) -> None:
+def take_away_further_rights(cluster: LocalCluster) -> None:
     """Leave the agent what the Node authorizer gives any kubelet: nothing else may be needed."""
     with k8s.config.new_client_from_config(str(cluster.kubeconfig)) as client:
         rbac = k8s.client.RbacAuthorizationV1Api(client)
@@ -44,7 +45,7 @@ def take_away_further_rights(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def agent(node_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
+def agent(node_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
     """An agent for all tests of a module."""
     started = start_agent_in(node_cluster, tmp_path_factory.mktemp("agent"))
     yield started
@@ -52,7 +53,7 @@ def agent(node_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def api(node_cluster: Cluster) -> Iterator[Api]:
+def api(node_cluster: LocalCluster) -> Iterator[Api]:
     """The API in a new namespace whose ServiceAccount exists."""
     client = k8s.config.new_client_from_config(str(node_cluster.kubeconfig))
     core = k8s.client.CoreV1Api(client)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import kubernetes as k8s
 import psutil
 
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 
 T = TypeVar("T")
 NODE = "real-0"
@@ -66,7 +66,7 @@ class RunningAgent:
         return path.read_text() if path.exists() else ""
 
 
-def start_agent_in(cluster: Cluster, directory: Path, *options: str) -> RunningAgent:
+def start_agent_in(cluster: LocalCluster, directory: Path, *options: str) -> RunningAgent:
     """Start an agent with its state below a directory."""
     directory.mkdir(parents=True, exist_ok=True)
     images = directory / "images.json"

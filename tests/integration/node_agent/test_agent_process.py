@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from tests.integration.node_agent.helpers import NODE, Api, RunningAgent, script, start_agent_in, wait_for
 
 pytestmark = pytest.mark.integration
@@ -20,7 +20,7 @@ Start = Callable[..., RunningAgent]
 
 
 @pytest.fixture
-def start(node_cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+def start(node_cluster: LocalCluster, tmp_path: Path) -> Iterator[Start]:
     """Start agents that share one state directory, one after the other."""
     agents: list[RunningAgent] = []
 
@@ -106,7 +106,7 @@ print(open(named).read(), open(os.environ['FILE']).read(), review.status.user_in
     assert agent.container_log(api.namespace, "p").strip() == expected
 
 
-def run_agent(cluster: Cluster, directory: Path, images: str, *options: str) -> subprocess.CompletedProcess[str]:
+def run_agent(cluster: LocalCluster, directory: Path, images: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run an agent that is expected to give up at once."""
     (directory / "bad.json").write_text(images)
     command = [
@@ -117,13 +117,13 @@ def run_agent(cluster: Cluster, directory: Path, images: str, *options: str) -> 
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
 
 
-def test_bad_image_map_is_refused_with_its_place(node_cluster: Cluster, tmp_path: Path) -> None:
+def test_bad_image_map_is_refused_with_its_place(node_cluster: LocalCluster, tmp_path: Path) -> None:
     done = run_agent(node_cluster, tmp_path, '{"a": {"executables": {"/bin/x": "python"}}}')
     place = f"image map {tmp_path}/bad.json: a.executables['/bin/x']"
     assert (done.returncode, done.stderr) == (4, f"node-agent: {place} must be a list of strings\n")
 
 
-def test_second_agent_on_the_same_state_is_refused(start: Start, node_cluster: Cluster, tmp_path: Path) -> None:
+def test_second_agent_on_the_same_state_is_refused(start: Start, node_cluster: LocalCluster, tmp_path: Path) -> None:
     start()
     done = run_agent(node_cluster, tmp_path, "{}")
     assert done.returncode == 1
@@ -132,7 +132,7 @@ def test_second_agent_on_the_same_state_is_refused(start: Start, node_cluster: C
     )
 
 
-def test_pod_network_outside_loopback_is_refused(node_cluster: Cluster, tmp_path: Path) -> None:
+def test_pod_network_outside_loopback_is_refused(node_cluster: LocalCluster, tmp_path: Path) -> None:
     done = run_agent(node_cluster, tmp_path, "{}", "--pod-cidr-base", "10.0.0.0")
     assert done.returncode == 1
     assert "10.0.0.0 is not in 127.0.0.0/8" in done.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from tests.integration.node_agent.helpers import NODE, PYTHON_IMAGE, Api, RunningAgent, script, wait_for
 
 pytestmark = pytest.mark.integration
@@ -265,7 +265,9 @@ def test_logs_can_be_read_through_the_api_server(agent: RunningAgent, api: Api) 
     assert api.core.read_namespaced_pod_log("p", api.namespace, limit_bytes=6) == "line 0"
 
 
-def test_logs_are_for_the_api_server_only(agent: RunningAgent, api: Api, node_cluster: Cluster, tmp_path: Path) -> None:
+def test_logs_are_for_the_api_server_only(
+    agent: RunningAgent, api: Api, node_cluster: LocalCluster, tmp_path: Path
+) -> None:
     port = api.core.read_node(NODE).status.daemon_endpoints.kubelet_endpoint.port
     url = f"https://127.0.0.1:{port}/containerLogs/{api.namespace}/p/main"
     context = ssl._create_unverified_context()

@@ -22,10 +22,11 @@ from kubernetes import config as kubernetes_config
 from kubernetes.client.exceptions import ApiException
 
 from devcluster import ports, processes
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.layout import Layout
 from devcluster.progress import SilentReporter
 from devcluster.services import olm as services
+from devcluster.spec import ClusterSpec
 from devcluster.toolchain.binaries import ensure
 from scheduler.catalog import static_cluster_roles
 from tests.support.cluster import BARE
@@ -55,7 +56,7 @@ profiles:
 class Installed:
     """The cluster, and what a user would look at."""
 
-    cluster: Cluster
+    cluster: LocalCluster
     core: kubernetes.CoreV1Api
     apps: kubernetes.AppsV1Api
     custom: kubernetes.CustomObjectsApi
@@ -63,7 +64,7 @@ class Installed:
     extensions: kubernetes.ApiextensionsV1Api
 
     @classmethod
-    def on(cls, cluster: Cluster) -> Installed:
+    def on(cls, cluster: LocalCluster) -> Installed:
         api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
         return cls(
             cluster,
@@ -149,7 +150,7 @@ def expected_rules() -> dict[str, list[dict[str, Any]]]:
 @pytest.fixture(scope="module")
 def installed(cluster_state_root: Path) -> Iterator[Installed]:
     options = {**BARE, "real_nodes": 1, "default_scheduler": True}
-    with Cluster(ClusterSpec(name="olm", state_root=cluster_state_root, olm=True, **options)) as cluster:
+    with LocalCluster(ClusterSpec(name="olm", state_root=cluster_state_root, olm=True, **options)) as cluster:
         here = Installed.on(cluster)
         labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
         here.core.create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})

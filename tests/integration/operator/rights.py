@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from components._operator_rules import Instance, cluster_rules, namespace_rules
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from scheduler.catalog import static_cluster_roles
 from scheduler.kube.client import AlreadyExists, NotFound
 from tests.integration.operator.support import Api
@@ -77,7 +77,7 @@ class Rights:
             with contextlib.suppress(NotFound):
                 self._api.call("DELETE", f"{_RBAC}/{plural}/{self.name}")
 
-    def kubeconfig(self, cluster: Cluster, path: Path) -> Path:
+    def kubeconfig(self, cluster: LocalCluster, path: Path) -> Path:
         """Write one that connects as the account."""
         request = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -91,7 +91,7 @@ class Rights:
         path.write_text(yaml.safe_dump(config))
         return path
 
-    def requests(self, cluster: Cluster) -> Iterator[Request]:
+    def requests(self, cluster: LocalCluster) -> Iterator[Request]:
         """All that the account asked for."""
         user = f"system:serviceaccount:{self._api.namespace}:{ACCOUNT}"
         for line in cluster.audit_log.read_text().splitlines():
@@ -104,7 +104,7 @@ class Rights:
                 code = int((entry.get("responseStatus") or {}).get("code") or 0)
                 yield Request(what.get("apiGroup", ""), resource, entry["verb"], what.get("name", ""), code)
 
-    def check(self, cluster: Cluster, expected: Collection[str] = ()) -> None:
+    def check(self, cluster: LocalCluster, expected: Collection[str] = ()) -> None:
         """Nothing was refused but requests for these resources, and what was bound may be bound."""
         seen = list(self.requests(cluster))
         assert seen, "the audit log has what the operator did"

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from scheduler.config import configuration_hash
 from scheduler.kube.client import KubeError
 from secondary_scheduler.operator.options import LEASE_NAME
@@ -31,7 +32,9 @@ HELD_TO_BE_PASSED_ON = {("coordination.k8s.io", "leases", "patch")}
 def control_plane(cluster_state_root, tmp_path_factory):
     """One of its own, for the kinds that change what the operator does."""
     flags = audit_flags(tmp_path_factory.mktemp("audit"))
-    with Cluster(ClusterSpec(name="audited", state_root=cluster_state_root, api_server_flags=flags, **BARE)) as one:
+    with LocalCluster(
+        ClusterSpec(name="audited", state_root=cluster_state_root, api_server_flags=flags, **BARE)
+    ) as one:
         yield one
 
 

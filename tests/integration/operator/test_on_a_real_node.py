@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.progress import SilentReporter
+from devcluster.spec import ClusterSpec
 from devcluster.toolchain import binaries
 from scheduler.config import configuration_hash
 from tests.integration.operator.support import HASH_ANNOTATION, until
@@ -53,7 +54,7 @@ def control_plane(cluster_state_root, tmp_path_factory):
         images={FOREIGN_IMAGE.rpartition(":")[0]: image},
         api_server_flags=audit_flags(tmp_path_factory.mktemp("audit")),
     )
-    with Cluster(spec) as cluster:
+    with LocalCluster(spec) as cluster:
         yield cluster
 
 

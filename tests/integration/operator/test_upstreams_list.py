@@ -6,7 +6,8 @@ The tests run in order on one instance; each leaves it as it found it. OpenShift
 import pytest
 import yaml
 
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from scheduler.config import configuration_hash
 from scheduler.kube.client import KubeError
 from tests.integration.operator.rights import Rights
@@ -38,7 +39,7 @@ def control_plane(cluster_state_root, tmp_path_factory):
         tools=False,
         api_server_flags=audit_flags(tmp_path_factory.mktemp("audit")),
     )
-    with Cluster(spec) as cluster:
+    with LocalCluster(spec) as cluster:
         yield cluster
 
 

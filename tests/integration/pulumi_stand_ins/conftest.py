@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from tests.integration.pulumi_stand_ins.engine import Api, Engine
@@ -20,7 +20,7 @@ def pulumi_binary() -> Path:
 
 
 @pytest.fixture
-def api(control_plane: Cluster) -> Api:
+def api(control_plane: LocalCluster) -> Api:
     return Api(control_plane)
 
 
@@ -33,7 +33,7 @@ def namespace(api: Api) -> Iterator[str]:
 
 
 @pytest.fixture
-def engine(tmp_path: Path, control_plane: Cluster, pulumi_binary: Path, namespace: str) -> Engine:
+def engine(tmp_path: Path, control_plane: LocalCluster, pulumi_binary: Path, namespace: str) -> Engine:
     return Engine(tmp_path, control_plane, pulumi_binary, namespace)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import requests
 
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from devcluster.pulumi_stand_ins import (
     KUBERNETES_PROVIDER,
     LANGUAGE_HOST,
@@ -68,7 +68,7 @@ for resource in spec["resources"]:
 class Api:
     """The API server as an administrator sees it; not the code under test."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self._server = cluster.api_server
         self._session = requests.Session()
         self._session.trust_env = False
@@ -112,7 +112,7 @@ class Result:
 class Engine:
     """One project with one stack, in a directory of its own with a file backend."""
 
-    def __init__(self, directory: Path, cluster: Cluster | None, pulumi: Path, namespace: str) -> None:
+    def __init__(self, directory: Path, cluster: LocalCluster | None, pulumi: Path, namespace: str) -> None:
         self.directory = directory
         self.namespace = namespace
         tools = directory / "bin"

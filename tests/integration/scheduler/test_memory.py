@@ -16,7 +16,7 @@ import pytest
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
-from devcluster.cluster import Cluster
+from devcluster.cluster import LocalCluster
 from tests.support.cluster import BARE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -25,7 +25,7 @@ NODES = 1000
 LIMIT = 120 * 1000 * 1000
 
 
-def create_nodes(cluster: Cluster) -> None:
+def create_nodes(cluster: LocalCluster) -> None:
     core = kubernetes.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
     resources = {"cpu": "16", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 
@@ -41,7 +41,9 @@ def create_nodes(cluster: Cluster) -> None:
         list(pool.map(create, range(NODES)))
 
 
-def test_with_a_thousand_nodes_it_takes_less_than_120_mb(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+def test_with_a_thousand_nodes_it_takes_less_than_120_mb(
+    make_cluster: Callable[..., LocalCluster], tmp_path: Path
+) -> None:
     cluster = make_cluster(**BARE)
     create_nodes(cluster)
     configuration = {

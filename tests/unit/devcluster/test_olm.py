@@ -9,15 +9,16 @@ import pytest
 import yaml
 
 from devcluster import olm, ports, startup
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.errors import SpecError
+from devcluster.spec import ClusterSpec
 from tests.support.cluster import BARE
 
 DEFINITIONS = Path(olm.__file__).parent / "olm_crds"
 
 
 def test_a_catalog_that_is_no_directory_is_refused_before_anything_is_built(tmp_path: Path) -> None:
-    cluster = Cluster(ClusterSpec(state_root=tmp_path, olm=True, olm_catalog=tmp_path / "absent", **BARE))
+    cluster = LocalCluster(ClusterSpec(state_root=tmp_path, olm=True, olm_catalog=tmp_path / "absent", **BARE))
     with pytest.raises(SpecError, match=r"absent is not a directory: .*--olm-catalog"):
         cluster.start()
     assert not cluster.state_dir.exists()

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from devcluster import state
-from devcluster.cluster import Cluster, ClusterSpec
+from devcluster.cluster import LocalCluster
 from devcluster.errors import ClusterStateError, SpecError
 from devcluster.processes import ProcessRecord
+from devcluster.spec import ClusterSpec
 from devcluster.state import ClusterState, StateDirectory
 
 
@@ -63,7 +64,7 @@ def test_down_removes_a_cluster_whose_file_is_damaged(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path, "dev")
     directory.create()
     directory.file.write_text("{")
-    assert Cluster(ClusterSpec(name="dev", state_root=tmp_path)).stop()
+    assert LocalCluster(ClusterSpec(name="dev", state_root=tmp_path)).stop()
     assert list((tmp_path / "clusters").iterdir()) == []
 
 
@@ -71,7 +72,7 @@ def test_a_cluster_whose_processes_have_gone_does_not_run(tmp_path: Path) -> Non
     directory = StateDirectory(tmp_path, "dev")
     directory.create()
     directory.write(sample())
-    status = Cluster.attach("dev", tmp_path).status()
+    status = LocalCluster.attach("dev", tmp_path).status()
     assert not status.running
     assert status.api_server == "https://127.0.0.1:20001"
     assert status.prometheus == "https://127.0.0.1:20002"
@@ -89,7 +90,7 @@ def test_a_full_disk_is_said_before_anything_is_made(tmp_path: Path, monkeypatch
 
 def test_attaching_to_nothing_says_how_to_start_it(tmp_path: Path) -> None:
     with pytest.raises(ClusterStateError, match=r"no local cluster 'x' in .*cluster up --name x"):
-        Cluster.attach("x", tmp_path)
+        LocalCluster.attach("x", tmp_path)
 
 
 def test_neighbours_are_the_readable_other_clusters(tmp_path: Path) -> None:
