@@ -17,11 +17,10 @@ from devcluster import pki
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import InstanceLoad, KnownNode, LoadReading, LoadSettings, PrometheusSource
-from secondary_scheduler.cli import preflight_openshift as openshift
-from secondary_scheduler.cli import preflight_series as series
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.preflight_checks import Examination, Status, tls
-from secondary_scheduler.cli.preflight_write import trusts_services_only, write_address
+from secondary_scheduler.cli.preflight import openshift, series
+from secondary_scheduler.cli.preflight.checks import Examination, Status, tls
+from secondary_scheduler.cli.preflight.write import trusts_services_only, write_address
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 ROUTES = "/apis/route.openshift.io/v1/namespaces/openshift-monitoring/routes"

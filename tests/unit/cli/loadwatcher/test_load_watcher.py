@@ -20,7 +20,7 @@ import requests
 
 from devcluster.pki import CertificateAuthority
 from scheduler.load import InstanceLoad, LoadReading, LoadSettings, WatcherSource, parse_watcher, watcher_document
-from secondary_scheduler.cli.loadwatcher_serving import Access, Listen, NodeNamedSource, WatcherService
+from secondary_scheduler.cli.loadwatcher.serving import Access, Listen, NodeNamedSource, WatcherService
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 

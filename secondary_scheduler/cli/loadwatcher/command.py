@@ -90,7 +90,7 @@ def load_watcher(
     # Here, not above: reading them takes longer than all the rest of the command line.
     from scheduler.kube.client import KubeError
     from scheduler.load import LoadSettings
-    from secondary_scheduler.cli.loadwatcher_serving import Access, Listen, WatcherService
+    from secondary_scheduler.cli.loadwatcher.serving import Access, Listen, WatcherService
 
     if config is not None:
         key, settings = _configured(config)

@@ -13,8 +13,8 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from secondary_scheduler.cli.preflight_checks import Check
-    from secondary_scheduler.cli.preflight_target import Target
+    from secondary_scheduler.cli.preflight.checks import Check
+    from secondary_scheduler.cli.preflight.target import Target
 
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
 
@@ -62,7 +62,7 @@ def preflight(
     is changed in the cluster. Exit code 1: a check failed, and its line says what to do.
     """
     # Here, not above: reading them takes longer than all the rest of the command line.
-    from secondary_scheduler.cli.preflight_target import Wanted, find_targets
+    from secondary_scheduler.cli.preflight.target import Wanted, find_targets
 
     wanted = Wanted(config, stack, address, token_file, ca_file, service_account, selector, kubeconfig, context)
     with find_targets(wanted) as targets:
@@ -110,7 +110,7 @@ def _show(results: Iterable[tuple[Target, list[Check]]], output: Output) -> None
 
 
 def _write(file: Path, targets: list[Target]) -> None:
-    from secondary_scheduler.cli.preflight_write import trusts_services_only, write_address
+    from secondary_scheduler.cli.preflight.write import trusts_services_only, write_address
 
     found = {target.own_address for target in targets if target.key.startswith("Prometheus:")}
     if len(found) != 1:

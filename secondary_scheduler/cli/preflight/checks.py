@@ -27,7 +27,7 @@ from scheduler.load import (
     by_address,
 )
 from scheduler.load.session import tls_advice
-from secondary_scheduler.cli import preflight_series as series
+from secondary_scheduler.cli.preflight import series
 
 _SOON_DAYS = 14
 _SHOWN = 3

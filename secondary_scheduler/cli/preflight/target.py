@@ -16,10 +16,10 @@ from scheduler.engine.loads import load_source, wanted_sources
 from scheduler.kube.client import BadRequest, ClientConfig, KubeError
 from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import KnownNode, LoadSettings, list_nodes
-from secondary_scheduler.cli import preflight_openshift as openshift
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.preflight_checks import Check, Examination, Status
+from secondary_scheduler.cli.preflight import openshift
+from secondary_scheduler.cli.preflight.checks import Check, Examination, Status
 from secondary_scheduler.cli.reading import read_configuration
 
 _ALL = frozenset({"cpu_average", "cpu_stddev", "memory_average", "memory_stddev"})
