@@ -30,13 +30,13 @@ from scheduler.kube.client import KubeClient, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
 from scheduler.load import LoadStatus
+from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks, LoopWatch
 from scheduler.observe.metrics import Metrics
-from scheduler.observe.server import Answers, Server
-from scheduler.options import LeaderElection, Options
+from scheduler.observe.server import Server
+from scheduler.options import USER_AGENT, LeaderElection, Options
 from scheduler.plugins import build_profile
-from scheduler.start import USER_AGENT
 from scheduler.state import ClusterState, SchedulingQueue
 
 EXIT_OK, EXIT_ERROR = 0, 1

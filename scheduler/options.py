@@ -10,12 +10,15 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from scheduler import __version__
 from scheduler.catalog.types import parse_duration
 from scheduler.config import KubeSchedulerConfiguration
 
 T = TypeVar("T")
+USER_AGENT: Final = f"kube-scheduler/secondary-scheduler-{__version__}"
+"""Under which the API server's audit log shows this process; each client adds what it is for."""
 _TLS_VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 
 

@@ -9,12 +9,10 @@ from typing import Final
 
 import uvloop
 
-from scheduler import __version__
 from scheduler.config import Configuration
 from scheduler.kube.client import ClientConfig, KubeClient, PageReader
-from scheduler.options import Options
+from scheduler.options import USER_AGENT, Options
 
-USER_AGENT: Final = f"kube-scheduler/secondary-scheduler-{__version__}"
 _TURN_SECONDS: Final = 0.0001
 """How long an import may keep the interpreter's lock from the event loop, which reads a page in some fifty pieces."""
 

@@ -15,8 +15,8 @@ import structlog
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from scheduler.observe.answers import Answers, ReviewClient
 from scheduler.observe.health import report
-from scheduler.observe.server import Answers, ReviewClient
 
 _CACHE_SECONDS = 10.0
 _CACHE_ENTRIES = 256

@@ -10,37 +10,8 @@ import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
 
-from scheduler.observe.health import HealthChecks
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
-
-class ReviewClient(Protocol):
-    """The part of the API client that reviews need."""
-
-    async def post(self, path: str, body: dict[str, Any]) -> bytes:
-        """POST a JSON object and return the answer's body."""
-        ...
-
-    async def close(self) -> None:
-        """Release connections."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """What the endpoints answer with."""
-
-    checks: HealthChecks
-    registry: CollectorRegistry
-    make_review_client: Callable[[], ReviewClient]
-    configz: Callable[[], dict[str, Any]]
-    always_allow: tuple[str, ...]
-    """Paths that need no token."""
+from scheduler.observe.answers import Answers
 
 
 class Server:

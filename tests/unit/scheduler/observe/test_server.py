@@ -15,9 +15,10 @@ import pytest
 import requests
 from prometheus_client import CollectorRegistry, Counter
 
+from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
-from scheduler.observe.server import Answers, Server
+from scheduler.observe.server import Server
 
 
 class FakeReviews:
