@@ -27,11 +27,11 @@ from scheduler.framework import (
     Status,
     unschedulable,
 )
-from scheduler.helpers.evicting import Preemption, wanted_candidates
 from scheduler.kube.model import ElasticQuota
 from scheduler.plugins.capacityscheduling.attempt import Attempt
 from scheduler.plugins.capacityscheduling.quotas import Quotas, add_to
 from scheduler.plugins.capacityscheduling.rules import NAME, QuotaRules
+from scheduler.preemption import Preemption, wanted_candidates
 
 ELASTIC_QUOTA = "ElasticQuota"
 

@@ -6,9 +6,9 @@ from functools import lru_cache
 import numpy as np
 
 from scheduler.framework import CycleState, NodeView, PodAmounts, PodClause, PodInfo, PodQuery, RowArray
-from scheduler.helpers.preemption import Fate, NodeTrouble, VictimRules, by_importance
 from scheduler.kube.primitives.selectors import EVERYTHING
 from scheduler.plugins.capacityscheduling.attempt import Attempt
+from scheduler.preemption import Fate, NodeTrouble, VictimRules, by_importance
 
 NAME = "CapacityScheduling"
 _NO_ROOM = "global quota max exceeded"

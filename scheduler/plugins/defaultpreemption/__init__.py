@@ -20,8 +20,7 @@ from scheduler.framework import (
     Status,
     unresolvable,
 )
-from scheduler.helpers.evicting import WAITING, Preemption, wanted_candidates
-from scheduler.helpers.preemption import VictimRules
+from scheduler.preemption import WAITING, Preemption, VictimRules, wanted_candidates
 
 _NAME = "DefaultPreemption"
 _PARKED = unresolvable(WAITING, plugin=_NAME)

@@ -15,10 +15,9 @@ from scheduler.framework import (
     PostFilterResult,
     Status,
 )
-from scheduler.helpers.evicting import Preemption, wanted_candidates
-from scheduler.helpers.preemption import NodeTrouble, VictimRules
 from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 from scheduler.plugins.preemptiontoleration.policy import policy_of
+from scheduler.preemption import NodeTrouble, Preemption, VictimRules, wanted_candidates
 
 NAME = "PreemptionToleration"
 _PRIORITY_CLASS = "PriorityClass"

@@ -22,9 +22,9 @@ from scheduler.framework import (
     RowArray,
     WhatIfView,
 )
-from scheduler.helpers.preemption import DryRun, Fate, NodeTrouble, Outcome, VictimRules, by_importance
 from scheduler.kube.model import PodDisruptionBudget
 from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
+from scheduler.preemption.victims import DryRun, Fate, NodeTrouble, Outcome, VictimRules, by_importance
 
 BUDGET = "PodDisruptionBudget"
 _LEAST_BATCH = 16

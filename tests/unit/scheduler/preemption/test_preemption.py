@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner
-from scheduler.helpers.preemption import Candidate, VictimRules, choose
-from scheduler.helpers.trials import dry_run
 from scheduler.kube.model import PodDisruptionBudget
+from scheduler.preemption.trials import dry_run
+from scheduler.preemption.victims import Candidate, VictimRules, choose
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 

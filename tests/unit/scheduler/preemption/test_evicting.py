@@ -13,9 +13,9 @@ import pytest
 from scheduler.config import load_configuration
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.framework import SUCCESS, PodInfo, ProfileRunner, Status, failure
-from scheduler.helpers.evicting import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictions
-from scheduler.helpers.preemption import Candidate
 from scheduler.plugins import build_profile
+from scheduler.preemption.evictions import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictions
+from scheduler.preemption.victims import Candidate
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.plugins.quotas import names, running

@@ -23,15 +23,15 @@ from scheduler.framework import (
     failure,
     unschedulable,
 )
-from scheduler.helpers.dryruns import DryRuns
-from scheduler.helpers.preemption import (
+from scheduler.kube.primitives.timestamps import format_time
+from scheduler.preemption.dryruns import DryRuns
+from scheduler.preemption.victims import (
     LEAVING,
     PREEMPTED_REASON,
     Candidate,
     VictimRules,
     ineligible,
 )
-from scheduler.kube.primitives.timestamps import format_time
 
 WAITING = "waiting for the preemption for this pod to be finished"
 PREEMPTIONS_AT_ONCE = 8

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.framework import CycleState, FilterRunner, FloatArray, IntArray, NodeView, PodInfo, RowArray
-from scheduler.helpers.preemption import PRIORITY_SHIFT, Candidate, DryRun, Outcome, VictimRules, choose
-from scheduler.helpers.trials import BUDGET, LARGEST_BATCH, Budgets, Trial, dry_run
 from scheduler.kube.model import LabelSelector, PodDisruptionBudget
+from scheduler.preemption.trials import BUDGET, LARGEST_BATCH, Budgets, Trial, dry_run
+from scheduler.preemption.victims import PRIORITY_SHIFT, Candidate, DryRun, Outcome, VictimRules, choose
 
 _MOST_ROWS = 200_000
 """Bound on the rows of all classes."""

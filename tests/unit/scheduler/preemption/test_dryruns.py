@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from scheduler.core import Placement, decide
 from scheduler.framework import Code, PodInfo, RowArray
-from scheduler.helpers.dryruns import DryRuns
-from scheduler.helpers.preemption import Candidate, DryRun, VictimRules, choose
-from scheduler.helpers.trials import dry_run
 from scheduler.kube.model import PodDisruptionBudget
+from scheduler.preemption.dryruns import DryRuns
+from scheduler.preemption.trials import dry_run
+from scheduler.preemption.victims import Candidate, DryRun, VictimRules, choose
 from scheduler.state import Snapshot
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 

@@ -1,0 +1,11 @@
+"""Preemption: which pods have to go so that another one fits, on which node that hurts least, and that they go.
+
+What the preempting plugins (DefaultPreemption, CapacityScheduling, PreemptionToleration) share; they differ in their
+`VictimRules`. Follows pkg/scheduler/framework/preemption of kube-scheduler 1.34. May import `scheduler.framework`,
+`scheduler.helpers` and `scheduler.kube.model` and `.primitives`; has effects through the `Handle` only.
+"""
+
+from scheduler.preemption.evictions import WAITING, Preemption, wanted_candidates
+from scheduler.preemption.victims import Fate, NodeTrouble, VictimRules, by_importance
+
+__all__ = ["WAITING", "Fate", "NodeTrouble", "Preemption", "VictimRules", "by_importance", "wanted_candidates"]
