@@ -12,7 +12,7 @@ from components.kube_object import KubeObject, child
 from components.labels import COMPONENT
 from components.metric_credentials import SecretKeyReference
 from scheduler import operand
-from scheduler.catalog import FLOW_SCHEMAS, OPERAND, flow_schema_name
+from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, flow_schema_name
 from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
 
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -152,7 +152,7 @@ class DirectScheduler(pulumi.ComponentResource):
                     replicas=args.replicas,
                     arguments=self._arguments(),
                     env=operand.environment_for(flavour, openshift=args.openshift),
-                    verbosity=operand.LOG_VERBOSITY[args.log_level],
+                    verbosity=LOG_VERBOSITY[args.log_level],
                     serving_cert_secret=operand.serving_cert_secret_name(OPERAND) if args.openshift else None,
                     metric_secret=values["metric_secret"],
                     priority_class_name=values["priority_class"],

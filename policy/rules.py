@@ -19,11 +19,13 @@ from scheduler.config import (
     OURS,
     ConfigurationError,
     Flavour,
+    InvalidSpecError,
+    SecondarySchedulerSpec,
     UnknownFlavourError,
     flavour_of,
     load_configuration,
+    parse_spec,
 )
-from secondary_scheduler.operator.reconcile.spec import InvalidSpecError, Spec, parse_spec
 
 SECONDARY_SCHEDULER = "kubernetes:operator.openshift.io/v1:SecondaryScheduler"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
@@ -106,7 +108,7 @@ def image_problems(scheduler: Properties, *, require_digest: bool = False) -> It
 def field_problems(scheduler: Properties) -> Iterator[str]:
     """Fields of a SecondaryScheduler that the CRD does not know, and values that the operator cannot act on."""
     spec = _known(_mapping(scheduler.get("spec")))
-    for path, allowed in _unknown_fields(Spec, spec, ("spec",), _UPSTREAMS):
+    for path, allowed in _unknown_fields(SecondarySchedulerSpec, spec, ("spec",), _UPSTREAMS):
         yield f"{'.'.join(path)}: no such field; there are: {', '.join(sorted(allowed))}"
     try:
         parse_spec({"spec": spec})

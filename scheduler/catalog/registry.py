@@ -20,6 +20,9 @@ CANARY_SUFFIX = "-canary"
 _LONGEST_OPERAND = 39
 """Names made from it are a Service's or a label's value, which have 63 characters at most."""
 
+LOG_VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
+"""`spec.logLevel` of a SecondaryScheduler -> the scheduler's `-v`; the names are OpenShift's."""
+
 BASE_CLUSTER_ROLE = "secondary-scheduler:base"
 ENTRY_POINT_GROUP = "secondary_scheduler.plugins"
 

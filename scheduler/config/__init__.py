@@ -28,12 +28,14 @@ from scheduler.config.flavours import (
     flavour_named,
     flavour_names,
     flavour_of,
+    image_flavour,
 )
 from scheduler.config.load import Configuration, default_configuration, load_configuration
 from scheduler.config.model import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, KubeSchedulerConfiguration
 from scheduler.config.problems import ConfigurationError, Problem
 from scheduler.config.render import configuration_hash, render
 from scheduler.config.rewrite import convert_text
+from scheduler.config.spec import InvalidSpecError, SecondarySchedulerSpec, parse_spec
 
 __all__ = [
     "API_VERSION",
@@ -49,10 +51,12 @@ __all__ = [
     "ExtraPlugin",
     "Flavour",
     "Incompatibility",
+    "InvalidSpecError",
     "KubeSchedulerConfiguration",
     "LeaseFlags",
     "Operator",
     "Problem",
+    "SecondarySchedulerSpec",
     "UnknownFlavourError",
     "completed",
     "configuration_hash",
@@ -63,11 +67,13 @@ __all__ = [
     "flavour_named",
     "flavour_names",
     "flavour_of",
+    "image_flavour",
     "incompatibilities",
     "lease_timings",
     "load_configuration",
     "operator_of",
     "operator_of_csv",
+    "parse_spec",
     "parse_version",
     "render",
     "without_effect",

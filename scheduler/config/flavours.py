@@ -188,6 +188,18 @@ def flavour_of(image: str, named: str = "") -> Flavour:
     return _started(_TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM), match)
 
 
+def image_flavour(image: str, named: str = "") -> Flavour:
+    """Return the flavour of an image as `flavour_of` does, and never raise.
+
+    A name that is not in the table is ignored and the image reference decides: an older operator may read a name that
+    a newer one wrote.
+    """
+    try:
+        return flavour_of(image, named)
+    except UnknownFlavourError:
+        return flavour_of(image)
+
+
 def _started(flavour: Flavour, release: re.Match[str]) -> Flavour:
     """The same with the command of that very release."""
     command = _COMMAND_OF_RELEASE.get(f"0.{release[1]}{release[2] or ''}")

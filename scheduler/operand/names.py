@@ -12,9 +12,6 @@ SECURE_PORT = 10259
 LABEL_APP = "app"
 ANNOTATION_CONFIGURATION_HASH = "secondary-scheduler.io/configuration-hash"
 
-LOG_VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
-"""A log level of the SecondaryScheduler -> the scheduler's -v."""
-
 
 def lease_role_name(operand: str) -> str:
     """Return the name of Role and RoleBinding for a scheduler's Lease."""

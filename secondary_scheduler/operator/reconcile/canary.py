@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from scheduler import operand
 from scheduler.catalog import CANARY_SUFFIX
-from scheduler.config import DEFAULT_SCHEDULER_NAME, ConfigurationError, configuration_hash, render
+from scheduler.config import (
+    DEFAULT_SCHEDULER_NAME,
+    ConfigurationError,
+    SecondarySchedulerSpec,
+    configuration_hash,
+    render,
+)
 from scheduler.config.document import read_document
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.configuration import mounted_config_map
@@ -18,7 +24,6 @@ from secondary_scheduler.operator.reconcile.deployment import candidate_deployme
 from secondary_scheduler.operator.reconcile.model import Delete, Json, ObjectKey, Observed
 from secondary_scheduler.operator.reconcile.objects import new_object
 from secondary_scheduler.operator.reconcile.revision import Revision, Run, noted_run
-from secondary_scheduler.operator.reconcile.spec import Spec
 from secondary_scheduler.operator.reconcile.workload import assess_rollout, hopeless, pod_trouble, pods_of
 
 
@@ -101,7 +106,7 @@ def attempt(run: Run) -> str:
     return f"{run.revision.key}@{run.at.isoformat()}"
 
 
-def objects(observed: Observed, spec: Spec, run: Run, text: str, *, probe: bool) -> Iterator[Json]:
+def objects(observed: Observed, spec: SecondarySchedulerSpec, run: Run, text: str, *, probe: bool) -> Iterator[Json]:
     """What makes up the candidate; `text` is the configuration to prove."""
     own = renamed(text)
     assert own is not None, "decided only for what can be renamed"
@@ -115,7 +120,9 @@ def objects(observed: Observed, spec: Spec, run: Run, text: str, *, probe: bool)
         yield _probe(observed, spec, run.revision, name, own.scheduler_name)
 
 
-def _probe(observed: Observed, spec: Spec, revision: Revision, name: str, scheduler_name: str) -> Json:
+def _probe(
+    observed: Observed, spec: SecondarySchedulerSpec, revision: Revision, name: str, scheduler_name: str
+) -> Json:
     """A pod without requests that any node takes. Being bound is all that it is for."""
     labels = {**observed.names.labels, names.LABEL_APP: f"{observed.names.candidate}-probe"}
     command = [*(revision.command or revision.flavour.command), "--version"]

@@ -10,18 +10,20 @@ from scheduler.config import (
     OURS,
     ConfigurationError,
     ExtraPlugin,
+    InvalidSpecError,
     LeaseFlags,
     configuration_hash,
     custom_flavour,
     default_configuration,
+    image_flavour,
     load_configuration,
+    parse_spec,
 )
 from scheduler.config import without_effect as overruled_keys
 from scheduler.config.document import read_document
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.model import Json, Observed, digest
-from secondary_scheduler.operator.reconcile.revision import Revision, image_flavour, noted_run
-from secondary_scheduler.operator.reconcile.spec import InvalidSpecError, parse_spec
+from secondary_scheduler.operator.reconcile.revision import Revision, noted_run
 
 MAX_PROBLEMS_SHOWN = 5
 """A condition is read by people: the first problems and a count of the rest."""

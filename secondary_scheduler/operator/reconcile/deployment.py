@@ -4,14 +4,13 @@ import json
 from dataclasses import dataclass
 
 from scheduler import operand
-from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
+from scheduler.config import DEFAULT_SCHEDULER_NAME, SecondarySchedulerSpec, flavour_of
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.configuration import EffectiveConfiguration
 from secondary_scheduler.operator.reconcile.model import Json, Observed
 from secondary_scheduler.operator.reconcile.objects import new_object
 from secondary_scheduler.operator.reconcile.platform import tls_arguments
 from secondary_scheduler.operator.reconcile.revision import Revision, Run, note
-from secondary_scheduler.operator.reconcile.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,9 @@ class _Part:
     revision_mark: str
 
 
-def wanted_revision(observed: Observed, spec: Spec, configuration: EffectiveConfiguration) -> Revision:
+def wanted_revision(
+    observed: Observed, spec: SecondarySchedulerSpec, configuration: EffectiveConfiguration
+) -> Revision:
     """What the spec asks for, with a configuration."""
     timings = spec.leader_election
     return Revision(
@@ -47,13 +48,13 @@ def wanted_revision(observed: Observed, spec: Spec, configuration: EffectiveConf
     )
 
 
-def _environment(observed: Observed, spec: Spec) -> list[Json]:
+def _environment(observed: Observed, spec: SecondarySchedulerSpec) -> list[Json]:
     given = {variable.get("name") for variable in spec.env}
     usual = operand.environment_for(spec.image_flavour, openshift=observed.openshift)
     return [variable for variable in usual if variable["name"] not in given]
 
 
-def flags_of_lease(observed: Observed, spec: Spec) -> dict[str, object]:
+def flags_of_lease(observed: Observed, spec: SecondarySchedulerSpec) -> dict[str, object]:
     """What the flags say, under the names that `leaderElection` of a configuration has for it."""
     timings = spec.leader_election
     return {
@@ -67,7 +68,7 @@ def flags_of_lease(observed: Observed, spec: Spec) -> dict[str, object]:
     }
 
 
-def deployment(observed: Observed, spec: Spec, run: Run, replicas: int) -> Json:
+def deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, replicas: int) -> Json:
     """The Deployment that runs a revision; what can not be proven by a candidate comes from the spec."""
     part = _Part(
         name=observed.names.operand,
@@ -82,7 +83,9 @@ def deployment(observed: Observed, spec: Spec, run: Run, replicas: int) -> Json:
     return _deployment(observed, spec, run, part)
 
 
-def candidate_deployment(observed: Observed, spec: Spec, run: Run, reported_hash: str, attempt: str) -> Json:
+def candidate_deployment(
+    observed: Observed, spec: SecondarySchedulerSpec, run: Run, reported_hash: str, attempt: str
+) -> Json:
     """The same for the candidate, whose own configuration has another hash; a former attempt's pod goes first."""
     part = _Part(
         name=observed.names.candidate,
@@ -96,7 +99,7 @@ def candidate_deployment(observed: Observed, spec: Spec, run: Run, reported_hash
     return _deployment(observed, spec, run, part)
 
 
-def _deployment(observed: Observed, spec: Spec, run: Run, part: _Part) -> Json:
+def _deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, part: _Part) -> Json:
     topology = spec.topology.highly_available_topology if spec.highly_available else None
     revision = run.revision
     content = operand.Operand(
@@ -143,6 +146,6 @@ def has_serving_cert(observed: Observed) -> bool:
     return any(volume["name"] == names.CERTS_VOLUME for volume in volumes)
 
 
-def _must_allow_default_name(spec: Spec, configuration: EffectiveConfiguration) -> bool:
+def _must_allow_default_name(spec: SecondarySchedulerSpec, configuration: EffectiveConfiguration) -> bool:
     # The configuration was accepted with that name. Upstream's binary does not know the flag, and needs none.
     return DEFAULT_SCHEDULER_NAME in configuration.scheduler_names and spec.image_flavour.is_ours

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from scheduler.config import InvalidSpecError, SecondarySchedulerSpec, parse_spec
 from secondary_scheduler.operator.reconcile import canary, names, objects, optional
 from secondary_scheduler.operator.reconcile.configuration import (
     EffectiveConfiguration,
@@ -34,7 +35,6 @@ from secondary_scheduler.operator.reconcile.refusals import refusals
 from secondary_scheduler.operator.reconcile.replicas import Replicas, wanted_replicas
 from secondary_scheduler.operator.reconcile.revision import Revision, newest, noted_run
 from secondary_scheduler.operator.reconcile.rollout import Decision, decide
-from secondary_scheduler.operator.reconcile.spec import InvalidSpecError, Spec, parse_spec
 from secondary_scheduler.operator.reconcile.status import Findings, build_status, events_for
 from secondary_scheduler.operator.reconcile.workload import (
     assess_rollout,
@@ -81,7 +81,7 @@ def reconcile(observed: Observed) -> Plan:
     return _managed(observed, spec)
 
 
-def _managed(observed: Observed, spec: Spec) -> Plan:
+def _managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
     rollout = assess_rollout(observed)
     selection = select_configuration(observed, spec.scheduler_config)
     refused = list(refusals(spec))
@@ -141,7 +141,7 @@ def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: D
 
 def _applies(
     observed: Observed,
-    spec: Spec,
+    spec: SecondarySchedulerSpec,
     effective: EffectiveConfiguration,
     decision: Decision | None,
     bindings: Sequence[Json],
@@ -221,7 +221,7 @@ def _budget_of_one(observed: Observed, replicas: int) -> Iterator[Delete]:
             yield _delete(budget, "a single replica has no budget")
 
 
-def _switched_off(observed: Observed, spec: Spec) -> Iterator[Delete]:
+def _switched_off(observed: Observed, spec: SecondarySchedulerSpec) -> Iterator[Delete]:
     for kind in sorted(optional.KINDS & spec.without):
         for obj in _owned(observed, kind):
             if not is_going(obj):
@@ -292,7 +292,11 @@ def _hold_finalizer(observed: Observed) -> Iterator[SetFinalizers]:
 
 
 def _problems(
-    observed: Observed, spec: Spec, selection: Selection, decision: Decision | None, refused: Sequence[Problem]
+    observed: Observed,
+    spec: SecondarySchedulerSpec,
+    selection: Selection,
+    decision: Decision | None,
+    refused: Sequence[Problem],
 ) -> Iterator[Problem]:
     """Everything that is wrong, what a user can put right first."""
     if selection.problem is not None:
@@ -330,7 +334,9 @@ def _write_problems(observed: Observed) -> Iterator[Problem]:
         yield Problem("Forbidden" if forbidden else "ApplyFailed", message)
 
 
-def _warnings(observed: Observed, spec: Spec, selection: Selection, replicas: Replicas) -> Iterator[str]:
+def _warnings(
+    observed: Observed, spec: SecondarySchedulerSpec, selection: Selection, replicas: Replicas
+) -> Iterator[str]:
     """What a person should know, and what does not keep the scheduler from doing its work."""
     yield from filter(None, [kubernetes_mismatch(spec.scheduler_image, spec.image_flavour, observed.kubernetes_minor)])
     if selection.effective is not None:
@@ -345,7 +351,9 @@ def _warnings(observed: Observed, spec: Spec, selection: Selection, replicas: Re
             yield f"{key} cannot be written: {observed.failures[key].message}"
 
 
-def _without_rights(observed: Observed, spec: Spec, effective: EffectiveConfiguration) -> Iterator[str]:
+def _without_rights(
+    observed: Observed, spec: SecondarySchedulerSpec, effective: EffectiveConfiguration
+) -> Iterator[str]:
     """The install has a ClusterRole for each plugin of the catalogue, and the operator may bind no other."""
     run = [plugin.name for plugin in spec.extra_plugins if plugin.name in effective.plugins]
     if run:

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from scheduler.catalog import lookup
-from scheduler.config import UnknownFlavourError, flavour_named
+from scheduler.config import SecondarySchedulerSpec, UnknownFlavourError, flavour_named
 from scheduler.operand import is_fixed
 from secondary_scheduler.operator.reconcile.configuration import Problem
-from secondary_scheduler.operator.reconcile.spec import Spec
 
 
-def refusals(spec: Spec) -> Iterator[Problem]:
+def refusals(spec: SecondarySchedulerSpec) -> Iterator[Problem]:
     """Everything of that kind, by field."""
     if not spec.scheduler_image:
         yield Problem("ImageMissing", "spec.schedulerImage is empty: name the scheduler's image")
@@ -29,7 +28,7 @@ def refusals(spec: Spec) -> Iterator[Problem]:
             )
 
 
-def _of_extra_plugins(spec: Spec) -> Iterator[Problem]:
+def _of_extra_plugins(spec: SecondarySchedulerSpec) -> Iterator[Problem]:
     flavour = spec.image_flavour
     if spec.extra_plugins and flavour.family != "custom":
         yield Problem(

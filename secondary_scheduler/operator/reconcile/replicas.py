@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from scheduler.config import SecondarySchedulerSpec
 from secondary_scheduler.operator.reconcile.model import Json, Observed
-from secondary_scheduler.operator.reconcile.spec import Spec
 
 
 class Replicas(NamedTuple):
@@ -14,7 +14,7 @@ class Replicas(NamedTuple):
     warning: str = ""
 
 
-def wanted_replicas(observed: Observed, spec: Spec) -> Replicas:
+def wanted_replicas(observed: Observed, spec: SecondarySchedulerSpec) -> Replicas:
     """One, or in high availability as many as there are nodes for them, at most `maxReplicas`.
 
     A node counts if it has the labels of the node selector, is not cordoned and has no taint that the scheduler does

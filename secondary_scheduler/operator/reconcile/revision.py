@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from scheduler.config import Flavour, UnknownFlavourError, flavour_of
+from scheduler.config import Flavour, image_flavour
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.model import Json, digest
 
@@ -95,15 +95,6 @@ def note(value: Run | Trial) -> str:
     if "revision" in fields:
         fields["revision"] = _written(fields["revision"])
     return json.dumps(fields, sort_keys=True, default=datetime.isoformat)
-
-
-def image_flavour(image: str, named: str) -> Flavour:
-    """What an image is; where a name has come to nothing (an older operator reads what a newer one wrote), as the
-    image's own name tells."""
-    try:
-        return flavour_of(image, named)
-    except UnknownFlavourError:
-        return flavour_of(image)
 
 
 def newest(runs: Iterable[Run | None]) -> Run | None:

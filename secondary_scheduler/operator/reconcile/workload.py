@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from scheduler.config import image_flavour
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.configuration import Problem
 from secondary_scheduler.operator.reconcile.model import Json, Observed, is_going
-from secondary_scheduler.operator.reconcile.revision import image_flavour, noted_run
+from secondary_scheduler.operator.reconcile.revision import noted_run
 
 MESSAGE_LIMIT = 600
 """Characters of a foreign message (a registry's, a dying process's) that a condition repeats."""

@@ -1,15 +1,14 @@
-"""The part of a SecondaryScheduler's spec that the operator acts on."""
+"""The part of a SecondaryScheduler's spec that the operator acts on; the policy pack checks programs against it."""
 
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from scheduler.catalog import ExtensionPoint
-from scheduler.config import ExtraPlugin, Flavour
-from scheduler.operand import LOG_VERBOSITY
-from secondary_scheduler.operator.reconcile.model import Json
-from secondary_scheduler.operator.reconcile.revision import image_flavour
+from scheduler.catalog import LOG_VERBOSITY, ExtensionPoint
+from scheduler.config.flavours import ExtraPlugin, Flavour, image_flavour
+
+Json = dict[str, Any]
 
 
 class InvalidSpecError(Exception):
@@ -26,7 +25,7 @@ class _Model(BaseModel):
         return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
 
 
-class LeaderElection(_Model):
+class LeaseTimings(_Model):
     """Timings of the operand's Lease, in Go's duration notation."""
 
     lease_duration: str = "15s"
@@ -62,14 +61,14 @@ class RolloutPolicy(_Model):
     canary: bool = True
 
 
-class ExtraPluginOfImage(_Model):
+class DeclaredPlugin(_Model):
     """A plugin that only a custom image has."""
 
     name: str = Field(min_length=1)
     points: tuple[ExtensionPoint, ...] = Field(min_length=1)
 
 
-class Spec(_Model):
+class SecondarySchedulerSpec(_Model):
     """Desired state; the defaults are the CRD's, repeated for instances written before the CRD had them."""
 
     management_state: Literal["", "Managed", "Unmanaged", "Force", "Removed"] = "Managed"
@@ -78,7 +77,7 @@ class Spec(_Model):
     scheduler_config: str = ""
     scheduler_image: str = ""
     flavour: str = ""
-    extra_plugins: tuple[ExtraPluginOfImage, ...] = ()
+    extra_plugins: tuple[DeclaredPlugin, ...] = ()
     topology: Topology = Topology()
     resources: Json | None = None
     priority_class_name: str = ""
@@ -89,7 +88,7 @@ class Spec(_Model):
     node_selector: dict[str, str] = {}
     tolerations: list[Json] = []
     affinity: Json | None = None
-    leader_election: LeaderElection = LeaderElection()
+    leader_election: LeaseTimings = LeaseTimings()
     metric_credentials: MetricCredentials | None = None
     rollout: RolloutPolicy = RolloutPolicy()
     without: frozenset[str] = frozenset()
@@ -99,34 +98,38 @@ class Spec(_Model):
 
     @property
     def image_flavour(self) -> Flavour:
-        """What the image is: as `flavour` says, else as its name tells."""
+        """Flavour of the image: the one that `flavour` names, else the one its reference implies."""
         return image_flavour(self.scheduler_image, self.flavour)
 
     @property
     def plugins_of_image(self) -> tuple[ExtraPlugin, ...]:
-        """What it has beside the plugins of the catalogue."""
-        return tuple(ExtraPlugin(one.name, frozenset(one.points)) for one in self.extra_plugins)
+        """The plugins that the image has in addition to the catalogue's."""
+        return tuple(ExtraPlugin(plugin.name, frozenset(plugin.points)) for plugin in self.extra_plugins)
 
     @property
     def replicas(self) -> int:
-        """How many schedulers to run."""
+        """The number of scheduler replicas."""
         return self.topology.highly_available_topology.max_replicas if self.highly_available else 1
 
     @property
     def highly_available(self) -> bool:
-        """Whether the HA topology's placement counts."""
+        """Whether the topology is HighlyAvailable."""
         return self.topology.mode == "HighlyAvailable"
 
     @property
     def verbosity(self) -> int:
-        """The scheduler's -v."""
+        """The scheduler's `-v`; that of Normal for a log level that is not known."""
         return LOG_VERBOSITY.get(self.log_level, LOG_VERBOSITY["Normal"])
 
 
-def parse_spec(resource: Json) -> Spec:
-    """The spec of an instance; raises InvalidSpecError naming every field that is wrong."""
+def parse_spec(resource: Json) -> SecondarySchedulerSpec:
+    """Return the spec of a SecondaryScheduler, given the whole object.
+
+    Raises:
+        InvalidSpecError: with every field that is wrong.
+    """
     try:
-        return Spec.model_validate(resource.get("spec") or {})
+        return SecondarySchedulerSpec.model_validate(resource.get("spec") or {})
     except ValidationError as error:
         problems = (f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
         raise InvalidSpecError("; ".join(problems)) from error
