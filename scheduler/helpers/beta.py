@@ -36,12 +36,12 @@ class BetaFit:
             scale = np.full(len(self.alpha), np.nan)
             rows = np.flatnonzero(self.valid & np.isfinite(self.alpha) & np.isfinite(self.beta))
             scale[rows] = _log_beta(self.alpha[rows], self.beta[rows])
-        return tuple(self._cdf(one, scale) for one in x)
+        return tuple(self._cdf(bound, scale) for bound in x)
 
     def _cdf(self, x: FloatArray, scale: FloatArray) -> FloatArray:
-        found = regularized_incomplete_beta(self.alpha, self.beta, x, scale)
+        probability = regularized_incomplete_beta(self.alpha, self.beta, x, scale)
         with np.errstate(invalid="ignore"):
-            return np.where((found >= 0.0) & (found <= 1.0), found, 0.0)
+            return np.where((probability >= 0.0) & (probability <= 1.0), probability, 0.0)
 
 
 def max_variance(mean: FloatArray) -> FloatArray:
@@ -65,8 +65,8 @@ def match_moments(first: FloatArray, second: FloatArray) -> BetaFit:
 def density(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
     """Return the density at x; 0 where it cannot be computed."""
     with np.errstate(all="ignore"):
-        found = np.power(x, alpha - 1.0) * np.power(1.0 - x, beta - 1.0) / np.exp(_log_beta(alpha, beta))
-        return np.where(found >= 0.0, found, 0.0)
+        result = np.power(x, alpha - 1.0) * np.power(1.0 - x, beta - 1.0) / np.exp(_log_beta(alpha, beta))
+        return np.where(result >= 0.0, result, 0.0)
 
 
 def regularized_incomplete_beta(
@@ -99,14 +99,14 @@ def _inside(alpha: FloatArray, beta: FloatArray, x: FloatArray, scale: FloatArra
     y = np.where(turned, 1.0 - x, x)
     rest = np.where(turned, x, 1.0 - x)
     series = early | (turned & (b * y <= 1.0) & (y <= 0.95))
-    found = np.empty_like(x)
+    result = np.empty_like(x)
     rows = np.flatnonzero(series)
     if len(rows):
-        found[rows] = _power_series(a[rows], b[rows], y[rows], scale[rows])
+        result[rows] = _power_series(a[rows], b[rows], y[rows], scale[rows])
     rows = np.flatnonzero(~series)
     if len(rows):
-        found[rows] = _fractions(a[rows], b[rows], y[rows], rest[rows], scale[rows])
-    return np.where(turned, 1.0 - np.maximum(found, _EPSILON), found)
+        result[rows] = _fractions(a[rows], b[rows], y[rows], rest[rows], scale[rows])
+    return np.where(turned, 1.0 - np.maximum(result, _EPSILON), result)
 
 
 def _power_series(a: FloatArray, b: FloatArray, x: FloatArray, scale: FloatArray) -> FloatArray:
@@ -128,7 +128,7 @@ def _power_series(a: FloatArray, b: FloatArray, x: FloatArray, scale: FloatArray
         if not moving.any():
             break
         live = live[moving]
-        term, sums, smallest, left, right, y = (one[moving] for one in (term, sums, smallest, left, right, y))
+        term, sums, smallest, left, right, y = (column[moving] for column in (term, sums, smallest, left, right, y))
     total[live] = sums
     return np.exp(a * np.log(x) - scale + np.log(total))
 
@@ -172,7 +172,7 @@ def _fraction(a: FloatArray, even: FloatArray, odd: FloatArray, z: FloatArray, s
         # Powers of two change no digit.
         scale = np.exp2(-np.frexp(np.maximum(np.abs(p), np.abs(q)))[1].astype(np.float64))[keep]
         live, a, even, odd, z = live[keep], a[keep], even[keep], odd[keep], z[keep]
-        older_p, p, older_q, q = (one[keep] * scale for one in (older_p, p, older_q, q))
+        older_p, p, older_q, q = (column[keep] * scale for column in (older_p, p, older_q, q))
     return answer
 
 
@@ -192,12 +192,12 @@ def _log_gamma(values: FloatArray) -> FloatArray:
     series = np.full_like(x, _STIRLING[-1])
     for coefficient in _STIRLING[-2::-1]:
         series = series * square + coefficient
-    found: FloatArray = (x - 0.5) * np.log(x) - x + _HALF_LOG_TWO_PI + series * inverse
+    result: FloatArray = (x - 0.5) * np.log(x) - x + _HALF_LOG_TWO_PI + series * inverse
     rows = np.flatnonzero(small)
     if len(rows):
-        one = values[rows]
-        product = one.copy()
+        lifted = values[rows]
+        product = lifted.copy()
         for step in range(1, _LIFT):
-            product *= one + step
-        found[rows] -= np.log(product)
-    return found
+            product *= lifted + step
+        result[rows] -= np.log(product)
+    return result

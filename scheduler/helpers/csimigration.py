@@ -153,10 +153,10 @@ def translated_affinity(volume: PersistentVolume, migration: Migration) -> NodeS
 def _topology_keys(volume: PersistentVolume, terms: Iterable[NodeSelectorTerm]) -> tuple[str, str]:
     """Return the zone and region keys a volume uses: stable or beta, its affinity asked before its labels."""
     keys = {expression.key for term in terms for expression in term.match_expressions}
-    for found in (keys, volume.metadata.labels):
-        if ZONE in found:
+    for used_keys in (keys, volume.metadata.labels):
+        if ZONE in used_keys:
             return ZONE, REGION
-        if BETA_ZONE in found:
+        if BETA_ZONE in used_keys:
             return BETA_ZONE, BETA_REGION
     return ZONE, REGION
 
@@ -175,8 +175,10 @@ def _renamed(terms: Iterable[NodeSelectorTerm], old: str, new: str) -> tuple[Nod
     return tuple(
         NodeSelectorTerm(
             tuple(
-                NodeSelectorRequirement(new if one.key == old else one.key, one.operator, one.values)
-                for one in term.match_expressions
+                NodeSelectorRequirement(
+                    new if expression.key == old else expression.key, expression.operator, expression.values
+                )
+                for expression in term.match_expressions
             ),
             term.match_fields,
         )

@@ -31,8 +31,8 @@ def go_exp(x: FloatArray) -> FloatArray:
         grown = reduced * series
         for _ in range(3):
             grown = grown * (grown + 2.0)
-        found = np.ldexp(_fma(grown + 2.0, grown, 1.0), power.astype(np.int32))
-        return np.where(good, found, np.where(np.isnan(x), x, np.where(x > 0.0, np.inf, 0.0)))
+        result = np.ldexp(_fma(grown + 2.0, grown, 1.0), power.astype(np.int32))
+        return np.where(good, result, np.where(np.isnan(x), x, np.where(x > 0.0, np.inf, 0.0)))
 
 
 def _fma(a: FloatArray, b: FloatArray | float, c: FloatArray | float) -> FloatArray:

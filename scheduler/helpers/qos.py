@@ -24,9 +24,9 @@ def qos_class(pod: Pod) -> str:
         limited = not whole.limits or len(limits) == len(_COUNTED)
     else:
         containers = (*pod.spec.containers, *pod.spec.init_containers)
-        requests = _sums(one.resources.requests for one in containers)
-        limits = _sums(one.resources.limits for one in containers)
-        limited = all(len(_sums([one.resources.limits])) == len(_COUNTED) for one in containers)
+        requests = _sums(container.resources.requests for container in containers)
+        limits = _sums(container.resources.limits for container in containers)
+        limited = all(len(_sums([container.resources.limits])) == len(_COUNTED) for container in containers)
     if not requests and not limits:
         return BEST_EFFORT
     if limited and requests == limits:

@@ -111,7 +111,10 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         except SelectorError as error:
             preferred_error = str(error)
     # Ports of ordinary init containers are free again before the pod runs.
-    lasting = (*spec.containers, *(one for one in spec.init_containers if one.restart_policy == "Always"))
+    lasting = (
+        *spec.containers,
+        *(container for container in spec.init_containers if container.restart_policy == "Always"),
+    )
     host_ports = tuple(
         HostPort(port.protocol or "TCP", port.host_ip, port.host_port)
         for container in lasting
@@ -134,7 +137,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         host_ports=host_ports,
         container_cpu=container_cpu(pod),
         overhead_cpu=milli_value(spec.overhead["cpu"]) if "cpu" in spec.overhead else 0,
-        images=tuple(normalized_image(one.image) for one in (*spec.init_containers, *spec.containers)),
+        images=tuple(normalized_image(container.image) for container in (*spec.init_containers, *spec.containers)),
         gates=tuple(gate.name for gate in spec.scheduling_gates),
         volumes=volumes,
         claims=spec.resource_claims,
@@ -160,9 +163,9 @@ def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
         nonzero_cpu, nonzero_memory = occupied.nonzero_cpu, occupied.nonzero_memory
     started = _seconds(status.start_time)
     bound = math.nan
-    for one in status.conditions:
-        if one.type == "PodScheduled" and one.status == "True":
-            bound = _seconds(one.last_transition_time)
+    for condition in status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            bound = _seconds(condition.last_transition_time)
             break
     return PodInfo(
         uid=meta.uid,
@@ -194,7 +197,9 @@ def _pod_info(pod: Pod, spec: SpecInfo) -> PodInfo:
 
 
 def _claim_names(pod: Pod) -> tuple[str, ...]:
-    return tuple(sorted(f"{one.name}={one.resource_claim_name or ''}" for one in pod.status.resource_claim_statuses))
+    return tuple(
+        sorted(f"{status.name}={status.resource_claim_name or ''}" for status in pod.status.resource_claim_statuses)
+    )
 
 
 def reduce_node(node: Node) -> NodeInfo:

@@ -113,8 +113,10 @@ def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
     if use_status:
         main_statuses = {status.name: status for status in pod.status.container_statuses}
         # What ordinary init containers were given is over: only sidecars are resized.
-        sidecars = {one.name for one in pod.spec.init_containers if one.restart_policy == "Always"}
-        init_statuses = {one.name: one for one in pod.status.init_container_statuses if one.name in sidecars}
+        sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
+        init_statuses = {
+            status.name: status for status in pod.status.init_container_statuses if status.name in sidecars
+        }
         infeasible = any(
             condition.type == "PodResizePending" and condition.reason == "Infeasible"
             for condition in pod.status.conditions
@@ -164,10 +166,14 @@ def container_resources(pod: Pod) -> tuple[ContainerResources, ...]:
     Raises:
         QuantityError: a quantity cannot be read.
     """
-    init = (("sidecar" if one.restart_policy == "Always" else "init", one) for one in pod.spec.init_containers)
-    app = (("app", one) for one in pod.spec.containers)
+    init = (
+        ("sidecar" if container.restart_policy == "Always" else "init", container)
+        for container in pod.spec.init_containers
+    )
+    app = (("app", container) for container in pod.spec.containers)
     return tuple(
-        ContainerResources(kind, parse_resources(one.resources.requests)) for kind, one in itertools.chain(init, app)
+        ContainerResources(kind, parse_resources(container.resources.requests))
+        for kind, container in itertools.chain(init, app)
     )
 
 

@@ -13,13 +13,13 @@ def seccomp_paths(pod: Pod) -> SeccompPaths:
     """Return the paths of local profiles in the security contexts of a pod and its main containers, and those in its
     annotations, in the order of their keys."""
     # Asked of each pod that comes, and nearly all have none.
-    found = [path for one in pod.spec.containers if (path := _path(one.security_context))]
+    paths = [path for container in pod.spec.containers if (path := _path(container.security_context))]
     if path := _path(pod.spec.security_context):
-        found.insert(0, path)
+        paths.insert(0, path)
     noted = [(key, path) for key, path in pod.metadata.annotations.items() if _ANNOTATION in key]
-    if not found and not noted:
+    if not paths and not noted:
         return NO_SECCOMP_PATHS
-    return SeccompPaths(tuple(found), tuple(path for _, path in sorted(noted)))
+    return SeccompPaths(tuple(paths), tuple(path for _, path in sorted(noted)))
 
 
 def _path(context: SecurityContext | None) -> str:

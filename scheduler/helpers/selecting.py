@@ -27,8 +27,8 @@ def requirement_mask(view: NodeView, rows: RowArray, requirement: Requirement) -
             # One entry per value and a last one for "absent", which code -1 picks.
             verdicts = [requirement.matches({requirement.key: value}) for value in column.values]
             table: BoolArray = np.array([*verdicts, False], dtype=np.bool_)
-            found: BoolArray = table[codes]
-            return found
+            mask: BoolArray = table[codes]
+            return mask
 
 
 def _is_one_of(column: LabelColumn, codes: RowArray, values: frozenset[str]) -> BoolArray:
@@ -47,8 +47,8 @@ def labels_mask(view: NodeView, rows: RowArray, wanted: Mapping[str, str]) -> Bo
         code = column.index.get(value)
         if code is None:
             return np.zeros(len(rows), dtype=np.bool_)
-        found = gather_codes(view, column.codes, rows) == code
-        mask = found if mask is None else mask & found
+        has_value = gather_codes(view, column.codes, rows) == code
+        mask = has_value if mask is None else mask & has_value
     return mask
 
 

@@ -31,5 +31,5 @@ def has_untolerated_taint(taints: Iterable[Taint], tolerations: Sequence[Tolerat
 
 def count_untolerated_preferences(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> int:
     """Return how many PreferNoSchedule taints a pod does not tolerate."""
-    preferring = [one for one in tolerations if one.effect in ("", PREFER_NO_SCHEDULE)]
+    preferring = [toleration for toleration in tolerations if toleration.effect in ("", PREFER_NO_SCHEDULE)]
     return sum(1 for taint in taints if taint.effect == PREFER_NO_SCHEDULE and not tolerated(preferring, taint))

@@ -59,9 +59,9 @@ def claim_of(pod: PodInfo, volume: Volume) -> tuple[str, bool] | None:
 def claims_of(pod: PodInfo) -> Iterator[tuple[str, bool]]:
     """Yield `claim_of` for the volumes that have a claim, in order."""
     for volume in pod.spec.volumes:
-        found = claim_of(pod, volume)
-        if found is not None:
-            yield found
+        claim = claim_of(pod, volume)
+        if claim is not None:
+            yield claim
 
 
 def uses_claim(pod: PodInfo, claim: PersistentVolumeClaim, *, ephemeral: bool = True) -> bool:
@@ -69,7 +69,7 @@ def uses_claim(pod: PodInfo, claim: PersistentVolumeClaim, *, ephemeral: bool = 
     if claim.metadata.namespace != pod.namespace:
         return False
     name = claim.metadata.name
-    return any(found == name and (ephemeral or not made_for_pod) for found, made_for_pod in claims_of(pod))
+    return any(claim_name == name and (ephemeral or not made_for_pod) for claim_name, made_for_pod in claims_of(pod))
 
 
 def foreign_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> str:

@@ -43,12 +43,12 @@ class Quotas:
     def of(cls, objects: Iterable[ElasticQuota]) -> "Quotas":
         """Return the quotas that objects stand for: one per namespace."""
         grouped: dict[str, list[ElasticQuota]] = {}
-        for one in objects:
-            grouped.setdefault(one.metadata.namespace, []).append(one)
-        found: dict[str, Quota] = {}
+        for elastic_quota in objects:
+            grouped.setdefault(elastic_quota.metadata.namespace, []).append(elastic_quota)
+        by_namespace: dict[str, Quota] = {}
         least: dict[str, int] = {}
-        for namespace, ones in grouped.items():
-            chosen = in_force(ones)
+        for namespace, candidates in grouped.items():
+            chosen = in_force(candidates)
             if chosen is None:
                 continue
             most = chosen.spec.max
@@ -57,9 +57,9 @@ class Quotas:
                 parse_resources(chosen.spec.min or {}),
                 None if most is None else parse_resources(most),
             )
-            found[namespace] = quota
+            by_namespace[namespace] = quota
             add_to(least, quota.least)
-        return cls(found, least)
+        return cls(by_namespace, least)
 
     def over_total(self, request: Resources, used: Resources, moved: Resources) -> bool:
         """Tell whether a request on top of what all namespaces with a quota use exceeds what they are guaranteed

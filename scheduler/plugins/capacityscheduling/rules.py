@@ -49,18 +49,20 @@ class QuotaRules(VictimRules):
         lenders = attempt.borrowers()
         if len(lenders) > _MOST_QUERIES:
             return rows
-        found = np.zeros(len(rows), dtype=np.bool_)
+        mask = np.zeros(len(rows), dtype=np.bool_)
         for namespace in lenders:
-            found |= view.pods_by_node(_pods_of(namespace))[rows] > 0
-        return rows[found]
+            mask |= view.pods_by_node(_pods_of(namespace))[rows] > 0
+        return rows[mask]
 
     def candidates(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
         """Return the pods of a node that may go."""
         attempt, others = _attempt(state), view.pods_on(row)
         if attempt.own is None:
-            return [one for one in others if attempt.quota(one.namespace) is None and one.priority < pod.priority]
+            return [
+                other for other in others if attempt.quota(other.namespace) is None and other.priority < pod.priority
+            ]
         if _borrows(attempt):
-            return [one for one in others if one.namespace == pod.namespace and one.priority < pod.priority]
+            return [other for other in others if other.namespace == pod.namespace and other.priority < pod.priority]
         return attempt.borrowers_pods(pod, by_importance(others, view.now)[::-1])
 
     def nobody(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:

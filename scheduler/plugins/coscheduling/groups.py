@@ -53,7 +53,7 @@ class Expiring:
         if key in self:
             return
         if len(self._until) > _REMEMBERED:
-            self._until = {one: until for one, until in self._until.items() if until >= self._clock()}
+            self._until = {remembered: until for remembered, until in self._until.items() if until >= self._clock()}
         self._until[key] = self._clock() + (seconds or self._default)
 
     def discard(self, key: Hashable) -> None:

@@ -156,16 +156,16 @@ class SafeCoscheduling:
         if full in self._backed_off:
             return unresolvable(f"podGroup {full} failed recently")
         needed = group.spec.min_member
-        siblings = [one for one in self.groups.siblings(pod) if not one.deleting]
+        siblings = [sibling for sibling in self.groups.siblings(pod) if not sibling.deleting]
         if len(siblings) < needed:
             return _pending(f"pod group {full}: {len(siblings)} of at least {needed} members exist")
-        ready = sum(1 for one in siblings if not one.spec.gates)
+        ready = sum(1 for sibling in siblings if not sibling.spec.gates)
         if ready < needed:
             return _pending(f"pod group {full}: {ready} of at least {needed} members have no scheduling gates")
         if group.spec.min_resources is None:
             return SUCCESS
-        held = ((one, view.row(node)) for one in siblings if (node := self.groups.node_of(one)))
-        gap = resource_gap(group, view, [(one, row) for one, row in held if row >= 0])
+        held = ((sibling, view.row(node)) for sibling in siblings if (node := self.groups.node_of(sibling)))
+        gap = resource_gap(group, view, [(sibling, row) for sibling, row in held if row >= 0])
         if not gap:
             return SUCCESS
         self._lacking.add(full)
@@ -199,13 +199,13 @@ class SafeCoscheduling:
             # Enough run: its further pods, be they thousands, are pods like any other.
             return None
         placed, waiting = 0, []
-        for one in self.groups.siblings(pod):
-            if one.deleting:
+        for sibling in self.groups.siblings(pod):
+            if sibling.deleting:
                 continue
-            if self.groups.node_of(one):
+            if self.groups.node_of(sibling):
                 placed += 1
-            elif not one.spec.gates:
-                waiting.append(one)
+            elif not sibling.spec.gates:
+                waiting.append(sibling)
         if placed + len(waiting) < group.spec.min_member:
             return None
         timeout = wait_seconds(group, self._wait)

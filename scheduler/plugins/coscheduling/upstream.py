@@ -101,7 +101,7 @@ class UpstreamCoscheduling:
                 f"pre-filter pod {pod.name} cannot find enough sibling pods, "
                 f"current pods number: {len(siblings)}, minMember of group: {needed}"
             )
-        if sum(1 for one in siblings if not one.spec.gates) < needed:
+        if sum(1 for sibling in siblings if not sibling.spec.gates) < needed:
             return f"pre-filter pod {pod.name} cannot proceed due to gated pods in the same PodGroup"
         if group.spec.min_resources is None or full in self._permitted:
             return ""
@@ -111,11 +111,11 @@ class UpstreamCoscheduling:
         return gap
 
     def _members_on_nodes(self, pod: PodInfo, view: NodeView) -> Iterable[tuple[PodInfo, int]]:
-        for one in self.groups.siblings(pod):
-            node = self.groups.node_of(one)
+        for sibling in self.groups.siblings(pod):
+            node = self.groups.node_of(sibling)
             row = view.row(node) if node else -1
             if row >= 0:
-                yield one, row
+                yield sibling, row
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
@@ -150,7 +150,7 @@ class UpstreamCoscheduling:
         if len(assigned) < group.spec.min_member:
             if len(assigned) == 1:
                 # Only the first one wakes the others: each doing so would cost much and bring nothing.
-                siblings = {one.uid: one for one in self.groups.siblings(pod) if one.uid != pod.uid}
+                siblings = {sibling.uid: sibling for sibling in self.groups.siblings(pod) if sibling.uid != pod.uid}
                 state.write(PODS_TO_ACTIVATE, siblings)
             return Status(Code.WAIT), wait_seconds(group, self._wait)
         self.groups.clear_failed(full)

@@ -26,14 +26,14 @@ class ImageLocality:
         """Return 0..100 between 23 MiB and 1000 MiB per container."""
         total = np.zeros(len(rows), dtype=np.int64)
         nodes = len(view.rows)
-        found = False
+        any_present = False
         for name in pod.spec.images:
             image = view.image(name)
             if image is not None:
-                found = True
+                any_present = True
                 spread = image.nodes / nodes
                 total += image.present[rows] * np.int64(int(float(image.size) * spread))
-        if not found:
+        if not any_present:
             return total
         most = MAX_BYTES_PER_CONTAINER * len(pod.spec.images)
         clamped = np.clip(total, MIN_BYTES, most)
@@ -44,7 +44,7 @@ class ImageLocality:
         names = pod.spec.images
 
         def version(now: NodeView) -> Hashable:
-            found = [now.image(name) for name in names]
-            return tuple([None if one is None else (one.size, one.nodes) for one in found])
+            images = [now.image(name) for name in names]
+            return tuple([None if image is None else (image.size, image.nodes) for image in images])
 
         return Locality(scores=Follows.NODE, version=version)

@@ -110,28 +110,32 @@ class InterPodAffinity:
         self._update(state, pod, removed, view, row, -1)
 
     def _update(self, state: CycleState, pod: PodInfo, other: PodInfo, view: NodeView, row: int, amount: int) -> None:
-        found = state.read(self.name, _FilterState)
-        if found is None:
+        filter_state = state.read(self.name, _FilterState)
+        if filter_state is None:
             return
         namespace = view.objects.get("Namespace", "", pod.namespace)
         labels = {} if namespace is None else namespace.metadata.labels
-        for theirs in other.spec.terms.anti_affinity:
-            if theirs.matches(pod.namespace, pod.labels, labels):
-                found.existing.add(view, theirs.topology_key, row, amount)
-        if means(found.own.affinity, other):
-            for term in found.own.affinity:
-                found.affinity.add(view, term.topology_key, row, amount)
-        for term in found.own.anti_affinity:
+        for existing_term in other.spec.terms.anti_affinity:
+            if existing_term.matches(pod.namespace, pod.labels, labels):
+                filter_state.existing.add(view, existing_term.topology_key, row, amount)
+        if means(filter_state.own.affinity, other):
+            for term in filter_state.own.affinity:
+                filter_state.affinity.add(view, term.topology_key, row, amount)
+        for term in filter_state.own.anti_affinity:
             if term.clause.matches(other.namespace, other.labels):
-                found.anti_affinity.add(view, term.topology_key, row, amount)
+                filter_state.anti_affinity.add(view, term.topology_key, row, amount)
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes far from pods that are wanted, near to unwanted ones, or near to pods that do not want this."""
-        found = state.read(self.name, _FilterState)
-        if found is None:
+        filter_state = state.read(self.name, _FilterState)
+        if filter_state is None:
             return None
         bits: IntArray | None = None
-        masks = self._far(found, pod, view, rows), found.anti_affinity.near(view, rows), found.existing.near(view, rows)
+        masks = (
+            self._far(filter_state, pod, view, rows),
+            filter_state.anti_affinity.near(view, rows),
+            filter_state.existing.near(view, rows),
+        )
         refusals = [(1 << index, mask) for index, mask in enumerate(masks) if mask is not None]
         if len(refusals) == 1:
             bit, failed = refusals[0]
@@ -143,16 +147,16 @@ class InterPodAffinity:
         return Verdicts(_CODES[bits], bits, _REASONS)
 
     @staticmethod
-    def _far(found: _FilterState, pod: PodInfo, view: NodeView, rows: RowArray) -> BoolArray | None:
+    def _far(filter_state: _FilterState, pod: PodInfo, view: NodeView, rows: RowArray) -> BoolArray | None:
         """Return the rows that do not satisfy the pod's affinity, or None."""
-        if not found.own.affinity:
+        if not filter_state.own.affinity:
             return None
         failed = np.zeros(len(rows), dtype=np.bool_)
         # The first of a series that wants to be near its own kind goes anywhere where all keys are.
-        first = found.affinity.empty and means(found.own.affinity, pod)
-        for key in {term.topology_key for term in found.own.affinity}:
+        first = filter_state.affinity.empty and means(filter_state.own.affinity, pod)
+        for key in {term.topology_key for term in filter_state.own.affinity}:
             codes = gather_codes(view, view.labels(key).codes, rows)
-            failed |= codes < 0 if first else (found.affinity.by_key[key] <= 0)[codes]
+            failed |= codes < 0 if first else (filter_state.affinity.by_key[key] <= 0)[codes]
         return failed if failed.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
@@ -163,11 +167,11 @@ class InterPodAffinity:
         own = self._resolver.own(pod, view.objects)
         if self._ignore_existing and not own.preferred:
             return SKIP
-        found = _ScoreState()
+        score_state = _ScoreState()
         anything = False
         for term in own.preferred:
             counts = view.pods_by_domain(term.query, term.topology_key)
-            anything |= found.add(term.topology_key, counts, term.weight)
+            anything |= score_state.add(term.topology_key, counts, term.weight)
         for kind, sign in (
             (TermKind.AFFINITY, self._hard_weight),
             (TermKind.PREFERRED_AFFINITY, 1),
@@ -177,19 +181,19 @@ class InterPodAffinity:
                 continue
             for meaning in view.terms_meaning(pod, kind):
                 weight = sign if kind is TermKind.AFFINITY else sign * meaning.weight
-                anything |= found.add(meaning.term.topology_key, meaning.counts, weight)
+                anything |= score_state.add(meaning.term.topology_key, meaning.counts, weight)
         if not anything:
             return SKIP
-        state.write(f"{self.name}/score", found)
+        state.write(f"{self.name}/score", score_state)
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return the sum of the weights of a node's domains."""
-        found = state.read(f"{self.name}/score", _ScoreState)
-        if found is None:
+        score_state = state.read(f"{self.name}/score", _ScoreState)
+        if score_state is None:
             return None
         total: IntArray = np.zeros(len(rows), dtype=np.int64)
-        for key, weights in found.weights.items():
+        for key, weights in score_state.weights.items():
             total += weights[gather_codes(view, view.labels(key).codes, rows)]
         return total
 

@@ -44,11 +44,11 @@ class DomainCounts:
         """Return the rows with a domain that has some; None where there is none."""
         failed: BoolArray | None = None
         for key, counts in self.by_key.items():
-            taken = counts > 0
-            if not taken.any():
+            occupied = counts > 0
+            if not occupied.any():
                 continue
-            here = taken.take(gather_codes(view, view.labels(key).codes, rows), mode="wrap")
-            failed = here if failed is None else failed | here
+            in_occupied = occupied.take(gather_codes(view, view.labels(key).codes, rows), mode="wrap")
+            failed = in_occupied if failed is None else failed | in_occupied
         return failed if failed is not None and failed.any() else None
 
     def clone(self) -> "DomainCounts":

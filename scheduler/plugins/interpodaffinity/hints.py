@@ -46,7 +46,7 @@ class AffinityHints:
         if after is not None and after.uid == pod.uid:
             # Other pods' terms look at this pod's labels.
             return Hint.SKIP if self._upstream else Hint.QUEUE
-        if any(one is not None and not one.node_name for one in (before, after)):
+        if any(other is not None and not other.node_name for other in (before, after)):
             return Hint.SKIP
         wanted, unwanted = self._terms(pod)
         if after is not None and means(wanted, after) and not (before is not None and means(wanted, before)):
@@ -56,7 +56,9 @@ class AffinityHints:
         if self._upstream:
             gone = means(unwanted, before) and not (after is not None and means(unwanted, after))
         else:
-            gone = any(means((one,), before) and not (after is not None and means((one,), after)) for one in unwanted)
+            gone = any(
+                means((term,), before) and not (after is not None and means((term,), after)) for term in unwanted
+            )
             gone = gone or (after is None and self._keeps_away(before, pod))
         return Hint.QUEUE if gone else Hint.SKIP
 
@@ -90,7 +92,7 @@ class AffinityHints:
         terms = pod.spec.terms
         if self._upstream:
             unresolved = self._resolver.unresolved
-            return [unresolved(one) for one in terms.affinity], [unresolved(one) for one in terms.anti_affinity]
+            return [unresolved(term) for term in terms.affinity], [unresolved(term) for term in terms.anti_affinity]
         objects = self._objects()
         if objects is None:
             raise LookupError("no pod has been looked at yet")

@@ -61,16 +61,18 @@ class TermResolver:
         if generation != self._generation or objects is not self._objects or len(self._known) >= _MOST:
             self._known.clear()
             self._generation, self._objects = generation, objects
-        found = self._known.get(pod.spec.class_key)
-        if found is None:
-            wanted = tuple(self._term(one.term, objects, one.weight) for one in terms.preferred_affinity)
-            unwanted = tuple(self._term(one.term, objects, -one.weight) for one in terms.preferred_anti_affinity)
-            found = self._known[pod.spec.class_key] = OwnTerms(
-                tuple(self._term(one, objects) for one in terms.affinity),
-                tuple(self._term(one, objects) for one in terms.anti_affinity),
+        own = self._known.get(pod.spec.class_key)
+        if own is None:
+            wanted = tuple(self._term(weighted.term, objects, weighted.weight) for weighted in terms.preferred_affinity)
+            unwanted = tuple(
+                self._term(weighted.term, objects, -weighted.weight) for weighted in terms.preferred_anti_affinity
+            )
+            own = self._known[pod.spec.class_key] = OwnTerms(
+                tuple(self._term(term, objects) for term in terms.affinity),
+                tuple(self._term(term, objects) for term in terms.anti_affinity),
                 wanted + unwanted,
             )
-        return found
+        return own
 
     @staticmethod
     def unresolved(term: AffinityTerm) -> OwnTerm:
@@ -88,7 +90,11 @@ class TermResolver:
             return None
         if selector.nothing:
             return term.namespaces
-        selected = [one.metadata.name for one in objects.every("Namespace") if selector.matches(one.metadata.labels)]
+        selected = [
+            namespace.metadata.name
+            for namespace in objects.every("Namespace")
+            if selector.matches(namespace.metadata.labels)
+        ]
         return term.namespaces.union(selected)
 
 

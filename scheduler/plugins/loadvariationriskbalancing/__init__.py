@@ -63,7 +63,7 @@ class LoadVariationRiskBalancing:
             for resource in requests:
                 average, deviation = self._figures(resource, view, load, rows)
                 seen[resource] = measured_safe(average, deviation, fresh)
-        counted = [name for name, one in seen.items() if one.known.any()] or list(requests)
+        counted = [name for name, measured in seen.items() if measured.known.any()] or list(requests)
         standings = self._standings(state, [seen.get(name) for name in counted], rows)
         if not any(standing.scored for standing in standings):
             self._staleness.leave_out(state)
@@ -88,7 +88,9 @@ class LoadVariationRiskBalancing:
             return [self._staleness.judge(state, first.known, first.valid)] * len(seen)
         unseen = CycleState()
         self._staleness.judge(state, seen[0].known & seen[1].known, seen[0].valid & seen[1].valid)
-        return [self._staleness.judge(unseen, one.known, one.valid) for one in seen if one is not None]
+        return [
+            self._staleness.judge(unseen, measured.known, measured.valid) for measured in seen if measured is not None
+        ]
 
     def _resource_score(
         self,

@@ -30,5 +30,5 @@ def _root(sigma: FloatArray, sensitivity: float) -> FloatArray:
         return np.where(sigma >= 1.0, sigma, 0.0)
     if sensitivity == 2.0:
         return np.sqrt(sigma)
-    found: FloatArray = np.power(sigma, 1.0 / sensitivity)
-    return found
+    root: FloatArray = np.power(sigma, 1.0 / sensitivity)
+    return root

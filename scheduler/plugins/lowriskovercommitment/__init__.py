@@ -101,7 +101,8 @@ class LowRiskOverCommitment:
             seen = self._measured(name, view, load)
             recent = 0.0 if self._upstream else self._unmeasured_ahead[name].by_row(view, load).copy()
             capacity, requests, limits = (
-                one.copy() for one in (view.allocatable(name), view.declared(name), view.declared(f"{name}_limit"))
+                column.copy()
+                for column in (view.allocatable(name), view.declared(name), view.declared(f"{name}_limit"))
             )
             prepared.append((name, seen, recent, requests, limits, capacity))
 
@@ -126,13 +127,14 @@ class LowRiskOverCommitment:
         seen = {name: self._measured(name, view, load) for name in self._weights}
         known = [gather_mask(view, seen[name].known, rows) for name in self._weights]
         valid = [gather_mask(view, seen[name].valid, rows) for name in self._weights]
-        some = any(bool(one.any()) for one in known)
+        any_known = any(bool(fresh.any()) for fresh in known)
         unseen = CycleState()
         self._staleness.judge(state, known[0] & known[1], valid[0] & valid[1])
         standings = [
-            self._staleness.judge(unseen, fresh, there, beside=some) for fresh, there in zip(known, valid, strict=True)
+            self._staleness.judge(unseen, fresh, has_load, beside=any_known)
+            for fresh, has_load in zip(known, valid, strict=True)
         ]
-        if not any(one.scored for one in standings):
+        if not any(standing.scored for standing in standings):
             self._staleness.leave_out(state)
             return None
         worst = np.full(len(rows), -np.inf)
@@ -147,7 +149,7 @@ class LowRiskOverCommitment:
         self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns | None, rows: RowArray
     ) -> IntArray:
         seen = {name: self._measured(name, view, load) for name in self._weights}
-        known = {name: gather_mask(view, one.known, rows) for name, one in seen.items()}
+        known = {name: gather_mask(view, measured.known, rows) for name, measured in seen.items()}
         blind = ~(known["cpu"] | known["memory"])
         state.count(f"load_absent/{NAME}", int(np.count_nonzero(blind)))
         if blind.all():

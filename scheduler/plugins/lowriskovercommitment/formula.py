@@ -33,20 +33,20 @@ def load_risk(
         window: by how many samples each measurement was smoothed.
     """
     sigma = np.minimum(sigma * math.sqrt(window), np.sqrt(max_variance(mu) * MAX_VARIANCE_ALLOWANCE))
-    some = np.where(capacity == 0.0, 1.0, capacity)
-    allocated = np.clip(request / some, 0.0, 1.0)
+    divisor = np.where(capacity == 0.0, 1.0, capacity)
+    allocated = np.clip(request / divisor, 0.0, 1.0)
     fit = match_moments(mu, sigma * sigma + mu * mu)
     sure = (mu == 0.0) | (sigma == 0.0)
     fitted = fit.valid & ~sure
     # Pods cannot use more than their limits: where these leave room, the probability is conditioned on that.
     bounded = (limit < capacity) & (request <= limit)
-    share = limit / some
+    share = limit / divisor
     # Only where it matters: beta distributions are dear.
     wanted = np.where(fitted, allocated, np.nan)
     below, possible = fit.cdf(wanted, np.where(bounded & fitted, np.clip(share, 0.0, 1.0), np.nan))
     below = np.where(sure, np.where((mu == 0.0) | (mu <= allocated), 1.0, 0.0), below)
-    given = np.clip(below / np.where(possible > 0.0, possible, 1.0), 0.0, 1.0)
-    below = np.where(possible > 0.0, given, below)
+    conditional = np.clip(below / np.where(possible > 0.0, possible, 1.0), 0.0, 1.0)
+    below = np.where(possible > 0.0, conditional, below)
     below = np.where(bounded & (share == 0.0), 1.0, below)
     return 1.0 - below
 

@@ -99,10 +99,10 @@ class NetworkOverhead:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes from which more limits are exceeded than kept."""
-        found = state.read(NAME, _Overhead)
-        if found is None:
+        overhead = state.read(NAME, _Overhead)
+        if overhead is None:
             return None
-        satisfied, violated = found.satisfied[rows], found.violated[rows]
+        satisfied, violated = overhead.satisfied[rows], overhead.violated[rows]
         failed = violated > satisfied
         if not self._upstream or not failed.any():
             return reject(failed, Code.UNSCHEDULABLE, REASON)
@@ -119,8 +119,8 @@ class NetworkOverhead:
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the sums of costs."""
-        found = state.read(NAME, _Overhead)
-        return found.cost[rows] if found is not None else np.zeros(len(rows), dtype=np.int64)
+        overhead = state.read(NAME, _Overhead)
+        return overhead.cost[rows] if overhead is not None else np.zeros(len(rows), dtype=np.int64)
 
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Turn the lowest cost into 100 and the highest into 0; 0 for all where there are no costs."""
@@ -150,9 +150,9 @@ class NetworkOverhead:
 
     def _first(self, view: NodeView, kind: str, name: str) -> Any:
         for namespace in self._namespaces:
-            found = view.objects.get(kind, namespace, name)
-            if found is not None:
-                return found
+            candidate = view.objects.get(kind, namespace, name)
+            if candidate is not None:
+                return candidate
         return None
 
     def _overhead(self, group: str, dependencies: Sequence[AppGroupDependency], view: NodeView) -> _Overhead:
@@ -200,9 +200,9 @@ def _dependencies(pod: PodInfo, group: AppGroup) -> tuple[AppGroupDependency, ..
     workload = pod.labels.get(WORKLOAD_LABEL, "")
     return tuple(
         dependency
-        for one in group.spec.workloads
-        if one.workload.selector == workload
-        for dependency in one.dependencies
+        for listed in group.spec.workloads
+        if listed.workload.selector == workload
+        for dependency in listed.dependencies
     )
 
 
@@ -222,6 +222,8 @@ def _query(*requirements: Requirement) -> PodQuery:
 def _same_group(pod: PodInfo, old: object, new: object) -> Hint:
     """The pod itself may have got another label; of other pods those of its AppGroup count."""
     group = pod.labels.get(APP_GROUP_LABEL)
-    changed = [one for one in (old, new) if isinstance(one, PodInfo)]
-    concerned = any(one.uid == pod.uid or one.labels.get(APP_GROUP_LABEL) == group for one in changed)
+    changed = [changed_pod for changed_pod in (old, new) if isinstance(changed_pod, PodInfo)]
+    concerned = any(
+        changed_pod.uid == pod.uid or changed_pod.labels.get(APP_GROUP_LABEL) == group for changed_pod in changed
+    )
     return Hint.QUEUE if concerned else Hint.SKIP

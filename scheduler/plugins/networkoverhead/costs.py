@@ -67,10 +67,10 @@ class CostTable:
                     cost[row, column] = SAME_ZONE_COST
                 else:
                     same = origin.region == target.region
-                    found = costs.get((origin.zone, target.zone) if same else (origin.region, target.region))
-                    if found is not None:
+                    listed_cost = costs.get((origin.zone, target.zone) if same else (origin.region, target.region))
+                    if listed_cost is not None:
                         listed[row, column] = True
-                        cost[row, column] = min(found, _MOST_COST)
+                        cost[row, column] = min(listed_cost, _MOST_COST)
         return Ways(cost, near, far, listed)
 
     def _from(self, origin: Place) -> dict[tuple[str, str], int]:
@@ -78,17 +78,19 @@ class CostTable:
         costs: dict[tuple[str, str], int] = {}
         for origins in self._origins:
             for key, name in ((REGION, origin.region), (ZONE, origin.zone)):
-                index = _halve([one.origin for one in origins[key]], name) if name else None
+                index = _halve([entry.origin for entry in origins[key]], name) if name else None
                 if index is not None:
-                    costs.update(((name, one.destination), one.network_cost) for one in origins[key][index].cost_list)
+                    costs.update(
+                        ((name, entry.destination), entry.network_cost) for entry in origins[key][index].cost_list
+                    )
         return costs
 
 
 def _origins(topologies: Sequence[NetworkTopologyInfo], key: str, in_order: bool) -> Sequence[NetworkOrigin]:
-    listed = sorted(topologies, key=lambda one: one.topology_key) if in_order else topologies
-    index = _halve([one.topology_key for one in listed], key)
+    listed = sorted(topologies, key=lambda info: info.topology_key) if in_order else topologies
+    index = _halve([info.topology_key for info in listed], key)
     origins = listed[index].origin_list if index is not None else ()
-    return sorted(origins, key=lambda one: one.origin) if in_order else origins
+    return sorted(origins, key=lambda entry: entry.origin) if in_order else origins
 
 
 def _halve(names: Sequence[str], wanted: str) -> int | None:

@@ -45,13 +45,13 @@ class NodePorts:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes where one of the ports is taken."""
-        taken = {
+        conflicting_rows = {
             holder.row
             for port in pod.spec.host_ports
             for holder in view.holders(port_key(port))
             if _conflict((port,), holder.pod.spec.host_ports)
         }
-        return reject(np.isin(rows, list(taken)), Code.UNSCHEDULABLE, REASON) if taken else None
+        return reject(np.isin(rows, list(conflicting_rows)), Code.UNSCHEDULABLE, REASON) if conflicting_rows else None
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Verdicts follow from the ports of the pods on the node."""
@@ -73,12 +73,12 @@ def _port_freed(pod: PodInfo, old: object, new: object) -> Hint:
 def _conflict(wanted: Sequence[HostPort], used: Sequence[HostPort]) -> bool:
     """Tell whether a port is in both: same protocol and number, and the same address or one of them any address."""
     return bool(used) and any(
-        mine.port == other.port and mine.protocol == other.protocol and _overlap(mine.ip, other.ip)
+        mine.port == other.port and mine.protocol == other.protocol and _ips_overlap(mine.ip, other.ip)
         for mine in wanted
         for other in used
     )
 
 
-def _overlap(one: str, other: str) -> bool:
-    one, other = one or _ANY_ADDRESS, other or _ANY_ADDRESS
-    return one == other or _ANY_ADDRESS in (one, other)
+def _ips_overlap(ip: str, other: str) -> bool:
+    ip, other = ip or _ANY_ADDRESS, other or _ANY_ADDRESS
+    return ip == other or _ANY_ADDRESS in (ip, other)

@@ -68,10 +68,10 @@ class NodeResourcesBalancedAllocation:
         """`score` by cpu and memory alone, in the same operations."""
         if sorted(self._counted(pod)) != sorted(BASIC):
             return None
-        asked = np.array([[pod.spec.requests.get(name, 0)] for name in BASIC], dtype=np.float64)
+        requests = np.array([[pod.spec.requests.get(name, 0)] for name in BASIC], dtype=np.float64)
 
         def rate(block: FloatArray) -> IntArray:
-            fractions = block[2:4] + asked
+            fractions = block[2:4] + requests
             fractions /= block[:2]
             np.minimum(fractions, 1.0, out=fractions)
             score = np.abs(fractions[0] - fractions[1])
@@ -92,15 +92,15 @@ class NodeResourcesBalancedAllocation:
         ]
         if len(counted) != 2:
             return None
-        (allocatable_one, used_one, request_one), (allocatable_two, used_two, request_two) = counted
+        (allocatable_a, requested_a, request_a), (allocatable_b, requested_b, request_b) = counted
 
         def rate(now: NodeView, row: int) -> int:
-            one, two = allocatable_one(row), allocatable_two(row)
-            if one <= 0.0 or two <= 0.0:
+            capacity_a, capacity_b = allocatable_a(row), allocatable_b(row)
+            if capacity_a <= 0.0 or capacity_b <= 0.0:
                 return 100
-            first = min((used_one(row) + request_one) / max(one, 1.0), 1.0)
-            second = min((used_two(row) + request_two) / max(two, 1.0), 1.0)
-            return int((1.0 - abs(first - second) / 2.0) * 100.0)
+            fraction_a = min((requested_a(row) + request_a) / max(capacity_a, 1.0), 1.0)
+            fraction_b = min((requested_b(row) + request_b) / max(capacity_b, 1.0), 1.0)
+            return int((1.0 - abs(fraction_a - fraction_b) / 2.0) * 100.0)
 
         return rate
 
@@ -108,9 +108,9 @@ class NodeResourcesBalancedAllocation:
 def _deviation(fractions: list[FloatArray], present: list[BoolArray]) -> FloatArray:
     """Return the population standard deviation over the resources each node has; half the distance for two of them."""
     if len(fractions) == 2:
-        both = present[0] & present[1]
+        has_both = present[0] & present[1]
         half: FloatArray = np.abs(fractions[0] - fractions[1]) / 2.0
-        return half if both.all() else np.where(both, half, 0.0)
+        return half if has_both.all() else np.where(has_both, half, 0.0)
     count = np.sum(present, axis=0)
     counted = np.maximum(count, 1)
     total = np.zeros(len(count))

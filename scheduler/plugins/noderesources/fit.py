@@ -160,13 +160,13 @@ class NodeResourcesFit:
             return None
         if any(map(view.wide, BASIC)):
             return None
-        asked = np.array([[pod.spec.score_requests.get(name, 0)] for name in BASIC], dtype=np.float64)
+        requests = np.array([[pod.spec.score_requests.get(name, 0)] for name in BASIC], dtype=np.float64)
         cpu, memory = (float(weights[name]) for name in BASIC)
         even = cpu == memory == 1.0
 
         def rate(block: FloatArray) -> IntArray:
             allocatable = block[:2]
-            shares = block[4:6] + asked
+            shares = block[4:6] + requests
             if self._most:
                 np.minimum(shares, allocatable, out=shares)
             else:

@@ -60,7 +60,9 @@ class NodeResourceTopologyMatch:
         strategy = args.scoring_strategy
         self._strategy = None
         if strategy.type != _LEAST_NUMA_NODES:
-            self._strategy = strategy_of(strategy.type, {one.name: one.weight for one in strategy.resources})
+            self._strategy = strategy_of(
+                strategy.type, {resource.name: resource.weight for resource in strategy.resources}
+            )
         self._as_upstream = context.upstream
         self._handle = context.handle
         self._needs = NeedsOfPods()
@@ -88,7 +90,7 @@ class NodeResourceTopologyMatch:
             return None
         self._cache.refresh(view.objects)
         stale = self._stale(view, rows)
-        found: IntArray = stale.astype(np.int64)
+        reasons: IntArray = stale.astype(np.int64)
         for part in self._cache.table.parts(view, rows):
             if part.group.manager.policy != SINGLE_NUMA_NODE:
                 continue
@@ -98,13 +100,13 @@ class NodeResourceTopologyMatch:
                 needs,
                 lambda resource, part=part: _on_node(view, rows[part.positions], resource),  # type: ignore[misc]
             )
-            found[part.positions] = np.where(stale[part.positions], 1, np.where(bad > 0, bad + 1, 0))
+            reasons[part.positions] = np.where(stale[part.positions], 1, np.where(bad > 0, bad + 1, 0))
         self._count(state, view, rows, stale)
-        if not found.any():
+        if not reasons.any():
             return None
-        self._turned_down(pod, view, rows[found > 1])
-        codes = np.where(found > 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
-        return Verdicts(codes, np.where(found > 0, np.left_shift(1, np.maximum(found - 1, 0)), 0), _REASONS)
+        self._turned_down(pod, view, rows[reasons > 1])
+        codes = np.where(reasons > 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
+        return Verdicts(codes, np.where(reasons > 0, np.left_shift(1, np.maximum(reasons - 1, 0)), 0), _REASONS)
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Score by the strategy. Pods that are not Guaranteed take nothing of a zone for themselves: all nodes are
@@ -158,7 +160,7 @@ class NodeResourceTopologyMatch:
     def _stale(self, view: NodeView, rows: RowArray) -> BoolArray:
         nodes = set(self._cache.stale())
         if self._cache.counts_reservations and isinstance(self._cache, DiscardReserved) and not self._as_upstream:
-            nodes.update(one.node for one in view.overlay_assignments if one.sign > 0)
+            nodes.update(assignment.node for assignment in view.overlay_assignments if assignment.sign > 0)
         marked: BoolArray = np.zeros(view.size, dtype=np.bool_)
         if nodes:
             marked[[row for name in nodes if (row := view.row(name)) >= 0]] = True
@@ -169,7 +171,9 @@ class NodeResourceTopologyMatch:
         group = part.group
         available = group.available.take(part.members, axis=0)
         if view.overlay_assignments and isinstance(self._cache, OverReserve) and not self._as_upstream:
-            added = ((one.node, one.spec) for one in view.overlay_assignments if one.sign > 0)
+            added = (
+                (assignment.node, assignment.spec) for assignment in view.overlay_assignments if assignment.sign > 0
+            )
             for node, amounts in promised(added, self._needs.of).items():
                 at = [index for index, member in enumerate(part.members.tolist()) if group.members[member] == node]
                 for name, amount in amounts.items():

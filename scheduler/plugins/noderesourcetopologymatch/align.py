@@ -39,19 +39,19 @@ def misfits(group: Group, available: IntArray, needs: Needs, on_node: OnNode) ->
     if group.manager.scope == POD:
         fit = _fit(group, available, needs.whole, needs.guaranteed, on_node)
         return np.where(fit.nodes, 0, _POD)
-    found: IntArray = np.zeros(len(available), dtype=np.int64)
+    reasons: IntArray = np.zeros(len(available), dtype=np.int64)
     last = len(needs.containers) - 1
     owned = False
     for index, container in enumerate(needs.containers):
         fit = _fit(group, available, container.requests, needs.guaranteed, on_node)
-        found[(found == 0) & ~fit.nodes] = _OF_KIND[container.kind]
-        if index == last or (found != 0).all():
+        reasons[(reasons == 0) & ~fit.nodes] = _OF_KIND[container.kind]
+        if index == last or (reasons != 0).all():
             break
         if container.kind == "app" and fit.zones is not None:
             if not owned:
                 available, owned = available.copy(), True
             _take(group, available, container.requests, needs.guaranteed, fit)
-    return found
+    return reasons
 
 
 def _fit(group: Group, available: IntArray, request: Resources, guaranteed: bool, on_node: OnNode) -> _Fit:

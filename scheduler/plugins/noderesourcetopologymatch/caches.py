@@ -292,9 +292,9 @@ class OverReserve(_Published):
         if item is None:
             return "no object"
         everyone = pods_on(node)
-        there = {pod.uid for pod in everyone}
+        uids = {pod.uid for pod in everyone}
         pods = [pod for pod in everyone if self._counts(pod)]
-        pods += [pod for pod in ended if pod.uid not in there]
+        pods += [pod for pod in ended if pod.uid not in uids]
         if not pods and self._as_upstream:
             return "no pods on the node"
         expected, exclusive_only = published_fingerprint(item, self._method)

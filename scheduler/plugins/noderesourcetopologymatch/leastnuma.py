@@ -38,7 +38,7 @@ def score(group: Group, available: IntArray, needs: Needs, *, as_upstream: bool)
     most: IntArray = np.zeros(len(available), dtype=np.int64)
     nearest: BoolArray = np.ones(len(available), dtype=np.bool_)
     fits: BoolArray = np.ones(len(available), dtype=np.bool_)
-    asking = [one for one in needs.containers if not _outside_zones(group, one.requests)]
+    asking = [container for container in needs.containers if not _outside_zones(group, container.requests)]
     if not asking:
         return np.full(len(available), MAX_SCORE, dtype=np.int64)
     if len(asking) > 1:
@@ -127,11 +127,11 @@ def _choose(
     for column, amount in wanted.items():
         fits &= amounts[:, :, column][:, members[allowed]].sum(axis=2) >= amount
     first = fits.argmax(axis=1)
-    found = fits[np.arange(len(rows)), first]
-    rows, taken = rows[found], allowed[first[found]]
+    has_fit = fits[np.arange(len(rows)), first]
+    rows, combination = rows[has_fit], allowed[first[has_fit]]
     need.zones[rows] = size
-    need.nearest[rows] = distances[taken] == least
-    need.chosen[rows[:, None], members[taken]] = True
+    need.nearest[rows] = distances[combination] == least
+    need.chosen[rows[:, None], members[combination]] = True
 
 
 @lru_cache(maxsize=4096)
@@ -139,7 +139,7 @@ def _combinations(
     numbers: tuple[int, ...], costs: tuple[tuple[tuple[int, int], ...], ...], size: int
 ) -> tuple[RowArray, np.ndarray[tuple[int], np.dtype[np.float32]], np.float32]:
     """Return the combinations of a size in lexical order, the mean distance of each, and the least of these."""
-    rows = [[dict(one).get(number, UNKNOWN_DISTANCE) for number in numbers] for one in costs]
+    rows = [[dict(costs_of_zone).get(number, UNKNOWN_DISTANCE) for number in numbers] for costs_of_zone in costs]
     matrix = np.array(rows, dtype=np.int64)
     members: RowArray = np.array(list(itertools.combinations(range(len(numbers)), size)), dtype=np.intp)
     sums = matrix[members[:, :, None], members[:, None, :]].sum(axis=(1, 2))
@@ -162,7 +162,7 @@ def _take(group: Group, available: IntArray, request: Resources, chosen: BoolArr
         target = number if as_upstream and number < len(group.numbers) else zone
         for column in left:
             if group.listed[target, column]:
-                here = available[:, target, column]
-                taken = np.where(chosen[:, zone] & (left[column] > 0), np.minimum(left[column], here), 0)
-                available[:, target, column] -= taken
-                left[column] -= taken
+                amounts = available[:, target, column]
+                share = np.where(chosen[:, zone] & (left[column] > 0), np.minimum(left[column], amounts), 0)
+                available[:, target, column] -= share
+                left[column] -= share

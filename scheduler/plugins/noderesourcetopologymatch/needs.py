@@ -33,22 +33,22 @@ class NeedsOfPods:
 
     def of(self, spec: SpecInfo) -> Needs:
         """Return a pod's needs."""
-        found = self._known.get(spec)
-        if found is None:
+        needs = self._known.get(spec)
+        if needs is None:
             guaranteed = spec.qos == "Guaranteed"
-            native = all(is_native(name) for one in spec.containers for name in one.requests)
-            found = self._known[spec] = Needs(
+            native = all(is_native(name) for container in spec.containers for name in container.requests)
+            needs = self._known[spec] = Needs(
                 guaranteed=guaranteed,
                 ignored=spec.qos == "BestEffort" and native,
                 containers=spec.containers,
                 whole=effective_request(spec),
                 exclusive=any(
                     is_exclusive(guaranteed, name, amount)
-                    for one in spec.containers
-                    for name, amount in one.requests.items()
+                    for container in spec.containers
+                    for name, amount in container.requests.items()
                 ),
             )
-        return found
+        return needs
 
 
 def effective_request(spec: SpecInfo) -> dict[str, int]:

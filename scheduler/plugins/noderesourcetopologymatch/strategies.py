@@ -54,9 +54,9 @@ def _allocated(
             continue
         capacity = available[:, :, column]
         fits: BoolArray = (capacity > 0) & (capacity >= amount)
-        wanted, there = whole_units(resource, amount), _units(resource, capacity)
-        counted = wanted if most else there - wanted
-        total += np.where(fits, counted * MAX_SCORE // np.maximum(there, 1), 0) * weight
+        requested, capacity_units = whole_units(resource, amount), _units(resource, capacity)
+        counted = requested if most else capacity_units - requested
+        total += np.where(fits, counted * MAX_SCORE // np.maximum(capacity_units, 1), 0) * weight
     return total // max(1, divisor)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
 from scheduler.plugins.noderesourcetopologymatch.topology import Topology, TopologyManager
 
-_FIRST_ROOM = 16
+_INITIAL_CAPACITY = 16
 
 
 class Shape(NamedTuple):
@@ -50,27 +50,27 @@ class Group:
         ).reshape(len(shape.numbers), len(names))
         self.by_number: RowArray = np.argsort(np.array(shape.numbers, dtype=np.intp), kind="stable")
         self.members: list[str] = []
-        self._room: IntArray = np.zeros((_FIRST_ROOM, len(shape.numbers), len(names)), dtype=np.int64)
+        self._amounts: IntArray = np.zeros((_INITIAL_CAPACITY, len(shape.numbers), len(names)), dtype=np.int64)
 
     @property
     def available(self) -> IntArray:
         """Return what is available: a live array, to be copied before it is changed."""
-        return self._room[: len(self.members)]
+        return self._amounts[: len(self.members)]
 
     def add(self, node: str) -> int:
         """Take a node in; returns its index."""
         index = len(self.members)
-        if index == len(self._room):
-            self._room = np.concatenate([self._room, np.zeros_like(self._room)])
+        if index == len(self._amounts):
+            self._amounts = np.concatenate([self._amounts, np.zeros_like(self._amounts)])
         self.members.append(node)
         return index
 
-    def set(self, index: int, topology: Topology, taken: Mapping[str, int]) -> None:
-        """Write what a node has left once `taken` is subtracted from each of its zones, never below 0."""
-        for at, zone in enumerate(topology.zones):
+    def set(self, index: int, topology: Topology, reserved: Mapping[str, int]) -> None:
+        """Write what a node has left once `reserved` is subtracted from each of its zones, never below 0."""
+        for position, zone in enumerate(topology.zones):
             for name, amount in zone.available.items():
-                reserved = taken.get(name)
-                self._room[index, at, self.columns[name]] = amount if reserved is None else max(0, amount - reserved)
+                held = reserved.get(name)
+                self._amounts[index, position, self.columns[name]] = amount if held is None else max(0, amount - held)
 
     def remove(self, index: int) -> str | None:
         """Drop a node; the last one takes its place, whose name is returned."""
@@ -78,7 +78,7 @@ class Group:
         if index == len(self.members):
             return None
         self.members[index] = last
-        self._room[index] = self._room[len(self.members)]
+        self._amounts[index] = self._amounts[len(self.members)]
         return last
 
 
@@ -116,7 +116,7 @@ class ZoneTable:
         """Return a node's zones as they were put in."""
         return self._topologies.get(node)
 
-    def put(self, node: str, topology: Topology, taken: Mapping[str, int]) -> None:
+    def put(self, node: str, topology: Topology, reserved: Mapping[str, int]) -> None:
         """Set a node's zones and what has been reserved of them."""
         shape = shape_of(topology)
         former = self._topologies.get(node)
@@ -132,13 +132,13 @@ class ZoneTable:
         elif former is None or bool(former.flaws) != bool(topology.flaws):
             self._changes += 1
         self._topologies[node] = topology
-        place[0].set(place[1], topology, taken)
+        place[0].set(place[1], topology, reserved)
 
-    def reserve(self, node: str, taken: Mapping[str, int]) -> None:
+    def reserve(self, node: str, reserved: Mapping[str, int]) -> None:
         """Set what has been reserved of a node's zones; nothing happens for one without zones."""
         place = self._places.get(node)
         if place is not None:
-            place[0].set(place[1], self._topologies[node], taken)
+            place[0].set(place[1], self._topologies[node], reserved)
 
     def remove(self, node: str) -> None:
         """Forget a node's zones."""

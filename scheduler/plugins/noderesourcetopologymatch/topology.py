@@ -132,7 +132,7 @@ def whole_units(resource: str, amount: int) -> int:
 
 
 def _available(zone: TopologyZone, flaws: list[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for resource in zone.resources:
         try:
             amount = milli_value(resource.available) if resource.name == "cpu" else value(resource.available)
@@ -141,8 +141,8 @@ def _available(zone: TopologyZone, flaws: list[str]) -> dict[str, int]:
             continue
         if amount < 0:
             flaws.append(f"zone {zone.name!r}: {resource.name} has a negative amount")
-        found[resource.name] = max(-MAX_AMOUNT, min(MAX_AMOUNT, amount))
-    return found
+        amounts[resource.name] = max(-MAX_AMOUNT, min(MAX_AMOUNT, amount))
+    return amounts
 
 
 def _costs(zone: TopologyZone) -> dict[int, int]:

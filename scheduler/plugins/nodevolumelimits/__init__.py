@@ -63,10 +63,10 @@ class NodeVolumeLimits:
         try:
             # Which volumes are a driver's depends on what a node migrated; few nodes differ in that.
             for kind, example in enumerate(columns.examples):
-                here = kinds == kind
-                if here.any():
+                of_kind = kinds == kind
+                if of_kind.any():
                     new = attachable_volumes(pod, view.objects, example, self._prefix, required=True)
-                    full |= here & self._near_full(new, columns, view, rows)
+                    full |= of_kind & self._near_full(new, columns, view, rows)
         except MissingClaim as missing:
             everywhere = np.ones(len(rows), dtype=np.bool_)
             reason = f"looking up PVC {pod.namespace}/{missing.name}: {claim_not_found(missing.name)}"

@@ -47,11 +47,11 @@ def attachable_volumes(pod: PodInfo, objects: Objects, node: CSINode | None, pre
         MissingClaim: a claim does not exist.
         ValueError: a claim is another pod's, or has no name; an in-tree volume cannot be translated.
     """
-    found: Volumes = {}
+    attached: Volumes = {}
     for volume in pod.spec.volumes:
         named = claim_of(pod, volume)
         if named is None:
-            _add_inline(volume, node, found)
+            _add_inline(volume, node, attached)
             continue
         name, ephemeral = named
         if not name:
@@ -66,11 +66,11 @@ def attachable_volumes(pod: PodInfo, objects: Objects, node: CSINode | None, pre
             raise ValueError(foreign)
         driver, handle = _claimed(claim, objects, node, prefix)
         if driver and handle:
-            found[f"{driver}/{handle}"] = driver
-    return found
+            attached[f"{driver}/{handle}"] = driver
+    return attached
 
 
-def _add_inline(volume: PodVolume, node: CSINode | None, found: Volumes) -> None:
+def _add_inline(volume: PodVolume, node: CSINode | None, attached: Volumes) -> None:
     source = source_of(volume)
     if source is None:
         return
@@ -81,7 +81,7 @@ def _add_inline(volume: PodVolume, node: CSINode | None, found: Volumes) -> None
         handle = handle_of(volume, source)
     except TranslationError as error:
         raise ValueError(f"converting volume({volume.name}) from inline to csi: {error}") from error
-    found[f"{migration.driver}/{handle}"] = migration.driver
+    attached[f"{migration.driver}/{handle}"] = migration.driver
 
 
 def _claimed(claim: PersistentVolumeClaim, objects: Objects, node: CSINode | None, prefix: str) -> tuple[str, str]:
@@ -148,7 +148,7 @@ class AttachedByApi:
 
 
 def _by_node(objects: Objects) -> dict[str, Volumes]:
-    found: dict[str, Volumes] = {}
+    by_node: dict[str, Volumes] = {}
     attachment: VolumeAttachment
     for attachment in objects.every(ATTACHMENT):
         spec = attachment.spec
@@ -156,5 +156,5 @@ def _by_node(objects: Objects) -> dict[str, Volumes]:
         volume: PersistentVolume | None = objects.get(VOLUME, "", name) if name is not None else None
         if spec.attacher and volume is not None and volume.spec.csi is not None:
             unique = f"{spec.attacher}/{volume.spec.csi.volume_handle}"
-            found.setdefault(spec.node_name, {})[unique] = spec.attacher
-    return found
+            by_node.setdefault(spec.node_name, {})[unique] = spec.attacher
+    return by_node

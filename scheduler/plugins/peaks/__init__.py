@@ -50,8 +50,8 @@ class Peaks:
         if not self._models:
             models = models_of_file()
             # Upstream reads the file into a map it then loses, unless the args gave one.
-            given = "node_power_model" in args.model_fields_set
-            self._models = models if given or not self._upstream else {}
+            models_in_args = "node_power_model" in args.model_fields_set
+            self._models = models if models_in_args or not self._upstream else {}
         self._unmeasured = Unmeasured(lambda spec: spec.declared.peak_cpu, upstream=False)
         self._membership = -1
         self._columns = model_columns({}, [])
@@ -129,5 +129,5 @@ class Peaks:
 
 def _share(used: FloatArray, capacity: FloatArray) -> FloatArray:
     """Per cent of the capacity; 0 where there is none."""
-    has = capacity > 0.0
-    return np.where(has, 100.0 * used / np.where(has, capacity, 1.0), 0.0)
+    has_capacity = capacity > 0.0
+    return np.where(has_capacity, 100.0 * used / np.where(has_capacity, capacity, 1.0), 0.0)

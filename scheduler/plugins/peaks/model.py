@@ -40,7 +40,7 @@ def models_of_file() -> dict[str, PowerModel]:
         raise ValueError(f"{VARIABLE} {path}: not JSON: {error}") from error
     if not isinstance(data, dict):
         raise ValueError(f"json: cannot unmarshal {_kind(data)} into Go value of type map[string]config.PowerModel")
-    return {name: _model(one) for name, one in data.items()}
+    return {name: _model(fields) for name, fields in data.items()}
 
 
 def _model(data: Any) -> PowerModel:
@@ -63,10 +63,10 @@ def _kind(data: Any) -> str:
 
 def model_columns(models: Mapping[str, PowerModel], names: list[str]) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Return k1 and k2 per name, 0 where there is no model, and which names have one."""
-    found = [models.get(name) for name in names]
-    k1 = np.array([0.0 if one is None else one.k1 for one in found])
-    k2 = np.array([0.0 if one is None else one.k2 for one in found])
-    return k1, k2, np.array([one is not None for one in found], dtype=np.bool_)
+    by_name = [models.get(name) for name in names]
+    k1 = np.array([0.0 if model is None else model.k1 for model in by_name])
+    k2 = np.array([0.0 if model is None else model.k2 for model in by_name])
+    return k1, k2, np.array([model is not None for model in by_name], dtype=np.bool_)
 
 
 def power_jump(

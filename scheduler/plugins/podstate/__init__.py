@@ -37,7 +37,7 @@ class PodState:
         for node, nominated in view.nominations.items():
             row = view.row(node)
             if row >= 0:
-                scores[row] -= sum(self._upstream or one.uid != pod.uid for one in nominated)
+                scores[row] -= sum(self._upstream or nominee.uid != pod.uid for nominee in nominated)
         return scores[rows]
 
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:

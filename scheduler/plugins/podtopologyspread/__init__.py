@@ -81,9 +81,11 @@ class _HardState:
     def clone(self) -> "_HardState":
         """Return an independent copy; the counts are copied when either changes them."""
         copies = []
-        for one in self.constraints:
-            one.owned = False
-            copies.append(_HardConstraint(one.constraint, one.counts, one.counted, one.matches_self))
+        for constraint in self.constraints:
+            constraint.owned = False
+            copies.append(
+                _HardConstraint(constraint.constraint, constraint.counts, constraint.counted, constraint.matches_self)
+            )
         return _HardState(copies)
 
 
@@ -108,17 +110,19 @@ class PodTopologySpread:
             return None, failure(str(error))
         if not constraints:
             return None, SKIP
-        keys = [one.topology_key for one in constraints]
-        found = _HardState()
-        for one in constraints:
-            counted = self._sets.counted(view, pod, one, keys)
-            query = one.query(pod.namespace)
+        keys = [constraint.topology_key for constraint in constraints]
+        hard_state = _HardState()
+        for constraint in constraints:
+            counted = self._sets.counted(view, pod, constraint, keys)
+            query = constraint.query(pod.namespace)
             if query is None:
                 counts = np.zeros(len(counted.present), dtype=np.int64)
             else:
-                counts = view.pods_by_domain(query, one.topology_key, counted.nodes)
-            found.constraints.append(_HardConstraint(one, counts, counted, one.selector.matches(pod.labels)))
-        state.write(self.name, found)
+                counts = view.pods_by_domain(query, constraint.topology_key, counted.nodes)
+            hard_state.constraints.append(
+                _HardConstraint(constraint, counts, counted, constraint.selector.matches(pod.labels))
+            )
+        state.write(self.name, hard_state)
         return None, SUCCESS
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
@@ -130,26 +134,26 @@ class PodTopologySpread:
         self._update(state, pod, removed, view, row, -1)
 
     def _update(self, state: CycleState, pod: PodInfo, other: PodInfo, view: NodeView, row: int, amount: int) -> None:
-        found = state.read(self.name, _HardState)
-        if found is None or other.namespace != pod.namespace:
+        hard_state = state.read(self.name, _HardState)
+        if hard_state is None or other.namespace != pod.namespace:
             return
-        for one in found.constraints:
-            code = int(view.labels(one.constraint.topology_key).codes[row])
-            nodes = one.counted.nodes
+        for hard in hard_state.constraints:
+            code = int(view.labels(hard.constraint.topology_key).codes[row])
+            nodes = hard.counted.nodes
             # Unlike the counts of PreFilter, upstream's update also counts terminating pods, and all pods where the
             # selector is empty.
-            if code >= 0 and (nodes is None or nodes.mask[row]) and one.constraint.selector.matches(other.labels):
-                one.add(code, amount)
+            if code >= 0 and (nodes is None or nodes.mask[row]) and hard.constraint.selector.matches(other.labels):
+                hard.add(code, amount)
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes that lack a key, or whose domain would hold too many more pods than the emptiest."""
-        found = state.read(self.name, _HardState)
-        if found is None:
+        hard_state = state.read(self.name, _HardState)
+        if hard_state is None:
             return None
         verdict: IntArray | None = None
-        for one in found.constraints:
-            codes = gather_codes(view, view.labels(one.constraint.topology_key).codes, rows)
-            full = one.counts > one.most()
+        for hard in hard_state.constraints:
+            codes = gather_codes(view, view.labels(hard.constraint.topology_key).codes, rows)
+            full = hard.counts > hard.most()
             # Code -1 picks the last entry.
             full[-1] = False
             absent = codes < 0
@@ -180,13 +184,13 @@ class PodTopologySpread:
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return the weighted number of matching pods in a node's domains; 0 for a node that takes no part."""
-        found = state.read(f"{self.name}/score", SoftState)
-        return None if found is None else soft_scores(found)
+        soft_state = state.read(f"{self.name}/score", SoftState)
+        return None if soft_state is None else soft_scores(soft_state)
 
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Turn few matching pods into a high score."""
-        found = state.read(f"{self.name}/score", SoftState)
-        return scores if found is None else normalized(scores, found.ignored)
+        soft_state = state.read(f"{self.name}/score", SoftState)
+        return scores if soft_state is None else normalized(scores, soft_state.ignored)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Only pods that have no constraint, and get none by default, are let through."""

@@ -96,7 +96,9 @@ class Constraints:
     """
 
     def __init__(self, defaults: Sequence[ConstraintLike]) -> None:
-        self._defaults = {action: [one for one in defaults if one.when_unsatisfiable == action] for action in ACTIONS}
+        self._defaults = {
+            action: [default for default in defaults if default.when_unsatisfiable == action] for action in ACTIONS
+        }
         self._own: dict[tuple[object, ...], tuple[Constraint, ...]] = {}
         self._selectors: dict[tuple[object, ...], _Deduced] = {}
         self._objects: Objects | None = None
@@ -110,14 +112,14 @@ class Constraints:
         if not pod.spec.topology_spread:
             return self._by_default(pod, objects, action)
         labels = pod.labels
-        keys = [labels.get(key) for one in pod.spec.topology_spread for key in one.match_label_keys]
+        keys = [labels.get(key) for source in pod.spec.topology_spread for key in source.match_label_keys]
         token = (pod.spec.class_key, action, *keys)
-        found = self._own.get(token)
-        if found is None:
+        own = self._own.get(token)
+        if own is None:
             if len(self._own) >= _MOST:
                 self._own.clear()
-            found = self._own[token] = own_constraints(pod, action)
-        return found
+            own = self._own[token] = own_constraints(pod, action)
+        return own
 
     def has_defaults(self, action: str) -> bool:
         """Tell whether pods without constraints of their own may get some of a kind."""
@@ -131,7 +133,7 @@ class Constraints:
         selector = self._deduced(pod, objects)
         if selector.everything:
             return ()
-        return tuple([constraint(one, selector) for one in wanted])
+        return tuple([constraint(source, selector) for source in wanted])
 
     def _deduced(self, pod: PodInfo, objects: Objects) -> Selector:
         if objects is not self._objects:
@@ -143,12 +145,12 @@ class Constraints:
         token = (pod.namespace, frozenset(pod.labels.items()), reference)
         # Controllers change with every pod of theirs, their selectors hardly ever: those are compared.
         services, owners = objects.generation("Service"), owner_selector(pod, objects)
-        found = self._selectors.get(token)
-        if found is None or (found.services, found.owners) != (services, owners):
+        deduced = self._selectors.get(token)
+        if deduced is None or (deduced.services, deduced.owners) != (services, owners):
             if len(self._selectors) >= _MOST:
                 self._selectors.clear()
-            found = self._selectors[token] = _Deduced(services, owners, default_selector(pod, objects))
-        return found.selector
+            deduced = self._selectors[token] = _Deduced(services, owners, default_selector(pod, objects))
+        return deduced.selector
 
 
 class _Deduced(NamedTuple):
@@ -165,18 +167,18 @@ def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
     Raises:
         ValueError: a selector cannot be read.
     """
-    found = []
-    for one in pod.spec.topology_spread:
-        if one.when_unsatisfiable != action:
+    own = []
+    for source in pod.spec.topology_spread:
+        if source.when_unsatisfiable != action:
             continue
         try:
-            selector = label_selector(one.label_selector)
+            selector = label_selector(source.label_selector)
         except SelectorError as error:
             kind = "hard" if action == HARD else "soft"
             raise ValueError(f"obtaining pod's {kind} topology spread constraints: {error}") from error
-        labels = {key: pod.labels[key] for key in one.match_label_keys if key in pod.labels}
-        found.append(constraint(one, selector.with_values(labels) if labels else selector))
-    return tuple(found)
+        labels = {key: pod.labels[key] for key in source.match_label_keys if key in pod.labels}
+        own.append(constraint(source, selector.with_values(labels) if labels else selector))
+    return tuple(own)
 
 
 def has_selectors(objects: Objects, namespace: str) -> bool:
@@ -191,8 +193,8 @@ def owner_selector(pod: PodInfo, objects: Objects) -> OwnerSelector:
     """Return the selector of the pod's controller, if that is known and of a kind that has one."""
     owner = pod.controller
     kind = None if owner is None else _OWNERS.get((owner.api_version, owner.kind))
-    found = None if owner is None or kind is None else objects.get(kind, pod.namespace, owner.name)
-    selector: OwnerSelector = None if found is None else found.spec.selector
+    owner_object = None if owner is None or kind is None else objects.get(kind, pod.namespace, owner.name)
+    selector: OwnerSelector = None if owner_object is None else owner_object.spec.selector
     return selector
 
 
@@ -203,13 +205,13 @@ def default_selector(pod: PodInfo, objects: Objects) -> Selector:
         wanted: Mapping[str, str] = service.spec.selector
         if wanted and all(pod.labels.get(key) == value for key, value in wanted.items()):
             labels.update(wanted)
-    theirs = owner_selector(pod, objects)
-    if isinstance(theirs, dict):
-        return selector_from_set({**labels, **theirs})
+    owners = owner_selector(pod, objects)
+    if isinstance(owners, dict):
+        return selector_from_set({**labels, **owners})
     selector = selector_from_set(labels)
-    if theirs is None:
+    if owners is None:
         return selector
     try:
-        return Selector(selector.requirements | label_selector(theirs).requirements)
+        return Selector(selector.requirements | label_selector(owners).requirements)
     except SelectorError:
         return selector

@@ -26,20 +26,23 @@ class SpreadHints:
         """A matching pod came or went, or a pod began or ceased to match; or the pod itself tolerates more."""
         before = old if isinstance(old, PodInfo) else None
         after = new if isinstance(new, PodInfo) else None
-        if any(one is not None and not _involved(one, pod) for one in (before, after)):
+        if any(other is not None and not _involved(other, pod) for other in (before, after)):
             return Hint.SKIP
         constraints = self._constraints_of(pod)
         if before is None or after is None:
             labels = after.labels if after is not None else before.labels if before is not None else {}
-            return _queue_if(any(one.selector.matches(labels) for one in constraints))
+            return _queue_if(any(constraint.selector.matches(labels) for constraint in constraints))
         if (
             after.uid == pod.uid
             and after.spec.tolerations != before.spec.tolerations
-            and any(one.honor_taints for one in constraints)
+            and any(constraint.honor_taints for constraint in constraints)
         ):
             return Hint.QUEUE
         return _queue_if(
-            any(one.selector.matches(before.labels) != one.selector.matches(after.labels) for one in constraints)
+            any(
+                constraint.selector.matches(before.labels) != constraint.selector.matches(after.labels)
+                for constraint in constraints
+            )
         )
 
     def node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
@@ -48,13 +51,16 @@ class SpreadHints:
         before = old if isinstance(old, NodeInfo) else None
         after = new if isinstance(new, NodeInfo) else None
         had = before is not None and _has_keys(before.labels, constraints)
-        has = after is not None and _has_keys(after.labels, constraints)
+        has_keys = after is not None and _has_keys(after.labels, constraints)
         if before is None or after is None:
-            return _queue_if(had or has)
-        if had != has:
+            return _queue_if(had or has_keys)
+        if had != has_keys:
             return Hint.QUEUE
-        moved = any(before.labels.get(one.topology_key) != after.labels.get(one.topology_key) for one in constraints)
-        return _queue_if(has and (moved or before.taints != after.taints))
+        moved = any(
+            before.labels.get(constraint.topology_key) != after.labels.get(constraint.topology_key)
+            for constraint in constraints
+        )
+        return _queue_if(has_keys and (moved or before.taints != after.taints))
 
 
 def _involved(other: PodInfo, pod: PodInfo) -> bool:
@@ -62,7 +68,7 @@ def _involved(other: PodInfo, pod: PodInfo) -> bool:
 
 
 def _has_keys(labels: Mapping[str, str], constraints: Sequence[Constraint]) -> bool:
-    return all(one.topology_key in labels for one in constraints)
+    return all(constraint.topology_key in labels for constraint in constraints)
 
 
 def _queue_if(condition: bool) -> Hint:

@@ -34,22 +34,24 @@ class NodeSets:
         self._topology = -1
         self._counted: dict[tuple[object, ...], CountedNodes] = {}
 
-    def counted(self, view: NodeView, pod: PodInfo, one: Constraint, keys: Sequence[str]) -> CountedNodes:
+    def counted(self, view: NodeView, pod: PodInfo, constraint: Constraint, keys: Sequence[str]) -> CountedNodes:
         """Return the nodes that have all `keys` and pass the constraint's policies for a pod."""
         if view.topology != self._topology or len(self._counted) >= _MOST:
             self._counted.clear()
             self._topology = view.topology
         spec = pod.spec
-        affinity = one.honor_affinity and (bool(spec.node_selector) or spec.required is not None)
-        others = tuple(sorted({key for key in keys if key != one.topology_key}))
+        affinity = constraint.honor_affinity and (bool(spec.node_selector) or spec.required is not None)
+        others = tuple(sorted({key for key in keys if key != constraint.topology_key}))
         # Pods that ask nothing of nodes share their sets whatever class they are of.
-        whose = spec.class_key if affinity or one.honor_taints else b""
-        token = (whose, affinity, one.honor_taints, others)
-        found = self._counted.get((one.topology_key, token))
-        if found is None:
-            mask = self._mask(view, pod, affinity, one.honor_taints, others)
-            found = self._counted[one.topology_key, token] = _counted(view, one.topology_key, token, mask)
-        return found
+        class_key = spec.class_key if affinity or constraint.honor_taints else b""
+        token = (class_key, affinity, constraint.honor_taints, others)
+        counted = self._counted.get((constraint.topology_key, token))
+        if counted is None:
+            mask = self._mask(view, pod, affinity, constraint.honor_taints, others)
+            counted = self._counted[constraint.topology_key, token] = _counted(
+                view, constraint.topology_key, token, mask
+            )
+        return counted
 
     @staticmethod
     def _mask(view: NodeView, pod: PodInfo, affinity: bool, taints: bool, keys: Sequence[str]) -> BoolArray | None:

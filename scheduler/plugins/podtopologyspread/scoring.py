@@ -44,34 +44,34 @@ def soft_state(
     sets: NodeSets,
 ) -> SoftState:
     """Compute every constraint's part. With `require_all`, nodes that lack one of the keys take no part at all."""
-    columns = [gather_codes(view, view.labels(one.topology_key).codes, rows) for one in constraints]
+    columns = [gather_codes(view, view.labels(constraint.topology_key).codes, rows) for constraint in constraints]
     ignored: BoolArray | None = None
     if require_all:
         lacking = np.logical_or.reduce([codes < 0 for codes in columns])
         ignored = lacking if lacking.any() else None
-    keys = [one.topology_key for one in constraints] if require_all else ()
+    keys = [constraint.topology_key for constraint in constraints] if require_all else ()
     parts = []
-    for one, codes in zip(constraints, columns, strict=True):
-        query = one.query(pod.namespace)
-        if one.topology_key == HOSTNAME:
+    for constraint, codes in zip(constraints, columns, strict=True):
+        query = constraint.query(pod.namespace)
+        if constraint.topology_key == HOSTNAME:
             size = len(rows) - (0 if ignored is None else int(np.count_nonzero(ignored)))
             counts = None if query is None else gather_codes(view, view.pods_by_node(query), rows)
-            parts.append(_by_host(one, counts, codes, size))
+            parts.append(_by_host(constraint, counts, codes, size))
             continue
-        size = _domains(view, one, codes, ignored)
-        counted = sets.counted(view, pod, one, keys)
+        size = _domains(view, constraint, codes, ignored)
+        counted = sets.counted(view, pod, constraint, keys)
         sums = np.zeros(len(counted.present), dtype=np.int64)
         if query is not None:
-            sums = _by_domain(view, one.topology_key, query, counted, require_all)
-        table = _part(one, sums, size)
+            sums = _by_domain(view, constraint.topology_key, query, counted, require_all)
+        table = _part(constraint, sums, size)
         table[-1] = 0.0
         parts.append(table.take(codes, mode="wrap"))
     return SoftState(parts, ignored)
 
 
-def _domains(view: NodeView, one: Constraint, codes: RowArray, ignored: BoolArray | None) -> int:
+def _domains(view: NodeView, constraint: Constraint, codes: RowArray, ignored: BoolArray | None) -> int:
     """Return the number of domains of feasible nodes. A node without the label is in the domain ""."""
-    column = view.labels(one.topology_key)
+    column = view.labels(constraint.topology_key)
     seen = np.zeros(len(column.values) + 1, dtype=np.bool_)
     seen[codes if ignored is None else codes[~ignored]] = True
     empty = column.index.get("")
@@ -98,34 +98,34 @@ def _by_domain(view: NodeView, key: str, query: PodQuery, counted: CountedNodes,
     return counts
 
 
-def _by_host(one: Constraint, counts: IntArray | None, codes: RowArray, size: int) -> FloatArray:
+def _by_host(constraint: Constraint, counts: IntArray | None, codes: RowArray, size: int) -> FloatArray:
     """Return what a host name constraint adds: pods on the node itself count, whatever the policies."""
-    part = _part(one, np.zeros(len(codes), dtype=np.int64) if counts is None else counts, size)
+    part = _part(constraint, np.zeros(len(codes), dtype=np.int64) if counts is None else counts, size)
     absent = codes < 0
     if absent.any():
         part[absent] = 0.0
     return part
 
 
-def _part(one: Constraint, counts: IntArray, size: int) -> FloatArray:
+def _part(constraint: Constraint, counts: IntArray, size: int) -> FloatArray:
     # In upstream's order of operations: the product first, then the skew.
     part = counts.astype(np.float64)
     part *= math.log(size + 2)
-    part += float(one.max_skew - 1)
+    part += float(constraint.max_skew - 1)
     return part
 
 
-def soft_scores(found: SoftState) -> IntArray:
+def soft_scores(state: SoftState) -> IntArray:
     """Return the sums, rounded half away from zero; 0 for ignored rows."""
-    total = found.parts[0]
-    for part in found.parts[1:]:
+    total = state.parts[0]
+    for part in state.parts[1:]:
         total = total + part
     # Rounded half away from zero; nothing is negative here.
     whole = np.floor(total)
     scores: IntArray = whole.astype(np.int64)
     scores += total - whole >= 0.5
-    if found.ignored is not None:
-        scores[found.ignored] = 0
+    if state.ignored is not None:
+        scores[state.ignored] = 0
     return scores
 
 

@@ -66,7 +66,7 @@ class TolerationRules(VictimRules):
             return False
         if policy.toleration_seconds < 0:
             return True
-        scheduled = next((one for one in other.conditions if one.type == "PodScheduled"), None)
+        scheduled = next((condition for condition in other.conditions if condition.type == "PodScheduled"), None)
         if scheduled is None or scheduled.status != "True":
             return True
         return self._lasts(scheduled.last_transition_time, policy.toleration_seconds, view.now)

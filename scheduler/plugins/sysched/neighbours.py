@@ -42,8 +42,8 @@ class Neighbours:
         columns = _widened(self._at(view), self._profiles.width)
         calls = columns.calls | _words(own, columns.calls.shape[1])
         allowed = np.bitwise_count(calls).sum(axis=1, dtype=np.int64)
-        found: IntArray = (columns.pods + 1) * allowed - own.bit_count() - columns.sums
-        return found
+        extra: IntArray = (columns.pods + 1) * allowed - own.bit_count() - columns.sums
+        return extra
 
     def _at(self, view: NodeView) -> _Columns:
         moved = set(view.moved_rows)

@@ -47,10 +47,10 @@ class Profiles:
 
     def calls_of(self, paths: SeccompPaths) -> int:
         """Return the calls of a pod: of all profiles that it names, or else of the default profile."""
-        found = self._calls.get(paths)
-        if found is None:
-            found = self._calls[paths] = self._read(paths)
-        return found
+        calls = self._calls.get(paths)
+        if calls is None:
+            calls = self._calls[paths] = self._read(paths)
+        return calls
 
     def _read(self, paths: SeccompPaths) -> int:
         calls = 0
@@ -78,13 +78,13 @@ class Profiles:
         """Return the calls of a profile; None where it is not there."""
         if self._objects is None or not all(name):
             return None
-        found: SeccompProfileObject | None = self._objects.get(_KIND, *name)
-        if found is None:
+        profile: SeccompProfileObject | None = self._objects.get(_KIND, *name)
+        if profile is None:
             return None
         calls = 0
-        for one in found.spec.syscalls:
-            if one.action in _ALLOWING:
-                for call in one.names:
+        for rule in profile.spec.syscalls:
+            if rule.action in _ALLOWING:
+                for call in rule.names:
                     calls |= 1 << self._bits.setdefault(call, len(self._bits))
         return calls
 

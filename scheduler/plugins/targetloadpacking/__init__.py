@@ -61,12 +61,12 @@ class TargetLoadPacking:
     def predict(self, spec: SpecInfo) -> int:
         """Return the CPU a pod will probably use, in milli-units."""
         key = spec.class_key
-        found = self._predictions.get(key)
-        if found is None:
+        predicted = self._predictions.get(key)
+        if predicted is None:
             if len(self._predictions) >= _MAX_CLASSES:
                 self._predictions.clear()
-            found = self._predictions[key] = predicted_cpu(spec, self._multiplier, self._default_request)
-        return found
+            predicted = self._predictions[key] = predicted_cpu(spec, self._multiplier, self._default_request)
+        return predicted
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""

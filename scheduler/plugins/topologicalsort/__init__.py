@@ -48,13 +48,13 @@ class TopologicalSort:
         order = order_of(group).get(pod.labels.get(WORKLOAD_LABEL, ""), NOT_LISTED)
         return (-pod.priority, self._waves.start(name, pod.priority, queued_at), name, order, queued_at)
 
-    def goes_before(self, one: _Compared, other: _Compared) -> bool:
+    def goes_before(self, mine: _Compared, other: _Compared) -> bool:
         """Compare as upstream: equal places in the order of one AppGroup come out as before, both ways round."""
-        name = one.pod.labels.get(APP_GROUP_LABEL, "")
-        group = self._app_group(one.pod) if name and name == other.pod.labels.get(APP_GROUP_LABEL) else None
+        name = mine.pod.labels.get(APP_GROUP_LABEL, "")
+        group = self._app_group(mine.pod) if name and name == other.pod.labels.get(APP_GROUP_LABEL) else None
         if group is None:
-            return (-one.pod.priority, one.queued_at) < (-other.pod.priority, other.queued_at)
-        return find_order(group, one.pod.labels.get(WORKLOAD_LABEL, "")) <= find_order(
+            return (-mine.pod.priority, mine.queued_at) < (-other.pod.priority, other.queued_at)
+        return find_order(group, mine.pod.labels.get(WORKLOAD_LABEL, "")) <= find_order(
             group, other.pod.labels.get(WORKLOAD_LABEL, "")
         )
 

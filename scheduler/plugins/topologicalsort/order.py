@@ -10,7 +10,7 @@ NOT_LISTED = -1
 
 def order_of(group: AppGroup) -> Mapping[str, int]:
     """Return the places by workload selector; of one that is listed twice the first."""
-    return {one.workload.selector: one.index for one in reversed(group.status.topology_order)}
+    return {entry.workload.selector: entry.index for entry in reversed(group.status.topology_order)}
 
 
 def find_order(group: AppGroup, selector: str) -> int:
@@ -19,10 +19,10 @@ def find_order(group: AppGroup, selector: str) -> int:
     low, high = 0, len(listed) - 1
     while low <= high:
         middle = (low + high) // 2
-        found = listed[middle].workload.selector
-        if found == selector:
+        candidate = listed[middle].workload.selector
+        if candidate == selector:
             return listed[middle].index
-        if found < selector:
+        if candidate < selector:
             low = middle + 1
         else:
             high = middle - 1

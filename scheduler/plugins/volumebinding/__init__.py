@@ -59,7 +59,11 @@ class _Attempt:
             self.find(np.array([row], dtype=np.intp))
         index, findings = int(at[0]), self.findings
         return PodVolumes(
-            [(one.volumes[chosen], one.claim) for one in findings.matches if (chosen := int(one.chosen[index])) >= 0],
+            [
+                (match.volumes[chosen], match.claim)
+                for match in findings.matches
+                if (chosen := int(match.chosen[index])) >= 0
+            ],
             [claim for claim, wanted in findings.provisions if wanted[index]],
         )
 

@@ -51,23 +51,23 @@ def assume(objects: Objects, volumes: PodVolumes, node: str) -> PodVolumes:
     Raises:
         ValueError: one of them has changed or is gone; nothing is assumed then.
     """
-    taken = PodVolumes()
+    assumed = PodVolumes()
     try:
         for volume, claim in volumes.static:
             reserved = _reserved(volume, claim)
             if reserved != volume:
                 objects.assume(VOLUME, reserved)
-            taken.static.append((reserved, claim))
+            assumed.static.append((reserved, claim))
         for claim in volumes.provisions:
             annotations = {**claim.metadata.annotations, SELECTED_NODE: node}
             metadata = msgspec.structs.replace(claim.metadata, annotations=annotations)
             marked = msgspec.structs.replace(claim, metadata=metadata)
             objects.assume(CLAIM, marked)
-            taken.provisions.append(marked)
+            assumed.provisions.append(marked)
     except ValueError:
-        revert(objects, taken)
+        revert(objects, assumed)
         raise
-    return taken
+    return assumed
 
 
 def revert(objects: Objects, volumes: PodVolumes) -> None:
@@ -187,9 +187,9 @@ def _claim_done(objects: Objects, written: PersistentVolumeClaim, node: NodeInfo
     return fully_bound(claim)
 
 
-def _present(item: Any, what: str, described: str) -> Any:
+def _present(item: Any, action: str, described: str) -> Any:
     if item is None:
-        raise BindingFailed(f"failed to {what}: could not find {described}")
+        raise BindingFailed(f"failed to {action}: could not find {described}")
     return item
 
 

@@ -50,18 +50,18 @@ def sorted_claims(pod: PodInfo, objects: Objects) -> PodClaims:
     Raises:
         ValueError: a class has no binding mode.
     """
-    found = PodClaims()
+    claims = PodClaims()
     for name, _ in claims_of(pod):
         claim: PersistentVolumeClaim | None = objects.latest(CLAIM, pod.namespace, name)
         if claim is None:
             raise ValueError(f'error getting PVC "{pod.namespace}/{name}": it does not exist')
         if fully_bound(claim):
-            found.bound.append(claim)
+            claims.bound.append(claim)
         elif _waits_for_consumer(claim, objects) and not claim.spec.volume_name:
-            found.delayed.append(claim)
+            claims.delayed.append(claim)
         else:
-            found.immediate.append(claim)
-    return found
+            claims.immediate.append(claim)
+    return claims
 
 
 def all_bound(pod: PodInfo, objects: Objects) -> bool:

@@ -116,7 +116,7 @@ def _serve_delayed(
     claims: Sequence[PersistentVolumeClaim],
     findings: Findings,
 ) -> None:
-    here = np.ones(len(rows), dtype=np.bool_)
+    provisionable_rows = np.ones(len(rows), dtype=np.bool_)
     to_provision: list[tuple[PersistentVolumeClaim, BoolArray]] = []
     to_match: list[PersistentVolumeClaim] = []
     for claim in claims:
@@ -124,19 +124,19 @@ def _serve_delayed(
         if selected is None:
             to_match.append(claim)
             continue
-        here &= rows == view.row(selected)
-        to_provision.append((claim, here))
-    findings.bits[~here] |= BIND_CONFLICT
-    taken: dict[str, RowArray] = {}
+        provisionable_rows &= rows == view.row(selected)
+        to_provision.append((claim, provisionable_rows))
+    findings.bits[~provisionable_rows] |= BIND_CONFLICT
+    taken_rows: dict[str, RowArray] = {}
     reach = Reach(view, rows)
     # Smallest first, so that a small claim does not take the volume a large one needs.
-    for claim in sorted(to_match, key=lambda one: size_of(one.spec.resources.requests) or (0, 0)):
-        match = _match(view, len(rows), claim, reach, taken)
+    for claim in sorted(to_match, key=lambda claim: size_of(claim.spec.resources.requests) or (0, 0)):
+        match = _match(view, len(rows), claim, reach, taken_rows)
         findings.matches.append(match)
         missing = match.chosen < 0
         if missing.any():
             to_provision.append((claim, missing))
-    open_rows = here.copy()
+    open_rows = provisionable_rows.copy()
     for claim, unserved in to_provision:
         wanted = unserved & open_rows
         if not wanted.any():
@@ -149,7 +149,9 @@ def _serve_delayed(
         findings.provisions.append((claim, wanted & ~failed))
 
 
-def _match(view: NodeView, count: int, claim: PersistentVolumeClaim, reach: Reach, taken: dict[str, RowArray]) -> Match:
+def _match(
+    view: NodeView, count: int, claim: PersistentVolumeClaim, reach: Reach, taken_rows: dict[str, RowArray]
+) -> Match:
     """Choose the smallest volume that suits the claim on each row (FindMatchingVolume); note it as taken."""
     match = Match(claim, [], np.full(count, -1, dtype=np.int64))
     meta, storage_class = claim.metadata, claim_class(claim)
@@ -160,7 +162,7 @@ def _match(view: NodeView, count: int, claim: PersistentVolumeClaim, reach: Reac
     for volume in view.objects.latest_by(VOLUME, offered_to, offer_to_claim(meta.namespace, meta.name)):
         if bound_to(volume, claim) and volume_class(volume) == storage_class and _suits(claim, wanted, volume):
             # Pre-bound: this one or none.
-            _choose(match, volume, reach, taken)
+            _choose(match, volume, reach, taken_rows)
             return match
     selector = _selector(claim)
     free = [
@@ -170,23 +172,23 @@ def _match(view: NodeView, count: int, claim: PersistentVolumeClaim, reach: Reac
     ]
     left = count
     for _, volume in sorted(free, key=itemgetter(0)):
-        left -= _choose(match, volume, reach, taken)
+        left -= _choose(match, volume, reach, taken_rows)
         if not left:
             break
     return match
 
 
-def _choose(match: Match, volume: PersistentVolume, reach: Reach, taken: dict[str, RowArray]) -> int:
+def _choose(match: Match, volume: PersistentVolume, reach: Reach, taken_rows: dict[str, RowArray]) -> int:
     """Give the volume to the rows that have none yet and can reach it; returns how many."""
     within = reach.of(volume)
     rows = np.flatnonzero(match.chosen < 0) if within is None else within[match.chosen[within] < 0]
-    others = taken.get(volume.metadata.name)
+    others = taken_rows.get(volume.metadata.name)
     if others is not None:
         rows = rows[~np.isin(rows, others)]
     if len(rows):
         match.chosen[rows] = len(match.volumes)
         match.volumes.append(volume)
-        taken[volume.metadata.name] = rows if others is None else np.concatenate((others, rows))
+        taken_rows[volume.metadata.name] = rows if others is None else np.concatenate((others, rows))
     return len(rows)
 
 

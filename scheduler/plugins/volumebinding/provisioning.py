@@ -47,7 +47,9 @@ def _allowed(view: NodeView, rows: RowArray, terms: tuple[TopologySelectorTerm, 
         if not term.match_label_expressions:
             continue
         try:
-            parts = [requirement(one.key, "In", one.values) for one in term.match_label_expressions]
+            parts = [
+                requirement(expression.key, "In", expression.values) for expression in term.match_label_expressions
+            ]
         except SelectorError:
             continue
         matching = np.ones(len(rows), dtype=np.bool_)

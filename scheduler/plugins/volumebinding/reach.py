@@ -36,19 +36,19 @@ class Reach:
         if len(selector.terms) == 1 and selector.terms[0].error is None:
             requirements = selector.terms[0].labels.requirements
             if len(requirements) == 1:
-                (one,) = requirements
-                if one.operator is Operator.IN:
-                    return self._valued(one.key, one.values)
+                (requirement,) = requirements
+                if requirement.operator is Operator.IN:
+                    return self._valued(requirement.key, requirement.values)
         return np.flatnonzero(selector_mask(self._view, self._rows, selector))
 
     def _valued(self, key: str, values: frozenset[str]) -> RowArray:
         groups = self._by_value.get(key)
         if groups is None:
             groups = self._by_value[key] = self._grouped(key)
-        found = [groups[value] for value in values if value in groups]
-        if len(found) == 1:
-            return found[0]
-        return np.concatenate(found) if found else _NOWHERE
+        groups_found = [groups[value] for value in values if value in groups]
+        if len(groups_found) == 1:
+            return groups_found[0]
+        return np.concatenate(groups_found) if groups_found else _NOWHERE
 
     def _grouped(self, key: str) -> dict[str, RowArray]:
         column = self._view.labels(key)

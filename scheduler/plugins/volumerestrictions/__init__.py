@@ -101,8 +101,8 @@ class VolumeRestrictions:
         bits = np.zeros(len(rows), dtype=np.int64)
         disks = _disks(pod)
         if disks:
-            taken = {one.row for one in view.holders(DISKS) if _conflict(disks, _disks(one.pod))}
-            bits[np.isin(rows, list(taken))] = 1
+            conflicting_rows = {holder.row for holder in view.holders(DISKS) if _conflict(disks, _disks(holder.pod))}
+            bits[np.isin(rows, list(conflicting_rows))] = 1
         exclusive = state.read(self.name, _Exclusive)
         if exclusive is not None and exclusive.uses > 0:
             bits[bits == 0] = 2
@@ -156,10 +156,10 @@ def _pod_left(pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.SKIP
     if _conflict(_disks(pod), _disks(old)):
         return Hint.QUEUE
-    mine = {one.persistent_volume_claim.claim_name for one in pod.spec.volumes if one.persistent_volume_claim}
+    mine = {volume.persistent_volume_claim.claim_name for volume in pod.spec.volumes if volume.persistent_volume_claim}
     shared = any(
-        one.persistent_volume_claim is not None and one.persistent_volume_claim.claim_name in mine
-        for one in old.spec.volumes
+        volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in mine
+        for volume in old.spec.volumes
     )
     return Hint.QUEUE if shared else Hint.SKIP
 

@@ -110,7 +110,7 @@ class VolumeZone:
 
 
 def _topologies_of(pod: PodInfo, objects: Objects) -> tuple[_Topology, ...]:
-    found: list[_Topology] = []
+    topologies: list[_Topology] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is None:
             continue
@@ -126,8 +126,8 @@ def _topologies_of(pod: PodInfo, objects: Objects) -> tuple[_Topology, ...]:
         bound: PersistentVolume | None = objects.get(VOLUME, "", claim.spec.volume_name)
         if bound is None:
             raise _Rejected(unresolvable(volume_not_found(claim.spec.volume_name)))
-        found += _volume_topologies(bound)
-    return tuple(found)
+        topologies += _volume_topologies(bound)
+    return tuple(topologies)
 
 
 def _require_later_binding(claim: PersistentVolumeClaim, objects: Objects) -> None:
@@ -145,13 +145,13 @@ def _require_later_binding(claim: PersistentVolumeClaim, objects: Objects) -> No
 
 def _volume_topologies(volume: PersistentVolume) -> list[_Topology]:
     labels = volume.metadata.labels
-    found = []
+    topologies = []
     for key in _KEYS:
         values = frozenset(value.strip() for value in labels[key].split(ZONE_DELIMITER)) if key in labels else None
         # A label with an empty part cannot be read; upstream ignores it.
         if values and "" not in values:
-            found.append(_Topology(key, values))
-    return found
+            topologies.append(_Topology(key, values))
+    return topologies
 
 
 def _matches(view: NodeView, rows: RowArray, topology: _Topology) -> BoolArray:
