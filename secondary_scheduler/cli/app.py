@@ -19,14 +19,14 @@ from secondary_scheduler.cli.importing import importing
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Each module has `register(app)`, which adds the command or group of that name.
 COMMANDS = {
-    "simulate": "secondary_scheduler.cli.simulate",
-    "snapshot": "secondary_scheduler.cli.snapshot",
-    "validate": "secondary_scheduler.cli.validate",
-    "convert": "secondary_scheduler.cli.convert",
+    "simulate": "secondary_scheduler.cli.simulate.command",
+    "snapshot": "secondary_scheduler.cli.snapshot.command",
+    "validate": "secondary_scheduler.cli.validate.command",
+    "convert": "secondary_scheduler.cli.convert.command",
     "load-watcher": "secondary_scheduler.cli.loadwatcher",
     "preflight": "secondary_scheduler.cli.preflight",
-    "render": "secondary_scheduler.cli.render",
-    "fleet": "secondary_scheduler.cli.fleet.commands",
+    "render": "secondary_scheduler.cli.render.command",
+    "fleet": "secondary_scheduler.cli.fleet.command",
 }
 COMMAND_GROUP = "secondary_scheduler.commands"
 """Entry points of this group add commands: their name is the command's, their value its `register(app)`."""

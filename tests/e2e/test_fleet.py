@@ -19,9 +19,9 @@ from kubernetes import config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
-from secondary_scheduler.cli.fleet.command import Patience
 from secondary_scheduler.cli.fleet.engine import Engine
 from secondary_scheduler.cli.fleet.installation import installed as installed_pulumi
+from secondary_scheduler.cli.fleet.process import Patience
 from secondary_scheduler.cli.fleet.project import find_project
 from secondary_scheduler.cli.fleet.results import Operation
 from tests.support.cluster import BARE, MakeCluster

@@ -1,164 +1,185 @@
-"""One run of the pulumi command line in a session of its own, so that it is ended as a whole and in order.
-
-A Ctrl-C at the terminal does not reach it. It is asked to cancel by SIGINT, on which the engine lets running operations
-end, saves its state and gives back its lock; then asked again; only then killed, with all that it started.
-"""
+"""`secondary-scheduler fleet`: preview, update or refresh many stacks of the project."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
+import enum
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import TYPE_CHECKING, Annotated
 
-_POLL_SECONDS = 0.1
-_READ_SECONDS = 5.0
+import typer
 
+from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.fleet.results import Operation, Plan, StackResult, exit_code
 
-@dataclass(frozen=True)
-class Patience:
-    """How long, in seconds, a run that is to end may take.
+if TYPE_CHECKING:
+    from secondary_scheduler.cli.fleet.project import Project, Stack
 
-    Attributes:
-        cancel: to end what it is doing, after the first SIGINT.
-        terminate: to end at once, after the second.
-    """
+_HELP = """One operation on many stacks: in parallel, in waves, with a health gate.
 
-    cancel: float = 45.0
-    terminate: float = 15.0
+A stack's wave stands in its settings as fleet:wave; without it, the wave is "rest".
+"""
 
 
-@dataclass
-class Ending:
-    """How a run ended.
+class Output(enum.StrEnum):
+    """How the result is written."""
 
-    Attributes:
-        code: exit code; negative for a signal.
-        interrupted: it was asked to end.
-        timed_out: because its time was up.
-        pid: it had.
-    """
-
-    code: int = 0
-    interrupted: bool = False
-    timed_out: bool = False
-    pid: int = 0
-    stdout: list[str] = field(default_factory=list)
-    stderr: list[str] = field(default_factory=list)
+    TABLE = "table"
+    JSON = "json"
 
 
-def run(
-    argv: Sequence[str],
-    *,
-    directory: str,
-    environment: Mapping[str, str],
-    deadline: float,
-    stopping: threading.Event,
-    patience: Patience | None = None,
-    on_stdout: Callable[[str], object] | None = None,
-    on_stderr: Callable[[str], object] | None = None,
-) -> Ending:
-    """Run to the end, at most until `deadline` (monotonic seconds) or until `stopping` is set, and what ending takes.
-
-    Raises:
-        OSError: it cannot be started.
-    """
-    ending = Ending()
-    process = subprocess.Popen(
-        list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=directory,
-        env=dict(environment),
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-    )
-    ending.pid = process.pid
-    assert process.stdout is not None
-    assert process.stderr is not None
-    readers = [
-        threading.Thread(target=_read, args=(process.stdout, ending.stdout, on_stdout), daemon=True),
-        threading.Thread(target=_read, args=(process.stderr, ending.stderr, on_stderr), daemon=True),
-    ]
-    for reader in readers:
-        reader.start()
-    try:
-        _wait(process, ending, deadline, stopping, patience or Patience())
-    finally:
-        if process.poll() is None:
-            _kill_session(process.pid)
-            process.wait()
-        for reader in readers:
-            reader.join(_READ_SECONDS)
-        if any(reader.is_alive() for reader in readers):
-            # Something that outlived the engine holds its pipes.
-            _kill_session(process.pid)
-            for reader in readers:
-                reader.join(_READ_SECONDS)
-    ending.code = process.returncode
-    return ending
+Stacks = Annotated[
+    list[str], typer.Option("--stacks", help="Stacks by name or glob, such as 'prod-*'; may be repeated.")
+]
+Waves = Annotated[str, typer.Option("--waves", help="Order of the waves.")]
+Parallel = Annotated[int, typer.Option("--parallel", min=1, max=64, help="How many stacks at a time.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that a stack may take, its gate aside.")]
+ClusterTimeout = Annotated[
+    float,
+    typer.Option("--cluster-timeout", min=0, help="Seconds in which a stack's cluster must answer; 0: do not ask it."),
+]
+Markdown = Annotated[Path | None, typer.Option("--markdown", help="Write a comment for a pull request into this file.")]
+ProjectDirectory = Annotated[Path, typer.Option("--project", help="The project's directory, or one below it.")]
+Form = Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")]
+HERE = Path()
 
 
-def _wait(
-    process: subprocess.Popen[str],
-    ending: Ending,
-    deadline: float,
-    stopping: threading.Event,
-    patience: Patience,
+def register(parent: typer.Typer) -> None:
+    """Add the group `fleet`."""
+    app = typer.Typer(name="fleet", help=_HELP, no_args_is_help=True)
+    for command in (preview, up, refresh):
+        app.command()(command)
+    parent.add_typer(app)
+
+
+def preview(
+    stacks: Stacks,
+    waves: Waves = "canary,rest",
+    parallel: Parallel = 4,
+    timeout: Timeout = 900,
+    cluster_timeout: ClusterTimeout = 10,
+    offline: Annotated[
+        bool,
+        typer.Option("--offline", help="Preview from the stacks' states alone; no cluster needs to answer."),
+    ] = False,
+    markdown: Markdown = None,
+    project: ProjectDirectory = HERE,
+    output: Form = Output.TABLE,
 ) -> None:
-    asked_at = 0.0
-    asked = 0
-    while True:
-        try:
-            process.wait(_POLL_SECONDS)
-            return
-        except subprocess.TimeoutExpired:
-            pass
-        now = time.monotonic()
-        if not asked:
-            ending.timed_out = now >= deadline
-            if not ending.timed_out and not stopping.is_set():
-                continue
-            ending.interrupted = True
-        elif now - asked_at < (patience.cancel if asked == 1 else patience.terminate):
-            continue
-        if asked == 2:
-            _kill_session(process.pid)
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGINT)
-        asked, asked_at = asked + 1, now
+    """Show what an update would change. Exit code 3: something; 0: nothing; 1: a stack failed."""
+    plan = Plan(Operation.PREVIEW, seconds=timeout, cluster_seconds=None if offline else cluster_timeout or None)
+    _run(plan, stacks, waves, parallel, markdown, project, output)
 
 
-def _read(stream: IO[str], lines: list[str], callback: Callable[[str], object] | None) -> None:
-    with stream:
-        for line in stream:
-            lines.append(line.rstrip())
-            if callback is not None:
-                callback(line.rstrip())
+def up(
+    stacks: Stacks,
+    waves: Waves = "canary,rest",
+    parallel: Parallel = 4,
+    timeout: Timeout = 900,
+    cluster_timeout: ClusterTimeout = 10,
+    gate: Annotated[
+        bool, typer.Option("--gate/--no-gate", help="Wait until each scheduler is healthy and places a pod.")
+    ] = True,
+    gate_timeout: Annotated[
+        float, typer.Option("--gate-timeout", min=1, help="Seconds in which a scheduler must be healthy.")
+    ] = 300,
+    markdown: Markdown = None,
+    project: ProjectDirectory = HERE,
+    output: Form = Output.TABLE,
+) -> None:
+    """Update the stacks, a wave after the other; after a failure no later wave is started. Exit code 1: one failed."""
+    plan = Plan(
+        Operation.UP,
+        seconds=timeout,
+        cluster_seconds=cluster_timeout or None,
+        gate_seconds=gate_timeout if gate else None,
+    )
+    _run(plan, stacks, waves, parallel, markdown, project, output)
 
 
-def _kill_session(leader: int) -> None:
-    """Kill what runs in the session that the process leads; plugins have process groups of their own."""
-    for pid in _members(leader):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+def refresh(
+    stacks: Stacks,
+    waves: Waves = "canary,rest",
+    parallel: Parallel = 4,
+    timeout: Timeout = 900,
+    cluster_timeout: ClusterTimeout = 10,
+    preview_only: Annotated[
+        bool,
+        typer.Option("--preview-only", help="Only show what differs from the states; exit code 3 if anything does."),
+    ] = False,
+    markdown: Markdown = None,
+    project: ProjectDirectory = HERE,
+    output: Form = Output.TABLE,
+) -> None:
+    """Bring the stacks' states up to what is in their clusters, which are only read. Exit code 1: a stack failed."""
+    plan = Plan(Operation.REFRESH, preview_only, seconds=timeout, cluster_seconds=cluster_timeout or None)
+    _run(plan, stacks, waves, parallel, markdown, project, output)
 
 
-def _members(session: int) -> Iterator[int]:
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            # The command's name may hold spaces and parentheses: count the fields from its end.
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            yield int(entry.name)
+def _run(
+    plan: Plan,
+    patterns: list[str],
+    waves: str,
+    parallel: int,
+    markdown: Path | None,
+    directory: Path,
+    output: Output,
+) -> None:
+    from rich.console import Console
+
+    from secondary_scheduler.cli.fleet import report
+    from secondary_scheduler.cli.fleet.markdown import comment
+    from secondary_scheduler.cli.fleet.project import arrange, find_project, select
+    from secondary_scheduler.cli.fleet.waves import run_waves
+
+    project = find_project(directory)
+    arranged = arrange(select(project, patterns), waves)
+    if markdown is not None and not markdown.resolve().parent.is_dir():
+        raise CommandError(f"--markdown {markdown}: there is no directory {markdown.resolve().parent}")
+    errors = Console(stderr=True)
+    stopping = threading.Event()
+
+    def say(text: str) -> None:
+        errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    work = _work(plan, project, stopping, say)
+    results = run_waves(
+        arranged,
+        work,
+        parallel=parallel,
+        stop_on_failure=plan.operation is Operation.UP,
+        stopping=stopping,
+        told=lambda result: say(_line(result)),
+    )
+    if markdown is not None:
+        markdown.write_text(comment(plan.operation, results), encoding="utf-8")
+    if output is Output.JSON:
+        typer.echo(report.document(plan.operation, results))
+    else:
+        report.print_table(Console(), plan.operation, results)
+    code = exit_code(results, previewed=plan.previews)
+    if code is ExitCode.INTERRUPTED:
+        say("interrupted: what was running has been cancelled, later stacks were not started")
+    raise typer.Exit(code)
+
+
+def _work(
+    plan: Plan, project: Project, stopping: threading.Event, say: Callable[[str], None]
+) -> Callable[[Stack], StackResult]:
+    try:
+        # Here, since pulumi takes longer to import than all the rest.
+        from secondary_scheduler.cli.fleet.installation import installed
+        from secondary_scheduler.cli.fleet.work import StackWork
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pulumi":
+            raise
+        raise CommandError(
+            "the Python package pulumi is not there; in the project's environment: pip install -r requirements.txt"
+        ) from None
+    return StackWork(installed(), project, plan, stopping, say)
+
+
+def _line(result: StackResult) -> str:
+    told = "; ".join(text for text in (result.change_text, result.reason) if text)
+    return f"{result.stack}: {result.outcome} after {result.seconds:.1f} s{f': {told}' if told else ''}"

@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit
 from pulumi.automation import PulumiCommand
 from pulumi.automation import Stack as EngineStack
 
-from secondary_scheduler.cli.fleet.command import Ending, Patience
 from secondary_scheduler.cli.fleet.events import Collector, one_line
 from secondary_scheduler.cli.fleet.installation import EngineError, Installation, StackWorkspace
+from secondary_scheduler.cli.fleet.process import Ending, Patience
 from secondary_scheduler.cli.fleet.project import Project, Stack
 from secondary_scheduler.cli.fleet.reasons import failure_reason
 from secondary_scheduler.cli.fleet.redaction import MASK

@@ -14,7 +14,7 @@ from pulumi.automation.errors import InvalidVersionError, create_command_error
 
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.fleet import command
-from secondary_scheduler.cli.fleet.command import Ending, Patience
+from secondary_scheduler.cli.fleet.process import Ending, Patience
 
 __all__ = ["EngineError", "Installation", "StackWorkspace", "installed"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.plugins.preemptiontoleration.policy import MINIMUM, SECONDS
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.cli.snapshotting.reading import RESOURCES
+from secondary_scheduler.cli.snapshot.reading import RESOURCES
 from tests.unit.cli.simulating import Bench, node, pod
 
 CONFIGURATION = """

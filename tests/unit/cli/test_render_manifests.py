@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.rendering.manifests import build, dump, stream
+from secondary_scheduler.cli.render.manifests import build, dump, stream
 
 SECRET_MARK = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"

@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondary_scheduler.cli.simulation.cluster import read_cluster
-from secondary_scheduler.cli.simulation.report import InputError, Report
-from secondary_scheduler.cli.simulation.yamltext import documents, dumped
+from secondary_scheduler.cli.simulate.cluster import read_cluster
+from secondary_scheduler.cli.simulate.report import InputError, Report
+from secondary_scheduler.cli.simulate.yamltext import documents, dumped
 from tests.unit.cli.simulating import SCHEDULER, Bench, Result, node, pod
 
 

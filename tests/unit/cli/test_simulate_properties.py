@@ -20,10 +20,10 @@ from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
-from secondary_scheduler.cli.simulation.cluster import read_cluster
-from secondary_scheduler.cli.simulation.deciding import Simulation
-from secondary_scheduler.cli.simulation.output import write_json
-from secondary_scheduler.cli.simulation.report import Report
+from secondary_scheduler.cli.simulate.cluster import read_cluster
+from secondary_scheduler.cli.simulate.deciding import Simulation
+from secondary_scheduler.cli.simulate.output import write_json
+from secondary_scheduler.cli.simulate.report import Report
 from tests.unit.cli.simulating import CONFIGURATION, SCHEDULER, node, pod
 
 NOW = 1767268800.0

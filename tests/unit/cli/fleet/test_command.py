@@ -1,70 +1,71 @@
-"""Ending an engine: asked first, asked again, killed with all that it started only then."""
+"""The command line of fleets: what it costs others, and mistakes told on one line."""
 
 from __future__ import annotations
 
 import os
-import threading
-import time
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.cli.fleet.command import Ending, Patience, run
 
-# Shells, since they are up at once however busy the machine is.
-POLITE = "trap 'echo cancelled; exit 3' INT; while :; do sleep 0.05; done"
-STUBBORN = "set -m; trap '' INT; sleep 60 & echo $!; while :; do sleep 1; done"  # the child has a group of its own
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "Pulumi.yaml").write_text("name: mine\nruntime: python\n")
+    (tmp_path / "Pulumi.prod.yaml").write_text("config: {}\n")
+    return tmp_path
 
 
-def ran(
-    code: str, *, seconds: float = 30, stopping: threading.Event | None = None, patience: Patience | None = None
-) -> Ending:
-    return run(
-        ["bash", "-c", code],
-        directory="/",
-        environment=os.environ,
-        deadline=time.monotonic() + seconds,
-        stopping=stopping or threading.Event(),
-        patience=patience,
+def fleet(directory: Path, *arguments: str, path: str = "/nowhere") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "secondary_scheduler.cli", "fleet", *arguments],
+        cwd=directory,
+        env={"PATH": path, "HOME": str(directory), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
-def test_output_and_exit_code_are_those_of_the_command() -> None:
-    ending = ran("echo out; echo err >&2; exit 7")
-    assert (ending.code, ending.stdout, ending.stderr) == (7, ["out"], ["err"])
-    assert not ending.interrupted
+def test_no_command_line_imports_pulumi_when_it_starts() -> None:
+    code = (
+        "import sys; from secondary_scheduler.cli.app import build; build(['--help']); build(['fleet']); "
+        "print('pulumi' in sys.modules, 'secondary_scheduler.cli.fleet.command' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["False", "True"]
 
 
-def test_when_its_time_is_up_it_is_asked_to_cancel_and_may_do_so() -> None:
-    ending = ran(POLITE, seconds=0.5)
-    assert ending.timed_out
-    assert ending.interrupted
-    assert (ending.code, ending.stdout) == (3, ["cancelled"])
+def test_without_pulumi_on_path_one_line_says_what_to_do(project: Path) -> None:
+    done = fleet(project, "preview", "--stacks", "prod")
+    assert done.returncode == 1
+    assert done.stderr.startswith("secondary-scheduler: pulumi is not on PATH: see https://www.pulumi.com/docs/install")
+    assert done.stderr.count("\n") == 1
 
 
-def test_when_the_fleet_is_stopped_it_is_asked_to_cancel() -> None:
-    stopping = threading.Event()
-    threading.Timer(0.5, stopping.set).start()
-    ending = ran(POLITE, stopping=stopping)
-    assert ending.interrupted
-    assert not ending.timed_out
-    assert ending.code == 3
+def test_without_the_package_pulumi_one_line_says_what_to_do(project: Path) -> None:
+    (project / "pulumi.py").write_text("raise ModuleNotFoundError(\"No module named 'pulumi'\", name='pulumi')\n")
+    done = fleet(project, "up", "--stacks", "prod")
+    assert done.returncode == 1
+    assert "the Python package pulumi is not there; in the project's environment: pip install" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
-def test_one_that_does_not_listen_is_killed_with_what_it_started() -> None:
-    ending = ran(STUBBORN, seconds=1, patience=Patience(cancel=0.2, terminate=0.2))
-    assert ending.code == -9
-    child = Path(f"/proc/{ending.stdout[0]}/stat")
-    deadline = time.monotonic() + 5
-    while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < deadline, "the child lives on"
-        time.sleep(0.02)
-
-
-def test_a_ctrl_c_at_the_terminal_does_not_reach_it() -> None:
-    assert ran("ps -o sid= -p $$ | grep -qw $$ && echo alone").stdout == ["alone"]
-
-
-def test_what_cannot_be_started_is_an_error_of_the_system() -> None:
-    with pytest.raises(FileNotFoundError):
-        run(["/nowhere/pulumi"], directory="/", environment={}, deadline=0, stopping=threading.Event())
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["--stacks", "dev-*"], 2, "--stacks dev-*: no stack matches; there are: prod"),
+        (["--stacks", "prod", "--waves", "canary"], 2, "stack prod is in wave rest"),
+        (["--stacks", "prod", "--markdown", "none/c.md"], 1, "--markdown none/c.md: there is no directory"),
+        (["--stacks", "prod", "--project", "/"], 1, "/: no Pulumi.yaml here or above"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_started(
+    project: Path, arguments: list[str], code: int, told: str
+) -> None:
+    done = fleet(project, "preview", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1

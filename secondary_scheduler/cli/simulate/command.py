@@ -11,7 +11,7 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
-from secondary_scheduler.cli.simulation.options import Detail, Output, Request
+from secondary_scheduler.cli.simulate.options import Detail, Output, Request
 
 
 def register(parent: typer.Typer) -> None:
@@ -57,7 +57,7 @@ def simulate(
     request = Request(config, files, load, pod, random.Random(seed), moment, _detail(detail), preempt, output)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
-        from secondary_scheduler.cli.simulation.running import run
+        from secondary_scheduler.cli.simulate.running import run
     if not run(request):
         raise typer.Exit(ExitCode.INVALID_INPUT)
 

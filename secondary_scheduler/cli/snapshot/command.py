@@ -58,9 +58,9 @@ def snapshot(
     # Here, not above: reading them takes longer than all the rest of the command line.
     from scheduler.kube.client import ClientConfig, KubeError
     from scheduler.load import LoadError
-    from secondary_scheduler.cli.simulation.report import printable
-    from secondary_scheduler.cli.snapshotting.measuring import LoadOrigin
-    from secondary_scheduler.cli.snapshotting.taking import take_snapshot
+    from secondary_scheduler.cli.simulate.report import printable
+    from secondary_scheduler.cli.snapshot.measuring import LoadOrigin
+    from secondary_scheduler.cli.snapshot.taking import take_snapshot
 
     def say(text: str) -> None:
         typer.echo(printable(text), err=True)

@@ -17,7 +17,7 @@ from scheduler.kube.model import NODES, PODS, Codec, DecodeError, Namespace, Obj
 from scheduler.kube.primitives.quantity import QuantityError, value
 from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 from scheduler.state import WATCHED_KINDS, ClusterState
-from secondary_scheduler.cli.simulation.defaults import (
+from secondary_scheduler.cli.simulate.defaults import (
     DEFAULT_CLASS_ANNOTATION,
     NAME_LABEL,
     DefaultingError,
@@ -25,9 +25,9 @@ from secondary_scheduler.cli.simulation.defaults import (
     PriorityClass,
     object_uid,
 )
-from secondary_scheduler.cli.simulation.documents import Entry, read_entries
-from secondary_scheduler.cli.simulation.report import InputError, Report, with_field
-from secondary_scheduler.cli.simulation.watcherload import LOAD_KIND, MeasuredLoad, read_load
+from secondary_scheduler.cli.simulate.documents import Entry, read_entries
+from secondary_scheduler.cli.simulate.report import InputError, Report, with_field
+from secondary_scheduler.cli.simulate.watcherload import LOAD_KIND, MeasuredLoad, read_load
 
 _CLUSTER_WIDE = frozenset(
     {

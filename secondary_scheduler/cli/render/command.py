@@ -15,9 +15,9 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from secondary_scheduler.cli.rendering.stack import StackValues
+    from secondary_scheduler.cli.render.stack import StackValues
 
-_RECORDER = Path(__file__).parent / "rendering" / "recorder.py"
+_RECORDER = Path(__file__).parent / "recorder.py"
 
 
 def register(parent: typer.Typer) -> None:
@@ -43,8 +43,8 @@ def render(
     They come from the same program as `pulumi up`, in the order in which they can be applied; exit 4 if the stack's
     settings are not valid. Secrets are told as comments.
     """
-    from secondary_scheduler.cli.rendering.manifests import build, stream, write_directory
-    from secondary_scheduler.cli.rendering.stack import read_stack
+    from secondary_scheduler.cli.render.manifests import build, stream, write_directory
+    from secondary_scheduler.cli.render.stack import read_stack
 
     rendered = build(_record(read_stack(project, stack, decrypt=show_secrets)), show_secrets=show_secrets)
     for one in rendered:

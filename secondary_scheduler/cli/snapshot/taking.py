@@ -16,9 +16,9 @@ import msgspec
 
 from scheduler.kube.client import ClientConfig, KubeClient
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.simulation.yamltext import dumped
-from secondary_scheduler.cli.snapshotting.measuring import LoadOrigin, read_load_document
-from secondary_scheduler.cli.snapshotting.reading import RESOURCES, Resource, read_objects
+from secondary_scheduler.cli.simulate.yamltext import dumped
+from secondary_scheduler.cli.snapshot.measuring import LoadOrigin, read_load_document
+from secondary_scheduler.cli.snapshot.reading import RESOURCES, Resource, read_objects
 
 _TIMEOUT = 120.0
 """Seconds for one page: a large one through a slow link."""

@@ -1,4 +1,4 @@
-"""Manifests out of the Pulumi program: `secondary-scheduler render`.
+"""`secondary-scheduler render`: manifests out of the Pulumi program.
 
 Membership: `stack` reads a stack's file, `recorder` is the child process in which the program runs against a recording
 engine (the only module here that imports pulumi), `manifests` turns what it registered into files.

@@ -18,13 +18,13 @@ from scheduler.framework import ProfileRunner
 from scheduler.plugins import build_profile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
-from secondary_scheduler.cli.simulation import output as forms
-from secondary_scheduler.cli.simulation.cluster import SimulatedCluster, read_cluster
-from secondary_scheduler.cli.simulation.deciding import Outcome, Simulation
-from secondary_scheduler.cli.simulation.documents import read_bytes
-from secondary_scheduler.cli.simulation.options import Detail, Output, Request
-from secondary_scheduler.cli.simulation.report import Report
-from secondary_scheduler.cli.simulation.watcherload import MeasuredLoad, read_load
+from secondary_scheduler.cli.simulate import output as forms
+from secondary_scheduler.cli.simulate.cluster import SimulatedCluster, read_cluster
+from secondary_scheduler.cli.simulate.deciding import Outcome, Simulation
+from secondary_scheduler.cli.simulate.documents import read_bytes
+from secondary_scheduler.cli.simulate.options import Detail, Output, Request
+from secondary_scheduler.cli.simulate.report import Report
+from secondary_scheduler.cli.simulate.watcherload import MeasuredLoad, read_load
 
 
 def run(request: Request) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.framework import LoadTable, NodeLoad
-from secondary_scheduler.cli.simulation.report import InputError, Report
+from secondary_scheduler.cli.simulate.report import InputError, Report
 
 LOAD_API_VERSION = "secondary-scheduler.io/v1"
 LOAD_KIND = "NodeLoad"

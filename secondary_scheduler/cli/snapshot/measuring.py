@@ -12,7 +12,7 @@ import msgspec
 from scheduler.engine.loads import match_instances, window_seconds
 from scheduler.load import LoadError, LoadSettings, PrometheusSource, watcher_document
 from scheduler.load.session import GuardedSession
-from secondary_scheduler.cli.simulation.watcherload import LOAD_API_VERSION, LOAD_KIND
+from secondary_scheduler.cli.simulate.watcherload import LOAD_API_VERSION, LOAD_KIND
 
 _MAX_AGE = 300.0
 """Seconds after which a sample is left out, as the scheduler by default does not use it."""

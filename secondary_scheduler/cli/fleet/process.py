@@ -1,0 +1,164 @@
+"""One run of the pulumi command line in a session of its own, so that it is ended as a whole and in order.
+
+A Ctrl-C at the terminal does not reach it. It is asked to cancel by SIGINT, on which the engine lets running operations
+end, saves its state and gives back its lock; then asked again; only then killed, with all that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+_POLL_SECONDS = 0.1
+_READ_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long, in seconds, a run that is to end may take.
+
+    Attributes:
+        cancel: to end what it is doing, after the first SIGINT.
+        terminate: to end at once, after the second.
+    """
+
+    cancel: float = 45.0
+    terminate: float = 15.0
+
+
+@dataclass
+class Ending:
+    """How a run ended.
+
+    Attributes:
+        code: exit code; negative for a signal.
+        interrupted: it was asked to end.
+        timed_out: because its time was up.
+        pid: it had.
+    """
+
+    code: int = 0
+    interrupted: bool = False
+    timed_out: bool = False
+    pid: int = 0
+    stdout: list[str] = field(default_factory=list)
+    stderr: list[str] = field(default_factory=list)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    directory: str,
+    environment: Mapping[str, str],
+    deadline: float,
+    stopping: threading.Event,
+    patience: Patience | None = None,
+    on_stdout: Callable[[str], object] | None = None,
+    on_stderr: Callable[[str], object] | None = None,
+) -> Ending:
+    """Run to the end, at most until `deadline` (monotonic seconds) or until `stopping` is set, and what ending takes.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    ending = Ending()
+    process = subprocess.Popen(
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=directory,
+        env=dict(environment),
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    )
+    ending.pid = process.pid
+    assert process.stdout is not None
+    assert process.stderr is not None
+    readers = [
+        threading.Thread(target=_read, args=(process.stdout, ending.stdout, on_stdout), daemon=True),
+        threading.Thread(target=_read, args=(process.stderr, ending.stderr, on_stderr), daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
+    try:
+        _wait(process, ending, deadline, stopping, patience or Patience())
+    finally:
+        if process.poll() is None:
+            _kill_session(process.pid)
+            process.wait()
+        for reader in readers:
+            reader.join(_READ_SECONDS)
+        if any(reader.is_alive() for reader in readers):
+            # Something that outlived the engine holds its pipes.
+            _kill_session(process.pid)
+            for reader in readers:
+                reader.join(_READ_SECONDS)
+    ending.code = process.returncode
+    return ending
+
+
+def _wait(
+    process: subprocess.Popen[str],
+    ending: Ending,
+    deadline: float,
+    stopping: threading.Event,
+    patience: Patience,
+) -> None:
+    asked_at = 0.0
+    asked = 0
+    while True:
+        try:
+            process.wait(_POLL_SECONDS)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+        now = time.monotonic()
+        if not asked:
+            ending.timed_out = now >= deadline
+            if not ending.timed_out and not stopping.is_set():
+                continue
+            ending.interrupted = True
+        elif now - asked_at < (patience.cancel if asked == 1 else patience.terminate):
+            continue
+        if asked == 2:
+            _kill_session(process.pid)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGINT)
+        asked, asked_at = asked + 1, now
+
+
+def _read(stream: IO[str], lines: list[str], callback: Callable[[str], object] | None) -> None:
+    with stream:
+        for line in stream:
+            lines.append(line.rstrip())
+            if callback is not None:
+                callback(line.rstrip())
+
+
+def _kill_session(leader: int) -> None:
+    """Kill what runs in the session that the process leads; plugins have process groups of their own."""
+    for pid in _members(leader):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _members(session: int) -> Iterator[int]:
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            # The command's name may hold spaces and parentheses: count the fields from its end.
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            yield int(entry.name)

@@ -1,0 +1,1 @@
+"""`secondary-scheduler validate`: every mistake in configuration and stack files, with its place."""
