@@ -13,7 +13,7 @@ from pulumi.automation.errors import CommandError as EngineError
 from pulumi.automation.errors import InvalidVersionError, create_command_error
 
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.fleet import command
+from secondary_scheduler.cli.fleet import process
 from secondary_scheduler.cli.fleet.process import Ending, Patience
 
 __all__ = ["EngineError", "Installation", "StackWorkspace", "installed"]
@@ -53,7 +53,7 @@ class Installation(PulumiCommand):
     ) -> CommandResult:
         """As the base class, within the stack's time and until the fleet is stopped."""
         arguments = args if "--non-interactive" in args else [*args, "--non-interactive"]
-        self.ending = command.run(
+        self.ending = process.run(
             [self.command, *arguments],
             directory=cwd,
             environment={**os.environ, **additional_env, "PULUMI_AUTOMATION_API": "true"},
