@@ -20,7 +20,7 @@ from scheduler.engine.cycle import Profile, SchedulingCycle
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
-from scheduler.engine.loads import LoadFeed, PreparesLoad, laid_out, load_source, wanted_sources
+from scheduler.load.feed import LoadFeed, PreparesLoad, laid_out, load_source, wanted_sources
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods

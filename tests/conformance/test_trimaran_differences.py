@@ -26,7 +26,7 @@ from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
-from scheduler.engine.loads import load_source, wanted_sources
+from scheduler.load.feed import load_source, wanted_sources
 from scheduler.framework import LoadTable, NodeLoad
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadError, parse_watcher

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from scheduler.engine.loads import load_source, match_instances, window_seconds
+from scheduler.load.feed import load_source, match_instances, window_seconds
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError
 from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import (

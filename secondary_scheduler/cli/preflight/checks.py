@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from scheduler.engine.loads import match_instances
+from scheduler.load.feed import match_instances
 from scheduler.load import (
     InstanceLoad,
     KnownNode,

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scheduler.config import Configuration
-from scheduler.engine.loads import load_source, wanted_sources
+from scheduler.load.feed import load_source, wanted_sources
 from scheduler.kube.client import BadRequest, ClientConfig, KubeError
 from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import KnownNode, LoadSettings, list_nodes

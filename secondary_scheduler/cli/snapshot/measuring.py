@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.engine.loads import match_instances, window_seconds
+from scheduler.load.feed import match_instances, window_seconds
 from scheduler.load import LoadError, LoadSettings, PrometheusSource, watcher_document
 from scheduler.load.session import GuardedSession
 from secondary_scheduler.cli.simulate.watcherload import LOAD_API_VERSION, LOAD_KIND

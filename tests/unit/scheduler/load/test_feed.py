@@ -12,7 +12,7 @@ import msgspec
 from structlog.testing import capture_logs
 
 from scheduler.config import load_configuration
-from scheduler.engine.loads import LoadFeed, wanted_sources
+from scheduler.load.feed import LoadFeed, wanted_sources
 from scheduler.framework import LoadCoverage, LoadTable
 from scheduler.load import InstanceLoad, LoadError, LoadReading, LoadSettings, LoadStatus
 from scheduler.observe.metrics import Metrics

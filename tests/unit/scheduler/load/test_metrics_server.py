@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
-from scheduler.engine.loads import load_settings, load_source
+from scheduler.load.feed import load_settings, load_source
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import LoadError, MetricsServerSource

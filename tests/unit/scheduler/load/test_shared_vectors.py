@@ -13,7 +13,7 @@ import pytest
 from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
-from scheduler.engine.loads import load_settings, load_source, match_instances
+from scheduler.load.feed import load_settings, load_source, match_instances
 from scheduler.helpers.beta import match_moments
 from scheduler.helpers.loadstats import MEGA, measured_upstream, resource_stats
 from scheduler.kube.client import ClientConfig

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.engine.loads import laid_out
+from scheduler.load.feed import laid_out
 from scheduler.framework import CycleState, LoadTable, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.beta import density, match_moments, max_variance, regularized_incomplete_beta
 from scheduler.helpers.loadstats import (

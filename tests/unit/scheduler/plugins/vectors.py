@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.engine.loads import load_table
+from scheduler.load.feed import load_table
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
