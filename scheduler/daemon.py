@@ -20,7 +20,6 @@ from scheduler.engine.cycle import Profile, SchedulingCycle
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
-from scheduler.load.feed import LoadFeed, PreparesLoad, laid_out, load_source, wanted_sources
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
@@ -29,7 +28,7 @@ from scheduler.helpers import PodReducer
 from scheduler.kube.client import KubeClient, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
-from scheduler.load import LoadStatus
+from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, laid_out, load_source, wanted_sources
 from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks, LoopWatch

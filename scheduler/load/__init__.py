@@ -12,18 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.load.collector import Collector, LoadStatus
 from scheduler.load.figures import MOST_PERCENT, Metric, instance_load, usable
-from scheduler.load.nodes import KnownNode, by_address, list_nodes
+from scheduler.load.matching import by_address, match_instances
+from scheduler.load.nodes import KnownNode, list_nodes
 from scheduler.load.reading import InstanceLoad, LoadError, LoadReading, LoadRefused, LoadSource
 from scheduler.load.settings import LoadSettings, QueryTemplates
+from scheduler.load.sources import DEFAULT_ADDRESSES, load_settings, load_source, wanted_sources, window_seconds
 from scheduler.load.watcherformat import watcher_document
 
 if TYPE_CHECKING:
+    from scheduler.load.feed import LoadFeed, PreparesLoad, laid_out, load_table
     from scheduler.load.metrics_server import MetricsServerSource
     from scheduler.load.prometheus import PrometheusSource
     from scheduler.load.signalfx import SignalFxSource
     from scheduler.load.watcher import WatcherSource, parse_watcher
 
 _PLACES = {
+    "LoadFeed": "feed",
+    "PreparesLoad": "feed",
+    "laid_out": "feed",
+    "load_table": "feed",
     "MetricsServerSource": "metrics_server",
     "PrometheusSource": "prometheus",
     "SignalFxSource": "signalfx",
@@ -39,11 +46,13 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "DEFAULT_ADDRESSES",
     "MOST_PERCENT",
     "Collector",
     "InstanceLoad",
     "KnownNode",
     "LoadError",
+    "LoadFeed",
     "LoadReading",
     "LoadRefused",
     "LoadSettings",
@@ -51,14 +60,22 @@ __all__ = [
     "LoadStatus",
     "Metric",
     "MetricsServerSource",
+    "PreparesLoad",
     "PrometheusSource",
     "QueryTemplates",
     "SignalFxSource",
     "WatcherSource",
     "by_address",
     "instance_load",
+    "laid_out",
     "list_nodes",
+    "load_settings",
+    "load_source",
+    "load_table",
+    "match_instances",
     "parse_watcher",
     "usable",
+    "wanted_sources",
     "watcher_document",
+    "window_seconds",
 ]

@@ -5,32 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import structlog
 
-from scheduler import load as sources
-from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
-from scheduler.config import EffectiveProfile
 from scheduler.framework import LoadColumns, LoadCoverage, LoadTable, NodeLoad, NodeView
-from scheduler.kube.client import ClientConfig
-from scheduler.kube.client.sync import SyncConnection
-from scheduler.load import Collector, InstanceLoad, LoadReading, LoadSettings, LoadSource, LoadStatus, QueryTemplates
+from scheduler.load.collector import Collector, LoadStatus
+from scheduler.load.matching import match_instances
+from scheduler.load.reading import InstanceLoad, LoadReading, LoadSource
+from scheduler.load.settings import LoadSettings
+from scheduler.load.sources import window_seconds
 from scheduler.observe.metrics import Metrics
 
-DEFAULT_ADDRESSES = {"Prometheus": "http://prometheus-k8s:9090", "SignalFx": "https://api.signalfx.com"}
-"""Where load-watcher looks when the configuration names no address."""
-_WATCHER = "watcher:"
-_PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
 _LOOP_PATIENCE_SECONDS = 5.0
 Works = Sequence[Callable[[], None]]
 Prepare = Callable[[LoadTable], Works]
@@ -44,29 +35,6 @@ class PreparesLoad(Protocol):
     def prepare_load(self, view: NodeView, load: LoadColumns) -> Callable[[], None] | None:
         """Return what can be worked out ahead in another thread; None where the load does not concern the plugin."""
         ...
-
-
-def match_instances(
-    reading: LoadReading, node_of_address: Callable[[str], str | None]
-) -> tuple[dict[str, InstanceLoad], list[str]]:
-    """Match a source's instance labels to nodes: by name first, then by an address of the node, port cut off.
-
-    A node that has a series under its name keeps that one. Returns the loads by node name, and the instances that are
-    no node of the cluster.
-    """
-    by_name: dict[str, InstanceLoad] = {}
-    by_address: dict[str, InstanceLoad] = {}
-    unmatched: list[str] = []
-    for instance, load in reading.instances.items():
-        host = _without_port(instance)
-        node = node_of_address(instance) or node_of_address(host)
-        if node is None:
-            unmatched.append(instance)
-        elif node in (instance, host):
-            by_name[node] = load
-        else:
-            by_address[node] = load
-    return {**by_address, **by_name}, unmatched
 
 
 def load_table(
@@ -112,14 +80,6 @@ def laid_out(table: LoadTable, view: NodeView) -> LoadColumns:
         cpu_last=np.array([load.cpu_average if load.cpu_last is None else load.cpu_last for load in loads]),
         sampled_at=np.array([load.timestamp for load in loads]),
     )
-
-
-def _without_port(instance: str) -> str:
-    """`10.0.0.1:9100` and `[fd00::1]:9100` without their port; a bare IPv6 address stays whole."""
-    if instance.startswith("["):
-        return instance[1:].partition("]")[0]
-    host, colon, port = instance.rpartition(":")
-    return host if colon and port.isdigit() and ":" not in host else instance
 
 
 class LoadFeed:
@@ -262,90 +222,3 @@ class LoadFeed:
         self._metrics.load_node_states.labels(key, "fresh").set(len(self._sampled) - stale)
         self._metrics.load_node_states.labels(key, "stale").set(stale)
         self._metrics.load_node_states.labels(key, "absent").set(self._absent)
-
-
-def window_seconds(window: str) -> float:
-    """Seconds of a PromQL duration such as `15m` or `1h30m`."""
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(window))
-
-
-def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
-    """Combine a plugin's upstream args with our options into the settings of its source."""
-    key = args.source_key() or ""
-    queries = options.queries
-    settings = LoadSettings(
-        address=key.removeprefix(_WATCHER),
-        token_file=Path(options.token_file) if options.token_file else None,
-        ca_file=Path(options.ca_file) if options.ca_file else None,
-        window=options.window,
-        refresh_seconds=options.refresh_seconds,
-        max_age_seconds=options.max_age_seconds,
-        timeout_seconds=options.timeout_seconds,
-        queries=QueryTemplates(
-            cpu_average=queries.cpu_average,
-            cpu_stddev=queries.cpu_stddev,
-            memory_average=queries.memory_average,
-            memory_stddev=queries.memory_stddev,
-            sample_time=queries.sample_time,
-        ),
-        node_label=options.node_label,
-    )
-    if key.startswith(_WATCHER) or not isinstance(args, TrimaranArgs):
-        # Upstream's load-watcher asks for no token, so over plain HTTP it would only be shown to the network.
-        return settings if settings.address.startswith("https://") else replace(settings, token_file=None)
-    provider = args.metric_provider
-    settings = replace(
-        settings,
-        address=provider.address or DEFAULT_ADDRESSES.get(provider.type, ""),
-        token=provider.token or None,
-        verify_tls=not provider.insecure_skip_verify,
-    )
-    if provider.type == "SignalFx":
-        environment = os.environ
-        return replace(
-            settings,
-            credential_header="X-SF-Token",
-            host_suffix=environment.get("SIGNALFX_HOST_NAME_SUFFIX", ""),
-            cluster=environment.get("SIGNALFX_CLUSTER_NAME", ""),
-        )
-    return settings
-
-
-def wanted_sources(profiles: Iterable[EffectiveProfile]) -> tuple[dict[str, LoadSettings], list[str]]:
-    """Return the sources that enabled plugins read, once each however many read it.
-
-    The second value names, as `schedulerName/plugin`, those whose profile has other load options for a source that
-    an earlier one named already: there is one collector, and it can follow only one of them.
-    """
-    wanted: dict[str, LoadSettings] = {}
-    ignored: list[str] = []
-    for profile in profiles:
-        for plugin in profile.enabled:
-            args = profile.args(plugin)
-            key = args.source_key() if args is not None else None
-            if args is None or key is None:
-                continue
-            settings = load_settings(args, profile.options.load)
-            if wanted.setdefault(key, settings) != settings:
-                ignored.append(f"{profile.scheduler_name}/{plugin}")
-    return wanted, ignored
-
-
-def load_source(
-    key: str,
-    settings: LoadSettings,
-    api: ClientConfig,
-    capacity_of: Callable[[str], tuple[int, int] | None] | None = None,
-) -> LoadSource:
-    """Return the source that a key names (`ArgsModel.source_key`).
-
-    `api` and `capacity_of` are for the metrics server: where it is reached, and what is known of nodes already.
-    """
-    if key.startswith(_WATCHER):
-        return sources.WatcherSource(settings)
-    provider = key.partition(":")[0]
-    if provider == "Prometheus":
-        return sources.PrometheusSource(settings)
-    if provider == "SignalFx":
-        return sources.SignalFxSource(settings, window_seconds(settings.window))
-    return sources.MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)

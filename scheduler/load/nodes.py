@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,17 +44,6 @@ def list_nodes(get: Get, selector: str = "") -> list[KnownNode]:
         if not following:
             return found
         parameters["continue"] = str(following)
-
-
-def by_address(nodes: Iterable[KnownNode]) -> dict[str, str]:
-    """Return node names by name and by address; a node's name wins over another node's address."""
-    names: dict[str, str] = {}
-    others: dict[str, str] = {}
-    for node in nodes:
-        names[node.name] = node.name
-        for address in node.addresses:
-            others.setdefault(address, node.name)
-    return {**others, **names}
 
 
 def _node(item: Mapping[str, Any]) -> KnownNode:

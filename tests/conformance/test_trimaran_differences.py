@@ -26,10 +26,9 @@ from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
-from scheduler.load.feed import load_source, wanted_sources
 from scheduler.framework import LoadTable, NodeLoad
 from scheduler.kube.client import ClientConfig
-from scheduler.load import LoadError, parse_watcher
+from scheduler.load import LoadError, load_source, parse_watcher, wanted_sources
 from scheduler.plugins import build_profile
 from tests.faults.server import BreakablePrometheus
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod

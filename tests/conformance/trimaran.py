@@ -18,11 +18,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from devcluster.ports import LOOPBACK
 from scheduler.config import load_configuration
 from scheduler.core import explain
-from scheduler.load.feed import load_table
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
-from scheduler.load import parse_watcher
+from scheduler.load import load_table, parse_watcher
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from tests.conformance import schedulerplugins

@@ -161,7 +161,7 @@ def _given(provider: Provider, settings: LoadSettings) -> tuple[str, LoadSetting
     import os
     from dataclasses import replace
 
-    from scheduler.load.feed import DEFAULT_ADDRESSES
+    from scheduler.load import DEFAULT_ADDRESSES
 
     if provider is Provider.METRICS_SERVER:
         return f"{provider}:", settings
@@ -180,7 +180,7 @@ def _given(provider: Provider, settings: LoadSettings) -> tuple[str, LoadSetting
 
 
 def _configured(file: Path) -> tuple[str, LoadSettings]:
-    from scheduler.load.feed import wanted_sources
+    from scheduler.load import wanted_sources
     from secondary_scheduler.cli.reading import read_configuration
 
     configuration = read_configuration(file)

@@ -16,7 +16,6 @@ from typing import Any
 
 from aiohttp import web
 
-from scheduler.load.feed import load_source, match_instances, window_seconds
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError
 from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import (
@@ -29,7 +28,10 @@ from scheduler.load import (
     LoadStatus,
     by_address,
     list_nodes,
+    load_source,
+    match_instances,
     watcher_document,
+    window_seconds,
 )
 from scheduler.observe.endpoints import Authorizer
 from secondary_scheduler.cli.errors import CommandError

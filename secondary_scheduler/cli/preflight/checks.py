@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from scheduler.load.feed import match_instances
 from scheduler.load import (
     InstanceLoad,
     KnownNode,
@@ -25,6 +24,7 @@ from scheduler.load import (
     MetricsServerSource,
     PrometheusSource,
     by_address,
+    match_instances,
 )
 from scheduler.load.session import tls_advice
 from secondary_scheduler.cli.preflight import series

@@ -12,10 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scheduler.config import Configuration
-from scheduler.load.feed import load_source, wanted_sources
 from scheduler.kube.client import BadRequest, ClientConfig, KubeError
 from scheduler.kube.client.sync import SyncConnection
-from scheduler.load import KnownNode, LoadSettings, list_nodes
+from scheduler.load import KnownNode, LoadSettings, list_nodes, load_source, wanted_sources
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.preflight import openshift

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.load.feed import match_instances, window_seconds
-from scheduler.load import LoadError, LoadSettings, PrometheusSource, watcher_document
+from scheduler.load import LoadError, LoadSettings, PrometheusSource, match_instances, watcher_document, window_seconds
 from scheduler.load.session import GuardedSession
 from secondary_scheduler.cli.simulate.watcherload import LOAD_API_VERSION, LOAD_KIND
 

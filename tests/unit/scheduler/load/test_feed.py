@@ -12,9 +12,8 @@ import msgspec
 from structlog.testing import capture_logs
 
 from scheduler.config import load_configuration
-from scheduler.load.feed import LoadFeed, wanted_sources
 from scheduler.framework import LoadCoverage, LoadTable
-from scheduler.load import InstanceLoad, LoadError, LoadReading, LoadSettings, LoadStatus
+from scheduler.load import InstanceLoad, LoadError, LoadFeed, LoadReading, LoadSettings, LoadStatus, wanted_sources
 from scheduler.observe.metrics import Metrics
 
 WATCHER = "http://watcher.test:2020"

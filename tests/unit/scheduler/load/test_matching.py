@@ -7,8 +7,7 @@ import math
 import pytest
 
 from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
-from scheduler.load.feed import load_settings, load_table, match_instances, window_seconds
-from scheduler.load import InstanceLoad, LoadReading
+from scheduler.load import InstanceLoad, LoadReading, load_settings, load_table, match_instances, window_seconds
 
 NODES = {"n1": "n1", "10.0.0.2": "n2", "fd00::3": "n3"}
 

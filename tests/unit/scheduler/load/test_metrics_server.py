@@ -11,10 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
-from scheduler.load.feed import load_settings, load_source
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.sync import SyncConnection
-from scheduler.load import LoadError, MetricsServerSource
+from scheduler.load import LoadError, MetricsServerSource, load_settings, load_source
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 AT = "2023-11-14T22:13:20Z"

@@ -13,12 +13,11 @@ import pytest
 from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
-from scheduler.load.feed import load_settings, load_source, match_instances
 from scheduler.helpers.beta import match_moments
 from scheduler.helpers.loadstats import MEGA, measured_upstream, resource_stats
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives.quantity import milli_value, value
-from scheduler.load import Collector, LoadReading, parse_watcher
+from scheduler.load import Collector, LoadReading, load_settings, load_source, match_instances, parse_watcher
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
 from tests.unit.scheduler.load.fakes import FakeService, service
 from tests.unit.scheduler.plugins import reference

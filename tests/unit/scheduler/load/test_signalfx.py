@@ -12,8 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
-from scheduler.load.feed import load_settings, load_source
-from scheduler.load import LoadError, LoadSettings, SignalFxSource
+from scheduler.load import LoadError, LoadSettings, SignalFxSource, load_settings, load_source
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
 

@@ -17,8 +17,15 @@ import pytest
 
 from devcluster.pki import CertificateAuthority
 from scheduler.catalog import LoadOptions, PeaksArgs, TargetLoadPackingArgs
-from scheduler.load.feed import load_settings, load_source
-from scheduler.load import InstanceLoad, LoadError, LoadSettings, WatcherSource, parse_watcher
+from scheduler.load import (
+    InstanceLoad,
+    LoadError,
+    LoadSettings,
+    WatcherSource,
+    load_settings,
+    load_source,
+    parse_watcher,
+)
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 from tests.unit.scheduler.plugins.vectors import cases
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.load.feed import laid_out
 from scheduler.framework import CycleState, LoadTable, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.beta import density, match_moments, max_variance, regularized_incomplete_beta
 from scheduler.helpers.loadstats import (
@@ -23,7 +22,7 @@ from scheduler.helpers.loadstats import (
     resource_stats,
 )
 from scheduler.kube.primitives.quantity import milli_value, value
-from scheduler.load import parse_watcher
+from scheduler.load import laid_out, parse_watcher
 from scheduler.plugins import lowriskovercommitment
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 from scheduler.state import ClusterState

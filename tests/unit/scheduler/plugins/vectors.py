@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.load.feed import load_table
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
-from scheduler.load import parse_watcher
+from scheduler.load import load_table, parse_watcher
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, only_scores, runner
 

@@ -1,0 +1,119 @@
+"""From a configuration to the sources that its plugins read: settings, and the source that a key names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
+from scheduler.config import EffectiveProfile
+from scheduler.kube.client import ClientConfig
+from scheduler.load.reading import LoadSource
+from scheduler.load.settings import LoadSettings, QueryTemplates
+
+DEFAULT_ADDRESSES = {"Prometheus": "http://prometheus-k8s:9090", "SignalFx": "https://api.signalfx.com"}
+"""Where load-watcher looks when the configuration names no address."""
+_WATCHER = "watcher:"
+_PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
+
+
+def window_seconds(window: str) -> float:
+    """Seconds of a PromQL duration such as `15m` or `1h30m`."""
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(window))
+
+
+def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
+    """Combine a plugin's upstream args with our options into the settings of its source."""
+    key = args.source_key() or ""
+    queries = options.queries
+    settings = LoadSettings(
+        address=key.removeprefix(_WATCHER),
+        token_file=Path(options.token_file) if options.token_file else None,
+        ca_file=Path(options.ca_file) if options.ca_file else None,
+        window=options.window,
+        refresh_seconds=options.refresh_seconds,
+        max_age_seconds=options.max_age_seconds,
+        timeout_seconds=options.timeout_seconds,
+        queries=QueryTemplates(
+            cpu_average=queries.cpu_average,
+            cpu_stddev=queries.cpu_stddev,
+            memory_average=queries.memory_average,
+            memory_stddev=queries.memory_stddev,
+            sample_time=queries.sample_time,
+        ),
+        node_label=options.node_label,
+    )
+    if key.startswith(_WATCHER) or not isinstance(args, TrimaranArgs):
+        # Upstream's load-watcher asks for no token, so over plain HTTP it would only be shown to the network.
+        return settings if settings.address.startswith("https://") else replace(settings, token_file=None)
+    provider = args.metric_provider
+    settings = replace(
+        settings,
+        address=provider.address or DEFAULT_ADDRESSES.get(provider.type, ""),
+        token=provider.token or None,
+        verify_tls=not provider.insecure_skip_verify,
+    )
+    if provider.type == "SignalFx":
+        environment = os.environ
+        return replace(
+            settings,
+            credential_header="X-SF-Token",
+            host_suffix=environment.get("SIGNALFX_HOST_NAME_SUFFIX", ""),
+            cluster=environment.get("SIGNALFX_CLUSTER_NAME", ""),
+        )
+    return settings
+
+
+def wanted_sources(profiles: Iterable[EffectiveProfile]) -> tuple[dict[str, LoadSettings], list[str]]:
+    """Return the sources that enabled plugins read, once each however many read it.
+
+    The second value names, as `schedulerName/plugin`, those whose profile has other load options for a source that
+    an earlier one named already: there is one collector, and it can follow only one of them.
+    """
+    wanted: dict[str, LoadSettings] = {}
+    ignored: list[str] = []
+    for profile in profiles:
+        for plugin in profile.enabled:
+            args = profile.args(plugin)
+            key = args.source_key() if args is not None else None
+            if args is None or key is None:
+                continue
+            settings = load_settings(args, profile.options.load)
+            if wanted.setdefault(key, settings) != settings:
+                ignored.append(f"{profile.scheduler_name}/{plugin}")
+    return wanted, ignored
+
+
+def load_source(
+    key: str,
+    settings: LoadSettings,
+    api: ClientConfig,
+    capacity_of: Callable[[str], tuple[int, int] | None] | None = None,
+) -> LoadSource:
+    """Return the source that a key names (`ArgsModel.source_key`).
+
+    `api` and `capacity_of` are for the metrics server: where it is reached, and what is known of nodes already.
+    """
+    # Each source is imported where it is made: the HTTP libraries take a tenth of a second, and most configurations
+    # need none of them.
+    if key.startswith(_WATCHER):
+        from scheduler.load.watcher import WatcherSource
+
+        return WatcherSource(settings)
+    provider = key.partition(":")[0]
+    if provider == "Prometheus":
+        from scheduler.load.prometheus import PrometheusSource
+
+        return PrometheusSource(settings)
+    if provider == "SignalFx":
+        from scheduler.load.signalfx import SignalFxSource
+
+        return SignalFxSource(settings, window_seconds(settings.window))
+    from scheduler.kube.client.sync import SyncConnection
+    from scheduler.load.metrics_server import MetricsServerSource
+
+    return MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)
