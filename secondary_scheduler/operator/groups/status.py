@@ -30,10 +30,10 @@ from scheduler.kube.model import (
     PodGroup,
     in_force,
 )
+from secondary_scheduler.operator.groups import elasticquotas, podgroups
 from secondary_scheduler.operator.groups.objects import ObjectSink, PodSink, Seen, identity
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.queue import WorkQueue
-from secondary_scheduler.operator.reconcile import elasticquotas, podgroups
 
 O = TypeVar("O", bound=Object)  # noqa: E741 -- an object
 P = TypeVar("P")

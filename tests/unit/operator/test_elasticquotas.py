@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.helpers import pod_requests
 from scheduler.kube.model import ElasticQuota, Pod
-from secondary_scheduler.operator.reconcile.elasticquotas import is_reported, requests_of, resource_list, used_of
+from secondary_scheduler.operator.groups.elasticquotas import is_reported, requests_of, resource_list, used_of
 
 
 def container(**requests: str) -> dict[str, Any]:
