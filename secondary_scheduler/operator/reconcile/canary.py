@@ -1,4 +1,4 @@
-"""The candidate: a scheduler of its own that proves a revision by binding one pod before the real one takes it over.
+"""The canary: a scheduler of its own that proves a revision by binding one pod before the real one takes it over.
 
 It has its own labels, Lease and profile names, so that it places nothing but the pod that is made for it.
 """
@@ -20,14 +20,14 @@ from scheduler.config import (
 from scheduler.config.document import read_document
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.configuration import mounted_config_map
-from secondary_scheduler.operator.reconcile.deployment import candidate_deployment
+from secondary_scheduler.operator.reconcile.deployment import canary_deployment
 from secondary_scheduler.operator.reconcile.model import Delete, Json, ObjectKey, Observed
 from secondary_scheduler.operator.reconcile.objects import new_object
 from secondary_scheduler.operator.reconcile.revision import Revision, Run, noted_run
 from secondary_scheduler.operator.reconcile.workload import assess_rollout, hopeless, pod_trouble, pods_of
 
 
-class CandidateConfiguration(NamedTuple):
+class CanaryConfiguration(NamedTuple):
     """A configuration whose profiles have names of their own."""
 
     text: str
@@ -38,7 +38,7 @@ class CandidateConfiguration(NamedTuple):
 
 @dataclass(frozen=True)
 class Assessment:
-    """How far a candidate is."""
+    """How far a canary is."""
 
     ready: bool = False
     proven: bool = False
@@ -48,7 +48,7 @@ class Assessment:
 
 
 @lru_cache(maxsize=16)
-def renamed(text: str) -> CandidateConfiguration | None:
+def renamed(text: str) -> CanaryConfiguration | None:
     """The configuration with every profile's name changed; None if it is not one that has profiles."""
     try:
         data = read_document(text, "configuration").data
@@ -64,25 +64,25 @@ def renamed(text: str) -> CandidateConfiguration | None:
         for profile in profiles
     ]
     written = render({**data, "profiles": own})
-    return CandidateConfiguration(written, configuration_hash(written), own[0]["schedulerName"])
+    return CanaryConfiguration(written, configuration_hash(written), own[0]["schedulerName"])
 
 
 def current(observed: Observed, revision: Revision) -> Run | None:
-    """Since when there is a candidate of the revision; None if there is none."""
-    live = observed.get("Deployment", observed.names.candidate)
+    """Since when there is a canary of the revision; None if there is none."""
+    live = observed.get("Deployment", observed.names.canary)
     run = noted_run(live, names.ANNOTATION_REVISION)
     return run if run is not None and run.revision == revision else None
 
 
 def assess(observed: Observed, run: Run) -> Assessment:
-    """Look at the candidate, its pods, its Lease and the pod that it has to bind."""
-    candidate = observed.names.candidate
+    """Look at the canary, its pods, its Lease and the pod that it has to bind."""
+    canary_name = observed.names.canary
     probe = observed.get("Pod", observed.names.probe(run.revision.key))
     if probe is not None and (probe.get("spec") or {}).get("nodeName"):
         return Assessment(ready=True, proven=True)
     pods = [
         pod
-        for pod in pods_of(observed, candidate)
+        for pod in pods_of(observed, canary_name)
         if (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_REVISION) == attempt(run)
     ]
     failure = hopeless(pods)
@@ -90,7 +90,7 @@ def assess(observed: Observed, run: Run) -> Assessment:
         return Assessment(failure=failure)
     if current(observed, run.revision) != run:
         return Assessment(stage="it is being made")
-    rollout = assess_rollout(observed, candidate)
+    rollout = assess_rollout(observed, canary_name)
     if not rollout.complete:
         return Assessment(stage=next(filter(None, map(pod_trouble, pods)), "it is not ready"))
     if not rollout.settled:
@@ -102,18 +102,18 @@ def assess(observed: Observed, run: Run) -> Assessment:
 
 
 def attempt(run: Run) -> str:
-    """Marks the candidate's pods, so that those of an earlier attempt at the same revision do not count."""
+    """Marks the canary's pods, so that those of an earlier attempt at the same revision do not count."""
     return f"{run.revision.key}@{run.at.isoformat()}"
 
 
 def objects(observed: Observed, spec: SecondarySchedulerSpec, run: Run, text: str, *, probe: bool) -> Iterator[Json]:
-    """What makes up the candidate; `text` is the configuration to prove."""
+    """What makes up the canary; `text` is the configuration to prove."""
     own = renamed(text)
     assert own is not None, "decided only for what can be renamed"
-    labels = observed.names.candidate_labels
-    copy = observed.names.candidate_config_map(run.revision.configuration)
+    labels = observed.names.canary_labels
+    copy = observed.names.canary_config_map(run.revision.configuration)
     yield new_object(observed, "ConfigMap", copy, labels, data={names.CONFIG_KEY: own.text}, immutable=True)
-    yield candidate_deployment(observed, spec, run, own.hash, attempt(run))
+    yield canary_deployment(observed, spec, run, own.hash, attempt(run))
     name = observed.names.probe(run.revision.key)
     # Never applied twice: what admission adds to a pod cannot be taken away again.
     if probe and observed.get("Pod", name) is None:
@@ -124,7 +124,7 @@ def _probe(
     observed: Observed, spec: SecondarySchedulerSpec, revision: Revision, name: str, scheduler_name: str
 ) -> Json:
     """A pod without requests that any node takes. Being bound is all that it is for."""
-    labels = {**observed.names.labels, names.LABEL_APP: f"{observed.names.candidate}-probe"}
+    labels = {**observed.names.labels, names.LABEL_APP: f"{observed.names.canary}-probe"}
     command = [*(revision.command or revision.flavour.command), "--version"]
     content = {
         "schedulerName": scheduler_name,
@@ -147,35 +147,35 @@ def _probe(
 
 
 def present(observed: Observed) -> bool:
-    """Whether anything of a candidate is there that uses its Lease or its rights."""
-    candidate = observed.names.candidate
-    held = (observed.get(kind, candidate) for kind in ("Deployment", "Lease"))
-    return any(held) or bool(pods_of(observed, candidate))
+    """Whether anything of a canary is there that uses its Lease or its rights."""
+    canary_name = observed.names.canary
+    held = (observed.get(kind, canary_name) for kind in ("Deployment", "Lease"))
+    return any(held) or bool(pods_of(observed, canary_name))
 
 
 def leftovers(observed: Observed, keep: Run | None) -> Iterator[Delete]:
-    """What is left of candidates other than the one to keep; the Lease goes when nobody can hold it any more."""
-    candidate = observed.names.candidate
-    pods = pods_of(observed, candidate)
-    live = observed.get("Deployment", candidate)
+    """What is left of canaries other than the one to keep; the Lease goes when nobody can hold it any more."""
+    canary_name = observed.names.canary
+    pods = pods_of(observed, canary_name)
+    live = observed.get("Deployment", canary_name)
     gone = [] if keep is not None or live is None else [live]
     wanted_probe = observed.names.probe(keep.revision.key) if keep is not None else ""
-    probes = (pod for pod in pods_of(observed, f"{candidate}-probe") if pod["metadata"]["name"] != wanted_probe)
+    probes = (pod for pod in pods_of(observed, f"{canary_name}-probe") if pod["metadata"]["name"] != wanted_probe)
     mounted = {mounted_config_map(workload) for workload in (*pods, *([live] if live is not None else []))}
-    mounted.add(observed.names.candidate_config_map(keep.revision.configuration) if keep is not None else None)
+    mounted.add(observed.names.canary_config_map(keep.revision.configuration) if keep is not None else None)
     maps = (copy for copy in config_maps(observed) if copy["metadata"]["name"] not in mounted)
-    lease = observed.get("Lease", candidate)
+    lease = observed.get("Lease", canary_name)
     free = lease is not None and keep is None and live is None and not pods
     for obj in (*gone, *probes, *maps, *([lease] if free and lease is not None else [])):
         if not obj["metadata"].get("deletionTimestamp"):
-            yield Delete(ObjectKey.of(obj), str(obj["metadata"]["uid"]), "no candidate needs it any more")
+            yield Delete(ObjectKey.of(obj), str(obj["metadata"]["uid"]), "no canary needs it any more")
 
 
 def config_maps(observed: Observed) -> Iterable[Json]:
-    """The configurations that were made for candidates."""
+    """The configurations that were made for canaries."""
     return [
         config_map
         for config_map in observed.of_kind("ConfigMap")
         if observed.names.made(config_map)
-        and config_map["metadata"]["labels"].get(names.LABEL_APP) == observed.names.candidate
+        and config_map["metadata"]["labels"].get(names.LABEL_APP) == observed.names.canary
     ]

@@ -15,7 +15,7 @@ from secondary_scheduler.operator.reconcile.revision import Revision, Run, note
 
 @dataclass(frozen=True)
 class _Part:
-    """What the scheduler and its candidate differ in."""
+    """What the scheduler and its canary differ in."""
 
     name: str
     """Of the Deployment and the Lease, and the pods' label `app`."""
@@ -69,7 +69,7 @@ def flags_of_lease(observed: Observed, spec: SecondarySchedulerSpec) -> dict[str
 
 
 def deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, replicas: int) -> Json:
-    """The Deployment that runs a revision; what can not be proven by a candidate comes from the spec."""
+    """The Deployment that runs a revision; what can not be proven by a canary comes from the spec."""
     part = _Part(
         name=observed.names.operand,
         labels=observed.names.labels,
@@ -83,14 +83,14 @@ def deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, repli
     return _deployment(observed, spec, run, part)
 
 
-def candidate_deployment(
+def canary_deployment(
     observed: Observed, spec: SecondarySchedulerSpec, run: Run, reported_hash: str, attempt: str
 ) -> Json:
-    """The same for the candidate, whose own configuration has another hash; a former attempt's pod goes first."""
+    """The same for the canary, whose own configuration has another hash; a former attempt's pod goes first."""
     part = _Part(
-        name=observed.names.candidate,
-        labels=observed.names.candidate_labels,
-        config_map=observed.names.candidate_config_map(run.revision.configuration),
+        name=observed.names.canary,
+        labels=observed.names.canary_labels,
+        config_map=observed.names.canary_config_map(run.revision.configuration),
         strategy={"type": "Recreate"},
         replicas=1,
         configuration_hash=reported_hash,

@@ -82,9 +82,9 @@ class InstanceNames:
         return operand.lease_role_name(self.operand)
 
     @property
-    def candidate_labels(self) -> dict[str, str]:
+    def canary_labels(self) -> dict[str, str]:
         """Labels of what exists only to prove a revision; nothing that selects the scheduler's pods selects these."""
-        return {**self.labels, LABEL_APP: self.candidate}
+        return {**self.labels, LABEL_APP: self.canary}
 
     @property
     def metrics_service(self) -> str:
@@ -109,17 +109,17 @@ class InstanceNames:
         return flow_schema_name(purpose, self.namespace, self.operand)
 
     @property
-    def candidate(self) -> str:
+    def canary(self) -> str:
         """Deployment and Lease of the scheduler that proves a new revision, and value of its pods' label `app`."""
         return f"{self.operand}{CANARY_SUFFIX}"
 
-    def candidate_config_map(self, configuration_hash: str) -> str:
-        """The candidate's configuration, named after the one that it was made from."""
-        return f"{self.candidate}-{configuration_hash}"
+    def canary_config_map(self, configuration_hash: str) -> str:
+        """The canary's configuration, named after the one that it was made from."""
+        return f"{self.canary}-{configuration_hash}"
 
     def probe(self, key: str) -> str:
-        """The pod that a candidate of that revision has to bind."""
-        return f"{self.candidate}-probe-{key}"
+        """The pod that a canary of that revision has to bind."""
+        return f"{self.canary}-probe-{key}"
 
     @property
     def labels(self) -> dict[str, str]:

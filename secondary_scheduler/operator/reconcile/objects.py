@@ -15,9 +15,9 @@ def service_account(observed: Observed) -> Json:
     return _object(observed, "ServiceAccount", observed.names.operand)
 
 
-def lease_role(observed: Observed, *, candidate: bool) -> Json:
-    """The right to hold one Lease, the scheduler's own; beside it the candidate's, as long as there is one."""
-    held = [observed.names.operand, *([observed.names.candidate] if candidate else [])]
+def lease_role(observed: Observed, *, canary_runs: bool) -> Json:
+    """The right to hold one Lease, the scheduler's own; beside it the canary's, as long as there is one."""
+    held = [observed.names.operand, *([observed.names.canary] if canary_runs else [])]
     return _object(observed, "Role", observed.names.lease_role, rules=operand.lease_rules(*held))
 
 

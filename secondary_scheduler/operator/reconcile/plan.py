@@ -111,7 +111,7 @@ def _managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
         actions += _applies(observed, spec, effective, decision, bindings, replicas.number)
         actions += _budget_of_one(observed, replicas.number)
         actions += _switched_off(observed, spec)
-        actions += canary.leftovers(observed, decision.candidate if decision else None)
+        actions += canary.leftovers(observed, decision.canary if decision else None)
         if decision is not None and decision.finished and rollout.settled:
             actions += _leftovers(observed, decision, bindings)
     plan = _plan(observed, findings, actions)
@@ -127,12 +127,12 @@ def _kept(observed: Observed) -> Revision | None:
 
 
 def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: Decision | None) -> list[Json]:
-    """Bindings for what is run now, what shall be, and what a candidate proves."""
+    """Bindings for what is run now, what shall be, and what a canary proves."""
     if decision is None:
         return objects.cluster_role_bindings(observed, [(effective.plugins, None)])
     live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
     run = []
-    for one in (decision.target, decision.candidate, live):
+    for one in (decision.target, decision.canary, live):
         if one is not None:
             known = effective if one.revision.configuration == effective.hash else of_copy(observed, one.revision)
             run.append((known.plugins if known is not None else (), one.revision.flavour))
@@ -149,10 +149,10 @@ def _applies(
 ) -> Iterator[Action]:
     instance = ObjectKey.of(observed.resource)
     account = objects.service_account(observed)
-    candidate = decision.candidate if decision is not None else None
+    canary_run = decision.canary if decision is not None else None
     wanted: list[tuple[Json, tuple[ObjectKey, ...]]] = [
         (account, ()),
-        (objects.lease_role(observed, candidate=candidate is not None or canary.present(observed)), ()),
+        (objects.lease_role(observed, canary_runs=canary_run is not None or canary.present(observed)), ()),
         (objects.lease_role_binding(observed), ()),
         # Without the finalizer nobody would delete what Kubernetes' garbage collector cannot.
         *((binding, (instance,)) for binding in bindings),
@@ -170,8 +170,8 @@ def _applies(
         # The notes on the copies are what a later look at the Deployment is judged by: they come first.
         needed = (ObjectKey.of(account), *copies)
         wanted.append((deployment(observed, spec, decision.target, replicas), needed))
-        if candidate is not None:
-            parts = canary.objects(observed, spec, candidate, effective.text, probe=decision.probe)
+        if canary_run is not None:
+            parts = canary.objects(observed, spec, canary_run, effective.text, probe=decision.probe)
             wanted += [(part, needed) for part in parts]
         for body in optional.optional_objects(observed, replicas, spec.without):
             wanted.append((body, () if names.RESOURCES[body["kind"]].namespaced else (instance,)))
@@ -261,9 +261,9 @@ def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]
     The Deployment goes first and its rights stay until its pods are gone: a scheduler that is being stopped still
     finishes its bindings and releases its Lease, and one that still runs would make a new Lease.
     """
-    candidate = observed.names.candidate
-    live = [observed.get("Deployment", name) for name in (observed.names.operand, candidate)]
-    first = [*filter(None, live), *pods_of(observed, f"{candidate}-probe")]
+    canary_name = observed.names.canary
+    live = [observed.get("Deployment", name) for name in (observed.names.operand, canary_name)]
+    first = [*filter(None, live), *pods_of(observed, f"{canary_name}-probe")]
     unknown = set(observed.unreadable) & _NOT_COLLECTED
     if observed.namespace_going:
         # What is in the namespace goes with it, the operator's rights there, too.
@@ -271,11 +271,11 @@ def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]
         unknown = {kind for kind in unknown if not names.RESOURCES[kind].namespaced}
     if first:
         return [_delete(obj, "the scheduler is to be removed") for obj in first if not is_going(obj)], True
-    pods = [*scheduler_pods(observed), *pods_of(observed, candidate)]
+    pods = [*scheduler_pods(observed), *pods_of(observed, canary_name)]
     if patient and pods and not (observed.namespace_going and "Pod" in observed.unreadable):
         return [], True
     rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
-    leases = filter(None, (observed.get("Lease", name) for name in (observed.names.operand, candidate)))
+    leases = filter(None, (observed.get("Lease", name) for name in (observed.names.operand, canary_name)))
     # A Lease that may not be deleted gives nobody a right; it is not worth an instance that never goes.
     rest += (lease for lease in leases if not _forbidden(observed, lease))
     if observed.namespace_going:

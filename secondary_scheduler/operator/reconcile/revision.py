@@ -1,7 +1,7 @@
 """What the scheduler is made of, as far as it can be proven, and what is known about such revisions.
 
 All of it stands in annotations, since the operator keeps nothing: on the Deployment the revision it runs and since
-when; on the immutable copy of a configuration whether a candidate proved it, and which revision ran with it.
+when; on the immutable copy of a configuration whether a canary proved it, and which revision ran with it.
 """
 
 import json
@@ -23,7 +23,7 @@ class Revision:
     """A configuration with the image that runs it and how that is started.
 
     What else is in the pod (node selector, resources, log level, certificates) follows the spec at any time: a
-    candidate proves nothing about it.
+    canary proves nothing about it.
     """
 
     configuration: str
@@ -75,7 +75,7 @@ class Trial:
 
     @property
     def proven(self) -> bool:
-        """Whether a candidate ran it."""
+        """Whether a canary ran it."""
         return not self.reason
 
 

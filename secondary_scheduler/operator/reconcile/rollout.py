@@ -1,4 +1,4 @@
-"""Which revision the Deployment shall run: a new one only after a candidate proved it, the one before if it fails.
+"""Which revision the Deployment shall run: a new one only after a canary proved it, the one before if it fails.
 
 Everything is decided from what stands on the objects, so that an operator that was killed at any write goes on where
 it was. See docs/operator.md for the states.
@@ -18,7 +18,7 @@ CANARY_FAILED = "CanaryFailed"
 ROLLED_BACK = "RolledBack"
 
 CANARY_PATIENCE = timedelta(seconds=180)
-"""How long a candidate may take; a scheduler may need two minutes to list a large cluster."""
+"""How long a canary may take; a scheduler may need two minutes to list a large cluster."""
 TRY_AGAIN_AFTER = timedelta(minutes=5)
 """A refusal may have been the cluster's fault."""
 _ROLLOUT_PATIENCE = timedelta(seconds=60)
@@ -32,12 +32,12 @@ class Decision:
     wanted: Revision
     target: Run
     """What the Deployment shall run, and since when it was to."""
-    candidate: Run | None = None
-    """What a candidate shall prove, and since when it does."""
+    canary: Run | None = None
+    """What a canary shall prove, and since when it does."""
     probe: bool = False
-    """Whether the candidate is ready for the pod that it has to bind."""
+    """Whether the canary is ready for the pod that it has to bind."""
     stage: str = ""
-    """How far the candidate is, in words."""
+    """How far the canary is, in words."""
     trial: Trial | None = None
     """How the last attempt at `wanted` ended, if it did."""
     finished: Run | None = None
@@ -70,7 +70,7 @@ class Decision:
 def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: bool) -> Decision:
     """Choose between the revision that is wanted, the one that runs and the one before.
 
-    `rollout` is the live Deployment's; `prove` says whether a new revision needs a candidate first.
+    `rollout` is the live Deployment's; `prove` says whether a new revision needs a canary first.
     """
     copies = {str(copy["metadata"]["name"]): copy for copy in active_copies(observed)}
     ran = [noted_run(copy, names.ANNOTATION_RAN) for copy in copies.values()]
@@ -127,7 +127,7 @@ def _next(observed: Observed, now: Decision, *, prove: bool) -> Decision:
         return Decision(wanted, Run(wanted, observed.now), trial=_proof(observed, wanted))
     failure = found.failure or ("" if left > timedelta() else f"not within {CANARY_PATIENCE.seconds} s: {found.stage}")
     if failure:
-        trial = _refusal(observed, wanted, CANARY_FAILED, f"the candidate {observed.names.candidate} failed: {failure}")
+        trial = _refusal(observed, wanted, CANARY_FAILED, f"the canary {observed.names.canary} failed: {failure}")
         return _waiting(observed, now, trial)
     recheck = min(left, now.recheck) if now.recheck is not None else left
     return Decision(wanted, now.target, run, found.ready, found.stage, trial, recheck=recheck)

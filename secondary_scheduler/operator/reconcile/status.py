@@ -119,8 +119,8 @@ def _progressing(findings: Findings) -> Condition:
         return Condition(PROGRESSING, False, AS_EXPECTED, "Nothing is left to remove")
     if decision is None:
         return Condition(PROGRESSING, False, "Blocked", "Nothing can be rolled out; see the condition Degraded")
-    if decision.candidate is not None:
-        message = f"A candidate proves {decision.wanted}: {decision.stage}"
+    if decision.canary is not None:
+        message = f"A canary proves {decision.wanted}: {decision.stage}"
         return Condition(PROGRESSING, True, "Proving", message[:_CONDITION_LIMIT])
     wanted = decision.target.revision.configuration
     if not rollout.exists or rollout.template_hash != wanted:
@@ -159,9 +159,9 @@ def _last_rollout(findings: Findings, previous: Json) -> Json:
     if decision is None or findings.hold:
         return dict(previous.get("lastRollout") or {})
     revision, message = decision.target.revision, ""
-    if decision.candidate is not None:
-        revision, message = decision.wanted, f"A candidate proves it: {decision.stage}"
-        outcome, time = IN_PROGRESS, decision.candidate.at
+    if decision.canary is not None:
+        revision, message = decision.wanted, f"A canary proves it: {decision.stage}"
+        outcome, time = IN_PROGRESS, decision.canary.at
     elif decision.refused is not None:
         revision, message = decision.wanted, decision.refused.message
         outcome, time = decision.refused.reason, decision.refused.at

@@ -207,7 +207,7 @@ class TestKubelet:
         self.fails_with_image = ""
         """Only pods with this image get it; all of them if empty."""
         self.binds = True
-        """Whether candidates bind the pod that they are given."""
+        """Whether canaries bind the pod that they are given."""
         self.annotations: dict[str, str] = {}
         """What the scheduler reports besides its configuration's hash."""
 
@@ -247,7 +247,7 @@ class TestKubelet:
             self._report(app, metadata["annotations"][HASH_ANNOTATION])
 
     def _bind(self, probe: dict[str, Any]) -> None:
-        """As the candidate would: there is no node here, and none is needed for a pod to be bound to it."""
+        """As the canary would: there is no node here, and none is needed for a pod to be bound to it."""
         if self.binds and not probe["spec"].get("nodeName"):
             name = probe["metadata"]["name"]
             body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "nowhere"}}

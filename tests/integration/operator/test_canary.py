@@ -1,4 +1,4 @@
-"""Candidates and going back, on a real API server; TestKubelet plays node and scheduler."""
+"""Canaries and going back, on a real API server; TestKubelet plays node and scheduler."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.unit.operator.builders import CONFIG, IMAGE, OTHER_CONFIG
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), pytest.mark.usefixtures("clean")]
 
 HASH, OTHER_HASH = configuration_hash(CONFIG), configuration_hash(OTHER_CONFIG)
-CANDIDATE = "secondary-scheduler-canary"
+CANARY = "secondary-scheduler-canary"
 CRASH = {"state": {"terminated": {"exitCode": 4, "message": "profiles[0]: bad"}}, "restartCount": 2}
 NOT_PULLED = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "manifest unknown"}}}
 
@@ -24,7 +24,7 @@ def running(api, operator, kubelet):
     return api
 
 
-def left_of_candidates(api):
+def left_of_canaries(api):
     kinds = ("deployments", "pods", "leases", "configmaps")
     left = [name for kind in kinds for name in api.names(kind) if "canary" in name]
     role = api.get("roles", "secondary-scheduler-operand") or {"rules": []}
@@ -32,7 +32,7 @@ def left_of_candidates(api):
 
 
 def gone(api):
-    until(lambda: not left_of_candidates(api), 20, "nothing is left of the candidate")
+    until(lambda: not left_of_canaries(api), 20, "nothing is left of the canary")
 
 
 def change(api, text=OTHER_CONFIG):
@@ -43,7 +43,7 @@ def template(api):
     return api.get("deployments", "secondary-scheduler")["spec"]["template"]
 
 
-def test_a_new_configuration_waits_for_the_pod_that_its_candidate_binds(running, kubelet):
+def test_a_new_configuration_waits_for_the_pod_that_its_canary_binds(running, kubelet):
     api = running
     kubelet.binds = False
     before = template(api)
@@ -58,10 +58,10 @@ def test_a_new_configuration_waits_for_the_pod_that_its_candidate_binds(running,
 
 
 @pytest.mark.parametrize(("trouble", "words"), [(CRASH, "profiles[0]: bad"), (NOT_PULLED, "manifest unknown")])
-def test_a_candidate_that_fails_changes_nothing_and_says_why(running, kubelet, trouble, words):
+def test_a_canary_that_fails_changes_nothing_and_says_why(running, kubelet, trouble, words):
     api = running
     before = template(api)
-    kubelet.troubled, kubelet.container_status = CANDIDATE, trouble
+    kubelet.troubled, kubelet.container_status = CANARY, trouble
     change(api)
     found = api.wait_for("Degraded", "True", "CanaryFailed", seconds=20)
     assert words in found["message"]
@@ -77,7 +77,7 @@ def test_a_candidate_that_fails_changes_nothing_and_says_why(running, kubelet, t
     api.wait_for_hash(OTHER_HASH, seconds=30)
 
 
-def test_a_scheduler_that_fails_after_its_candidate_did_well_goes_back(running, kubelet):
+def test_a_scheduler_that_fails_after_its_canary_did_well_goes_back(running, kubelet):
     api = running
     image = IMAGE.replace("0.1.0", "0.2.0")
     kubelet.binds = False
@@ -94,7 +94,7 @@ def test_a_scheduler_that_fails_after_its_candidate_did_well_goes_back(running, 
 
 
 @pytest.mark.parametrize("how", ["removed", "deleted"])
-def test_an_instance_that_goes_takes_its_candidate_with_it(running, kubelet, how):
+def test_an_instance_that_goes_takes_its_canary_with_it(running, kubelet, how):
     api = running
     kubelet.binds = False
     change(api)

@@ -79,10 +79,10 @@ def state(api):
 
 
 def converged(api):
-    """Whether the last configuration and image run, and nothing of a candidate is left."""
+    """Whether the last configuration and image run, and nothing of a canary is left."""
     instance = api.get("secondaryschedulers", "cluster") or {"metadata": {}}
     status = instance.get("status") or {}
-    # What a candidate does not prove, such as the log level, shows in no hash.
+    # What a canary does not prove, such as the log level, shows in no hash.
     seen = status.get("observedGeneration") == instance["metadata"].get("generation")
     last = status.get("lastRollout") or {}
     done = (last.get("outcome"), last.get("image"), status.get("configurationHash"))

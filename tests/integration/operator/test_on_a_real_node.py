@@ -72,17 +72,17 @@ def deployment_hash(api):
     return template["metadata"]["annotations"][HASH_ANNOTATION]
 
 
-def left_of_candidates(api):
+def left_of_canaries(api):
     kinds = ("deployments", "replicasets", "pods", "leases", "configmaps")
     return [name for kind in kinds for name in api.names(kind) if "canary" in name]
 
 
-def nothing_is_left_of_a_candidate(api):
-    until(lambda: not left_of_candidates(api), 60, "nothing is left of the candidate")
+def nothing_is_left_of_a_canary(api):
+    until(lambda: not left_of_canaries(api), 60, "nothing is left of the canary")
 
 
 def change_configuration(api):
-    """A candidate proves the new one by a pod that it binds; then the scheduler gets it."""
+    """A canary proves the new one by a pod that it binds; then the scheduler gets it."""
     api.patch("configmaps", "config", {"data": {"config.yaml": CHANGED}})
     until(lambda: deployment_hash(api) == configuration_hash(CHANGED), 120, "proven and rolled out")
 
@@ -92,7 +92,7 @@ def change_configuration(api):
 
     until(bound, 10, "a real scheduler bound the pod")
     api.wait_for_hash(configuration_hash(CHANGED), seconds=90)
-    nothing_is_left_of_a_candidate(api)
+    nothing_is_left_of_a_canary(api)
 
 
 def test_an_instance_becomes_a_scheduler_that_reports_its_configuration(api, create):
@@ -109,7 +109,7 @@ def test_an_instance_becomes_a_scheduler_that_reports_its_configuration(api, cre
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": [BROKEN]}})
     found = api.wait_for("Degraded", "True", "CanaryFailed", seconds=120)
     assert BROKEN in found["message"], "its last words are told"
-    nothing_is_left_of_a_candidate(api)
+    nothing_is_left_of_a_canary(api)
     assert api.condition("Available")["status"] == "True", "the one before goes on"
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": None}})
     api.wait_for("Degraded", "False", seconds=60)

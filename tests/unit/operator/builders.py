@@ -217,7 +217,7 @@ class World:
             self.put(reported)
 
     def prove(self, *, bind: bool = True) -> None:
-        """The candidate runs, and binds the pod that it is given."""
+        """The canary runs, and binds the pod that it is given."""
         self.roll_out(operand="secondary-scheduler-canary")
         self.settle()
         (name,) = (name for name in self.names("Pod") if name.startswith("secondary-scheduler-canary-probe-"))

@@ -39,8 +39,8 @@ def test_names_derived_from_an_instance_fit_wherever_they_are_used(name):
         assert DNS_LABEL.fullmatch(derived), derived
     assert len(names.active_config_map("0" * 16)) <= 63
     assert names.operand != "secondary-scheduler-operator"
-    assert len(names.candidate) <= 63
-    assert len(names.candidate_config_map("0" * 16)) <= 63
+    assert len(names.canary) <= 63
+    assert len(names.canary_config_map("0" * 16)) <= 63
 
 
 def test_no_two_instances_share_a_name():
@@ -54,8 +54,8 @@ def test_no_two_instances_share_a_name():
     ]
     bindings = {names_of(*key).cluster_role_binding("secondary-scheduler:base") for key in keys}
     assert len(bindings) == len(keys)
-    operands = {(key[0], name) for key in keys for name in (names_of(*key).operand, names_of(*key).candidate)}
-    assert len(operands) == 2 * len(keys), "neither does one with the candidate of another"
+    operands = {(key[0], name) for key in keys for name in (names_of(*key).operand, names_of(*key).canary)}
+    assert len(operands) == 2 * len(keys), "neither does one with the canary of another"
 
 
 def test_another_name_is_another_scheduler_with_its_own_objects():

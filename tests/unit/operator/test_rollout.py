@@ -1,4 +1,4 @@
-"""A new revision is proven by a candidate first, and goes away again if it does not run.
+"""A new revision is proven by a canary first, and goes away again if it does not run.
 
 Covered: the way of a good revision, every way to fail, going back, trying again, what is left behind, an operator that
 is killed after any write. Left out: real processes (tests/integration/operator).
@@ -25,7 +25,7 @@ from tests.unit.operator.builders import (
     scheduler,
 )
 
-CANDIDATE = "secondary-scheduler-canary"
+CANARY = "secondary-scheduler-canary"
 OTHER_IMAGE = IMAGE.replace("0.1.0", "0.2.0")
 AT_ONCE = {"canary": False}
 CRASH = {"state": {"terminated": {"exitCode": 4, "message": "profiles[0]: bad"}}, "restartCount": 1}
@@ -36,7 +36,7 @@ def running(**spec):
 
 
 def changed(**spec):
-    """A running scheduler, and a configuration that a candidate now has to prove."""
+    """A running scheduler, and a configuration that a canary now has to prove."""
     world = running(**spec)
     world.put(config_map(OTHER_CONFIG))
     world.settle()
@@ -60,7 +60,7 @@ def pod_of(world, deployment, **status):
     return {**pod, "status": container_status(**status)}
 
 
-def of_candidates(world):
+def of_canaries(world):
     return sorted(f"{key.kind} {key.name}" for key in world.objects if "canary" in key.name)
 
 
@@ -72,13 +72,13 @@ def test_the_first_installation_is_not_proven():
     world = World(scheduler(), config_map())
     world.settle()
     assert hash_run(world) == HASH
-    assert of_candidates(world) == []
+    assert of_canaries(world) == []
 
 
 def test_a_new_configuration_is_proven_before_the_scheduler_gets_it():
     world = changed()
     assert hash_run(world) == HASH
-    assert of_candidates(world) == [f"ConfigMap {CANDIDATE}-{OTHER_HASH}", f"Deployment {CANDIDATE}"]
+    assert of_canaries(world) == [f"ConfigMap {CANARY}-{OTHER_HASH}", f"Deployment {CANARY}"]
     assert world.condition("Progressing")[:2] == ("True", "Proving")
     world.prove()
     world.settle()
@@ -89,21 +89,21 @@ def test_a_new_configuration_is_proven_before_the_scheduler_gets_it():
     assert world.resource["status"]["configurationHash"] == OTHER_HASH
 
 
-def test_the_candidate_is_a_scheduler_of_its_own_with_the_same_rights_and_mounts():
+def test_the_canary_is_a_scheduler_of_its_own_with_the_same_rights_and_mounts():
     world = changed()
-    candidate, scheduler_ = (world.get("Deployment", name) for name in (CANDIDATE, "secondary-scheduler"))
-    assert candidate["spec"]["selector"] == {"matchLabels": {"app": CANDIDATE}}
-    assert candidate["spec"]["replicas"] == 1
-    own, of_scheduler = (one["spec"]["template"]["spec"] for one in (candidate, scheduler_))
+    canary, scheduler_ = (world.get("Deployment", name) for name in (CANARY, "secondary-scheduler"))
+    assert canary["spec"]["selector"] == {"matchLabels": {"app": CANARY}}
+    assert canary["spec"]["replicas"] == 1
+    own, of_scheduler = (one["spec"]["template"]["spec"] for one in (canary, scheduler_))
     assert own["serviceAccountName"] == of_scheduler["serviceAccountName"]
     assert own["containers"][0]["volumeMounts"] == of_scheduler["containers"][0]["volumeMounts"]
     args = set(own["containers"][0]["args"]) ^ set(of_scheduler["containers"][0]["args"])
-    assert args == {f"--leader-elect-resource-name={name}" for name in (CANDIDATE, "secondary-scheduler")}
-    assert lease_names(world) == ["secondary-scheduler", CANDIDATE]
+    assert args == {f"--leader-elect-resource-name={name}" for name in (CANARY, "secondary-scheduler")}
+    assert lease_names(world) == ["secondary-scheduler", CANARY]
     mounted = next(v for v in own["volumes"] if v["name"] == "etckubernetes")["configMap"]["name"]
     text = world.get("ConfigMap", mounted)["data"]["config.yaml"]
     assert load_configuration(text, source="test").scheduler_names == ("secondary-scheduler-canary",)
-    assert hash_run(world, CANDIDATE) == load_configuration(text, source="test").hash
+    assert hash_run(world, CANARY) == load_configuration(text, source="test").hash
 
 
 def test_the_pod_to_bind_requests_nothing_and_may_go_anywhere():
@@ -116,8 +116,8 @@ def test_the_pod_to_bind_requests_nothing_and_may_go_anywhere():
     assert "resources" not in spec["containers"][0]
     assert spec["containers"][0]["command"] == ["/bin/kube-scheduler", "--version"]
     assert spec["restartPolicy"] == "Never"
-    # Nothing that selects the pods of a scheduler, or of a candidate, may take it for one.
-    assert probe["metadata"]["labels"]["app"] not in ("secondary-scheduler", CANDIDATE)
+    # Nothing that selects the pods of a scheduler, or of a canary, may take it for one.
+    assert probe["metadata"]["labels"]["app"] not in ("secondary-scheduler", CANARY)
 
 
 def test_every_profile_is_renamed_and_comments_do_not_matter():
@@ -130,27 +130,27 @@ def test_every_profile_is_renamed_and_comments_do_not_matter():
     assert renamed("[1]") is renamed("profiles: 3") is renamed("a: [") is None
 
 
-def test_nothing_is_left_of_a_candidate_that_succeeded():
+def test_nothing_is_left_of_a_canary_that_succeeded():
     world = changed()
     world.prove()
     world.settle()
     world.roll_out()
     world.settle()
-    assert of_candidates(world) == []
+    assert of_canaries(world) == []
     assert lease_names(world) == ["secondary-scheduler"]
     assert world.names("ConfigMap") == {"config", f"secondary-scheduler-active-{OTHER_HASH}"}
 
 
-def test_the_lease_and_its_right_stay_until_the_candidates_pods_are_gone():
+def test_the_lease_and_its_right_stay_until_the_canaries_pods_are_gone():
     world = changed()
     world.prove()
-    world.put(pod_of(world, CANDIDATE, ready=True))
+    world.put(pod_of(world, CANARY, ready=True))
     world.settle()
-    assert f"Lease {CANDIDATE}" in of_candidates(world)
-    assert CANDIDATE in lease_names(world)
-    world.drop("Pod", f"{CANDIDATE}-x")
+    assert f"Lease {CANARY}" in of_canaries(world)
+    assert CANARY in lease_names(world)
+    world.drop("Pod", f"{CANARY}-x")
     world.settle()
-    assert of_candidates(world) == []
+    assert of_canaries(world) == []
 
 
 @pytest.mark.parametrize(
@@ -162,25 +162,25 @@ def test_the_lease_and_its_right_stay_until_the_candidates_pods_are_gone():
         ),
     ],
 )
-def test_a_candidate_that_cannot_run_is_given_up_at_once_and_the_scheduler_goes_on(status, words):
+def test_a_canary_that_cannot_run_is_given_up_at_once_and_the_scheduler_goes_on(status, words):
     world = changed()
-    world.put(pod_of(world, CANDIDATE, **status))
+    world.put(pod_of(world, CANARY, **status))
     world.settle()
     assert world.condition("Degraded")[:2] == ("True", "CanaryFailed")
     assert words in world.condition("Degraded")[2]
     assert f"configuration {HASH} with image {IMAGE} runs on" in world.condition("Degraded")[2]
     assert world.condition("Available")[0] == "True"
     assert hash_run(world) == HASH
-    world.drop("Pod", f"{CANDIDATE}-x")
+    world.drop("Pod", f"{CANARY}-x")
     world.settle()
-    assert of_candidates(world) == []
+    assert of_canaries(world) == []
     assert "CanaryFailed" in [reason for reason, _ in world.events]
 
 
 @pytest.mark.parametrize(
     ("ready", "words"), [(False, "it is not ready"), (True, "it has not bound a pod")], ids=["not ready", "not bound"]
 )
-def test_a_candidate_that_takes_too_long_is_given_up(ready, words):
+def test_a_canary_that_takes_too_long_is_given_up(ready, words):
     world = changed()
     if ready:
         world.prove(bind=False)
@@ -189,12 +189,12 @@ def test_a_candidate_that_takes_too_long_is_given_up(ready, words):
     world.settle()
     assert world.condition("Degraded")[1] == "CanaryFailed"
     assert words in world.condition("Degraded")[2]
-    assert of_candidates(world) == []
+    assert of_canaries(world) == []
 
 
-def test_a_candidate_of_ours_must_report_its_configuration():
+def test_a_canary_of_ours_must_report_its_configuration():
     world = changed()
-    world.roll_out(operand=CANDIDATE, report=False)
+    world.roll_out(operand=CANARY, report=False)
     world.settle()
     assert "the scheduler that leads reports none" in world.condition("Progressing")[2]
     assert not world.names("Pod")
@@ -202,7 +202,7 @@ def test_a_candidate_of_ours_must_report_its_configuration():
 
 def test_an_image_that_reports_nothing_is_proven_by_readiness_and_the_pod():
     world = changed(schedulerImage=FOREIGN_IMAGE)
-    world.roll_out(operand=CANDIDATE, report=False)
+    world.roll_out(operand=CANARY, report=False)
     world.settle()
     (probe,) = (name for name in world.names("Pod") if "probe" in name)
     world.put({**world.get("Pod", probe), "spec": {"nodeName": "n1"}})
@@ -210,16 +210,16 @@ def test_an_image_that_reports_nothing_is_proven_by_readiness_and_the_pod():
     assert hash_run(world) == OTHER_HASH
 
 
-@pytest.mark.parametrize("operand", [CANDIDATE, "secondary-scheduler"])
+@pytest.mark.parametrize("operand", [CANARY, "secondary-scheduler"])
 def test_an_image_that_reports_nothing_must_hold_its_lease(operand):
-    world = changed(schedulerImage=FOREIGN_IMAGE, rollout={"canary": operand == CANDIDATE})
+    world = changed(schedulerImage=FOREIGN_IMAGE, rollout={"canary": operand == CANARY})
     world.roll_out(operand=operand, report=False, leads=False)
     world.settle()
     assert "none of its pods holds the Lease" in world.condition("Progressing")[2]
     world.wait(181)
     world.settle()
     assert "none of its pods holds the Lease" in world.condition("Degraded")[2]
-    assert world.condition("Degraded")[1] == ("CanaryFailed" if operand == CANDIDATE else "RolledBack")
+    assert world.condition("Degraded")[1] == ("CanaryFailed" if operand == CANARY else "RolledBack")
 
 
 def failed(**spec):
@@ -235,10 +235,10 @@ def test_a_refused_revision_is_tried_again_after_five_minutes_and_told_meanwhile
     assert 0 < world.plan().requeue_after <= 300
     world.wait(299)
     world.settle()
-    assert of_candidates(world) == []
+    assert of_canaries(world) == []
     world.wait(2)
     world.settle()
-    assert f"Deployment {CANDIDATE}" in of_candidates(world)
+    assert f"Deployment {CANARY}" in of_canaries(world)
     assert world.condition("Degraded")[1] == "CanaryFailed", "until it is known better"
     world.prove()
     world.settle()
@@ -250,14 +250,14 @@ def test_an_edit_of_the_spec_is_worth_another_attempt_at_once():
     world = failed()
     world.edit(operatorLogLevel="Debug")
     world.settle()
-    assert f"Deployment {CANDIDATE}" in of_candidates(world)
+    assert f"Deployment {CANARY}" in of_canaries(world)
 
 
 def test_another_configuration_is_another_revision():
     world = failed()
     world.put(config_map(OTHER_CONFIG.replace("weight: 5", "weight: 6")))
     world.settle()
-    assert f"Deployment {CANDIDATE}" in of_candidates(world)
+    assert f"Deployment {CANARY}" in of_canaries(world)
 
 
 def test_back_to_what_runs_is_no_new_revision_and_clears_the_refusal():
@@ -266,18 +266,18 @@ def test_back_to_what_runs_is_no_new_revision_and_clears_the_refusal():
     world.settle()
     assert world.condition("Degraded")[0] == "False"
     assert world.names("ConfigMap") == {"config", f"secondary-scheduler-active-{HASH}"}
-    assert of_candidates(world) == []
+    assert of_canaries(world) == []
 
 
-def test_a_candidate_of_an_outdated_revision_is_replaced():
+def test_a_canary_of_an_outdated_revision_is_replaced():
     world = changed()
     world.prove(bind=False)
     newest = OTHER_CONFIG.replace("weight: 5", "weight: 6")
     world.put(config_map(newest))
     world.settle()
-    assert hash_run(world, CANDIDATE) == renamed(newest).hash
+    assert hash_run(world, CANARY) == renamed(newest).hash
     assert world.names("Pod") == set()
-    assert len([name for name in world.names("ConfigMap") if name.startswith(CANDIDATE)]) == 1
+    assert len([name for name in world.names("ConfigMap") if name.startswith(CANARY)]) == 1
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_image_and_command_line_are_proven_too(spec):
     world = running()
     world.edit(**spec)
     world.settle()
-    assert f"Deployment {CANDIDATE}" in of_candidates(world)
+    assert f"Deployment {CANARY}" in of_canaries(world)
     assert world.writes.count(("apply", "Deployment")) == 1
 
 
@@ -308,11 +308,11 @@ def test_image_and_command_line_are_proven_too(spec):
     ],
     ids=lambda spec: next(iter(spec)),
 )
-def test_what_a_candidate_cannot_prove_is_rolled_out_at_once(spec):
+def test_what_a_canary_cannot_prove_is_rolled_out_at_once(spec):
     world = running()
     world.edit(**spec)
     world.settle()
-    assert of_candidates(world) == []
+    assert of_canaries(world) == []
     assert world.writes == [("apply", "Deployment")]
 
 
@@ -322,7 +322,7 @@ def test_where_nothing_runs_there_is_nothing_to_protect():
     world.put(config_map(OTHER_CONFIG))
     world.settle()
     assert hash_run(world) == OTHER_HASH
-    assert of_candidates(world) == []
+    assert of_canaries(world) == []
 
 
 def rolling(**spec):
@@ -423,24 +423,24 @@ def test_annotations_that_somebody_else_wrote_are_put_right(annotation, junk):
 
 
 @pytest.mark.parametrize("how", ["removed", "deleted"])
-def test_nothing_of_a_candidate_outlives_the_scheduler(how):
+def test_nothing_of_a_canary_outlives_the_scheduler(how):
     world = changed()
     world.prove(bind=False)
-    world.put(pod_of(world, CANDIDATE, ready=True))
+    world.put(pod_of(world, CANARY, ready=True))
     if how == "removed":
         world.edit(managementState="Removed")
     else:
         world.delete()
     for _ in range(3):
         world.carry_out(world.plan())
-    assert f"Lease {CANDIDATE}" in of_candidates(world), "a candidate that is being stopped releases it"
-    world.drop("Pod", f"{CANDIDATE}-x")
+    assert f"Lease {CANARY}" in of_canaries(world), "a canary that is being stopped releases it"
+    world.drop("Pod", f"{CANARY}-x")
     for _ in range(3):
         world.carry_out(world.plan())
     assert {(key.kind, key.name) for key in world.objects} == {("ConfigMap", "config")}
 
 
-def test_an_unmanaged_instance_keeps_its_candidate_as_it_is():
+def test_an_unmanaged_instance_keeps_its_canary_as_it_is():
     world = changed()
     before = dict(world.objects)
     world.edit(managementState="Unmanaged")
@@ -494,7 +494,7 @@ def test_an_operator_killed_after_any_write_ends_where_it_would_have_ended(step)
     expected, writes = history([])
     assert image_run(expected) == OTHER_IMAGE
     assert hash_run(expected) == OTHER_HASH
-    assert of_candidates(expected) == []
+    assert of_canaries(expected) == []
     assert writes > 40
     for at in range(0, writes, step):
         world, _ = history([at, at + 7])

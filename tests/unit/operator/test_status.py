@@ -48,7 +48,7 @@ def test_a_roll_out_is_told_from_its_beginning_to_its_end():
     }
 
 
-def test_a_candidate_is_part_of_the_roll_out_and_its_failure_the_end():
+def test_a_canary_is_part_of_the_roll_out_and_its_failure_the_end():
     world = running()
     world.put(config_map(OTHER_CONFIG))
     world.settle()
