@@ -211,7 +211,10 @@ class Snapshot:
     @property
     def lowest_priority(self) -> IntArray:
         """The lowest priority of the pods on each node, below any overlay."""
-        return self.table.lowest_priorities.column(self.table, lambda name: self._pods.get(name, {}).values())
+        table = self.table
+        return table.lowest_priorities.column(
+            table.infos, table.size, table.log, lambda name: self._pods.get(name, {}).values()
+        )
 
     def pods_by_node(self, query: PodQuery) -> IntArray:
         """Return how many of the pods asked for are on each node."""

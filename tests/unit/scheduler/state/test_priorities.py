@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.state import ClusterState
-from scheduler.state.priorities import NOBODY
+from scheduler.state.priorities import NO_PODS
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod
 
 Step = tuple[str, int, int]
@@ -17,7 +17,7 @@ def check(state: ClusterState) -> None:
     column = snapshot.lowest_priority
     for row in snapshot.rows.tolist():
         priorities = [one.priority for one in snapshot.pods_on(row)]
-        assert column[row] == min(priorities, default=NOBODY)
+        assert column[row] == min(priorities, default=NO_PODS)
 
 
 @given(
