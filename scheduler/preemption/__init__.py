@@ -6,6 +6,6 @@ What the preempting plugins (DefaultPreemption, CapacityScheduling, PreemptionTo
 """
 
 from scheduler.preemption.evictions import WAITING, Preemption, wanted_candidates
-from scheduler.preemption.victims import Fate, NodeTrouble, VictimRules, by_importance
+from scheduler.preemption.victims import NodeError, ReprieveResult, VictimRules, by_importance
 
-__all__ = ["WAITING", "Fate", "NodeTrouble", "Preemption", "VictimRules", "by_importance", "wanted_candidates"]
+__all__ = ["WAITING", "NodeError", "Preemption", "ReprieveResult", "VictimRules", "by_importance", "wanted_candidates"]

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from scheduler.framework import CycleState, FilterRunner, FloatArray, IntArray, NodeView, PodInfo, RowArray
 from scheduler.kube.model import LabelSelector, PodDisruptionBudget
 from scheduler.preemption.trials import BUDGET, LARGEST_BATCH, Budgets, Trial, dry_run
-from scheduler.preemption.victims import PRIORITY_SHIFT, Candidate, DryRun, Outcome, VictimRules, choose
+from scheduler.preemption.victims import PRIORITY_SHIFT, Candidate, DryRunResult, NodeOutcome, VictimRules, choose
 
 _MOST_ROWS = 200_000
 """Bound on the rows of all classes."""
 _UNKNOWN, _CANDIDATE, _REFUSED = 0, 1, 2
 
 
-class DryRuns:
+class DryRunCache:
     """The dry runs of one preempting plugin whose `VictimRules` are those of this package."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Tried] = OrderedDict()
-        self._budgets = KnownBudgets()
+        self._kept: OrderedDict[Hashable, CachedOutcomes] = OrderedDict()
+        self._budgets = BudgetCache()
 
     def search(
         self,
@@ -39,13 +39,13 @@ class DryRuns:
         wanted: int,
         rules: VictimRules,
         rng: random.Random,
-    ) -> Candidate | DryRun:
+    ) -> Candidate | DryRunResult:
         """Return the node where preemption hurts least among the first so many candidates; without any, why not."""
         version = filters.local_version(state, pod, view) if type(rules) is VictimRules else None
         if version is not None and not view.moved_rows:
             budgets = self._budgets.now(view)
             trial = Trial(state, pod, view, filters, rules, budgets)
-            if not trial.alone:
+            if not trial.node_by_node:
                 tried = self._of((pod.spec.class_key, pod.priority, version), view)
                 tried.catch_up(pod, view, self._budgets)
                 found = tried.search(pod, view, trial, rules, rows, wanted, rng)
@@ -56,17 +56,17 @@ class DryRuns:
         result = dry_run(state, pod, view, filters, rows, wanted, rules)
         return choose(result.candidates, view.now, rng) if result.candidates else result
 
-    def _of(self, key: Hashable, view: NodeView) -> "Tried":
+    def _of(self, key: Hashable, view: NodeView) -> "CachedOutcomes":
         tried = self._kept.get(key)
         if tried is None or tried.membership != view.membership:
-            tried = self._kept[key] = Tried(view)
+            tried = self._kept[key] = CachedOutcomes(view)
         self._kept.move_to_end(key)
         while len(self._kept) > 1 and sum(len(one.status) for one in self._kept.values()) > _MOST_ROWS:
             self._kept.popitem(last=False)
         return tried
 
 
-class KnownBudgets:
+class BudgetCache:
     """The PodDisruptionBudgets, compiled anew when one changes.
 
     Attributes:
@@ -96,14 +96,14 @@ class KnownBudgets:
         return self._budgets
 
 
-class Tried:
+class CachedOutcomes:
     """What came of the nodes for one class and priority, by row, and by what candidates are compared."""
 
     def __init__(self, view: NodeView) -> None:
         size = view.size
         self.membership = view.membership
         self.status = np.zeros(size, dtype=np.int8)
-        self._outcomes: list[Outcome | None] = [None] * size
+        self._outcomes: list[NodeOutcome | None] = [None] * size
         self._violations: IntArray = np.zeros(size, dtype=np.int64)
         self._highest: IntArray = np.zeros(size, dtype=np.int64)
         self._total: IntArray = np.zeros(size, dtype=np.int64)
@@ -116,7 +116,7 @@ class Tried:
         self._budgets = (-1, -1)
         self._now = view.now
 
-    def catch_up(self, pod: PodInfo, view: NodeView, budgets: KnownBudgets) -> None:
+    def catch_up(self, pod: PodInfo, view: NodeView, budgets: BudgetCache) -> None:
         """Forget the rows where something changed."""
         changed = view.changed_since(self._generation)
         nominated = view.nominated_since(self._nomination_end)
@@ -150,14 +150,14 @@ class Tried:
         rows: RowArray,
         wanted: int,
         rng: random.Random,
-    ) -> Candidate | DryRun | None:
+    ) -> Candidate | DryRunResult | None:
         """Return the best of the first so many candidates among rows, or why there is none; None where a plugin
         failed."""
         own = view.row(view.nomination_of(pod.uid))
         if own >= 0:
             # For all others of its class the pod is in the way there.
             self.status[own] = _UNKNOWN
-        promising = rules.worth_trying(trial.state, pod, view, rows)
+        promising = rules.rows_with_victims(trial.state, pod, view, rows)
         while True:
             status = self.status[promising]
             end = self._end(promising, status, wanted)
@@ -165,7 +165,7 @@ class Tried:
             if not len(unknown):
                 break
             self._try(pod, view, trial, rules, unknown[:LARGEST_BATCH].tolist())
-            if trial.broken:
+            if trial.plugin_failed:
                 return None
         if own >= 0:
             self._fleeting.add(own)
@@ -184,7 +184,7 @@ class Tried:
         return int(hopeful[enough]) + 1 if enough < len(hopeful) else len(rows)
 
     def _try(self, pod: PodInfo, view: NodeView, trial: Trial, rules: VictimRules, rows: list[int]) -> None:
-        batch = [(row, rules.candidates(trial.state, pod, view, row)) for row in rows]
+        batch = [(row, rules.potential_victims(trial.state, pod, view, row)) for row in rows]
         outcomes = trial.run(batch)
         for row, others in batch:
             outcome = self._outcomes[row] = outcomes[row]
@@ -197,7 +197,7 @@ class Tried:
             if trial.budgets.cover(others):
                 self._covered.add(row)
 
-    def _compare(self, row: int, outcome: Outcome) -> None:
+    def _compare(self, row: int, outcome: NodeOutcome) -> None:
         """Lay out what `choose` compares."""
         victims = outcome.victims
         highest = victims[0].priority
@@ -223,10 +223,12 @@ class Tried:
         now = {one.uid: one for one in view.pods_on(row)}
         return Candidate(view.name(row), tuple(now[one.uid] for one in outcome.victims), outcome.violations)
 
-    def _nowhere(self, pod: PodInfo, view: NodeView, rules: VictimRules, rows: RowArray, promising: RowArray) -> DryRun:
-        result = DryRun()
+    def _nowhere(
+        self, pod: PodInfo, view: NodeView, rules: VictimRules, rows: RowArray, promising: RowArray
+    ) -> DryRunResult:
+        result = DryRunResult()
         equal: Counter[int] = Counter()
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, NodeOutcome] = {}
         for row in promising.tolist():
             outcome = self._outcomes[row]
             assert outcome is not None
@@ -237,7 +239,7 @@ class Tried:
                 outcomes[id(outcome)] = outcome
         for one, nodes in equal.items():
             result.refuse(outcomes[one].reasons, nodes)
-        hopeless = rows[~np.isin(rows, promising)].tolist()
-        result.refused += len(hopeless)
-        result.reasons.update(rules.nobody(pod, [view.name(row) for row in hopeless]))
+        without_victims = rows[~np.isin(rows, promising)].tolist()
+        result.refused += len(without_victims)
+        result.reasons.update(rules.no_victims_reasons(pod, [view.name(row) for row in without_victims]))
         return result

@@ -24,7 +24,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.kube.primitives.timestamps import format_time
-from scheduler.preemption.dryruns import DryRuns
+from scheduler.preemption.dryruns import DryRunCache
 from scheduler.preemption.victims import (
     LEAVING,
     PREEMPTED_REASON,
@@ -206,7 +206,7 @@ class Preemption:
         """
         self._filters = context.filters
         self._rules = rules
-        self._dry_runs = DryRuns()
+        self._dry_runs = DryRunCache()
         self._wanted = wanted
         self._prefix = prefix
         self._evictions = None if context.handle is None else Evictions(plugin, context.handle)

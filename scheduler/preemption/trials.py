@@ -24,7 +24,14 @@ from scheduler.framework import (
 )
 from scheduler.kube.model import PodDisruptionBudget
 from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
-from scheduler.preemption.victims import DryRun, Fate, NodeTrouble, Outcome, VictimRules, by_importance
+from scheduler.preemption.victims import (
+    DryRunResult,
+    NodeError,
+    NodeOutcome,
+    ReprieveResult,
+    VictimRules,
+    by_importance,
+)
 
 BUDGET = "PodDisruptionBudget"
 _LEAST_BATCH = 16
@@ -41,33 +48,33 @@ def dry_run(
     rows: RowArray,
     wanted: int,
     rules: VictimRules,
-) -> DryRun:
+) -> DryRunResult:
     """Try rows in their order until there are enough candidates (Evaluator.DryRunPreemption)."""
-    result = DryRun()
+    result = DryRunResult()
     trial = Trial(state, pod, view, filters, rules, Budgets(view.objects.every(BUDGET)))
     batch: list[tuple[int, list[PodInfo]]] = []
-    promising = rules.worth_trying(state, pod, view, rows)
-    hopeless = rows[~np.isin(rows, promising)].tolist() if len(promising) < len(rows) else []
+    promising = rules.rows_with_victims(state, pod, view, rows)
+    without_victims = rows[~np.isin(rows, promising)].tolist() if len(promising) < len(rows) else []
     for row in promising.tolist():
         try:
-            victims = rules.candidates(state, pod, view, row)
-        except NodeTrouble as trouble:
-            result.fail(str(trouble))
+            victims = rules.potential_victims(state, pod, view, row)
+        except NodeError as error:
+            result.fail(str(error))
             continue
         if not victims:
-            hopeless.append(row)
+            without_victims.append(row)
             continue
         batch.append((row, victims))
         missing = max(_LEAST_BATCH, wanted - len(result.candidates))
-        if trial.alone or len(batch) >= min(LARGEST_BATCH, missing):
+        if trial.node_by_node or len(batch) >= min(LARGEST_BATCH, missing):
             trial.report(batch, result)
             batch = []
             if result.enough(wanted):
                 return result
     if batch:
         trial.report(batch, result)
-    result.refused += len(hopeless)
-    result.reasons.update(rules.nobody(pod, [view.name(row) for row in hopeless]))
+    result.refused += len(without_victims)
+    result.reasons.update(rules.no_victims_reasons(pod, [view.name(row) for row in without_victims]))
     return result
 
 
@@ -119,7 +126,7 @@ class _Node:
     violating: int
     victims: list[PodInfo] = field(default_factory=list)
     violations: int = 0
-    trouble: str = ""
+    error: str = ""
 
 
 class Trial:
@@ -127,8 +134,8 @@ class Trial:
 
     Attributes:
         state, budgets: those of the attempt.
-        alone: whether each node has to be tried by itself.
-        broken: whether a plugin failed.
+        node_by_node: whether each node has to be tried by itself.
+        plugin_failed: whether a plugin failed.
     """
 
     def __init__(
@@ -147,27 +154,27 @@ class Trial:
         self._rules = rules
         self.budgets = budgets
         self._watched = filters.watches_pods(state)
-        self.alone = filters.looks_beyond_node(state)
-        self.broken = False
+        self.node_by_node = filters.looks_beyond_node(state)
+        self.plugin_failed = False
 
-    def report(self, nodes: Sequence[tuple[int, list[PodInfo]]], result: DryRun) -> None:
+    def report(self, nodes: Sequence[tuple[int, list[PodInfo]]], result: DryRunResult) -> None:
         """Try nodes, each with the pods that may be preempted there, and add what came of it to a result."""
         outcomes = self.run(nodes)
         for row, _ in nodes:
             result.add(self._view.name(row), outcomes[row])
 
-    def run(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> dict[int, Outcome]:
+    def run(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> dict[int, NodeOutcome]:
         """Try nodes; returns what came of each."""
         try:
             return self._try(nodes)
         except PluginError as error:
-            self.broken = True
+            self.plugin_failed = True
             if len(nodes) > 1:
                 # One node's trouble must not cost the others their turn.
                 return {row: outcome for node in nodes for row, outcome in self.run([node]).items()}
-            return {nodes[0][0]: Outcome(error=str(error))}
+            return {nodes[0][0]: NodeOutcome(error=str(error))}
 
-    def _try(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> dict[int, Outcome]:
+    def _try(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> dict[int, NodeOutcome]:
         overlay = self._view.overlay()
         state = self.state.clone() if self._watched else self.state
         batch = PodBatch([(row, one) for row, victims in nodes for one in victims])
@@ -179,8 +186,8 @@ class Trial:
         first = 0
         for row, victims in nodes:
             if row in fits:
-                if shortage := self._rules.shortage(state, row):
-                    outcomes[row] = Outcome(reasons=(shortage,))
+                if shortage := self._rules.rejection_after_removal(state, row):
+                    outcomes[row] = NodeOutcome(reasons=(shortage,))
                 else:
                     tried.append(self._node(row, victims, first))
             first += len(victims)
@@ -213,7 +220,7 @@ class Trial:
         """Give pods back, one per node at a time, and take away again those with which the pod does not fit."""
         waiting = list(nodes)
         for turn in range(max((len(node.order) for node in waiting), default=0)):
-            waiting = [node for node in waiting if turn < len(node.order) and not node.trouble]
+            waiting = [node for node in waiting if turn < len(node.order) and not node.error]
             self._move(state, overlay, batch, np.array([node.order[turn] for node in waiting]), 1)
             fits = self._fits(state, overlay, [node.row for node in waiting], Diagnosis(len(waiting)))
             going: list[int] = []
@@ -221,24 +228,24 @@ class Trial:
                 index = node.order[turn]
                 one = batch.pods[index][1]
                 try:
-                    fate = self._rules.fate(state, overlay, node.row, one, node.row in fits)
-                except NodeTrouble as trouble:
-                    node.trouble = str(trouble)
+                    result = self._rules.reprieve(state, overlay, node.row, one, node.row in fits)
+                except NodeError as error:
+                    node.error = str(error)
                     continue
-                if fate is Fate.STAYS:
+                if result is ReprieveResult.REPRIEVED:
                     continue
                 going.append(index)
                 node.victims.append(one)
-                node.violations += turn < node.violating and fate is Fate.GOES
+                node.violations += turn < node.violating and result is ReprieveResult.EVICTED
             self._move(state, overlay, batch, np.array(going, dtype=np.int64), -1)
 
-    def _outcome(self, node: _Node) -> Outcome:
-        if node.trouble:
-            return Outcome(error=node.trouble)
+    def _outcome(self, node: _Node) -> NodeOutcome:
+        if node.error:
+            return NodeOutcome(error=node.error)
         if not node.victims:
             # The pod fits as things are: whoever turned it down before looks at more than a trial can show.
-            return Outcome(error=f'expected at least one victim pod on node "{self._view.name(node.row)}"')
-        return Outcome(tuple(by_importance(node.victims, self._view.now)), node.violations)
+            return NodeOutcome(error=f'expected at least one victim pod on node "{self._view.name(node.row)}"')
+        return NodeOutcome(tuple(by_importance(node.victims, self._view.now)), node.violations)
 
     def _fits(self, state: CycleState, view: WhatIfView, rows: list[int], diagnosis: Diagnosis) -> Collection[int]:
         if not rows:
@@ -247,15 +254,15 @@ class Trial:
         return set(self._filters.run_filters_with_nominated(state, self._pod, view, wanted, diagnosis).tolist())
 
 
-def _refusals(diagnosis: Diagnosis) -> dict[int, Outcome]:
+def _refusals(diagnosis: Diagnosis) -> dict[int, NodeOutcome]:
     """Return the outcomes of the rows that a diagnosis has rejected; equal ones are one object."""
-    found: dict[int, Outcome] = {}
+    found: dict[int, NodeOutcome] = {}
     for rejection in diagnosis.rejections:
-        known: dict[int, Outcome] = {}
+        known: dict[int, NodeOutcome] = {}
         for row, bits in zip(rejection.rows.tolist(), rejection.bits.tolist(), strict=True):
             outcome = known.get(bits)
             if outcome is None:
                 reasons = tuple(reason for bit, reason in enumerate(rejection.reasons) if bits >> bit & 1)
-                outcome = known[bits] = Outcome(reasons=reasons)
+                outcome = known[bits] = NodeOutcome(reasons=reasons)
             found[row] = outcome
     return found

@@ -21,16 +21,16 @@ PREEMPTED_REASON = "PreemptionByScheduler"
 PRIORITY_SHIFT = 1 << 31
 
 
-class NodeTrouble(Exception):
+class NodeError(Exception):
     """A plugin cannot judge a node; the text is what the pod is told."""
 
 
-class Fate(Enum):
+class ReprieveResult(Enum):
     """What becomes of a pod that was given another chance."""
 
-    STAYS = 0
-    GOES = 1
-    GOES_UNCOUNTED = 2
+    REPRIEVED = 0
+    EVICTED = 1
+    EVICTED_UNCOUNTED = 2
     """It goes, and the PodDisruptionBudget that this breaks does not count."""
 
 
@@ -38,30 +38,30 @@ class VictimRules:
     """Which pods may be taken away for another, and when that was enough: here any of lower priority, as soon as the
     filters pass (DefaultPreemption). A plugin with other rules overrides what differs."""
 
-    def in_the_way(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Tell whether a pod on the nominated node is leaving it for this one, which then preempts nobody else."""
         return other.priority < pod.priority and _is_preempted(other)
 
-    def worth_trying(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
+    def rows_with_victims(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
         """Return the rows among these where `candidates` may find somebody, in their order: a quick look ahead."""
         return rows[view.lowest_priority[rows] < pod.priority]
 
-    def candidates(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
-        """Return the pods of a node that may go; NodeTrouble where that cannot be told."""
+    def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
+        """Return the pods of a node that may go; NodeError where that cannot be told."""
         return [other for other in view.pods_on(row) if other.priority < pod.priority]
 
-    def nobody(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
+    def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
         """Yield what the pod is told of nodes where nobody may go: a text for each."""
         return itertools.repeat(NO_VICTIMS, len(nodes))
 
-    def shortage(self, state: CycleState, row: int) -> str:
+    def rejection_after_removal(self, state: CycleState, row: int) -> str:
         """Return why the pod may not run on a node from which all candidates are gone, though it fits; "" if it may."""
         return ""
 
-    def fate(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> Fate:
-        """Judge a pod that has been put back, given whether the preemptor fits beside it; NodeTrouble gives the node
+    def reprieve(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> ReprieveResult:
+        """Judge a pod that has been put back, given whether the preemptor fits beside it; NodeError gives the node
         up."""
-        return Fate.STAYS if fits else Fate.GOES
+        return ReprieveResult.REPRIEVED if fits else ReprieveResult.EVICTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Candidate:
     violations: int
 
 
-class Outcome(NamedTuple):
+class NodeOutcome(NamedTuple):
     """What came of trying one node: a candidate's victims, the most important first, and how many of them break a
     PodDisruptionBudget; without any, the reasons why not, or an error."""
 
@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(slots=True)
-class DryRun:
+class DryRunResult:
     """What came of trying nodes: candidates, and for the others how many there are and why not."""
 
     candidates: list[Candidate] = field(default_factory=list)
@@ -93,7 +93,7 @@ class DryRun:
     reasons: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
 
-    def add(self, node: str, outcome: Outcome) -> None:
+    def add(self, node: str, outcome: NodeOutcome) -> None:
         """Note what came of a node."""
         if outcome.error:
             self.fail(outcome.error)
@@ -143,7 +143,7 @@ def ineligible(
     if not node or codes.get(node, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return None
     row = view.row(node)
-    if row >= 0 and any(rules.in_the_way(state, pod, one) for one in view.pods_on(row)):
+    if row >= 0 and any(rules.blocks_preemption(state, pod, one) for one in view.pods_on(row)):
         return LEAVING
     return None
 

@@ -8,7 +8,7 @@ import numpy as np
 from scheduler.framework import CycleState, NodeView, PodAmounts, PodClause, PodInfo, PodQuery, RowArray
 from scheduler.kube.primitives.selectors import EVERYTHING
 from scheduler.plugins.capacityscheduling.attempt import Attempt
-from scheduler.preemption import Fate, NodeTrouble, VictimRules, by_importance
+from scheduler.preemption import NodeError, ReprieveResult, VictimRules, by_importance
 
 NAME = "CapacityScheduling"
 _NO_ROOM = "global quota max exceeded"
@@ -25,7 +25,7 @@ class QuotaRules(VictimRules):
         self._amounts = amounts
         self._upstream = upstream
 
-    def in_the_way(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Tell whether a terminating pod on the nominated node makes room for this one."""
         if not other.deleting:
             return False
@@ -38,13 +38,13 @@ class QuotaRules(VictimRules):
             return less_important
         return not _borrows(attempt) and attempt.over_min(quota)
 
-    def worth_trying(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
+    def rows_with_victims(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
         """Return the rows with pods of the namespaces that may have to give."""
         attempt = _attempt(state)
         if attempt.own is None:
-            return super().worth_trying(state, pod, view, rows)
+            return super().rows_with_victims(state, pod, view, rows)
         if _borrows(attempt):
-            rows = super().worth_trying(state, pod, view, rows)
+            rows = super().rows_with_victims(state, pod, view, rows)
             return rows[view.pods_by_node(_pods_of(pod.namespace))[rows] > 0]
         lenders = attempt.borrowers()
         if len(lenders) > _MOST_QUERIES:
@@ -54,7 +54,7 @@ class QuotaRules(VictimRules):
             mask |= view.pods_by_node(_pods_of(namespace))[rows] > 0
         return rows[mask]
 
-    def candidates(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
+    def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
         """Return the pods of a node that may go."""
         attempt, others = _attempt(state), view.pods_on(row)
         if attempt.own is None:
@@ -65,14 +65,14 @@ class QuotaRules(VictimRules):
             return [other for other in others if other.namespace == pod.namespace and other.priority < pod.priority]
         return attempt.borrowers_pods(pod, by_importance(others, view.now)[::-1])
 
-    def nobody(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
+    def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
         """Yield what the pod is told: upstream names every node, which fills the status of a pod on a large
         cluster."""
         if self._upstream:
             return (f"No victims found on node {node} for preemptor pod {pod.name}" for node in nodes)
-        return super().nobody(pod, nodes)
+        return super().no_victims_reasons(pod, nodes)
 
-    def shortage(self, state: CycleState, row: int) -> str:
+    def rejection_after_removal(self, state: CycleState, row: int) -> str:
         """Return why the quotas leave no room though all candidates are gone.
 
         Upstream forgets the nominated pods here: victims go, and the pod is refused all the same in its next attempt.
@@ -85,20 +85,20 @@ class QuotaRules(VictimRules):
         )
         return _NO_ROOM if attempt.over_max(in_quota, row) or attempt.over_total(in_total, row) else ""
 
-    def fate(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> Fate:
+    def reprieve(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> ReprieveResult:
         """Judge a pod that has been put back by the filters and by the quotas."""
         attempt = _attempt(state)
         if fits:
             if attempt.own is None or not _over(attempt, row):
-                return Fate.STAYS
-            return Fate.GOES_UNCOUNTED if self._upstream else Fate.GOES
+                return ReprieveResult.REPRIEVED
+            return ReprieveResult.EVICTED_UNCOUNTED if self._upstream else ReprieveResult.EVICTED
         if self._upstream and attempt.own is not None:
             without = attempt.clone()
             without.move(other, row, -1)
             if _over(without, row):
                 # Upstream takes such a pod away twice, and stumbles.
-                raise NodeTrouble(f"no corresponding pod {other.name} in pods of node {view.name(row)}")
-        return Fate.GOES
+                raise NodeError(f"no corresponding pod {other.name} in pods of node {view.name(row)}")
+        return ReprieveResult.EVICTED
 
 
 @lru_cache(maxsize=1024)

@@ -17,7 +17,7 @@ from scheduler.framework import (
 )
 from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 from scheduler.plugins.preemptiontoleration.policy import policy_of
-from scheduler.preemption import NodeTrouble, Preemption, VictimRules, wanted_candidates
+from scheduler.preemption import NodeError, Preemption, VictimRules, wanted_candidates
 
 NAME = "PreemptionToleration"
 _PRIORITY_CLASS = "PriorityClass"
@@ -30,24 +30,24 @@ class TolerationRules(VictimRules):
     def __init__(self, *, upstream: bool) -> None:
         self._upstream = upstream
 
-    def in_the_way(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Tell whether a pod is terminating, for whatever reason."""
         return other.deleting and other.priority < pod.priority
 
-    def candidates(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
-        """Return the pods of lower priority that are not exempted; NodeTrouble for a class that is gone (upstream)."""
+    def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
+        """Return the pods of lower priority that are not exempted; NodeError for a class that is gone (upstream)."""
         return [
             other
             for other in view.pods_on(row)
             if other.priority < pod.priority and not self._exempted(pod, other, view)
         ]
 
-    def nobody(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
+    def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
         """Yield what the pod is told: upstream names every node, which fills the status of a pod on a large
         cluster."""
         if self._upstream:
             return (f"No victims found on node {node} for preemptor pod {pod.name}" for node in nodes)
-        return super().nobody(pod, nodes)
+        return super().no_victims_reasons(pod, nodes)
 
     def _exempted(self, pod: PodInfo, other: PodInfo, view: NodeView) -> bool:
         if not other.priority_class:
@@ -55,7 +55,7 @@ class TolerationRules(VictimRules):
         priority_class = view.objects.get(_PRIORITY_CLASS, "", other.priority_class)
         if priority_class is None:
             if self._upstream:
-                raise NodeTrouble(f'priorityclass.scheduling.k8s.io "{other.priority_class}" not found')
+                raise NodeError(f'priorityclass.scheduling.k8s.io "{other.priority_class}" not found')
             # Whoever deleted the class took its protection away; no pod can run on what nobody may judge.
             return False
         try:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scheduler.core import Placement, decide
 from scheduler.framework import Code, PodInfo, RowArray
 from scheduler.kube.model import PodDisruptionBudget
-from scheduler.preemption.dryruns import DryRuns
+from scheduler.preemption.dryruns import DryRunCache
 from scheduler.preemption.trials import dry_run
-from scheduler.preemption.victims import Candidate, DryRun, VictimRules, choose
+from scheduler.preemption.victims import Candidate, DryRunResult, VictimRules, choose
 from scheduler.state import Snapshot
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
@@ -38,7 +38,7 @@ def budget(label: str, allowed: int, *, disrupted: tuple[str, ...] = ()) -> PodD
     )
 
 
-def afresh(found: Placement, view: Snapshot, rows: RowArray, wanted: int, seed: int) -> Candidate | DryRun:
+def afresh(found: Placement, view: Snapshot, rows: RowArray, wanted: int, seed: int) -> Candidate | DryRunResult:
     """The reference: every node is tried, and the search ends after so many candidates, one of which breaks no
     budget."""
     result = dry_run(found.state, found.pod, view, PROFILE, rows, len(rows), VictimRules())
@@ -51,9 +51,9 @@ def afresh(found: Placement, view: Snapshot, rows: RowArray, wanted: int, seed: 
     return choose(first, view.now, random.Random(seed))
 
 
-def same(found: Candidate | DryRun, wanted: Candidate | DryRun, nodes: int) -> None:
+def same(found: Candidate | DryRunResult, wanted: Candidate | DryRunResult, nodes: int) -> None:
     assert type(found) is type(wanted)
-    if isinstance(found, DryRun) and isinstance(wanted, DryRun):
+    if isinstance(found, DryRunResult) and isinstance(wanted, DryRunResult):
         assert (found.error, found.message(nodes)) == (wanted.error, wanted.message(nodes))
     else:
         assert found == wanted
@@ -147,7 +147,7 @@ class World:
         self.rng.choice([*steps, self.change_node, self.drop_node, self.wait])()
 
 
-def compare(world: World, kept: DryRuns, incoming: PodInfo, wanted: int, turn: int, seed: int) -> bool:
+def compare(world: World, kept: DryRunCache, incoming: PodInfo, wanted: int, turn: int, seed: int) -> bool:
     """Tell whether there was anything to preempt for, and that both ways agree on it."""
     view = world.state.snapshot(world.now)
     found = decide(view, incoming, PROFILE, random.Random(0))
@@ -164,7 +164,7 @@ def compare(world: World, kept: DryRuns, incoming: PodInfo, wanted: int, turn: i
 @given(st.integers(0, 1 << 32))
 def test_what_is_kept_gives_what_trying_all_nodes_gives(seed: int) -> None:
     rng = random.Random(seed)
-    world, kept = World(rng), DryRuns()
+    world, kept = World(rng), DryRunCache()
     incoming = [world.pod("high", rng.randint(2, 3) * 10, (15, 20, 30)) for _ in range(2)]
     for _ in range(12):
         for _ in range(rng.randint(0, 2)):
