@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REFUSED = {
     *("one", "ones", "found", "told", "it", "what", "which", "who", "whom", "whose", "where", "here", "there"),
-    *("them", "those", "thing", "things", "stuff", "said", "has", "few", "many", "both", "some", "theirs", "ours"),
+    *("them", "those", "thing", "things", "stuff", "said", "has", "few", "many", "both", "some"),
     *("asked", "made", "taken", "given"),
 }
 

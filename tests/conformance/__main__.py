@@ -41,7 +41,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if unknown:
         parser.error(f"--features: no feature {', '.join(unknown)}; one of {', '.join(FEATURES)}")
     options.features = names
-    known = [one.name for one in profiles.variants()]
+    known = [variant.name for variant in profiles.variants()]
     if options.profile and options.profile not in known:
         parser.error(f"--profile: no profile {options.profile}; one of {', '.join(known)}")
     return options
@@ -52,7 +52,7 @@ def _cases(options: argparse.Namespace, seed: int) -> Iterator[Case]:
         yield from regressions()
         return
     names = options.features or available(profiles.implemented())
-    known = [options.profile] if options.profile else [one.name for one in profiles.variants()]
+    known = [options.profile] if options.profile else [variant.name for variant in profiles.variants()]
     if options.replay is not None:
         yield generate(options.replay, names, options.profile or "default")
         return
@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
             missing = sorted(feature.needs - profiles.implemented())
             why = f"not yet: {', '.join(missing)}" if missing else f"differs: {feature.differs}"
             print(name if name in have else f"{name} ({why})")
-        print("profiles:", ", ".join(one.name for one in profiles.variants()))
+        print("profiles:", ", ".join(variant.name for variant in profiles.variants()))
         return 0
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
     with control_plane_running() as control_plane:

@@ -68,16 +68,16 @@ class Api:
     async def create(self, item: Json) -> Json:
         """Create an object with its status and, if it says so, deleted with a long grace; returns what is there."""
         collection = self._collection(item["kind"], item["metadata"].get("namespace", ""))
-        one = f"{collection}/{item['metadata']['name']}"
+        path = f"{collection}/{item['metadata']['name']}"
         body = item
         deleting = "deletionTimestamp" in item["metadata"]
         if deleting:
             body = item | {"metadata": {k: v for k, v in item["metadata"].items() if k != "deletionTimestamp"}}
         answer = await self.call("POST", collection, body)
         if item.get("status") and item["kind"] not in _KEEP_STATUS:
-            answer = await self.call("PATCH", f"{one}/status", {"status": item["status"]})
+            answer = await self.call("PATCH", f"{path}/status", {"status": item["status"]})
         if deleting:
-            answer = await self.call("DELETE", one, {"gracePeriodSeconds": 3600})
+            answer = await self.call("DELETE", path, {"gracePeriodSeconds": 3600})
         return answer
 
     async def create_all(self, items: list[Json], created: list[Json]) -> None:

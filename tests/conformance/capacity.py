@@ -132,7 +132,9 @@ class QuotaOracle(Oracle):
             answer = await self._with_preemption(created, attempt, answer, settle)
         if answer.nominated:
             await asyncio.sleep(max(_EVICTION_SECONDS, settle))
-            world[:] = [await self._api.get(one) | {"kind": "Pod"} if one["kind"] == "Pod" else one for one in world]
+            world[:] = [
+                await self._api.get(item) | {"kind": "Pod"} if item["kind"] == "Pod" else item for item in world
+            ]
             world.append(await self._api.get(created) | {"kind": "Pod"})
         else:
             await self._api.delete(created)
@@ -141,8 +143,8 @@ class QuotaOracle(Oracle):
 
     async def _release(self, world: list[Json]) -> None:
         """Take the nominated pods away: nobody waits for their deletion from a node."""
-        nominated = [one for one in world if one["kind"] == "Pod" and not one["spec"].get("nodeName")]
-        for one in nominated:
-            await self._api.delete(one)
-            world.remove(one)
+        nominated = [item for item in world if item["kind"] == "Pod" and not item["spec"].get("nodeName")]
+        for pending in nominated:
+            await self._api.delete(pending)
+            world.remove(pending)
         await self._wait_seen("pod dequeued", map(key_of, nominated))

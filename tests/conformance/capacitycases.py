@@ -53,8 +53,8 @@ def generate(seed: int, profile: str = "") -> Case:
         quota = _wide_quota if crowded else _quota
         objects += [quota(rng, namespace) for namespace in NAMESPACES if rng.random() < 0.75]
     count = rng.randint(2 * len(names), 5 * len(names)) if crowded else rng.randint(0, 4 * len(names))
-    there = [_running(rng, number, rng.choice(names), chosen) for number in range(count)]
-    objects += there
+    running = [_running(rng, number, rng.choice(names), chosen) for number in range(count)]
+    objects += running
     if rng.random() < 0.3:
         objects += [_budget(rng, namespace) for namespace in NAMESPACES]
     pods = tuple(_pod(rng, f"new-{number}", chosen, large=not crowded, new=True) for number in range(rng.randint(2, 4)))
@@ -67,17 +67,17 @@ def lost_class(seed: int) -> Case:
     short_lived = _class("x", 10, None, None)
     short_lived["metadata"]["name"] = "short-lived"
     node = _node(rng, f"q{seed}-lost", ("1",))
-    there = _running(rng, 0, node["metadata"]["name"], "")
-    there["metadata"].pop("deletionTimestamp", None)
-    there["spec"] = {"nodeName": node["metadata"]["name"], "priorityClassName": "short-lived"}
-    there["spec"]["containers"] = [_container_of("800m")]
+    running = _running(rng, 0, node["metadata"]["name"], "")
+    running["metadata"].pop("deletionTimestamp", None)
+    running["spec"] = {"nodeName": node["metadata"]["name"], "priorityClassName": "short-lived"}
+    running["spec"]["containers"] = [_container_of("800m")]
     new = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "new", "namespace": NAMESPACES[0]},
         "spec": {"containers": [_container_of("900m")], "priorityClassName": "high"},
     }
-    return Case(seed, ("toleration",), "toleration", (short_lived, node, there), (new,))
+    return Case(seed, ("toleration",), "toleration", (short_lived, node, running), (new,))
 
 
 def nominated(seed: int, room: str) -> Case:
@@ -100,14 +100,14 @@ def nominated(seed: int, room: str) -> Case:
         metadata = {"name": name, "namespace": NAMESPACES[0], "labels": {"app": "web"}}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
-    there = []
+    running = []
     for number, name in enumerate(names):
-        one = pod(f"there-{number}", "2", "low", name)
-        one["spec"]["nodeName"] = name
-        one["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:0{number}Z"}
-        there.append(one)
+        member = pod(f"there-{number}", "2", "low", name)
+        member["spec"]["nodeName"] = name
+        member["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:0{number}Z"}
+        running.append(member)
     new = (pod("first", "3", "high", names[1]), pod("second", "2", "middle", names[0]))
-    return Case(seed, ("capacity",), "capacity", (quota, lender, *nodes, *there), new)
+    return Case(seed, ("capacity",), "capacity", (quota, lender, *nodes, *running), new)
 
 
 def _container_of(cpu: str) -> Json:
@@ -189,7 +189,7 @@ def _pod(rng: random.Random, name: str, profile: str, *, large: bool, new: bool)
         if rng.random() < 0.5:
             spec["initContainers"][0]["restartPolicy"] = "Always"
     if rng.random() < 0.08:
-        spec["runtimeClassName"] = rng.choice([one for one in OVERHEADS if "gpu" not in str(OVERHEADS[one])])
+        spec["runtimeClassName"] = rng.choice([name for name in OVERHEADS if "gpu" not in str(OVERHEADS[name])])
     if profile == "toleration" and not new and rng.random() < 0.7:
         spec["priorityClassName"] = rng.choice(CLASSES)["metadata"]["name"]
     else:

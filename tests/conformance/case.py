@@ -96,7 +96,7 @@ class Asked:
 
 def kind_of(objects: Iterable[Json], kind: str) -> list[Json]:
     """The objects of a kind."""
-    return [one for one in objects if one["kind"] == kind]
+    return [item for item in objects if item["kind"] == kind]
 
 
 def key_of(item: Json) -> str:

@@ -16,14 +16,14 @@ def differences(real: Answer, ours: Answer) -> list[str]:
         return []
     if real.outcome != BOUND:
         return _message(real, ours)
-    found = _feasible(real, ours)
-    if not found:
-        found = _scores(real, ours)
+    differing = _feasible(real, ours)
+    if not differing:
+        differing = _scores(real, ours)
     if real.node not in ours.best:
-        found.append(f"choice: real chose {real.node}, ours would choose one of {sorted(ours.best)}")
+        differing.append(f"choice: real chose {real.node}, ours would choose one of {sorted(ours.best)}")
     if ours.node not in real.best:
-        found.append(f"choice: ours chose {ours.node}, the real scheduler would choose one of {sorted(real.best)}")
-    return found
+        differing.append(f"choice: ours chose {ours.node}, the real scheduler would choose one of {sorted(real.best)}")
+    return differing
 
 
 def _outcome(answer: Answer) -> str:
@@ -31,52 +31,52 @@ def _outcome(answer: Answer) -> str:
 
 
 def _message(real: Answer, ours: Answer) -> list[str]:
-    found = []
+    differing = []
     if real.message != ours.message:
-        found.append(f"message:\n  real {real.message!r}\n  ours {ours.message!r}")
+        differing.append(f"message:\n  real {real.message!r}\n  ours {ours.message!r}")
     if (real.nominated, real.victims) not in (ours.evictions or ((ours.nominated, ours.victims),)):
-        found.append(
+        differing.append(
             f"preemption: real on {real.nominated or 'no node'} of {list(real.victims)}, "
             f"ours on {ours.nominated or 'no node'} of {list(ours.victims)}"
         )
-    return found
+    return differing
 
 
 def _feasible(real: Answer, ours: Answer) -> list[str]:
     only_real, only_ours = sorted(real.feasible - ours.feasible), sorted(ours.feasible - real.feasible)
-    found = []
+    differing = []
     if only_real:
-        found.append(f"feasible for the real scheduler only: {', '.join(only_real)}")
+        differing.append(f"feasible for the real scheduler only: {', '.join(only_real)}")
     if only_ours:
-        found.append(f"feasible for ours only: {', '.join(only_ours)}")
-    return found
+        differing.append(f"feasible for ours only: {', '.join(only_ours)}")
+    return differing
 
 
 def _scores(real: Answer, ours: Answer) -> list[str]:
-    found = []
+    differing = []
     for node in sorted(real.totals):
-        theirs, mine = real.scores.get(node, {}), ours.scores.get(node, {})
-        for plugin in sorted(theirs.keys() | mine.keys()):
-            if theirs.get(plugin) != mine.get(plugin):
-                found.append(
-                    f"score of {plugin} on {node}: real {theirs.get(plugin, 'none')}, ours {mine.get(plugin, 'none')}"
+        expected, mine = real.scores.get(node, {}), ours.scores.get(node, {})
+        for plugin in sorted(expected.keys() | mine.keys()):
+            if expected.get(plugin) != mine.get(plugin):
+                differing.append(
+                    f"score of {plugin} on {node}: real {expected.get(plugin, 'none')}, ours {mine.get(plugin, 'none')}"
                 )
         if real.totals[node] != ours.totals.get(node):
-            found.append(f"total of {node}: real {real.totals[node]}, ours {ours.totals.get(node)}")
-    return found
+            differing.append(f"total of {node}: real {real.totals[node]}, ours {ours.totals.get(node)}")
+    return differing
 
 
-def report(case: Case, asked: Asked, ours: Answer, found: list[str]) -> str:
+def report(case: Case, question: Asked, ours: Answer, differing: list[str]) -> str:
     """A mismatch with everything needed to look at it and to ask again."""
     return "\n".join(
         [
             f"MISMATCH seed {case.seed}, features {','.join(case.features)}, profile {case.profile}, "
-            f"pod {asked.pod['metadata']['name']}",
-            *(f"  {line}" for line in found),
+            f"pod {question.pod['metadata']['name']}",
+            *(f"  {line}" for line in differing),
             f"  again: python -m tests.conformance --replay {case.seed} --features {','.join(case.features)}",
-            f"  pod: {json.dumps(asked.pod['spec'], sort_keys=True)}",
-            f"  labels: {json.dumps(asked.pod['metadata'].get('labels', {}), sort_keys=True)}",
-            f"  real: {json.dumps(asked.answer.to_json(), sort_keys=True)}",
+            f"  pod: {json.dumps(question.pod['spec'], sort_keys=True)}",
+            f"  labels: {json.dumps(question.pod['metadata'].get('labels', {}), sort_keys=True)}",
+            f"  real: {json.dumps(question.answer.to_json(), sort_keys=True)}",
             f"  ours: {json.dumps(ours.to_json(), sort_keys=True)}",
             f"  case: {json.dumps(case.to_json(), sort_keys=True)}",
         ]

@@ -109,4 +109,4 @@ def _stop(directory: StateDirectory) -> None:
     processes.sweep(directory.path)
     keep = os.environ.get("CONFORMANCE_KEEP_LOG")
     if keep and state is not None:
-        Path(keep).write_bytes(b"".join(one.log.read_bytes() for one in state.processes))
+        Path(keep).write_bytes(b"".join(process.log.read_bytes() for process in state.processes))

@@ -178,7 +178,7 @@ class Stage:
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         manifest = yaml.safe_load(_CRD.read_text())
         if manifest["metadata"]["name"] in {
-            one["metadata"]["name"] for one in (await self._api.call("GET", crds))["items"]
+            definition["metadata"]["name"] for definition in (await self._api.call("GET", crds))["items"]
         }:
             return
         await self._api.call("POST", crds, manifest)
@@ -209,49 +209,49 @@ class Stage:
         return stories
 
     async def _set(self, worlds: list[World], scheduler: str) -> None:
-        made: list[Json] = []
+        created: list[Json] = []
         namespaces = {item["metadata"]["name"] for item in await self._api.list_all("Namespace")}
-        spaces = [one.namespace for one in worlds if one.namespace not in namespaces]
-        await self._api.create_all([{"kind": "Namespace", "metadata": {"name": name}} for name in spaces], made)
+        spaces = [world.namespace for world in worlds if world.namespace not in namespaces]
+        await self._api.create_all([{"kind": "Namespace", "metadata": {"name": name}} for name in spaces], created)
         await self._api.create_all(
-            [_node(world, name, cpus) for world in worlds for name, cpus in world.nodes.items()], made
+            [_node(world, name, cpus) for world in worlds for name, cpus in world.nodes.items()], created
         )
         # Creation times have whole seconds, and order the groups.
         for number in range(2):
             if number:
                 await asyncio.sleep(1.1)
-            round_ = [_group(one, one.groups[number]) for one in worlds if _is_there(one.groups, number)]
-            await self._api.create_all(round_, made)
+            round_ = [_group(world, world.groups[number]) for world in worlds if _is_there(world.groups, number)]
+            await self._api.create_all(round_, created)
         await self._api.create_all(
-            [_pod(world, pod, scheduler) for world in worlds for pod in world.pods if not pod.later], made
+            [_pod(world, pod, scheduler) for world in worlds for pod in world.pods if not pod.later], created
         )
 
     async def _do(self, world: World, scheduler: str) -> None:
-        kind, whom = world.step
-        group = {one.name: one for one in world.groups}.get(whom)
-        pods = [one for one in world.pods if not one.later]
+        kind, name = world.step
+        group = {member.name: member for member in world.groups}.get(name)
+        pods = [member for member in world.pods if not member.later]
         path = f"/api/v1/namespaces/{world.namespace}/pods"
         if kind == "create group" and group is not None:
             await self._api.create(_group(world, group))
         elif kind == "shrink group" and group is not None:
             changed = {"spec": {"minMember": max(1, group.minimum - 1)}}
             await self._api.call(
-                "PATCH", f"{COLLECTIONS['PodGroup'][0]}/namespaces/{world.namespace}/podgroups/{whom}", changed
+                "PATCH", f"{COLLECTIONS['PodGroup'][0]}/namespaces/{world.namespace}/podgroups/{name}", changed
             )
         elif kind == "create pods":
             for pod in world.pods:
                 if pod.later:
                     await self._api.create(_pod(world, pod, scheduler))
         elif kind == "ungate":
-            await self._api.call("PATCH", f"{path}/{whom}", {"spec": {"schedulingGates": None}})
+            await self._api.call("PATCH", f"{path}/{name}", {"spec": {"schedulingGates": None}})
         elif kind == "add node":
-            await self._api.create(_node(world, whom, 2))
+            await self._api.create(_node(world, name, 2))
         elif kind == "delete group":
-            await asyncio.gather(*(self._api.delete(_pod(world, pod, scheduler)) for pod in pods if pod.group == whom))
+            await asyncio.gather(*(self._api.delete(_pod(world, pod, scheduler)) for pod in pods if pod.group == name))
         elif kind == "delete pod":
-            await self._api.delete(_pod(world, next(one for one in pods if one.name == whom), scheduler))
+            await self._api.delete(_pod(world, next(member for member in pods if member.name == name), scheduler))
         elif kind == "complete pod":
-            await self._api.call("PATCH", f"{path}/{whom}/status", {"status": {"phase": "Succeeded"}})
+            await self._api.call("PATCH", f"{path}/{name}/status", {"status": {"phase": "Succeeded"}})
 
     async def _phase(
         self, worlds: list[World], stories: dict[int, Story], process: Process, *, starting: bool = False
@@ -265,7 +265,7 @@ class Stage:
             await asyncio.sleep(0.2)
             now = time.monotonic()
             bound = await self._read(worlds, stories)
-            heard = heard or any(stories[one.seed].messages or bound[one.seed] for one in worlds)
+            heard = heard or any(stories[world.seed].messages or bound[world.seed] for world in worlds)
             if bound != before or not heard:
                 before, changed = bound, now
             if not heard:
@@ -311,23 +311,23 @@ def _is_there(groups: tuple[Group, ...], number: int) -> bool:
 def counts(world: World, story: Story) -> list[dict[str, int]]:
     """How many of each group (or of the pods on their own) were bound after each phase: equals may swap places."""
     group_of = {pod.name: (pod.group or "alone") + pod.priority for pod in world.pods}
-    found = []
+    differing = []
     for names in story.bound:
         tally: dict[str, int] = {}
         for name in names:
             tally[group_of[name]] = tally.get(group_of[name], 0) + 1
-        found.append(tally)
-    return found
+        differing.append(tally)
+    return differing
 
 
-def differences(worlds: list[World], theirs: dict[int, Story], own: dict[int, Story]) -> list[str]:
+def differences(worlds: list[World], real: dict[int, Story], own: dict[int, Story]) -> list[str]:
     """What was not the same."""
     return [
-        f"{world}\n  real: {theirs[world.seed].bound}\n  ours: {own[world.seed].bound}\n"
-        f"  real said: {sorted(vocabulary({0: theirs[world.seed]}))}\n"
+        f"{world}\n  real: {real[world.seed].bound}\n  ours: {own[world.seed].bound}\n"
+        f"  real said: {sorted(vocabulary({0: real[world.seed]}))}\n"
         f"  ours said: {sorted(vocabulary({0: own[world.seed]}))}"
         for world in worlds
-        if counts(world, theirs[world.seed]) != counts(world, own[world.seed])
+        if counts(world, real[world.seed]) != counts(world, own[world.seed])
     ]
 
 
@@ -348,8 +348,8 @@ class Outcome:
     cases: int = 0
     bound: int = 0
     mismatches: list[str] = field(default_factory=list)
-    theirs: set[str] = field(default_factory=set)
-    ours: set[str] = field(default_factory=set)
+    only_real: set[str] = field(default_factory=set)
+    only_ours: set[str] = field(default_factory=set)
 
     @property
     def new_words(self) -> set[str]:
@@ -366,8 +366,8 @@ class Outcome:
 
     def text(self) -> str:
         """In one line."""
-        told = f"{self.cases} worlds, {self.bound} pods bound, {len(self.mismatches)} differences"
-        return f"{told}, words of our own: {sorted(self.new_words)}" if self.new_words else told
+        counts = f"{self.cases} worlds, {self.bound} pods bound, {len(self.mismatches)} differences"
+        return f"{counts}, words of our own: {sorted(self.new_words)}" if self.new_words else counts
 
 
 ARGS: tuple[Json, ...] = (
@@ -408,16 +408,16 @@ async def compare(plane: ControlPlane, directory: Path, worlds: list[World], arg
     try:
         stage = Stage(api, directory)
         await stage.prepare()
-        them, us = real(plane, directory, args), ours(plane, directory, args, compatibility)
-        theirs, own = await stage.play(worlds, them), await stage.play(worlds, us)
+        real_config, us = real(plane, directory, args), ours(plane, directory, args, compatibility)
+        real_stories, own = await stage.play(worlds, real_config), await stage.play(worlds, us)
         outcome = Outcome(len(worlds), sum(len(story.bound[-1]) for story in own.values()))
         if compatibility == "upstream":
-            outcome.theirs, outcome.ours = vocabulary(theirs), vocabulary(own)
+            outcome.theirs, outcome.ours = vocabulary(real_stories), vocabulary(own)
         for world in worlds:
-            if differences([world], theirs, own):
+            if differences([world], real_stories, own):
                 alone: list[str] = []
                 for _ in range(2):
-                    alone = differences([world], await stage.play([world], them), await stage.play([world], us))
+                    alone = differences([world], await stage.play([world], real_config), await stage.play([world], us))
                     if not alone:
                         break
                 outcome.mismatches += [f"args: {args}\n{text}" for text in alone]

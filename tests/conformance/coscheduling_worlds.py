@@ -69,13 +69,13 @@ def _depends_on_the_heap(world: World) -> bool:
     if not world.competing:
         return False
     room = sum(world.nodes.values())
-    trying = [one for one in world.pods if not (one.gated or one.later)]
+    trying = [member for member in world.pods if not (member.gated or member.later)]
     for group in world.groups:
-        members = sum(1 for one in trying if one.group == group.name)
+        members = sum(1 for member in trying if member.group == group.name)
         if group.minimum > min(members, room) or group.resources == "5000":
-            trying = [one for one in trying if one.group != group.name]
-    failing = len({one.group for one in trying} - {""}) < len(world.groups)
-    return failing and sum(one.cpu for one in trying) > room
+            trying = [member for member in trying if member.group != group.name]
+    failing = len({member.group for member in trying} - {""}) < len(world.groups)
+    return failing and sum(member.cpu for member in trying) > room
 
 
 def _draw(seed: int, rng: random.Random, competing: bool | None) -> World:
@@ -91,11 +91,13 @@ def _draw(seed: int, rng: random.Random, competing: bool | None) -> World:
         resources = rng.choice(("", "", "", "1", "5000"))
         groups.append(Group(name, minimum, resources, step_makes_it))
         priority = rng.choice(("low", "low", "high"))
-        pods += [Member(f"{name}-{one}", name, priority=priority) for one in range(size)]
+        pods += [Member(f"{name}-{number}", name, priority=priority) for number in range(size)]
     if rng.random() < 0.2:
         pods[-1] = Member(pods[-1].name, pods[-1].group, priority=pods[-1].priority, gated=True)
     if rivals:
-        pods += [Member(f"c-{one}", priority=rng.choice(("low", "high"))) for one in range(rng.choice((0, 0, 1, 2)))]
+        pods += [
+            Member(f"c-{number}", priority=rng.choice(("low", "high"))) for number in range(rng.choice((0, 0, 1, 2)))
+        ]
     elif rng.random() < 0.2:
         pods.append(Member("x-lost", "nowhere"))
     if rng.random() < 0.3:
@@ -106,15 +108,15 @@ def _draw(seed: int, rng: random.Random, competing: bool | None) -> World:
 
 
 def _step(rng: random.Random, groups: list[Group], pods: list[Member], rivals: bool) -> tuple[str, str]:
-    if any(one.later for one in groups):
+    if any(group.later for group in groups):
         return "create group", groups[0].name
-    if any(one.later for one in pods):
+    if any(member.later for member in pods):
         return "create pods", ""
-    if any(one.gated for one in pods):
-        return "ungate", next(one.name for one in pods if one.gated)
+    if any(member.gated for member in pods):
+        return "ungate", next(member.name for member in pods if member.gated)
     kinds = ["add node", "shrink group", "complete pod", "delete pod"]
     if rivals:
         kinds = ["add node", "delete group", "complete pod"]
     kind = rng.choice(kinds)
-    whom = {"add node": "later", "shrink group": "a", "delete group": "a"}.get(kind, rng.choice(pods).name)
-    return kind, whom
+    name = {"add node": "later", "shrink group": "a", "delete group": "a"}.get(kind, rng.choice(pods).name)
+    return kind, name

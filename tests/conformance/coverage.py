@@ -46,7 +46,7 @@ def exercised(explanation: Explanation) -> Exercised:
     weighted = {plugin: {node: scores[plugin].weighted for node, scores in rows.items()} for plugin in plugins}
     told_apart = frozenset(plugin for plugin, scores in weighted.items() if len(set(scores.values())) > 1)
     return Exercised(
-        filtered=frozenset(one.plugin for one in diagnosis.rejections if len(one.rows)),
+        filtered=frozenset(rejection.plugin for rejection in diagnosis.rejections if len(rejection.rows)),
         turned_down=frozenset({diagnosis.pre_filter.plugin} if diagnosis.pre_filter is not None else ())
         | frozenset(diagnosis.absent_plugins),
         told_apart=told_apart,
@@ -72,26 +72,34 @@ class Coverage:
 
     def missing(self) -> list[str]:
         """What a plugin of the default profile can do, and no case made it do."""
-        found = []
-        for one in descriptors():
-            if not one.default or one.name in _SILENT or one.name in profiles.missing():
+        lines = []
+        for descriptor in descriptors():
+            if not descriptor.default or descriptor.name in _SILENT or descriptor.name in profiles.missing():
                 continue
-            points = {str(point) for point in one.points}
+            points = {str(point) for point in descriptor.points}
             if "postFilter" in points:
-                if not self.counts[_DECIDED][one.name]:
-                    found.append(f"{one.name} chose no victims")
+                if not self.counts[_DECIDED][descriptor.name]:
+                    lines.append(f"{descriptor.name} chose no victims")
                 continue
-            if {"filter", "preFilter", "preEnqueue"} & points and not self.counts[_FILTERED][one.name] + self.counts[
-                _TURNED_DOWN
-            ][one.name]:
-                found.append(f"{one.name} rejected nothing")
-            if "score" in points and one.name != "VolumeBinding" and not self.counts[_TOLD_APART][one.name]:
-                found.append(f"{one.name} scored all nodes alike")
-        return found
+            if {"filter", "preFilter", "preEnqueue"} & points and not self.counts[_FILTERED][
+                descriptor.name
+            ] + self.counts[_TURNED_DOWN][descriptor.name]:
+                lines.append(f"{descriptor.name} rejected nothing")
+            if (
+                "score" in points
+                and descriptor.name != "VolumeBinding"
+                and not self.counts[_TOLD_APART][descriptor.name]
+            ):
+                lines.append(f"{descriptor.name} scored all nodes alike")
+        return lines
 
     def table(self) -> str:
         """Cases per plugin and column, as people read it."""
-        plugins = [one.name for one in descriptors() if one.default or any(one.name in c for c in self.counts.values())]
+        plugins = [
+            descriptor.name
+            for descriptor in descriptors()
+            if descriptor.default or any(descriptor.name in c for c in self.counts.values())
+        ]
         width = max(map(len, plugins))
         lines = [f"{'cases in which it':{width}}  " + "  ".join(f"{column:>11}" for column in _COLUMNS)]
         for name in plugins:

@@ -43,16 +43,16 @@ def _drop_port_clashes(pods: list[Json]) -> None:
     """Take away host ports that another pod of the node has: no scheduler puts such pods on a node, and kube-scheduler,
     which keeps used ports as a set, takes the port for free once one of them is gone.
     """
-    taken: set[tuple[str, str, str, int]] = set()
+    bound: set[tuple[str, str, str, int]] = set()
     for pod in pods:
         for container in pod["spec"]["containers"] + pod["spec"].get("initContainers", []):
             kept = []
             for port in container.get("ports", []):
                 address = port.get("hostIP") or "0.0.0.0"
                 key = (pod["spec"]["nodeName"], port.get("protocol", "TCP"), address, port.get("hostPort", 0))
-                if not key[3] or key not in taken:
+                if not key[3] or key not in bound:
                     kept.append(port)
-                taken.add(key)
+                bound.add(key)
             if "ports" in container:
                 container["ports"] = kept
 

@@ -95,9 +95,11 @@ def _layout(rng: random.Random) -> Json:
         for zone in order
     }
     far = rng.choice((lambda: 12, lambda: rng.choice((12, 20, 32)), lambda: rng.choice((10, 255, 300, 1000))))
-    costs = {one: {other: 10 if one == other else far() for other in order} for one in order}
+    costs = {zone: {other: 10 if zone == other else far() for other in order} for zone in order}
     if rng.random() < 0.25:
-        costs = {one: {other: cost for other, cost in row.items() if rng.random() < 0.5} for one, row in costs.items()}
+        costs = {
+            zone: {other: cost for other, cost in row.items() if rng.random() < 0.5} for zone, row in costs.items()
+        }
     return {"order": order, "listed": listed, "costs": costs, "settings": _settings(rng, count)}
 
 

@@ -75,7 +75,10 @@ async def install(api: Api) -> None:
     while True:
         status = (await api.call("GET", f"{_DEFINITIONS}/{manifest['metadata']['name']}")).get("status", {})
         # Null for a moment.
-        if any(one["type"] == "Established" and one["status"] == "True" for one in status.get("conditions") or ()):
+        if any(
+            condition["type"] == "Established" and condition["status"] == "True"
+            for condition in status.get("conditions") or ()
+        ):
             return
         assert time.monotonic() < deadline, "the CRD is not served"
         await asyncio.sleep(0.05)
@@ -110,7 +113,8 @@ class OursWithZones:
     def __init__(self, reserving: Json | None = None) -> None:
         text = configuration("", ours=True, reserving=reserving)
         self._runners: dict[str, ProfileRunner] = {
-            one.scheduler_name: build_profile(one) for one in load_configuration(text, source="conformance").profiles
+            profile.scheduler_name: build_profile(profile)
+            for profile in load_configuration(text, source="conformance").profiles
         }
 
     def ask(self, pod: Json, world: tuple[Json, ...]) -> Answer:
@@ -160,16 +164,16 @@ async def _follow(
         if time.monotonic() - started > seconds:
             break
         summary.cases += 1
-        for one in await oracle.ask(case):
-            answer = ours.ask(one.pod, (*one.world, *topologies))
+        for asked_pod in await oracle.ask(case):
+            answer = ours.ask(asked_pod.pod, (*asked_pod.world, *topologies))
             summary.pods += 1
-            summary.outcomes[one.answer.outcome] += 1
-            found = differences(one.answer, answer)
-            if found:
-                summary.mismatches.append(report(case, one, answer, found))
-            if one.answer.node:
-                ours.reserve(one.pod, one.answer.node)
-            elif "align" in one.answer.message:
+            summary.outcomes[asked_pod.answer.outcome] += 1
+            differing = differences(asked_pod.answer, answer)
+            if differing:
+                summary.mismatches.append(report(case, asked_pod, answer, differing))
+            if asked_pod.answer.node:
+                ours.reserve(asked_pod.pod, asked_pod.answer.node)
+            elif "align" in asked_pod.answer.message:
                 summary.rejected["no zone"] += 1
     summary.seconds = time.monotonic() - started
 

@@ -86,8 +86,8 @@ class Oracle:
         try:
             await self._build(case, world, settle)
             for pod in case.pods:
-                asked, further = await self._ask_pod(pod, case.profile, world, settle)
-                answers.append(asked)
+                answered, further = await self._ask_pod(pod, case.profile, world, settle)
+                answers.append(answered)
                 if not further:
                     break
         finally:
@@ -96,7 +96,7 @@ class Oracle:
 
     async def conditions(self, case: Case) -> dict[str, str]:
         """Message of the PodScheduled condition by pod, each of which is asked on its own; "" where it is bound."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         world: list[Json] = []
         try:
             await self._build(case, world, SETTLE_SECONDS)
@@ -105,22 +105,22 @@ class Oracle:
                 created = await self._api.create(body) | {"kind": "Pod"}
                 world.append(created)
                 condition = await self._condition(created)
-                found[pod["metadata"]["name"]] = condition.get("message", "")
+                texts[pod["metadata"]["name"]] = condition.get("message", "")
                 if condition["status"] == "True":
                     await self._wait_seen("pod added", [key_of(created)])
                 else:
                     await self._api.delete(world.pop())
         finally:
             await self._reset(world)
-        return found
+        return texts
 
     async def _condition(self, pod: Json) -> Json:
         deadline = time.monotonic() + _VERDICT_SECONDS
         while time.monotonic() < deadline:
             conditions = (await self._api.get(pod)).get("status", {}).get("conditions", [])
-            for one in conditions:
-                if one["type"] == "PodScheduled":
-                    return dict(one)
+            for condition in conditions:
+                if condition["type"] == "PodScheduled":
+                    return dict(condition)
             await asyncio.sleep(_POLL_SECONDS)
         raise NoVerdict(f"pod {key_of(pod)} got no PodScheduled condition")
 
@@ -129,14 +129,14 @@ class Oracle:
         assert kinds <= {kind for group in _ORDER for kind in group}, kinds
         for group in _ORDER:
             await self._api.create_all([item for item in case.objects if item["kind"] in group], world)
-        await self._wait_seen("node added", (key_of(one) for one in world if one["kind"] == "Node"))
+        await self._wait_seen("node added", (key_of(item) for item in world if item["kind"] == "Node"))
         pods = [item for item in case.objects if item["kind"] == "Pod"]
         await self._wait_seen("pod added", map(key_of, pods))
-        await self._wait_seen("pod deleted", (key_of(one) for one in pods if _terminal(one)))
-        for one in pods:
-            touches = bool(one.get("status")) + _deleting(one)
-            if touches and not _terminal(one):
-                await self._wait_seen("pod updated", [key_of(one)], touches)
+        await self._wait_seen("pod deleted", (key_of(pod) for pod in pods if _terminal(pod)))
+        for pod in pods:
+            touches = bool(pod.get("status")) + _deleting(pod)
+            if touches and not _terminal(pod):
+                await self._wait_seen("pod updated", [key_of(pod)], touches)
         if kinds - _LOGGED or settle > SETTLE_SECONDS:
             await asyncio.sleep(settle)
 
@@ -189,8 +189,8 @@ class Oracle:
 
     async def _reset(self, world: list[Json]) -> None:
         self._read()
-        await asyncio.gather(*(self._api.release(one) for one in world if _held(one)))
-        kinds = {one["kind"] for one in world} | {"Pod"}
+        await asyncio.gather(*(self._api.release(pod) for pod in world if _held(pod)))
+        kinds = {item["kind"] for item in world} | {"Pod"}
         await asyncio.gather(
             *(
                 self._api.delete_all(kind, namespace)
@@ -198,8 +198,8 @@ class Oracle:
                 for namespace in (NAMESPACES if COLLECTIONS[kind][2] else ("",))
             )
         )
-        await self._wait_seen("node deleted", (key_of(one) for one in world if one["kind"] == "Node"))
-        await self._wait_seen("pod deleted", (key_of(one) for one in world if one["kind"] == "Pod"))
+        await self._wait_seen("node deleted", (key_of(item) for item in world if item["kind"] == "Node"))
+        await self._wait_seen("pod deleted", (key_of(item) for item in world if item["kind"] == "Pod"))
         self._log.forget()
 
     def _attempt(self, key: str) -> Attempt:
@@ -214,14 +214,14 @@ class Oracle:
                 _SEEN_SECONDS,
             )
 
-    async def _until(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+    async def _until(self, condition: Callable[[], bool], awaited: str, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while True:
             self._read()
             if condition():
                 return
             if time.monotonic() > deadline:
-                raise NoVerdict(f"after {seconds:.0f} s the real scheduler has not yet logged: {what}")
+                raise NoVerdict(f"after {seconds:.0f} s the real scheduler has not yet logged: {awaited}")
             if not self._control_plane.alive():
                 raise NoVerdict(f"the real scheduler has ended: see {self._control_plane.log}")
             await asyncio.sleep(_POLL_SECONDS)

@@ -33,7 +33,7 @@ class Ours:
         text = profiles.configuration("") if text is None else text
         configuration = load_configuration(text, source="conformance")
         self._runners: dict[str, ProfileRunner] = {
-            one.scheduler_name: build_profile(one) for one in configuration.profiles
+            profile.scheduler_name: build_profile(profile) for profile in configuration.profiles
         }
         self.exercised: list[Exercised] = []
 

@@ -132,18 +132,18 @@ VARIANTS: tuple[Variant, ...] = (
 
 def implemented() -> frozenset[str]:
     """Names of the default plugins our scheduler has."""
-    return frozenset(one.name for one in descriptors() if one.default and one.implemented)
+    return frozenset(descriptor.name for descriptor in descriptors() if descriptor.default and descriptor.implemented)
 
 
 def missing() -> tuple[str, ...]:
     """Default plugins our scheduler lacks: the real one is asked without them."""
-    return tuple(one.name for one in descriptors() if one.default and not one.implemented)
+    return tuple(descriptor.name for descriptor in descriptors() if descriptor.default and not descriptor.implemented)
 
 
 def variants(have: Iterable[str] | None = None) -> tuple[Variant, ...]:
     """The variants whose plugins exist."""
     names = implemented() if have is None else frozenset(have)
-    return tuple(one for one in VARIANTS if one.needs <= names)
+    return tuple(variant for variant in VARIANTS if variant.needs <= names)
 
 
 def scheduler_name(variant: str) -> str:

@@ -87,13 +87,13 @@ class Runner:
         """Compare one case; returns the reports of its mismatches."""
         summary = self.summary
         try:
-            asked = await self._oracle.ask(case)
-            reports = self._reports(case, asked)
+            answers = await self._oracle.ask(case)
+            reports = self._reports(case, answers)
             if reports:
                 summary.retried += 1
                 await asyncio.sleep(_FORGET_SECONDS)
-                asked = await self._oracle.ask(case, PATIENT_SETTLE_SECONDS)
-                reports = self._reports(case, asked)
+                answers = await self._oracle.ask(case, PATIENT_SETTLE_SECONDS)
+                reports = self._reports(case, answers)
         except ApiError as error:
             summary.refused.append(f"seed {case.seed} ({','.join(case.features)}): {error}")
             return []
@@ -102,22 +102,22 @@ class Runner:
         summary.by_profile[case.profile] += 1
         if isinstance(self._ours, Ours):
             summary.coverage.add(self._ours.exercised)
-        for one in asked:
-            self._count(one.answer)
+        for answered in answers:
+            self._count(answered.answer)
         if reports:
             summary.mismatches += reports
             summary.failed.append(case)
         return reports
 
-    def _reports(self, case: Case, asked: list[Asked]) -> list[str]:
+    def _reports(self, case: Case, answers: list[Asked]) -> list[str]:
         if isinstance(self._ours, Ours):
             self._ours.exercised.clear()
         reports = []
-        for one in asked:
-            ours = self._ours.ask(one.pod, one.world)
-            found = differences(one.answer, ours)
-            if found:
-                reports.append(report(case, one, ours, found))
+        for answered in answers:
+            ours = self._ours.ask(answered.pod, answered.world)
+            differing = differences(answered.answer, ours)
+            if differing:
+                reports.append(report(case, answered, ours, differing))
         return reports
 
     def _count(self, answer: Answer) -> None:
@@ -139,7 +139,7 @@ class Runner:
 
 def regressions() -> list[Case]:
     """The cases that once failed."""
-    return [Case.from_json(one) for one in json.loads(REGRESSIONS.read_text())]
+    return [Case.from_json(case) for case in json.loads(REGRESSIONS.read_text())]
 
 
 def keep(cases: Iterable[Case]) -> int:

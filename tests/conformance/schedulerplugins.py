@@ -48,7 +48,7 @@ async def _established(api: Api, name: str) -> None:
     while time.monotonic() < deadline:
         answer = await api.call("GET", f"{_DEFINITIONS}/{name}")
         conditions = answer.get("status", {}).get("conditions") or []
-        if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+        if any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions):
             return
         await asyncio.sleep(0.05)
     raise TimeoutError(f"the API server does not serve {name}")

@@ -59,7 +59,7 @@ def configuration(plugin: str, kubeconfig: str, *, ours: bool, compatibility: st
     """A profile whose queue the plugin sorts."""
     args = {"args": {"namespaces": ["team-a", "default"]}} if plugin == "TopologicalSort" else None
     config = [{"name": plugin, **args}] if args else []
-    mode = [one | {"args": {"compatibility": compatibility}} for one in options(ours=ours)]
+    mode = [entry | {"args": {"compatibility": compatibility}} for entry in options(ours=ours)]
     points = {
         "queueSort": {"enabled": [{"name": plugin}], "disabled": [{"name": "*"}]},
         "postFilter": {"disabled": [{"name": "*"}]},
@@ -129,15 +129,15 @@ async def compare(control_plane: ControlPlane, plugin: str, seed: int) -> Compar
     """Fill a queue and see in which order it is emptied. The CRDs must be there."""
     groups, pods = generate(plugin, seed)
     api = Api(control_plane)
-    made: list[Json] = []
+    created: list[Json] = []
     try:
-        await api.create_all(groups, made)
+        await api.create_all(groups, created)
         # One after the other: the real scheduler lists them by name, and so do we.
-        await api.create_all(pods, made)
+        await api.create_all(pods, created)
         await api.create({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "small"}})
-        stored = [item for item in made if item["kind"] == "Pod"]
-        found = {item["metadata"]["name"]: item for item in made if item["kind"] == "AppGroup"}
-        class_of = {key_of(item): _class(plugin, item, found) for item in stored}
+        stored = [item for item in created if item["kind"] == "Pod"]
+        groups_by_name = {item["metadata"]["name"]: item for item in created if item["kind"] == "AppGroup"}
+        class_of = {key_of(item): _class(plugin, item, groups_by_name) for item in stored}
         real = await _real(control_plane, plugin, len(pods))
         ours = {mode: _ours(plugin, stored, groups, mode) for mode in ("safe", "upstream")}
     finally:
@@ -177,13 +177,15 @@ def _ours(plugin: str, pods: list[Json], groups: list[Json], mode: str) -> list[
     for item in sorted(pods, key=key_of):
         now += 1e-6
         queue.add(reducer.reduce(decode_pod(json.dumps(item).encode())))
-    return [found.pod.key for _ in pods if (found := queue.pop()) is not None]
+    return [entry.pod.key for _ in pods if (entry := queue.pop()) is not None]
 
 
 def _class(plugin: str, pod: Json, groups: dict[str, Any]) -> str:
     """What the plugin tells pods apart by; ordinary pods stand for themselves."""
     name = pod["metadata"].get("labels", {}).get(GROUP)
     if plugin == "TopologicalSort" and name:
-        order = {one["workload"]["selector"]: one["index"] for one in groups[name]["status"]["topologyOrder"]}
+        order = {
+            workload["workload"]["selector"]: workload["index"] for workload in groups[name]["status"]["topologyOrder"]
+        }
         return f"{name}/{order.get(pod['metadata']['labels'][WORKLOAD], -1)}"
     return key_of(pod)

@@ -85,7 +85,8 @@ class OursSmall:
     def __init__(self) -> None:
         text = smallplugins.configuration("", ours=True)
         self._runners: dict[str, ProfileRunner] = {
-            one.scheduler_name: build_profile(one) for one in load_configuration(text, source="conformance").profiles
+            profile.scheduler_name: build_profile(profile)
+            for profile in load_configuration(text, source="conformance").profiles
         }
 
     def ask(self, pod: Json, world: tuple[Json, ...]) -> Answer:
@@ -149,9 +150,9 @@ async def _queues(control_plane: ControlPlane, options: argparse.Namespace, seed
     agreed = True
     for number in range(seed, seed + options.queues):
         for plugin in smallplugins_queue.PLUGINS:
-            found = await smallplugins_queue.compare(control_plane, plugin, number)
-            agreed = agreed and found.agrees
-            print(found.text())
+            differing = await smallplugins_queue.compare(control_plane, plugin, number)
+            agreed = agreed and differing.agrees
+            print(differing.text())
     return agreed
 
 

@@ -48,7 +48,7 @@ async def test_cases_that_once_failed_agree(control_plane: ControlPlane) -> None
 @pytest.mark.timeout(180)
 async def test_random_cases_agree(control_plane: ControlPlane) -> None:
     features = available(profiles.implemented())
-    names = [one.name for one in profiles.variants()]
+    names = [variant.name for variant in profiles.variants()]
     chosen = [(seed, *choose(seed, features, names)) for seed in range(SEED, SEED + CASES)]
     async with oracle_of(control_plane) as oracle:
         summary = await Runner(oracle, Ours()).run(
@@ -70,28 +70,30 @@ async def test_directed_cases_agree(control_plane: ControlPlane) -> None:
             name: Case(0, (), profile, tuple(objects), tuple(pods))
             for name, (objects, pods, profile) in PLUGIN_CASES.items()
         }
-        found = {name: reports for name, case in cases.items() if (reports := await runner.compare(case))}
-    assert not found, "\n\n".join(f"{name}:\n{report}" for name, reports in found.items() for report in reports)
+        differing = {name: reports for name, case in cases.items() if (reports := await runner.compare(case))}
+    assert not differing, "\n\n".join(f"{name}:\n{report}" for name, reports in differing.items() for report in reports)
     assert not runner.summary.refused, _verdict(runner.summary)
     assert not runner.summary.coverage.missing(), _verdict(runner.summary)
 
 
 async def test_a_preference_that_cannot_be_read_fails_the_pod(control_plane: ControlPlane) -> None:
     async with oracle_of(control_plane) as oracle:
-        (asked,) = await oracle.ask(UNREADABLE)
+        (refused,) = await oracle.ask(UNREADABLE)
     start = 'running PreScore plugin "NodeAffinity": '
-    for answer in (asked.answer, Ours().ask(asked.pod, asked.world)):
+    for answer in (refused.answer, Ours().ask(refused.pod, refused.world)):
         assert (answer.outcome, answer.message[: len(start)]) == (ERROR, start)
 
 
 async def test_log_says_what_users_read_on_the_pod(control_plane: ControlPlane) -> None:
     case = generate(7, ["scarce", "node-selector"])
     async with oracle_of(control_plane) as oracle:
-        asked = await oracle.ask(case)
+        answers = await oracle.ask(case)
         conditions = await oracle.conditions(case)
-    told = {one.pod["metadata"]["name"]: one.answer.message for one in asked if one.answer.message}
-    assert told
-    assert {name: message for name, message in conditions.items() if message} == told
+    messages = {
+        answered.pod["metadata"]["name"]: answered.answer.message for answered in answers if answered.answer.message
+    }
+    assert messages
+    assert {name: message for name, message in conditions.items() if message} == messages
 
 
 def test_every_feature_belongs_to_a_plugin_or_to_all() -> None:

@@ -46,10 +46,10 @@ async def test_load_aware_scores_are_the_real_ones(control_plane: ControlPlane, 
                 summary = await runner.run(cases, seconds=_SECONDS)
     finally:
         watcher.close()
-    told = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
-    print(told)
-    assert not summary.mismatches, told
-    assert not summary.refused, told
+    report = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
+    print(report)
+    assert not summary.mismatches, report
+    assert not summary.refused, report
     # A machine too slow for all of them still has to show something.
-    assert summary.cases >= min(CASES, 50), told
+    assert summary.cases >= min(CASES, 50), report
     assert set(summary.scored) == {"TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"}

@@ -31,13 +31,13 @@ async def _compare(real: ControlPlane, profile: str, cases: int, seconds: float,
     async with capacity.quota_oracle_of(real) as oracle:
         runner = Runner(oracle, Ours(capacity.configuration("", ours=True)))
         summary = await runner.run((generate(SEED + number, profile) for number in range(cases)), seconds=seconds)
-    told = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
-    print(told)
-    assert not summary.mismatches, told
-    assert not summary.refused, told
+    report = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
+    print(report)
+    assert not summary.mismatches, report
+    assert not summary.refused, report
     # A machine too slow for all of them still has to show something.
-    assert summary.cases >= least, told
-    assert summary.outcomes["of these preempting"] > 0, told
+    assert summary.cases >= least, report
+    assert summary.outcomes["of these preempting"] > 0, report
 
 
 @pytest.mark.timeout(300)
@@ -56,26 +56,26 @@ async def test_verdicts_and_victims_are_the_real_ones_in_many_cases(real: Contro
 async def test_a_class_that_is_gone_fails_both(real: ControlPlane) -> None:
     async with capacity.quota_oracle_of(real) as oracle:
         case = lost_class(SEED)
-        (asked,) = await oracle.ask(case)
-        ours = Ours(capacity.configuration("", ours=True)).ask(asked.pod, asked.world)
-    assert 'priorityclass.scheduling.k8s.io "short-lived" not found' in asked.answer.message
-    assert ours.message == asked.answer.message
+        (answered,) = await oracle.ask(case)
+        ours = Ours(capacity.configuration("", ours=True)).ask(answered.pod, answered.world)
+    assert 'priorityclass.scheduling.k8s.io "short-lived" not found' in answered.answer.message
+    assert ours.message == answered.answer.message
 
 
 @pytest.mark.parametrize(
-    ("room", "said", "victims"),
+    ("room", "message", "victims"),
     [
         pytest.param("3", "no corresponding pod there-0 in pods of node", (), id="taken away twice"),
         pytest.param("9", "is more than Max", ("default/there-0",), id="evicted in vain"),
     ],
 )
 async def test_upstreams_trouble_with_nominated_pods(
-    real: ControlPlane, room: str, said: str, victims: tuple[str, ...]
+    real: ControlPlane, room: str, message: str, victims: tuple[str, ...]
 ) -> None:
     async with capacity.quota_oracle_of(real) as oracle:
         first, second = await oracle.ask(nominated(SEED, room), 0.2)
     assert first.answer.victims == ("default/there-1",)
-    assert said in second.answer.message
+    assert message in second.answer.message
     assert second.answer.victims == victims
     ours = Ours(capacity.configuration("", ours=True)).ask(second.pod, second.world)
     assert (ours.message, ours.victims) == (second.answer.message, second.answer.victims)

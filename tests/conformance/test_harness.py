@@ -80,16 +80,16 @@ def test_scores_of_a_single_feasible_node_are_not_asked_for() -> None:
 
 
 def test_messages_must_agree_word_for_word() -> None:
-    [found] = differences(NOWHERE, dataclasses.replace(NOWHERE, message=NOWHERE.message.replace("2 I", "1 I")))
-    assert "2 Insufficient" in found
-    assert "1 Insufficient" in found
+    [difference] = differences(NOWHERE, dataclasses.replace(NOWHERE, message=NOWHERE.message.replace("2 I", "1 I")))
+    assert "2 Insufficient" in difference
+    assert "1 Insufficient" in difference
     assert differences(NOWHERE, dataclasses.replace(NOWHERE, message=NOWHERE.message[:-1]))
 
 
 def test_victims_must_be_some_that_ours_could_choose() -> None:
     real = dataclasses.replace(NOWHERE, nominated="a", victims=("default/x",))
-    [found] = differences(real, NOWHERE)
-    assert "default/x" in found
+    [difference] = differences(real, NOWHERE)
+    assert "default/x" in difference
     assert differences(NOWHERE, real)
     either = (("b", ("default/y",)), ("a", ("default/x",)))
     assert (
@@ -120,10 +120,10 @@ def test_a_deliberately_wrong_plugin_is_reported(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(NodeName, "filter", nothing_but_the_first)
     after = _asked_of_ourselves(case)
-    for (asked, right), (_, wrong) in zip(before, after, strict=True):
-        found = differences(right, wrong)
-        assert found
-        text = report(case, asked, wrong, found)
+    for (question, right), (_, wrong) in zip(before, after, strict=True):
+        differing = differences(right, wrong)
+        assert differing
+        text = report(case, question, wrong, differing)
         assert "seed 5" in text
         assert "features plain" in text
         assert json.loads(text.partition("case: ")[2]) == json.loads(json.dumps(case.to_json()))

@@ -31,12 +31,12 @@ async def test_zones_are_judged_as_the_real_plugin_judges_them(control_plane: Co
     async with numa_oracle(control_plane) as oracle:
         runner = Runner(oracle, OursWithZones())
         summary = await runner.run((numa.generate(SEED + number) for number in range(CASES)), seconds=_SECONDS)
-    told = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
-    print(told)
-    assert not summary.mismatches, told
-    assert not summary.refused, told
+    report = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
+    print(report)
+    assert not summary.mismatches, report
+    assert not summary.refused, report
     # A machine too slow for all of them still has to show something.
-    assert summary.cases >= min(CASES, 15), told
+    assert summary.cases >= min(CASES, 15), report
     assert summary.scored[numa.PLUGIN] > 0
     assert {reason for reason in summary.rejected if "align" in reason}
 
@@ -44,8 +44,8 @@ async def test_zones_are_judged_as_the_real_plugin_judges_them(control_plane: Co
 @pytest.mark.timeout(1800)
 async def test_what_was_reserved_is_missing_for_both(control_plane: ControlPlane) -> None:
     summary = await compare_reservations(control_plane, SEED, CASES // 2, _SECONDS)
-    told = "\n\n".join([*summary.mismatches[:5], summary.text()])
-    print(told)
-    assert not summary.mismatches, told
-    assert summary.cases >= min(CASES // 2, 10), told
-    assert summary.rejected["no zone"] > 0, told
+    report = "\n\n".join([*summary.mismatches[:5], summary.text()])
+    print(report)
+    assert not summary.mismatches, report
+    assert summary.cases >= min(CASES // 2, 10), report
+    assert summary.rejected["no zone"] > 0, report

@@ -57,13 +57,17 @@ def topology(name: str, numbers: tuple[int, ...], cpu: str, **attributes: str) -
 def case(profile: str, containers: list[Json], *topologies: Json, **spec: Any) -> Case:
     body = {
         "containers": [
-            {"name": f"c{index}", "image": "i", "resources": {"requests": one, "limits": one} if one else {}}
-            for index, one in enumerate(containers)
+            {
+                "name": f"c{index}",
+                "image": "i",
+                "resources": {"requests": amounts, "limits": amounts} if amounts else {},
+            }
+            for index, amounts in enumerate(containers)
         ],
         **spec,
     }
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new", "namespace": "default"}, "spec": body}
-    nodes = [node(one["metadata"]["name"]) for one in topologies]
+    nodes = [node(topology["metadata"]["name"]) for topology in topologies]
     return Case(0, ("hazard",), f"numa-{profile}", (*nodes, *topologies), (pod,))
 
 
@@ -105,9 +109,9 @@ async def test_the_real_plugin_ends_or_fails_the_pod_and_ours_places_it(control_
         with scheduler_plugins_running(control_plane) as real:
             async with oracle_of(real) as oracle:
                 if message:
-                    (asked,) = await oracle.ask(hazard)
-                    assert asked.answer.outcome == ERROR
-                    assert message in asked.answer.message
+                    (answered,) = await oracle.ask(hazard)
+                    assert answered.answer.outcome == ERROR
+                    assert message in answered.answer.message
                 else:
                     with pytest.raises(NoVerdict, match="has ended"):
                         await oracle.ask(hazard)

@@ -33,12 +33,12 @@ async def test_scores_and_verdicts_are_the_real_ones(control_plane: ControlPlane
     cases = (smallplugins.generate(SEED + number, profiles[number % len(profiles)]) for number in range(CASES))
     async with small_oracle(control_plane) as oracle:
         summary = await Runner(oracle, OursSmall()).run(cases, seconds=_SECONDS)
-    told = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
-    print(told)
-    assert not summary.mismatches, told
-    assert not summary.refused, told
+    report = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
+    print(report)
+    assert not summary.mismatches, report
+    assert not summary.refused, report
     # A machine too slow for all of them still has to show something.
-    assert summary.cases >= min(CASES, 20), told
+    assert summary.cases >= min(CASES, 20), report
     assert set(summary.scored) == smallplugins.PLUGINS
 
 
@@ -47,6 +47,6 @@ async def test_scores_and_verdicts_are_the_real_ones(control_plane: ControlPlane
 async def test_a_full_queue_is_taken_in_the_real_order(control_plane: ControlPlane, plugin: str) -> None:
     await install_crds(control_plane)
     for number in range(QUEUES):
-        found = await smallplugins_queue.compare(control_plane, plugin, SEED + number)
-        assert found.agrees, found.text()
-        assert len(set(found.real)) > 10
+        differing = await smallplugins_queue.compare(control_plane, plugin, SEED + number)
+        assert differing.agrees, differing.text()
+        assert len(set(differing.real)) > 10

@@ -75,10 +75,10 @@ class Real:
     def log(self) -> str:
         return self.file.read_text(errors="replace")
 
-    def until(self, check: Callable[[], Any], what: str, seconds: float = 40) -> None:
+    def until(self, check: Callable[[], Any], awaited: str, seconds: float = 40) -> None:
         deadline = time.monotonic() + seconds
         while not check():
-            assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}\n{self.log[-2000:]}"
+            assert time.monotonic() < deadline, f"not within {seconds:g} s: {awaited}\n{self.log[-2000:]}"
             time.sleep(0.1)
 
     def ended(self) -> bool:
@@ -155,16 +155,16 @@ def test_two_profiles_with_different_targets(
     ]
     with real(control_plane, tmp_path, *profiles) as running:
         read = {target: place(core, f"target-{target}", f"target-{target}") for target in (20, 80)}
-        running.until(lambda: all(one().spec.node_name for one in read.values()), "both are placed")
-        placed = {target: one().spec.node_name for target, one in read.items()}
+        running.until(lambda: all(read_pod().spec.node_name for read_pod in read.values()), "both are placed")
+        placed = {target: read_pod().spec.node_name for target, read_pod in read.items()}
     assert placed == {20: "difference-b", 80: "difference-b"}, "the last profile's target counts for both"
 
     state = cluster(*(node(name) for name in NODES))
     loads = {name: NodeLoad(cpu_average=load, timestamp=NOW) for name, load in NODES.items()}
     state.set_load(LoadTable(f"watcher:{watcher.url}", NOW, NOW, loads))
     best = [
-        explain(state.snapshot(NOW), pod("p", container("1m")), build_profile(one)).best
-        for one in ours(configuration(*profiles)).profiles
+        explain(state.snapshot(NOW), pod("p", container("1m")), build_profile(wanted)).best
+        for wanted in ours(configuration(*profiles)).profiles
     ]
     assert [list(names) for names in best] == [["difference-a"], ["difference-b"]]
 
@@ -194,17 +194,17 @@ def test_two_plugins_that_fetch_for_themselves(control_plane: LocalCluster, tmp_
 def test_the_number_of_queries(control_plane: LocalCluster, tmp_path: Path) -> None:
     with service() as prometheus:
         prometheus.json({"status": "success", "data": {"resultType": "vector", "result": []}})
-        one = profile("one", PACKING, {"metricProvider": {"type": "Prometheus", "address": prometheus.url}})
-        with real(control_plane, tmp_path, one) as running:
+        packing = profile("one", PACKING, {"metricProvider": {"type": "Prometheus", "address": prometheus.url}})
+        with real(control_plane, tmp_path, packing) as running:
             # Its POSTs are answered with 501, upon which it asks by GET.
             running.until(lambda: len(prometheus.paths) >= 102, "three windows of 34 queries")
-        asked = -1
-        while asked != len(prometheus.paths):
+        count = -1
+        while count != len(prometheus.paths):
             # What it sent before it ended may still be on its way.
-            asked = len(prometheus.paths)
+            count = len(prometheus.paths)
             time.sleep(0.5)
         prometheus.paths.clear()
-        ((key, settings),) = wanted_sources(ours(configuration(one)).profiles)[0].items()
+        ((key, settings),) = wanted_sources(ours(configuration(packing)).profiles)[0].items()
         source = load_source(key, settings, ClientConfig(server="https://unused.invalid"))
         source.read()
         source.close()

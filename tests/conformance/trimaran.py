@@ -90,10 +90,10 @@ def document(seed: int, window_end: int) -> Json:
 
 
 def _metrics(rng: random.Random) -> list[Json]:
-    found: list[Json] = []
+    answers: list[Json] = []
 
     def add(kind: str, operator: str, value: float) -> None:
-        found.append({"name": "m", "type": kind, "operator": operator, "rollup": "15m", "value": value})
+        answers.append({"name": "m", "type": kind, "operator": operator, "rollup": "15m", "value": value})
 
     for kind in ("CPU", "Memory"):
         shape = rng.random()
@@ -114,8 +114,8 @@ def _metrics(rng: random.Random) -> list[Json]:
             add(kind, rng.choice(("AVG", "Latest", "")), rng.uniform(0, 100))
     if rng.random() < 0.3:
         add("Storage", "AVG", rng.uniform(0, 100))
-    rng.shuffle(found)
-    return found
+    rng.shuffle(answers)
+    return answers
 
 
 def power_models(seed: int) -> Json:
@@ -211,7 +211,7 @@ def _pod(rng: random.Random, name: str, **spec: object) -> Json:
         if rng.random() < 0.5:
             body["initContainers"][0]["restartPolicy"] = "Always"
     if rng.random() < 0.15:
-        body["runtimeClassName"] = rng.choice([one for one in OVERHEADS if "gpu" not in str(OVERHEADS[one])])
+        body["runtimeClassName"] = rng.choice([name for name in OVERHEADS if "gpu" not in str(OVERHEADS[name])])
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
 
 
@@ -237,7 +237,8 @@ class OursWithLoad:
     def __init__(self, watcher: Watcher, models: Json) -> None:
         text = configuration(watcher.url, models, "", ours=True)
         self._runners: dict[str, ProfileRunner] = {
-            one.scheduler_name: build_profile(one) for one in load_configuration(text, source="conformance").profiles
+            wanted.scheduler_name: build_profile(wanted)
+            for wanted in load_configuration(text, source="conformance").profiles
         }
         reading = parse_watcher(watcher.body, watcher.url)
         self._load = load_table(f"watcher:{watcher.url}", reading, reading.instances, 900.0)

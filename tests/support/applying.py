@@ -31,9 +31,9 @@ def _path(connection: SyncConnection, manifest: dict[str, Any]) -> str:
     while True:
         with contextlib.suppress(KubeError):
             resources = json.loads(connection.request("GET", group))["resources"]
-            for one in resources:
-                if one["kind"] == manifest["kind"] and "/" not in one["name"]:
-                    namespace = f"namespaces/{metadata['namespace']}/" if one["namespaced"] else ""
-                    return f"{group}/{namespace}{one['name']}/{metadata['name']}"
+            for resource in resources:
+                if resource["kind"] == manifest["kind"] and "/" not in resource["name"]:
+                    namespace = f"namespaces/{metadata['namespace']}/" if resource["namespaced"] else ""
+                    return f"{group}/{namespace}{resource['name']}/{metadata['name']}"
         assert time.monotonic() < deadline, f"{api_version} {manifest['kind']} is not served"
         time.sleep(0.1)

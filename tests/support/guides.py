@@ -104,9 +104,9 @@ def _block(info: str, line: int, lines: list[str]) -> Block | None:
     assert set(options) <= {"needs", "fails"}, f"line {line}: {info}"
     if language == "console":
         return Block(line, options.get("needs", ""), tuple(_steps(lines, line + 1, "fails" in options)))
-    found = _FILE.fullmatch(lines[0]) if language == "yaml" and lines else None
-    if found:
-        return Block(line, "", (File(found[1], "\n".join(lines) + "\n", line),))
+    name = _FILE.fullmatch(lines[0]) if language == "yaml" and lines else None
+    if name:
+        return Block(line, "", (File(name[1], "\n".join(lines) + "\n", line),))
     return None
 
 
@@ -152,9 +152,9 @@ class Shell:
                 path.write_text(self._with_values(part.content), encoding="utf-8")
                 continue
             code, output = self.run(self._with_values(part.command))
-            said = f"line {part.line}: {part.command}\n{output}"
-            assert (code != 0) == part.fails, f"exit code {code}, {said}"
-            assert not part.missing_in(self._as_in_the_guide(output)), f"{part.missing_in(output)} is missing, {said}"
+            report = f"line {part.line}: {part.command}\n{output}"
+            assert (code != 0) == part.fails, f"exit code {code}, {report}"
+            assert not part.missing_in(self._as_in_the_guide(output)), f"{part.missing_in(output)} is missing, {report}"
 
     def run(self, command: str, seconds: float = 280) -> tuple[int, str]:
         """Run one command as it stands; its exit code, and all that it prints."""

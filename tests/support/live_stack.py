@@ -80,17 +80,17 @@ class Live:
             ["pulumi", "stack", "output", "--stack", self._stack, "--json"],
             cwd=CHECKOUT, env=self.environment, capture_output=True, text=True, check=True,
         )  # fmt: skip
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        outputs: dict[str, Any] = json.loads(done.stdout)
+        return outputs
 
     def deployments(self) -> dict[str, Any]:
-        return {one.metadata.name: one for one in self.apps.list_namespaced_deployment(NAMESPACE).items}
+        return {item.metadata.name: item for item in self.apps.list_namespaced_deployment(NAMESPACE).items}
 
     def config_maps(self) -> set[str]:
         return {
-            one.metadata.name
-            for one in self.core.list_namespaced_config_map(NAMESPACE).items
-            if one.metadata.name.startswith(f"{NAME}-config-")
+            item.metadata.name
+            for item in self.core.list_namespaced_config_map(NAMESPACE).items
+            if item.metadata.name.startswith(f"{NAME}-config-")
         }
 
     def cluster_scoped(self) -> set[str]:
@@ -100,7 +100,7 @@ class Live:
         roles, bindings = self.rbac.list_cluster_role(), self.rbac.list_cluster_role_binding()
         lists = (definitions, priorities, roles, bindings, self.flow_control.list_flow_schema())
         lists = (*lists, self.core.list_namespace())
-        return {f"{type(item).__name__}/{item.metadata.name}" for found in lists for item in found.items}
+        return {f"{type(item).__name__}/{item.metadata.name}" for listed in lists for item in listed.items}
 
     def pods(self) -> set[str]:
         """The scheduler's pods that are not on their way out."""

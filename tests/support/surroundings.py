@@ -79,8 +79,8 @@ class Monitoring:
         url = self._source + path
         with requests.Session() as session:
             session.trust_env = False
-            found = session.request(method, url, data=body, headers=headers, timeout=30, verify=self._ca)
-        return found.status_code, found.headers["Content-Type"], found.content
+            response = session.request(method, url, data=body, headers=headers, timeout=30, verify=self._ca)
+        return response.status_code, response.headers["Content-Type"], response.content
 
     def _admits(self, token: str) -> bool:
         if token not in self._known:
@@ -136,11 +136,11 @@ def definition(group: str, version: str, kind: str, plural: str, scope: str = "N
 def define(api: kubernetes.ApiClient, *definitions: dict[str, Any]) -> None:
     """Make CRDs, and wait until they are served."""
     extensions = kubernetes.ApiextensionsV1Api(api)
-    for one in definitions:
-        extensions.create_custom_resource_definition(one)
-    for one in definitions:
-        names = {"group": one["spec"]["group"], "version": one["spec"]["versions"][0]["name"]}
-        names["plural"] = one["spec"]["names"]["plural"]
+    for definition in definitions:
+        extensions.create_custom_resource_definition(definition)
+    for definition in definitions:
+        names = {"group": definition["spec"]["group"], "version": definition["spec"]["versions"][0]["name"]}
+        names["plural"] = definition["spec"]["names"]["plural"]
         for _ in range(100):
             with contextlib.suppress(ApiException):
                 kubernetes.CustomObjectsApi(api).list_cluster_custom_object(**names)
@@ -180,8 +180,11 @@ def look_like_openshift(api: kubernetes.ApiClient, monitoring: Monitoring, autho
     custom.create_namespaced_custom_object("route.openshift.io", "v1", "openshift-monitoring", "routes", route)
     server = {"metadata": {"name": "cluster"}, "spec": {}}
     version = {"metadata": {"name": "version"}, "spec": {}, "status": {"desired": {"version": "4.21.3"}}}
-    for kind, plural, one in (("APIServer", "apiservers", server), ("ClusterVersion", "clusterversions", version)):
-        body = {"apiVersion": "config.openshift.io/v1", "kind": kind, **one}
+    for kind, plural, status_object in (
+        ("APIServer", "apiservers", server),
+        ("ClusterVersion", "clusterversions", version),
+    ):
+        body = {"apiVersion": "config.openshift.io/v1", "kind": kind, **status_object}
         custom.create_cluster_custom_object("config.openshift.io", "v1", plural, body)
 
 
@@ -224,8 +227,8 @@ class FakeVirtController:
                 self._create(namespace, {"apiVersion": machine["apiVersion"], **instance})
         for (namespace, name), instance in instances.items():
             labels = {"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": name}
-            found = self._core.list_namespaced_pod(namespace, label_selector=f"vm.kubevirt.io/name={name}").items
-            if found or "deletionTimestamp" in instance["metadata"]:
+            pods = self._core.list_namespaced_pod(namespace, label_selector=f"vm.kubevirt.io/name={name}").items
+            if pods or "deletionTimestamp" in instance["metadata"]:
                 continue
             container = {"name": "compute", "image": "registry.example.com/shop/web:1"}
             spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
@@ -235,8 +238,8 @@ class FakeVirtController:
             self._core.create_namespaced_pod(namespace, _owned_by(instance, metadata, spec))
 
     def _list(self, plural: str) -> dict[tuple[str, str], dict[str, Any]]:
-        found = self._custom.list_cluster_custom_object(self._GROUP, self._VERSION, plural)["items"]
-        return {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in found}
+        items = self._custom.list_cluster_custom_object(self._GROUP, self._VERSION, plural)["items"]
+        return {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in items}
 
     def _create(self, namespace: str, instance: Mapping[str, Any]) -> None:
         self._custom.create_namespaced_custom_object(

@@ -102,8 +102,12 @@ class FakeUpstreamOperator:
                     **({"resource_version": known} if known else {}),
                 )  # fmt: skip
                 for event in stream:
-                    found = event["object"]
-                    metadata = found["metadata"] if isinstance(found, dict) else found.metadata.to_dict()
+                    configuration = event["object"]
+                    metadata = (
+                        configuration["metadata"]
+                        if isinstance(configuration, dict)
+                        else configuration.metadata.to_dict()
+                    )
                     known = metadata.get("resourceVersion") or metadata.get("resource_version") or known
                     seen(event["type"], metadata["name"])
                 continue
@@ -164,11 +168,11 @@ class FakeUpstreamOperator:
         account = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
         group = "rbac.authorization.k8s.io"
         versions = {}
-        made = _made(
+        result = _made(
             lambda: self._core.create_namespaced_service_account(NAMESPACE, {"metadata": {"name": NAME, **metadata}}),
             lambda: self._core.read_namespaced_service_account(NAME, NAMESPACE),
         )
-        versions[f"serviceaccounts/{NAME}"] = made.metadata.resource_version
+        versions[f"serviceaccounts/{NAME}"] = result.metadata.resource_version
         for role in ("kube-scheduler", "volume-scheduler"):
             name = f"{NAME}-system-{role}"
             body = {
@@ -176,11 +180,11 @@ class FakeUpstreamOperator:
                 "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"system:{role}"},
                 "subjects": [account],
             }
-            made = _made(
+            result = _made(
                 lambda body=body: self._rbac.create_cluster_role_binding(body),  # type: ignore[misc]
                 lambda name=name: self._rbac.read_cluster_role_binding(name),  # type: ignore[misc]
             )
-            versions[f"clusterrolebindings/{name}"] = made.metadata.resource_version
+            versions[f"clusterrolebindings/{name}"] = result.metadata.resource_version
         operand = f"{NAME}-operand"
         rule = {
             "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [NAME],
@@ -192,12 +196,12 @@ class FakeUpstreamOperator:
             "roleRef": {"apiGroup": group, "kind": "Role", "name": operand},
             "subjects": [account],
         }
-        for what, body in (("role", role_body), ("role_binding", binding)):
-            made = _made(
-                lambda what=what, body=body: getattr(self._rbac, f"create_namespaced_{what}")(NAMESPACE, body),  # type: ignore[misc]
-                lambda what=what: getattr(self._rbac, f"read_namespaced_{what}")(operand, NAMESPACE),  # type: ignore[misc]
+        for kind, body in (("role", role_body), ("role_binding", binding)):
+            result = _made(
+                lambda kind=kind, body=body: getattr(self._rbac, f"create_namespaced_{kind}")(NAMESPACE, body),  # type: ignore[misc]
+                lambda kind=kind: getattr(self._rbac, f"read_namespaced_{kind}")(operand, NAMESPACE),  # type: ignore[misc]
             )
-            versions[f"{what.replace('_', '')}s/{operand}"] = made.metadata.resource_version
+            versions[f"{kind.replace('_', '')}s/{operand}"] = result.metadata.resource_version
         return versions
 
     def _deployment(self, resource: dict[str, Any], spec: dict[str, Any]) -> None:

@@ -38,7 +38,9 @@ def _wide_term(rng: random.Random) -> Json:
         )
     selector = term.get("labelSelector")
     if selector is not None and rng.random() < 0.4:
-        used = set(selector.get("matchLabels", {})) | {one["key"] for one in selector.get("matchExpressions", [])}
+        used = set(selector.get("matchLabels", {})) | {
+            expression["key"] for expression in selector.get("matchExpressions", [])
+        }
         keys = [key for key in ("version", "app") if key not in used]
         if keys:
             term[rng.choice(["matchLabelKeys", "mismatchLabelKeys"])] = [rng.choice(keys)]

@@ -67,14 +67,14 @@ def containers(pod: Json) -> list[Json]:
 
 def labels_of(item: Json) -> dict[str, str]:
     """The labels, made if there are none."""
-    found: dict[str, str] = item["metadata"].setdefault("labels", {})
-    return found
+    labels: dict[str, str] = item["metadata"].setdefault("labels", {})
+    return labels
 
 
 def affinity_of(pod: Json, kind: str) -> Json:
     """One part of the pod's affinity (nodeAffinity, podAffinity, podAntiAffinity), made if there is none."""
-    found: Json = pod["spec"].setdefault("affinity", {}).setdefault(kind, {})
-    return found
+    terms: Json = pod["spec"].setdefault("affinity", {}).setdefault(kind, {})
+    return terms
 
 
 def request(container: Json, resource: str, amount: str, *, limit: bool = False) -> None:

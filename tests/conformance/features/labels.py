@@ -26,10 +26,10 @@ def expression(rng: random.Random) -> Json:
     if kind in ("Gt", "Lt"):
         return {"key": rng.choice(["rank", "tier"]), "operator": kind, "values": [str(rng.randint(0, 9))]}
     key = rng.choice(["tier", "disk", "zone-hint", "topology.kubernetes.io/zone"])
-    found: Json = {"key": key, "operator": kind}
+    requirement: Json = {"key": key, "operator": kind}
     if kind in ("In", "NotIn"):
-        found["values"] = rng.sample([*TIERS, "ssd", "hdd", "zone-a"], rng.randint(1, 3))
-    return found
+        requirement["values"] = rng.sample([*TIERS, "ssd", "hdd", "zone-a"], rng.randint(1, 3))
+    return requirement
 
 
 def _term(rng: random.Random) -> Json:

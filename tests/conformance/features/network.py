@@ -11,16 +11,16 @@ _ADDRESSES = ("", "", "0.0.0.0", "127.0.0.1", "10.0.0.7")
 
 
 def _ports(rng: random.Random, pod: Json) -> None:
-    taken: set[tuple[str, str, int]] = set()
+    bound: set[tuple[str, str, int]] = set()
     for container in containers(pod):
         if rng.random() < 0.4:
             continue
         port = rng.choice(_PORTS)
         entry: Json = {"containerPort": rng.choice([80, port]), "hostPort": port}
         protocol, address = rng.choice(["TCP", "TCP", "UDP"]), rng.choice(_ADDRESSES)
-        if (protocol, address, port) in taken:
+        if (protocol, address, port) in bound:
             continue
-        taken.add((protocol, address, port))
+        bound.add((protocol, address, port))
         if protocol != "TCP" or rng.random() < 0.5:
             entry["protocol"] = protocol
         if address:

@@ -25,8 +25,8 @@ def pod_selector(rng: random.Random) -> Json:
 
 
 def _constraints(rng: random.Random, pod: Json, actions: tuple[str, ...], *, wide: bool = False) -> None:
-    given = pod["spec"].get("topologySpreadConstraints", [])
-    seen = {(one["topologyKey"], one["whenUnsatisfiable"]) for one in given}
+    existing = pod["spec"].get("topologySpreadConstraints", [])
+    seen = {(constraint["topologyKey"], constraint["whenUnsatisfiable"]) for constraint in existing}
     for _ in range(rng.randint(1, 3)):
         key, action = rng.choice(_KEYS), rng.choice(actions)
         if (key, action) in seen:
@@ -49,7 +49,7 @@ def _widen(rng: random.Random, constraint: Json) -> None:
         constraint["minDomains"] = rng.choice([1, 2, 3, 5])
     if "labelSelector" in constraint and rng.random() < 0.5:
         used = set(constraint["labelSelector"].get("matchLabels", {}))
-        used |= {one["key"] for one in constraint["labelSelector"].get("matchExpressions", [])}
+        used |= {expression["key"] for expression in constraint["labelSelector"].get("matchExpressions", [])}
         keys = [key for key in ("version", "app", "nowhere") if key not in used]
         constraint["matchLabelKeys"] = rng.sample(keys, rng.randint(1, len(keys)))
 

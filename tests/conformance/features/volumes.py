@@ -77,7 +77,7 @@ def _bound_pair(rng: random.Random, draft: Draft, pod: Json, number: int) -> tup
 
 
 def _start(draft: Draft) -> int:
-    if not any(one["kind"] == "StorageClass" for one in draft.others):
+    if not any(item["kind"] == "StorageClass" for item in draft.others):
         draft.others += [
             _class("immediate", volumeBindingMode="Immediate"),
             _class("waiting", volumeBindingMode="WaitForFirstConsumer"),
@@ -184,10 +184,10 @@ def _exclusive(rng: random.Random, draft: Draft) -> None:
     for namespace in ("default", "team-a", "team-b"):
         claim = _claim("exclusive", namespace, volume=f"exclusive-{namespace}")
         volume = _volume(rng, f"exclusive-{namespace}", "exclusive", namespace)
-        for one in (claim, volume):
-            one["spec"]["accessModes"] = ["ReadWriteOncePod"]
+        for item in (claim, volume):
+            item["spec"]["accessModes"] = ["ReadWriteOncePod"]
         draft.others += [volume, claim]
-    for pod in [*(one for one in draft.existing if rng.random() < 0.1), *draft.incoming]:
+    for pod in [*(existing for existing in draft.existing if rng.random() < 0.1), *draft.incoming]:
         _mount(pod, "exclusive")
 
 
@@ -232,7 +232,7 @@ def _choice(rng: random.Random, draft: Draft) -> None:
                 claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = _any_node(rng, draft)
             draft.others.append(claim)
             _mount(pod, claim["metadata"]["name"])
-    claims = [one for one in draft.others if one["metadata"]["name"].startswith("chooses-")]
+    claims = [item for item in draft.others if item["metadata"]["name"].startswith("chooses-")]
     for number, size in enumerate(sizes[: rng.randint(2, 12)]):
         draft.others.append(_offered(rng, f"offer-{start}-{number}", f"{size}Mi", claims))
 
@@ -371,7 +371,7 @@ def _migrated(rng: random.Random, draft: Draft) -> None:
 def _speak(draft: Draft, node: Json, driver: Json, annotations: Json) -> None:
     """Let a driver speak of a node: what all drivers say stands in one object."""
     name = node["metadata"]["name"]
-    known = [one for one in draft.others if one["kind"] == "CSINode" and one["metadata"]["name"] == name]
+    known = [item for item in draft.others if item["kind"] == "CSINode" and item["metadata"]["name"] == name]
     if not known:
         known = [
             {
@@ -383,7 +383,7 @@ def _speak(draft: Draft, node: Json, driver: Json, annotations: Json) -> None:
         ]
         draft.others += known
     drivers = known[0]["spec"]["drivers"]
-    if all(one["name"] != driver["name"] for one in drivers):
+    if all(entry["name"] != driver["name"] for entry in drivers):
         drivers.append({**driver, "nodeID": name})
     known[0]["metadata"]["annotations"] |= annotations
 
@@ -402,7 +402,7 @@ def _csi_node(rng: random.Random, draft: Draft, node: Json, driver: str, plugin:
 def _attached(rng: random.Random, draft: Draft) -> None:
     """Volumes that are attached although no pod on the node uses them, or one does."""
     _limits(rng, draft)
-    volumes = [one for one in draft.others if one["kind"] == "PersistentVolume"]
+    volumes = [item for item in draft.others if item["kind"] == "PersistentVolume"]
     for number, volume in enumerate(volumes):
         if rng.random() < 0.5:
             continue

@@ -18,8 +18,8 @@ def config(control_plane: Any) -> ClientConfig:
 
 @pytest.fixture
 async def client(config: ClientConfig) -> AsyncIterator[KubeClient]:
-    async with KubeClient(config, qps=0, user_agent="tests") as one:
-        yield one
+    async with KubeClient(config, qps=0, user_agent="tests") as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -63,17 +63,17 @@ Make = Callable[[str], Candidate]
 
 @pytest.fixture
 def candidate(config: ClientConfig, settings: LeaseSettings) -> Iterator[Make]:
-    made: list[Candidate] = []
+    created: list[Candidate] = []
 
     def make(identity: str) -> Candidate:
-        one = Candidate(config, settings, identity)
-        made.append(one)
-        one.elector.start()
-        return one
+        created_candidate = Candidate(config, settings, identity)
+        created.append(created_candidate)
+        created_candidate.elector.start()
+        return created_candidate
 
     yield make
-    for one in made:
-        one.elector.stop()
+    for started in created:
+        started.elector.stop()
 
 
 @pytest.fixture
@@ -109,11 +109,11 @@ def test_of_many_candidates_exactly_one_leads_and_release_passes_it_on(
     waiting = list(candidates)
     for turn in range(3):
         deadline = time.monotonic() + 10
-        while not any(one.started.is_set() for one in waiting):
+        while not any(waiter.started.is_set() for waiter in waiting):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         time.sleep(0.5)
-        leaders = [one for one in candidates if one.elector.is_leader()]
+        leaders = [competitor for competitor in candidates if competitor.elector.is_leader()]
         assert len(leaders) == 1
         spec = read(config, settings)["spec"]
         assert spec["holderIdentity"] == leaders[0].elector.identity
@@ -122,64 +122,64 @@ def test_of_many_candidates_exactly_one_leads_and_release_passes_it_on(
         leaders[0].elector.stop()
         waiting.remove(leaders[0])
         if turn < 2:
-            while not any(one.started.is_set() for one in waiting):
+            while not any(waiter.started.is_set() for waiter in waiting):
                 assert time.monotonic() - released_at < 2.5 * RETRY + 1
                 time.sleep(0.01)
-    assert all(not one.lost for one in candidates)
+    assert all(not competitor.lost for competitor in candidates)
 
 
 def test_a_killed_leader_is_followed_when_its_lease_has_run_out(
     candidate: Make, leader_process: subprocess.Popen[str]
 ) -> None:
-    one = candidate("here")
-    assert not one.started.wait(DURATION + 1)
+    holder = candidate("here")
+    assert not holder.started.wait(DURATION + 1)
     leader_process.kill()
     killed_at = time.monotonic()
-    assert one.started.wait(DURATION + 2.2 * RETRY + 2)
+    assert holder.started.wait(DURATION + 2.2 * RETRY + 2)
     assert time.monotonic() - killed_at >= DURATION - RETRY - 0.2
 
 
 def test_a_frozen_leader_ends_itself_on_waking_without_touching_its_successor(
     candidate: Make, leader_process: subprocess.Popen[str], config: ClientConfig, settings: LeaseSettings
 ) -> None:
-    one = candidate("here")
+    holder = candidate("here")
     os.kill(leader_process.pid, signal.SIGSTOP)
-    assert one.started.wait(DURATION + 2.2 * RETRY + 2)
+    assert holder.started.wait(DURATION + 2.2 * RETRY + 2)
     os.kill(leader_process.pid, signal.SIGCONT)
     assert leader_process.wait(5) == 1
     time.sleep(2 * RETRY)
     assert read(config, settings)["spec"]["holderIdentity"] == "here"
-    assert one.elector.is_leader()
-    assert not one.lost
+    assert holder.elector.is_leader()
+    assert not holder.lost
 
 
 async def test_annotations_reach_the_lease_within_a_moment_and_those_of_others_stay(
     candidate: Make, client: KubeClient, config: ClientConfig, settings: LeaseSettings
 ) -> None:
-    one = candidate("here")
-    assert one.started.wait(10)
+    holder = candidate("here")
+    assert holder.started.wait(10)
     path = api_path("coordination.k8s.io/v1", "leases", namespace=settings.namespace, name=settings.name)
     await client.patch(path, {"metadata": {"annotations": {"theirs": "x"}}})
-    one.elector.set_annotation("secondary-scheduler.io/configuration-hash", "abc")
+    holder.elector.set_annotation("secondary-scheduler.io/configuration-hash", "abc")
     deadline = time.monotonic() + 2
-    while (found := read(config, settings)["metadata"]["annotations"]) != {
+    while (annotations := read(config, settings)["metadata"]["annotations"]) != {
         "theirs": "x",
         "secondary-scheduler.io/configuration-hash": "abc",
     }:
-        assert time.monotonic() < deadline, found
+        assert time.monotonic() < deadline, annotations
         await asyncio.sleep(0.02)
 
 
 async def test_a_leader_whose_lease_was_given_to_another_stops_leading(
     candidate: Make, client: KubeClient, settings: LeaseSettings
 ) -> None:
-    one = candidate("here")
-    assert one.started.wait(10)
+    holder = candidate("here")
+    assert holder.started.wait(10)
     path = api_path("coordination.k8s.io/v1", "leases", namespace=settings.namespace, name=settings.name)
     await client.patch(path, {"spec": {"holderIdentity": "thief", "renewTime": None, "acquireTime": None}})
     deadline = time.monotonic() + 2
-    while not one.lost:
+    while not holder.lost:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
-    assert one.lost == ["the Lease is held by thief"]
-    assert not one.elector.is_leader()
+    assert holder.lost == ["the Lease is held by thief"]
+    assert not holder.elector.is_leader()

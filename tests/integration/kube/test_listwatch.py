@@ -52,17 +52,17 @@ class Mirror:
         self.invalids: list[str] = []
 
     def replace(self, items: Sequence[Unstructured], resource_version: ResourceVersion) -> None:
-        self.deleted += [one.metadata.name for one in self.store.replace(items).deleted]
+        self.deleted += [item.metadata.name for item in self.store.replace(items).deleted]
 
     def apply(self, events: Sequence[tuple[EventType, Unstructured]]) -> None:
-        self.deleted += [one.metadata.name for one in self.store.apply(events).deleted]
+        self.deleted += [item.metadata.name for item in self.store.apply(events).deleted]
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         self.invalids.append(f"{metadata.name}: {error}")
 
     @property
     def versions(self) -> dict[str, str]:
-        return {one.metadata.name: one.metadata.resource_version for one in self.store}
+        return {item.metadata.name: item.metadata.resource_version for item in self.store}
 
 
 @asynccontextmanager
@@ -86,7 +86,7 @@ async def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> No
 
 async def listed(client: KubeClient, path: str) -> dict[str, str]:
     page = ANY.decode_list(await client.get(path))
-    return {one.metadata.name: one.metadata.resource_version for one in page.items}
+    return {item.metadata.name: item.metadata.resource_version for item in page.items}
 
 
 async def test_churn_over_many_short_watches_ends_in_the_servers_state_after_one_list(
@@ -98,12 +98,12 @@ async def test_churn_over_many_short_watches_ends_in_the_servers_state_after_one
     async def churn(worker: int) -> None:
         for step in range(60):
             name = f"c{worker}-{generator.randrange(6)}"
-            one = api_path("v1", "configmaps", namespace=namespace, name=name)
+            item_path = api_path("v1", "configmaps", namespace=namespace, name=name)
             try:
                 if generator.random() < 0.3:
-                    await client.delete(one)
+                    await client.delete(item_path)
                 else:
-                    await client.patch(one, {"data": {"step": str(step)}})
+                    await client.patch(item_path, {"data": {"step": str(step)}})
             except NotFound:
                 await client.post(path, {"metadata": {"name": name}})
             await asyncio.sleep(0.05)
@@ -197,9 +197,9 @@ async def test_an_account_without_the_permission_waits_for_it(
         await eventually(lambda: isinstance(reflector.state.error, Unauthorized))
         token.write_text(answered["status"]["token"])
         await eventually(lambda: isinstance(reflector.state.error, Forbidden))
-        said = str(reflector.state.error)
-        assert 'cannot list resource "configmaps"' in said
-        assert f"{namespace}:reader" in said
+        message = str(reflector.state.error)
+        assert 'cannot list resource "configmaps"' in message
+        assert f"{namespace}:reader" in message
         assert not reflector.synced.is_set()
         rbac = "rbac.authorization.k8s.io"
         await client.post(
@@ -236,7 +236,7 @@ async def test_pods_as_the_server_sends_them_decode_without_loss_of_what_matters
     assert created.spec.containers[0].resources.requests == {"cpu": "500m"}
     assert (created.spec.priority, created.status.phase, created.status.qos_class) == (0, "Pending", "Burstable")
     page = PODS.decode_list(await client.get(path))
-    assert [one.uid for one in page.items] == [created.uid]
+    assert [item.uid for item in page.items] == [created.uid]
     assert page.invalid == []
     assert isinstance(page.items[0], Pod)
 
@@ -246,11 +246,11 @@ async def test_failures_of_the_server_have_their_types(client: KubeClient, names
     created = json.loads(await client.post(path, {"metadata": {"name": "a"}}))
     with pytest.raises(AlreadyExists):
         await client.post(path, {"metadata": {"name": "a"}})
-    one = api_path("v1", "configmaps", namespace=namespace, name="a")
-    await client.patch(one, {"data": {"x": "y"}})
+    item_path = api_path("v1", "configmaps", namespace=namespace, name="a")
+    await client.patch(item_path, {"data": {"x": "y"}})
     with pytest.raises(Conflict):
-        await client.put(one, created)
+        await client.put(item_path, created)
     with pytest.raises(Conflict):
-        await client.delete(one, {"preconditions": {"uid": "another"}})
+        await client.delete(item_path, {"preconditions": {"uid": "another"}})
     with pytest.raises(NotFound):
         await client.get(api_path("v1", "pods", namespace=namespace, name="a"))

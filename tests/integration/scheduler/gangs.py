@@ -184,11 +184,11 @@ class Cluster:
                         return str(condition.get("message", ""))
         return ""
 
-    async def until(self, check: Any, what: str, seconds: float = _PATIENCE_SECONDS) -> None:
+    async def until(self, check: Any, awaited: str, seconds: float = _PATIENCE_SECONDS) -> None:
         """Wait for something to become true."""
         deadline = time.monotonic() + seconds
         while not await check():
-            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+            assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {awaited}"
             await asyncio.sleep(0.05)
 
     async def _all(self) -> list[Json]:

@@ -102,17 +102,17 @@ class Stage:
         """Note the first word about a pod."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            found = await self._state(name)
-            if found or time.monotonic() > deadline:
-                self.transcript.append(f"{name}: {found or 'nothing was said'}")
-                return found
+            state = await self._state(name)
+            if state or time.monotonic() > deadline:
+                self.transcript.append(f"{name}: {state or 'nothing was said'}")
+                return state
             await asyncio.sleep(0.05)
 
     async def bound(self, name: str, patience: float = PATIENCE) -> None:
         """Wait until a pod that was turned down is bound after all. Upstream has to be told that there is news."""
         deadline = time.monotonic() + patience
         poked = time.monotonic()
-        while (found := await self._state(name)) != "bound":
+        while (state := await self._state(name)) != "bound":
             if time.monotonic() > deadline:
                 break
             if self._pokes and time.monotonic() > poked + 1.0:
@@ -122,7 +122,7 @@ class Stage:
                     "PATCH", f"{TOPOLOGIES}/{NODE}", {"metadata": {"annotations": {"news": str(self._number)}}}
                 )
             await asyncio.sleep(0.05)
-        self.transcript.append(f"{name}: in the end {found}")
+        self.transcript.append(f"{name}: in the end {state}")
 
     async def _state(self, name: str) -> str:
         item = await self._api.get({"kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}})

@@ -147,9 +147,9 @@ class Stage:
             self._last_change = time.monotonic()
             await self._quiet(_SEEN_SECONDS)
             for group in scenario.incoming:
-                for one in group if isinstance(group, list) else [group]:
-                    await self._create(one, scheduler)
-                    await self._answered(transcript, one["metadata"]["name"])
+                for incoming in group if isinstance(group, list) else [group]:
+                    await self._create(incoming, scheduler)
+                    await self._answered(transcript, incoming["metadata"]["name"])
                 self._last_change = time.monotonic()
                 await self._quiet()
             await self._read_events(transcript, uids)
@@ -162,18 +162,18 @@ class Stage:
     async def _set(self, scenario: Scenario, scheduler: str) -> None:
         for name, cpu in scenario.nodes.items():
             await self._api.create(_node(name, cpu, scenario.labels.get(name, {})))
-        for one in scenario.budgets:
-            await self._api.create(one)
-        for one in scenario.running:
-            await self._create(one, scheduler)
+        for running in scenario.budgets:
+            await self._api.create(running)
+        for running in scenario.running:
+            await self._create(running, scheduler)
 
-    async def _create(self, one: Json, scheduler: str) -> None:
-        await self._api.create({**one, "spec": {**one["spec"], "schedulerName": scheduler}})
+    async def _create(self, item: Json, scheduler: str) -> None:
+        await self._api.create({**item, "spec": {**item["spec"], "schedulerName": scheduler}})
 
     async def _clear(self, scenario: Scenario) -> None:
         await self._api.delete_all("Pod", NAMESPACE)
-        for one in await self._api.list_all("Pod", NAMESPACE):
-            await self._api.delete(one)
+        for item in await self._api.list_all("Pod", NAMESPACE):
+            await self._api.delete(item)
         await self._api.delete_all("PodDisruptionBudget", NAMESPACE)
         for name in scenario.nodes:
             await self._api.delete({"kind": "Node", "metadata": {"name": name}})

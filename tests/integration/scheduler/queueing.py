@@ -323,21 +323,21 @@ class QueueStage:
             self._api.list_all("PersistentVolume"),
             self._api.call("GET", path),
         )
-        self._pods |= {one["metadata"]["uid"] for one in pods}
+        self._pods |= {item["metadata"]["uid"] for item in pods}
         self._logs[scheduler].read()
         attempts: dict[str, int] = {}
         for name, _, bound in self._logs[scheduler].entries:
             attempts[name] = attempts.get(name, 0) + (not bound)
         return State(
-            {one["metadata"]["name"]: one["spec"]["nodeName"] for one in pods if "nodeName" in one["spec"]},
-            {one["metadata"]["name"]: _condition(one) for one in pods},
+            {item["metadata"]["name"]: item["spec"]["nodeName"] for item in pods if "nodeName" in item["spec"]},
+            {item["metadata"]["name"]: _condition(item) for item in pods},
             attempts,
-            {one["metadata"]["name"]: _chosen(one) for one in [*claims, *volumes]},
+            {item["metadata"]["name"]: _chosen(item) for item in [*claims, *volumes]},
             # What is late may tell of an earlier play's pods.
             frozenset(
-                (one["regarding"]["name"], one["reason"], _note(one))
-                for one in events["items"]
-                if one["regarding"]["uid"] in self._pods
+                (event["regarding"]["name"], event["reason"], _note(event))
+                for event in events["items"]
+                if event["regarding"]["uid"] in self._pods
             ),
         )
 
@@ -351,13 +351,13 @@ class QueueStage:
         await asyncio.sleep(_SEEN_SECONDS)
 
 
-def _condition(one: Json) -> str:
-    status = one.get("status", {})
+def _condition(item: Json) -> str:
+    status = item.get("status", {})
     for condition in status.get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             nominated = status.get("nominatedNodeName", "-")
             return f"{condition['reason']}: {condition.get('message', '')} nominated={nominated}"
-    return "scheduled" if "nodeName" in one["spec"] else ""
+    return "scheduled" if "nodeName" in item["spec"] else ""
 
 
 def _note(event: Json) -> str:
@@ -365,11 +365,11 @@ def _note(event: Json) -> str:
     return "" if event["reason"] == "Preempted" else str(event.get("note", ""))
 
 
-def _chosen(one: Json) -> str:
-    spec = one["spec"]
+def _chosen(item: Json) -> str:
+    spec = item["spec"]
     if "claimRef" in spec:
         return str(spec["claimRef"]["name"])
-    return str(spec.get("volumeName") or one["metadata"].get("annotations", {}).get(_SELECTED, ""))
+    return str(spec.get("volumeName") or item["metadata"].get("annotations", {}).get(_SELECTED, ""))
 
 
 @contextlib.contextmanager
@@ -389,5 +389,5 @@ def queue_stage_running(directory: Path) -> Iterator[tuple[QueueStage, asyncio.R
             yield stage, runner
         finally:
             runner.run(api.close())
-            for one in logs.values():
-                one.close()
+            for log in logs.values():
+                log.close()

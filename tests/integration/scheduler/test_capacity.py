@@ -130,7 +130,7 @@ class World:
                 await asyncio.sleep(0.05)
 
     async def names(self, namespace: str) -> set[str]:
-        return {one["metadata"]["name"] for one in await self.api.list_all("Pod", namespace)}
+        return {item["metadata"]["name"] for item in await self.api.list_all("Pod", namespace)}
 
     async def _read(self, namespace: str, name: str) -> Json:
         return await self.api.get({"kind": "Pod", "metadata": {"name": name, "namespace": namespace}})

@@ -24,10 +24,10 @@ def plane() -> Iterator[ControlPlane]:
 @pytest.fixture
 async def cluster(plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     api = Api(plane)
-    one = Cluster(api, f"ns-{abs(hash(request.node.name)) % 10**9}")
-    await one.prepare()
-    yield one
-    await one.clear()
+    stage = Cluster(api, f"ns-{abs(hash(request.node.name)) % 10**9}")
+    await stage.prepare()
+    yield stage
+    await stage.clear()
     await api.close()
 
 

@@ -167,7 +167,7 @@ async def _create(api: Api, item: Any) -> None:
 
 def _answered(item: Any) -> bool:
     """Whether a pod has a node, a reason, or waits for its volume, which nobody makes here."""
-    conditions = {one["type"]: one for one in item["status"].get("conditions", ())}
+    conditions = {condition["type"]: condition for condition in item["status"].get("conditions", ())}
     reason = conditions.get("PodScheduled", {}).get("message")
     return bool(item["spec"].get("nodeName") or reason or item["metadata"]["name"] == "endless")
 
@@ -175,11 +175,11 @@ def _answered(item: Any) -> bool:
 async def _until(api: Api, check: Callable[[dict[str, Any]], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while True:
-        pods = {one["metadata"]["name"]: one for one in await api.list_all("Pod", _NAMESPACE)}
+        pods = {item["metadata"]["name"]: item for item in await api.list_all("Pod", _NAMESPACE)}
         if check(pods):
             return
-        late = {name: one for name, one in pods.items() if not _answered(one)} or pods
+        late = {name: item for name, item in pods.items() if not _answered(item)} or pods
         assert time.monotonic() < deadline, {
-            name: (one["spec"].get("nodeName"), one["status"]) for name, one in late.items()
+            name: (item["spec"].get("nodeName"), item["status"]) for name, item in late.items()
         }
         await asyncio.sleep(0.05)

@@ -50,14 +50,14 @@ async def test_zones_count_as_soon_as_the_crd_is_there(plane: ControlPlane, api:
             await stage.publish((2, 1), [])
             deadline = time.monotonic() + 30
             number = 0
-            found = "bound"
+            verdict = "bound"
             # The kind is looked for every few seconds.
-            while found == "bound" and time.monotonic() < deadline:
+            while verdict == "bound" and time.monotonic() < deadline:
                 number += 1
                 await asyncio.sleep(1)
                 await stage.pod(f"after-{number}", 3)
-                found = await stage.verdict(f"after-{number}")
-            assert found == "0/1 nodes are available: 1 cannot align container"
+                verdict = await stage.verdict(f"after-{number}")
+            assert verdict == "0/1 nodes are available: 1 cannot align container"
     finally:
         await stage.clear()
 

@@ -228,7 +228,7 @@ SCENARIOS: dict[str, list[Step]] = {
         create(pod("c", labels={"app": "c"}, nodeSelector={HOSTNAME: "n2"})),
     ],
     "the pod it wants to be away from leaves": [
-        create(node("n1"), node("n2"), *(pod(f"x-{one}", on=one, labels={"app": "web"}) for one in ("n1", "n2"))),
+        create(node("n1"), node("n2"), *(pod(f"x-{name}", on=name, labels={"app": "web"}) for name in ("n1", "n2"))),
         create(pod("y", on="n1")),
         create(pod("p", affinity=_away("web"))),
         delete("Pod", "y"),
@@ -345,9 +345,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[QueueStage
 
 
 def _first_difference(real: list[State], ours: list[State]) -> str:
-    for number, (one, other) in enumerate(zip(real, ours, strict=False)):
-        if one != other:
-            return f"after step {number}:\n  real {one}\n  ours {other}"
+    for number, (expected, other) in enumerate(zip(real, ours, strict=False)):
+        if expected != other:
+            return f"after step {number}:\n  real {expected}\n  ours {other}"
     return ""
 
 
@@ -357,15 +357,15 @@ def _first_difference(real: list[State], ours: list[State]) -> str:
 def test_waiting_pods_fare_as_with_kube_scheduler(stage: tuple[QueueStage, asyncio.Runner], name: str) -> None:
     play, runner = stage
     steps = SCENARIOS[name]
-    found = ""
+    difference = ""
     # A busy machine may make either late: who is asked once more gets more time.
     for patience in (3.0, 3.0) if name in BACKS_OFF else (1.0, 3.0):
         real = runner.run(play.play(steps, REAL, patience=patience))
         ours = runner.run(play.play(steps, OURS, real, patience=patience))
-        found = _first_difference(real, ours)
-        if not found:
+        difference = _first_difference(real, ours)
+        if not difference:
             return
-    pytest.fail(found)
+    pytest.fail(difference)
 
 
 def _gaps(attempts: list[tuple[str, float, bool]]) -> list[float]:

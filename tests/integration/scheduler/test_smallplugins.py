@@ -64,7 +64,9 @@ class Stage:
             pod = await self.api.get(item)
             if pod["spec"].get("nodeName"):
                 return str(pod["spec"]["nodeName"])
-            if not in_the_end and any(one["type"] == "PodScheduled" for one in pod["status"].get("conditions") or []):
+            if not in_the_end and any(
+                condition["type"] == "PodScheduled" for condition in pod["status"].get("conditions") or []
+            ):
                 return ""
             await asyncio.sleep(0.05)
         raise AssertionError(self.log.read_text()[-3000:])
@@ -120,8 +122,8 @@ async def test_pods_are_placed_without_the_crds_and_by_them_once_they_come(tmp_p
         api = Api(plane)
         stage = Stage(api, log)
         try:
-            for one in (node("near", "z1"), node("far", "z2")):
-                await api.create(one)
+            for item in (node("near", "z1"), node("far", "z2")):
+                await api.create(item)
             await stage.pod("db", "db", "z1")
             assert await stage.node_of("db") == "near"
             await stage.pod("early", "cart", "z2")

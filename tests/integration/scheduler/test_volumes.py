@@ -88,7 +88,7 @@ class Volumes(Api):
 
     def pod(self, *claims: str) -> str:
         name = f"pod-{next(_numbers)}"
-        volumes = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
+        volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
         spec = {
             "schedulerName": ME,
             "nodeSelector": {"test": ME},
@@ -109,7 +109,9 @@ class Volumes(Api):
     def message(self, pod: str) -> str:
         """What PodScheduled says."""
         conditions = self.get("pods", pod)["status"].get("conditions", [])
-        return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+        return next(
+            (condition.get("message", "") for condition in conditions if condition["type"] == "PodScheduled"), ""
+        )
 
 
 @pytest.fixture(scope="module")
@@ -187,17 +189,17 @@ def daemon(api: Volumes, kubeconfig: Path) -> Iterator[None]:
 @pytest.fixture
 def make_class(api: Volumes) -> Iterator[Any]:
     """Makes a class of the test's own that binds once a pod has a node."""
-    made: list[str] = []
+    created: list[str] = []
 
     def make(provisioner: str = "kubernetes.io/no-provisioner") -> str:
         name = f"{ME}-class-{next(_numbers)}"
         body = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
         api.call("POST", f"{STORAGE}/storageclasses", body)
-        made.append(name)
+        created.append(name)
         return name
 
     yield make
-    for name in made:
+    for name in created:
         api.call("DELETE", f"{STORAGE}/storageclasses/{name}")
 
 
@@ -206,12 +208,12 @@ def test_pods_run_where_their_volumes_are(api: Volumes, make_class: Any) -> None
     volumes = {api.volume(storage_class, node): node for node in NODES}
     claims = [api.claim(storage_class) for _ in NODES]
     pods = {api.pod(claim): claim for claim in claims}
-    found = {pod: api.wait_bound(pod) for pod in pods}
-    assert set(found.values()) == set(NODES), "one volume per node, one pod per volume"
+    nodes = {pod: api.wait_bound(pod) for pod in pods}
+    assert set(nodes.values()) == set(NODES), "one volume per node, one pod per volume"
     for pod, claim in pods.items():
         bound = api.get_claim(claim)
         assert bound["status"]["phase"] == "Bound"
-        assert volumes[bound["spec"]["volumeName"]] == found[pod]
+        assert volumes[bound["spec"]["volumeName"]] == nodes[pod]
         assert SELECTED not in bound["metadata"].get("annotations", {})
 
 
@@ -241,9 +243,9 @@ def test_many_pods_at_once_never_share_a_volume(api: Volumes, make_class: Any) -
     claims = [api.claim(storage_class) for _ in volumes]
     pods = {api.pod(claim): claim for claim in claims}
     nodes = {pod: api.wait_bound(pod) for pod in pods}
-    taken = {claim: api.get_claim(claim)["spec"]["volumeName"] for claim in claims}
-    assert sorted(taken.values()) == sorted(volumes)
-    assert all(volumes[taken[claim]] == nodes[pod] for pod, claim in pods.items())
+    bound = {claim: api.get_claim(claim)["spec"]["volumeName"] for claim in claims}
+    assert sorted(bound.values()) == sorted(volumes)
+    assert all(volumes[bound[claim]] == nodes[pod] for pod, claim in pods.items())
 
 
 def test_a_pod_without_a_volume_waits_with_a_reason_until_there_is_one(api: Volumes, make_class: Any) -> None:
