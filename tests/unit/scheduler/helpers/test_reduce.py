@@ -28,10 +28,10 @@ from tests.unit.scheduler.core.builders import api_node, api_pod, container
 
 def test_pods_that_differ_in_identity_only_share_one_spec() -> None:
     reducer = PodReducer()
-    one = reducer.reduce(api_pod("a", container("1"), labels={"app": "x"}, priority=1))
+    first = reducer.reduce(api_pod("a", container("1"), labels={"app": "x"}, priority=1))
     two = reducer.reduce(api_pod("b", container("1"), labels={"app": "y"}, nodeName="n"))
-    assert one.spec is two.spec
-    assert one.uid != two.uid
+    assert first.spec is two.spec
+    assert first.uid != two.uid
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_the_token_volume_of_the_api_server_does_not_make_every_pod_a_class_of_i
     reducer = PodReducer()
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     projected = [{"name": f"kube-api-access-{suffix}", "projected": {"sources": []}} for suffix in ("x7zqk", "pl2v9")]
-    one, other = (reducer.reduce(api_pod(each["name"], volumes=[claim, each])) for each in projected)
-    assert one.spec is other.spec
-    assert [volume.name for volume in one.spec.volumes] == ["data"]
+    first, other = (reducer.reduce(api_pod(each["name"], volumes=[claim, each])) for each in projected)
+    assert first.spec is other.spec
+    assert [volume.name for volume in first.spec.volumes] == ["data"]
 
 
 def test_the_order_of_a_map_does_not_make_another_class() -> None:
-    one = api_pod("a", nodeSelector={"a": "1", "b": "2"})
+    first = api_pod("a", nodeSelector={"a": "1", "b": "2"})
     two = api_pod("a", nodeSelector={"b": "2", "a": "1"})
-    assert class_key(one) == class_key(two)
+    assert class_key(first) == class_key(two)
 
 
 def test_specs_nobody_uses_are_not_kept() -> None:

@@ -60,37 +60,39 @@ def test_effective_requests(spec: dict[str, Any], expected: dict[str, int]) -> N
 
 
 def test_defaults_count_per_container_that_names_nothing() -> None:
-    found = pod_requests(api_pod("p", container("0", "1Mi"), container(), initContainers=[container("50m", name="i")]))
-    assert found.nonzero_cpu == 100
-    assert found.nonzero_memory == MIB + DEFAULT_MEMORY
-    assert found.score_requests == {"cpu": 100, "memory": MIB + DEFAULT_MEMORY}
+    requests = pod_requests(
+        api_pod("p", container("0", "1Mi"), container(), initContainers=[container("50m", name="i")])
+    )
+    assert requests.nonzero_cpu == 100
+    assert requests.nonzero_memory == MIB + DEFAULT_MEMORY
+    assert requests.score_requests == {"cpu": 100, "memory": MIB + DEFAULT_MEMORY}
 
 
 def test_scoring_ignores_pod_level_requests_and_node_sums_do_not() -> None:
-    found = pod_requests(api_pod("p", container(), container(), resources={"requests": {"cpu": "1"}}))
-    assert found.requests == {"cpu": 1000}
-    assert found.score_requests == {"cpu": 200, "memory": 2 * DEFAULT_MEMORY}
-    assert (found.nonzero_cpu, found.nonzero_memory) == (1000, 2 * DEFAULT_MEMORY)
+    requests = pod_requests(api_pod("p", container(), container(), resources={"requests": {"cpu": "1"}}))
+    assert requests.requests == {"cpu": 1000}
+    assert requests.score_requests == {"cpu": 200, "memory": 2 * DEFAULT_MEMORY}
+    assert (requests.nonzero_cpu, requests.nonzero_memory) == (1000, 2 * DEFAULT_MEMORY)
 
 
 def test_with_pod_level_requests_defaults_are_for_what_the_total_lacks_overhead_included() -> None:
     spec: dict[str, Any] = {"resources": {"requests": {"cpu": "1"}}, "overhead": {"memory": "5"}}
-    found = pod_requests(api_pod("p", container(), container(), **spec))
-    assert (found.nonzero_cpu, found.nonzero_memory) == (1000, 5)
+    requests = pod_requests(api_pod("p", container(), container(), **spec))
+    assert (requests.nonzero_cpu, requests.nonzero_memory) == (1000, 5)
 
 
 def test_a_container_status_without_resources_says_nothing_about_them() -> None:
     status = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "9"}}]}
-    found = pod_requests(api_pod("p", container("100m"), status=status), use_status=True)
-    assert found.requests == {"cpu": 100}
+    requests = pod_requests(api_pod("p", container("100m"), status=status), use_status=True)
+    assert requests.requests == {"cpu": 100}
 
 
 def test_only_sidecars_among_init_containers_are_counted_as_their_status_says() -> None:
     status = {"initContainerStatuses": [{"name": "init", "resources": {"requests": {"cpu": "9"}}}]}
     for policy, expected in (({}, 200), ({"restartPolicy": "Always"}, 9100)):
         init = [{**container("200m"), "name": "init", **policy}]
-        found = pod_requests(api_pod("p", container("100m"), initContainers=init, status=status), use_status=True)
-        assert found.requests == {"cpu": expected}
+        requests = pod_requests(api_pod("p", container("100m"), initContainers=init, status=status), use_status=True)
+        assert requests.requests == {"cpu": expected}
 
 
 def resized(phase: str | None = None) -> dict[str, Any]:

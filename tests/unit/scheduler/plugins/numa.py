@@ -48,7 +48,7 @@ def asking(name: str = "c", limits: bool = True, **amounts: str) -> dict[str, An
 
 def guaranteed(*amounts: dict[str, str], **fields: Any) -> PodInfo:
     """A Guaranteed pod with one container per set of amounts."""
-    return pod("new", *(asking(f"c{index}", **one) for index, one in enumerate(amounts)), **fields)
+    return pod("new", *(asking(f"c{index}", **amount) for index, amount in enumerate(amounts)), **fields)
 
 
 def numa_runner(compatibility: str = "safe", **args: Any) -> ProfileRunner:
@@ -61,7 +61,7 @@ def numa_runner(compatibility: str = "safe", **args: Any) -> ProfileRunner:
 def state_of(*topologies: Any, allocatable: dict[str, str] | None = None, **nodes: dict[str, Any]) -> ClusterState:
     """A cluster with a large node for each topology."""
     large = {"cpu": "1000", "memory": "4Ti", "example.com/nic": "100", "hugepages-2Mi": "1Ti"}
-    infos = [node(one.metadata.name, allocatable={**large, **(allocatable or {})}) for one in topologies]
+    infos = [node(topology.metadata.name, allocatable={**large, **(allocatable or {})}) for topology in topologies]
     return put(cluster(*infos), *topologies)
 
 
@@ -71,12 +71,12 @@ def verdicts(state: ClusterState, new: PodInfo, profile: ProfileRunner) -> dict[
     answer = profile.plugins[NAME].filter(CycleState(), new, view, view.rows)
     if answer is None:
         return {view.name(row): "" for row in view.rows.tolist()}
-    found = {}
+    result = {}
     for index, row in enumerate(view.rows.tolist()):
         status = answer.status(index, NAME)
         assert status.code in (Code.SUCCESS, Code.UNSCHEDULABLE)
-        found[view.name(row)] = status.message
-    return found
+        result[view.name(row)] = status.message
+    return result
 
 
 def scores(state: ClusterState, new: PodInfo, profile: ProfileRunner) -> dict[str, int]:

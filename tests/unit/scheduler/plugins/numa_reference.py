@@ -96,7 +96,7 @@ def _zone_score(
 
 def _node_score(strategy: str, request: Mapping[str, int], zones: Sequence[Zone], weights: Mapping[str, int]) -> int:
     each = [_zone_score(strategy, request, available, weights) for _, available, _ in zones]
-    return min((one for one in each if one), default=0)
+    return min((number for number in each if number), default=0)
 
 
 def score(
@@ -130,10 +130,10 @@ def _least_numa(scope: str, containers: Sequence[Container], zones: Sequence[Zon
         most = max(most, len(chosen))
         for name, amount in request.items():
             left = amount
-            for index in sorted(chosen, key=lambda one: zones[one][0]):
-                taken = min(left, zones[index][1][name])
-                zones[index][1][name] -= taken
-                left -= taken
+            for index in sorted(chosen, key=lambda index: zones[index][0]):
+                share = min(left, zones[index][1][name])
+                zones[index][1][name] -= share
+                left -= share
     step = 100 // most_zones
     return 100 if most == 0 else 100 - most * step + (step // 2 if nearest else 0)
 
@@ -141,16 +141,22 @@ def _least_numa(scope: str, containers: Sequence[Container], zones: Sequence[Zon
 def _zones_needed(request: Mapping[str, int], zones: Sequence[Zone]) -> tuple[tuple[int, ...], bool]:
     def distance(combination: tuple[int, ...]) -> Fraction:
         pairs = itertools.product(combination, repeat=2)
-        return Fraction(sum(zones[one][2].get(zones[other][0], 255) for one, other in pairs), len(combination) ** 2)
+        return Fraction(
+            sum(zones[origin][2].get(zones[other][0], 255) for origin, other in pairs), len(combination) ** 2
+        )
 
     for size in range(1, len(zones) + 1):
         combinations = list(itertools.combinations(range(len(zones)), size))
         least = min(map(distance, combinations))
         fitting = [
-            one
-            for one in combinations
-            if all(name in zones[index][1] for name in request for index in one)
-            and all(sum(zones[index][1][name] for index in one) >= amount for name, amount in request.items() if amount)
+            combination
+            for combination in combinations
+            if all(name in zones[index][1] for name in request for index in combination)
+            and all(
+                sum(zones[index][1][name] for index in combination) >= amount
+                for name, amount in request.items()
+                if amount
+            )
         ]
         if fitting:
             best = min(fitting, key=distance)

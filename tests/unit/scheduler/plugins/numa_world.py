@@ -41,13 +41,13 @@ class FakeHandle:
 
     async def ended_pods(self, node: str) -> list[PodInfo]:
         self.asked.append(node)
-        return [one for one in self.ended if one.node_name == node]
+        return [pod for pod in self.ended if pod.node_name == node]
 
     def node(self, name: str) -> Any:
         return self.state.node(name)
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        self.activated += [one.name for one in pods]
+        self.activated += [pod.name for pod in pods]
 
 
 class World:
@@ -101,7 +101,7 @@ class World:
 
 def signed(name: str, *zones: Any, pods: Iterable[PodInfo] = (), method: str = "", **content: Any) -> Any:
     """An object whose agent says which pods it includes."""
-    attributes = {"nodeTopologyPodsFingerprint": fingerprint((one.namespace, one.name) for one in pods)}
+    attributes = {"nodeTopologyPodsFingerprint": fingerprint((pod.namespace, pod.name) for pod in pods)}
     if method:
         attributes["nodeTopologyPodsFingerprintMethod"] = method
     return topology(name, *zones, attributes=attributes, **content)
@@ -119,7 +119,7 @@ OVER_RESERVE = {"cacheResyncPeriodSeconds": 5}
 
 
 def foreign(name: str, *containers: dict[str, Any]) -> PodInfo:
-    made = guaranteed(TWO) if not containers else pod("x", *containers)
+    new = guaranteed(TWO) if not containers else pod("x", *containers)
     return msgspec.structs.replace(
-        made, name=name, uid=f"uid-{name}", key=f"default/{name}", scheduler_name="somebody-else"
+        new, name=name, uid=f"uid-{name}", key=f"default/{name}", scheduler_name="somebody-else"
     )

@@ -32,14 +32,14 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
         return False
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
-    for one in selector.match_expressions:
-        has = one.key in labels
+    for expression in selector.match_expressions:
+        present = expression.key in labels
         ok = {
-            "In": has and labels.get(one.key) in one.values,
-            "NotIn": not has or labels[one.key] not in one.values,
-            "Exists": has,
-            "DoesNotExist": not has,
-        }[one.operator]
+            "In": present and labels.get(expression.key) in expression.values,
+            "NotIn": not present or labels[expression.key] not in expression.values,
+            "Exists": present,
+            "DoesNotExist": not present,
+        }[expression.operator]
         if not ok:
             return False
     return True
@@ -89,26 +89,34 @@ class Rule:
 
 
 def default_labels(pod: PodInfo, world: World) -> dict[str, str]:
-    found: dict[str, str] = {}
+    matched: dict[str, str] = {}
     for selector in world.services.get(pod.namespace, []):
         if selector and all(pod.labels.get(key) == value for key, value in selector.items()):
-            found.update(selector)
+            matched.update(selector)
     if pod.controller is not None:
-        found.update(world.owners.get((pod.namespace, pod.controller.kind, pod.controller.name), {}))
-    return found
+        matched.update(world.owners.get((pod.namespace, pod.controller.kind, pod.controller.name), {}))
+    return matched
 
 
 def rules(pod: PodInfo, world: World, action: str, defaults: Sequence[TopologySpreadConstraint]) -> list[Rule]:
     if pod.spec.topology_spread:
         return [
-            Rule(one, one.label_selector, {key: pod.labels[key] for key in one.match_label_keys if key in pod.labels})
-            for one in pod.spec.topology_spread
-            if one.when_unsatisfiable == action
+            Rule(
+                constraint,
+                constraint.label_selector,
+                {key: pod.labels[key] for key in constraint.match_label_keys if key in pod.labels},
+            )
+            for constraint in pod.spec.topology_spread
+            if constraint.when_unsatisfiable == action
         ]
     labels = default_labels(pod, world)
     if not labels:
         return []
-    return [Rule(one, LabelSelector(match_labels=labels), {}) for one in defaults if one.when_unsatisfiable == action]
+    return [
+        Rule(constraint, LabelSelector(match_labels=labels), {})
+        for constraint in defaults
+        if constraint.when_unsatisfiable == action
+    ]
 
 
 def spread_verdicts(
@@ -237,12 +245,12 @@ def affinity_verdicts(pod: PodInfo, world: World, *, upstream: bool) -> dict[str
     wanted, unwanted = map(required, parts(pod))
     near: Counter[tuple[str, str]] = Counter()
     far: Counter[tuple[str, str]] = Counter()
-    theirs: Counter[tuple[str, str]] = Counter()
+    existing: Counter[tuple[str, str]] = Counter()
     for node, pods in world.nodes:
         for other in pods:
             for term in required(parts(other)[1]):
                 if their_term_means(term, other, pod, world) and term.topology_key in node.labels:
-                    theirs[term.topology_key, node.labels[term.topology_key]] += 1
+                    existing[term.topology_key, node.labels[term.topology_key]] += 1
             if wanted and all(own_term_means(term, pod, other, world, upstream=upstream) for term in wanted):
                 for term in wanted:
                     if term.topology_key in node.labels:
@@ -250,7 +258,7 @@ def affinity_verdicts(pod: PodInfo, world: World, *, upstream: bool) -> dict[str
             for term in unwanted:
                 if own_term_means(term, pod, other, world, upstream=upstream) and term.topology_key in node.labels:
                     far[term.topology_key, node.labels[term.topology_key]] += 1
-    if not wanted and not unwanted and not theirs:
+    if not wanted and not unwanted and not existing:
         return None
     own_kind = bool(wanted) and all(own_term_means(term, pod, pod, world, upstream=upstream) for term in wanted)
     rejected = {}
@@ -262,7 +270,7 @@ def affinity_verdicts(pod: PodInfo, world: World, *, upstream: bool) -> dict[str
             rejected[node.name] = (UU, "node(s) didn't match pod affinity rules")
         elif pairs & far.keys():
             rejected[node.name] = (U, "node(s) didn't match pod anti-affinity rules")
-        elif pairs & theirs.keys():
+        elif pairs & existing.keys():
             rejected[node.name] = (U, "node(s) didn't satisfy existing pods anti-affinity rules")
     return rejected
 
@@ -278,20 +286,20 @@ def affinity_scores(
 ) -> tuple[dict[str, int], dict[str, int]] | None:
     """Raw and normalised scores; None where the score is skipped."""
     wanted, unwanted = parts(pod)
-    own = [(one.weight, one.pod_affinity_term) for one in preferred(wanted)]
-    own += [(-one.weight, one.pod_affinity_term) for one in preferred(unwanted)]
+    own = [(weighted.weight, weighted.pod_affinity_term) for weighted in preferred(wanted)]
+    own += [(-weighted.weight, weighted.pod_affinity_term) for weighted in preferred(unwanted)]
     if ignore_existing and not own:
         return None
     sums: dict[tuple[str, str], int] = {}
     for node, pods in world.nodes:
         for other in pods:
             near, far = parts(other)
-            found = [each for each in own if own_term_means(each[1], pod, other, world, upstream=upstream)]
-            theirs = [(hard_weight, term) for term in required(near)] if hard_weight else []
-            theirs += [(one.weight, one.pod_affinity_term) for one in preferred(near)]
-            theirs += [(-one.weight, one.pod_affinity_term) for one in preferred(far)]
-            found += [(weight, term) for weight, term in theirs if their_term_means(term, other, pod, world)]
-            for weight, term in found:
+            terms = [each for each in own if own_term_means(each[1], pod, other, world, upstream=upstream)]
+            existing = [(hard_weight, term) for term in required(near)] if hard_weight else []
+            existing += [(weighted.weight, weighted.pod_affinity_term) for weighted in preferred(near)]
+            existing += [(-weighted.weight, weighted.pod_affinity_term) for weighted in preferred(far)]
+            terms += [(weight, term) for weight, term in existing if their_term_means(term, other, pod, world)]
+            for weight, term in terms:
                 if term.topology_key in node.labels:
                     pair = (term.topology_key, node.labels[term.topology_key])
                     sums[pair] = sums.get(pair, 0) + weight

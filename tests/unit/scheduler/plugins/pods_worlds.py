@@ -51,38 +51,38 @@ def terms(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def affinities(draw: st.DrawFn, kinds: tuple[str, ...] = (REQUIRED, PREFERRED)) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    affinity: dict[str, Any] = {}
     for part in ("podAffinity", "podAntiAffinity"):
         for kind in kinds:
             if draw(st.integers(0, 2)):
                 continue
-            some = draw(st.lists(terms(), min_size=1, max_size=2))
+            drawn = draw(st.lists(terms(), min_size=1, max_size=2))
             if kind == PREFERRED:
-                some = [{"weight": draw(st.sampled_from([1, 7, 100])), "podAffinityTerm": one} for one in some]
-            found.setdefault(part, {})[kind] = some
-    return found
+                drawn = [{"weight": draw(st.sampled_from([1, 7, 100])), "podAffinityTerm": term} for term in drawn]
+            affinity.setdefault(part, {})[kind] = drawn
+    return affinity
 
 
 @st.composite
 def constraints(draw: st.DrawFn) -> list[dict[str, Any]]:
-    found = []
+    drawn = []
     for _ in range(draw(st.integers(1, 3))):
         action = draw(st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]))
-        one: dict[str, Any] = {
+        constraint: dict[str, Any] = {
             "maxSkew": draw(st.sampled_from([1, 1, 2, 5])),
             "topologyKey": draw(st.sampled_from(KEYS)),
             "whenUnsatisfiable": action,
             "labelSelector": draw(selectors),
         }
         if draw(st.booleans()):
-            one["nodeAffinityPolicy"] = draw(st.sampled_from(["Honor", "Ignore"]))
-            one["nodeTaintsPolicy"] = draw(st.sampled_from(["Honor", "Ignore"]))
+            constraint["nodeAffinityPolicy"] = draw(st.sampled_from(["Honor", "Ignore"]))
+            constraint["nodeTaintsPolicy"] = draw(st.sampled_from(["Honor", "Ignore"]))
         if action == "DoNotSchedule" and draw(st.integers(0, 2)) == 0:
-            one["minDomains"] = draw(st.integers(1, 4))
+            constraint["minDomains"] = draw(st.integers(1, 4))
         if draw(st.integers(0, 2)) == 0:
-            one["matchLabelKeys"] = draw(st.lists(st.sampled_from(["app", "version"]), min_size=1, unique=True))
-        found.append({key: value for key, value in one.items() if value is not None})
-    return found
+            constraint["matchLabelKeys"] = draw(st.lists(st.sampled_from(["app", "version"]), min_size=1, unique=True))
+        drawn.append({key: value for key, value in constraint.items() if value is not None})
+    return drawn
 
 
 @st.composite
@@ -181,6 +181,6 @@ def only(name: str) -> dict[str, Any]:
     return {
         "multiPoint": {
             "disabled": [{"name": "*"}],
-            "enabled": [{"name": one} for one in ("PrioritySort", "DefaultBinder", name)],
+            "enabled": [{"name": plugin} for plugin in ("PrioritySort", "DefaultBinder", name)],
         }
     }

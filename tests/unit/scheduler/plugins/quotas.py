@@ -33,8 +33,8 @@ def quota(
 
 
 def with_quotas(state: ClusterState, *quotas: ElasticQuota) -> ClusterState:
-    for one in quotas:
-        state.objects.upsert("ElasticQuota", one)
+    for elastic_quota in quotas:
+        state.objects.upsert("ElasticQuota", elastic_quota)
     return state
 
 
@@ -68,4 +68,4 @@ def preempt(state: ClusterState, incoming: PodInfo, profile: ProfileRunner, seed
 
 
 def names(pods: Iterable[PodInfo]) -> list[str]:
-    return [one.name for one in pods]
+    return [pod.name for pod in pods]

@@ -17,12 +17,14 @@ def used(pods: Sequence[PodInfo], resource: str, *, nonzero: bool = False) -> in
 
 
 def tolerates(pod: PodInfo, taint: object) -> bool:
-    for one in pod.spec.tolerations:
-        if one.effect and one.effect != taint.effect:
+    for toleration in pod.spec.tolerations:
+        if toleration.effect and toleration.effect != taint.effect:
             continue
-        if one.key and one.key != taint.key:
+        if toleration.key and toleration.key != taint.key:
             continue
-        if one.operator == "Exists" or (one.operator in ("", "Equal") and one.value == taint.value):
+        if toleration.operator == "Exists" or (
+            toleration.operator in ("", "Equal") and toleration.value == taint.value
+        ):
             return True
     return False
 
@@ -30,10 +32,10 @@ def tolerates(pod: PodInfo, taint: object) -> bool:
 def first_rejection(pod: PodInfo, node: NodeInfo, pods: Sequence[PodInfo]) -> tuple[str, int, frozenset[str]] | None:
     """The first filter in default order that says no: (plugin, code, reasons)."""
     if node.unschedulable and not any(
-        (not one.effect or one.effect == "NoSchedule")
-        and (not one.key or one.key == "node.kubernetes.io/unschedulable")
-        and (one.operator == "Exists" or (one.operator in ("", "Equal") and one.value == ""))
-        for one in pod.spec.tolerations
+        (not toleration.effect or toleration.effect == "NoSchedule")
+        and (not toleration.key or toleration.key == "node.kubernetes.io/unschedulable")
+        and (toleration.operator == "Exists" or (toleration.operator in ("", "Equal") and toleration.value == ""))
+        for toleration in pod.spec.tolerations
     ):
         return "NodeUnschedulable", 3, frozenset({"node(s) were unschedulable"})
     if any(taint.effect in ("NoSchedule", "NoExecute") and not tolerates(pod, taint) for taint in node.taints):
@@ -112,17 +114,20 @@ def balanced_score(pod: PodInfo, node: NodeInfo, pods: Sequence[PodInfo], resour
         deviation = abs(fractions[0] - fractions[1]) / 2
     elif len(fractions) > 2:
         mean = sum(fractions) / len(fractions)
-        deviation = math.sqrt(sum((one - mean) * (one - mean) for one in fractions) / len(fractions))
+        deviation = math.sqrt(sum((fraction - mean) * (fraction - mean) for fraction in fractions) / len(fractions))
     return int((1 - deviation) * 100)
 
 
 def taint_score(pod: PodInfo, node: NodeInfo) -> int:
     def preferring(taint: object) -> bool:
         return any(
-            one.effect in ("", "PreferNoSchedule")
-            and (not one.key or one.key == taint.key)
-            and (one.operator == "Exists" or (one.operator in ("", "Equal") and one.value == taint.value))
-            for one in pod.spec.tolerations
+            toleration.effect in ("", "PreferNoSchedule")
+            and (not toleration.key or toleration.key == taint.key)
+            and (
+                toleration.operator == "Exists"
+                or (toleration.operator in ("", "Equal") and toleration.value == taint.value)
+            )
+            for toleration in pod.spec.tolerations
         )
 
     return sum(1 for taint in node.taints if taint.effect == "PreferNoSchedule" and not preferring(taint))

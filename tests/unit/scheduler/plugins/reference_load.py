@@ -59,13 +59,13 @@ def over_commitment(
         return 0.0
     if _read(load, "cpu") is None and _read(load, "memory") is None:
         return 0.0
-    there = [one.spec.declared for one in pods]
+    declared = [pod.spec.declared for pod in pods]
     risks = []
     for resource in ("cpu", "memory"):
         capacity = node.allocatable[resource]
-        request_before = min(sum(getattr(one, resource) for one in there), capacity)
-        request = min(sum(getattr(one, resource) for one in [*there, own]), capacity)
-        limit_before = sum(getattr(one, f"{resource}_limit") for one in there)
+        request_before = min(sum(getattr(amounts, resource) for amounts in declared), capacity)
+        request = min(sum(getattr(amounts, resource) for amounts in [*declared, own]), capacity)
+        limit_before = sum(getattr(amounts, f"{resource}_limit") for amounts in declared)
         limit = limit_before + getattr(own, f"{resource}_limit")
         by_limits = (limit - capacity) / (limit - request) if limit > capacity else 0.0
         seen = _read(load, resource)

@@ -103,11 +103,12 @@ def answers(
 ) -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """(plugin, code, reasons) per node that a pod cannot run on."""
     explanation = explained(state, pod, profile)
-    found = {}
-    for name, one in explanation.nodes():
-        if one.rejection is not None:
-            found[name] = (one.rejection.plugin, Code(one.rejection.code).name, one.rejection.reasons)
-    return found
+    by_node = {}
+    for name, node_explanation in explanation.nodes():
+        rejection = node_explanation.rejection
+        if rejection is not None:
+            by_node[name] = (rejection.plugin, Code(rejection.code).name, rejection.reasons)
+    return by_node
 
 
 def explained(state: ClusterState, pod: PodInfo, profile: ProfileRunner | None = None) -> Explanation:

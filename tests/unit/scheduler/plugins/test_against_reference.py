@@ -29,23 +29,23 @@ def test_the_first_rejection_of_every_node_is_the_references(state: ClusterState
     only = None
     if info.spec.required is not None and info.spec.required.terms:
         names = [term.node_names() for term in info.spec.required.terms]
-        if all(one is not None for one in names):
+        if all(name is not None for name in names):
             only = frozenset().union(*names)
     for name, bound in nodes:
         node = state.node(name)
-        found = explanation.node(name)
+        explained = explanation.node(name)
         if only is not None and name not in only:
-            assert not found.feasible
-            assert found.rejection.plugin == "NodeAffinity"
+            assert not explained.feasible
+            assert explained.rejection.plugin == "NodeAffinity"
             continue
         expected = reference.first_rejection(info, node, bound)
         actual = (
             None
-            if found.rejection is None
-            else (found.rejection.plugin, int(found.rejection.code), frozenset(found.rejection.reasons))
+            if explained.rejection is None
+            else (explained.rejection.plugin, int(explained.rejection.code), frozenset(explained.rejection.reasons))
         )
         assert actual == expected
-        assert found.feasible is (expected is None)
+        assert explained.feasible is (expected is None)
 
 
 @settings(max_examples=40, deadline=None)
@@ -57,10 +57,10 @@ def test_fit_scores_are_the_references(state: ClusterState, info: PodInfo, kind:
     profile = fit_profile(strategy, weights, shape)
     explanation, nodes = matrix(state, info, profile)
     for name, bound in nodes:
-        found = explanation.node(name)
-        if found.feasible:
+        explained = explanation.node(name)
+        if explained.feasible:
             expected = reference.fit_score(info, state.node(name), bound, strategy, weights, shape)
-            assert found.scores["NodeResourcesFit"].raw == expected
+            assert explained.scores["NodeResourcesFit"].raw == expected
 
 
 def fit_profile(strategy: str, weights: dict[str, int], shape: tuple[tuple[int, int], ...]) -> object:
@@ -79,12 +79,12 @@ def test_balanced_scores_are_the_references(state: ClusterState, info: PodInfo, 
     args = {"resources": [{"name": name, "weight": 1} for name in resources]}
     name = "NodeResourcesBalancedAllocation"
     explanation, nodes = matrix(state, info, runner(only_scores(name), {name: args}))
-    skipped = not any(info.spec.requests.get(one, 0) for one in resources)
+    skipped = not any(info.spec.requests.get(resource, 0) for resource in resources)
     for node_name, bound in nodes:
-        found = explanation.node(node_name)
-        if found.feasible:
+        explained = explanation.node(node_name)
+        if explained.feasible:
             expected = reference.balanced_score(info, state.node(node_name), bound, resources)
-            assert (found.scores[name].raw if name in found.scores else None) == (None if skipped else expected)
+            assert (explained.scores[name].raw if name in explained.scores else None) == (None if skipped else expected)
 
 
 @settings(max_examples=40, deadline=None)
@@ -96,7 +96,7 @@ def test_taint_and_affinity_scores_are_the_references(state: ClusterState, info:
         return
     taints = {name: reference.taint_score(info, state.node(name)) for name in feasible}
     affinity = {
-        name: sum(one.weight for one in info.spec.preferred if one.term.matches(name, state.node(name).labels))
+        name: sum(term.weight for term in info.spec.preferred if term.term.matches(name, state.node(name).labels))
         for name in feasible
     }
     most_taints, most_affinity = max(taints.values()), max(affinity.values())
@@ -122,4 +122,4 @@ def test_packing_scores_are_the_references(target: int) -> None:
 
     utilization = np.concatenate([np.linspace(0, 130, 2001), np.array([target - 1e-9, target, target + 1e-9, 100.0])])
     scores = packing_score(utilization, float(target))
-    assert scores.tolist() == [reference.packing_score(float(one), float(target)) for one in utilization]
+    assert scores.tolist() == [reference.packing_score(float(percent), float(target)) for percent in utilization]

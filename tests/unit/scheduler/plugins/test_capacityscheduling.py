@@ -53,8 +53,8 @@ def incoming(cpu: str = "2", memory: str | None = None, *, priority: int = HIGH,
 
 
 def placed(state: ClusterState, *pods: PodInfo, on: str = "n1") -> ClusterState:
-    for one in pods:
-        state.upsert_pod(msgspec.structs.replace(one, node_name=on))
+    for running_pod in pods:
+        state.upsert_pod(msgspec.structs.replace(running_pod, node_name=on))
     return state
 
 
@@ -153,7 +153,7 @@ def test_of_several_quotas_the_oldest_counts(safe: ProfileRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "priority", "where", "fits"),
+    ("namespace", "priority", "nominated_node", "fits"),
     [
         pytest.param("a", HIGH, "n1", False, id="as important, same namespace"),
         pytest.param("a", LOW, "n1", True, id="less important"),
@@ -162,11 +162,11 @@ def test_of_several_quotas_the_oldest_counts(safe: ProfileRunner) -> None:
     ],
 )
 def test_nominated_pods_count_against_the_limit(
-    safe: ProfileRunner, namespace: str, priority: int, where: str, fits: bool
+    safe: ProfileRunner, namespace: str, priority: int, nominated_node: str, fits: bool
 ) -> None:
     state = with_quotas(wide(), quota("a", {"cpu": "9"}, {"cpu": "3"}), quota("b", {"cpu": "9"}))
     promised = pod("promised", container("2"), namespace=namespace, priority=priority)
-    state.nominator.set(promised, where)
+    state.nominator.set(promised, nominated_node)
     assert attempt(state, incoming("2"), safe).node == ("n1" if fits else None)
 
 
@@ -393,8 +393,15 @@ def test_on_many_nodes_the_search_ends_with_enough_candidates(safe: ProfileRunne
 
 def test_what_may_make_room_wakes_a_pod(safe: ProfileRunner, upstream: ProfileRunner) -> None:
     def wakes(profile: ProfileRunner, event: ClusterEvent, old: object = None, new: object = None) -> bool:
-        found = [one for one in profile.hint_registrations()["CapacityScheduling"] if event.matches(one)]
-        return any(one.hint is None or one.hint(incoming(), old, new) is Hint.QUEUE for one in found)
+        registrations = [
+            registration
+            for registration in profile.hint_registrations()["CapacityScheduling"]
+            if event.matches(registration)
+        ]
+        return any(
+            registration.hint is None or registration.hint(incoming(), old, new) is Hint.QUEUE
+            for registration in registrations
+        )
 
     before, after = quota("a", {"cpu": "1"}), quota("a", {"cpu": "2"})
     reported = msgspec.structs.replace(before, status=msgspec.structs.replace(before.status, used={"cpu": "1"}))
@@ -420,16 +427,16 @@ class Example:
 @st.composite
 def examples(draw: st.DrawFn) -> Example:
     number = draw(st.integers(1, 4))
-    state = cluster(*(node(f"n{one}", allocatable={"cpu": str(draw(st.integers(2, 6)))}) for one in range(number)))
+    state = cluster(*(node(f"n{index}", allocatable={"cpu": str(draw(st.integers(2, 6)))}) for index in range(number)))
     for index in range(draw(st.integers(0, 4 * number))):
-        one = running(
+        pod_on_node = running(
             f"p{index}",
             draw(st.sampled_from("abc")),
             f"{draw(st.integers(1, 20))}00m",
             draw(st.integers(0, 4)) * 10,
             age=1000 + index,
         )
-        placed(state, one, on=f"n{draw(st.integers(0, number - 1))}")
+        placed(state, pod_on_node, on=f"n{draw(st.integers(0, number - 1))}")
     for name in "ab":
         if draw(st.booleans()):
             least = {"cpu": str(draw(st.integers(0, 6)))}

@@ -203,15 +203,16 @@ def test_time_that_orders_a_group(case: dict[str, Any]) -> None:
 def test_a_sequence_of_calls(case: dict[str, Any]) -> None:
     world = World(case)
     pods = {
-        f"{one['metadata']['namespace']}/{one['metadata']['name']}": world.pod(one) for one in case["existing_pods"]
+        f"{existing['metadata']['namespace']}/{existing['metadata']['name']}": world.pod(existing)
+        for existing in case["existing_pods"]
     }
     for step, expected in zip(case["input"]["steps"], case["expected"]["steps"], strict=True):
         pod, state = pods[step["pod"]], CycleState()
         if step["call"] == "Permit":
             status, _ = world.plugin.permit(state, pod, step["node"])
             world.handle.waiting[pod.uid] = pod
-            asked: dict[str, PodInfo] = state.read(PODS_TO_ACTIVATE, dict) or {}
-            assert sorted(one.key for one in asked.values()) == expected["pods_to_activate"]
+            activated: dict[str, PodInfo] = state.read(PODS_TO_ACTIVATE, dict) or {}
+            assert sorted(activated_pod.key for activated_pod in activated.values()) == expected["pods_to_activate"]
         elif step["call"] == "PostFilter":
             status = world.post_filter(pod)
             assert world.handle.told == [("ns/pod1", "optimistic rejection in PostFilter")]

@@ -82,9 +82,9 @@ def test_added_affinity_keeps_pods_off_in_the_profiles_name() -> None:
     from tests.unit.scheduler.core.builders import NOW, cluster
 
     state = cluster(node("open"), node("closed", labels={"pool": "closed"}))
-    found = explain(state.snapshot(NOW), pod("p"), PROFILE)
-    assert found.best == ("open",)
-    assert found.node("closed").rejection.reasons == ("node(s) didn't match scheduler-enforced node affinity",)
+    explanation = explain(state.snapshot(NOW), pod("p"), PROFILE)
+    assert explanation.best == ("open",)
+    assert explanation.node("closed").rejection.reasons == ("node(s) didn't match scheduler-enforced node affinity",)
 
 
 def test_image_locality_scores_as_the_live_scheduler_was_seen_to() -> None:
@@ -94,8 +94,8 @@ def test_image_locality_scores_as_the_live_scheduler_was_seen_to() -> None:
     state = cluster(
         *(node(f"n{index}", images={"app:latest": 800_000_000} if index == 0 else {}) for index in range(4))
     )
-    found = explain(state.snapshot(NOW), pod("p", container(image="app")), runner())
-    assert [found.node(f"n{index}").scores["ImageLocality"].raw for index in range(4)] == [17, 0, 0, 0]
+    explanation = explain(state.snapshot(NOW), pod("p", container(image="app")), runner())
+    assert [explanation.node(f"n{index}").scores["ImageLocality"].raw for index in range(4)] == [17, 0, 0, 0]
 
 
 def test_ignored_resources_are_not_filtered_on() -> None:
@@ -121,5 +121,5 @@ def test_amounts_beyond_82_tebibytes_divide_as_integers() -> None:
     state = cluster(node("n", allocatable={"memory": str(allocatable), "cpu": "100000"}))
     strategy = {"type": "LeastAllocated", "resources": [{"name": "memory", "weight": 1}]}
     profile = runner(args={"NodeResourcesFit": {"scoringStrategy": strategy}})
-    found = explain(state.snapshot(NOW), pod("p", container("1", str(request))), profile)
-    assert found.node("n").scores["NodeResourcesFit"].raw == (allocatable - request) * 100 // allocatable == 6
+    explanation = explain(state.snapshot(NOW), pod("p", container("1", str(request))), profile)
+    assert explanation.node("n").scores["NodeResourcesFit"].raw == (allocatable - request) * 100 // allocatable == 6

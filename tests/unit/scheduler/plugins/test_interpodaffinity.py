@@ -42,20 +42,20 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str) -> None:
-    found = explain(state.snapshot(NOW), info, PROFILES[kind])
+    explanation = explain(state.snapshot(NOW), info, PROFILES[kind])
     expected = reference.affinity_verdicts(info, world, upstream=kind == "upstream") or {}
     feasible = []
-    for one, _ in world.nodes:
-        rejection = found.node(one.name).rejection
+    for world_node, _ in world.nodes:
+        rejection = explanation.node(world_node.name).rejection
         actual = None if rejection is None else (int(rejection.code), rejection.message)
-        assert actual == expected.get(one.name)
+        assert actual == expected.get(world_node.name)
         if rejection is None:
-            feasible.append(one.name)
+            feasible.append(world_node.name)
     if not feasible:
         return
     scores = reference.affinity_scores(info, world, feasible, **OPTIONS[kind])
     for name in feasible:
-        score = found.node(name).scores.get(NAME)
+        score = explanation.node(name).scores.get(NAME)
         assert (score is None) is (scores is None)
         if score is not None and scores is not None:
             assert (score.raw, score.normalized) == (scores[0][name], scores[1][name])
@@ -64,29 +64,29 @@ def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str)
 @settings(max_examples=150, deadline=None)
 @given(worlds(caring), pods("new", caring), st.sampled_from(list(PROFILES)))
 def test_verdicts_and_scores_are_the_references(
-    made: tuple[ClusterState, reference.World], info: PodInfo, kind: str
+    built: tuple[ClusterState, reference.World], info: PodInfo, kind: str
 ) -> None:
-    check(*made, info, kind)
+    check(*built, info, kind)
 
 
 @settings(max_examples=60, deadline=None)
 @given(worlds(caring), pods("new", caring), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6))
 def test_they_stay_so_while_the_cluster_changes(
-    made: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
+    built: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
 ) -> None:
-    state, world = made
+    state, world = built
     names = list(state.node_names)
     check(state, world, info, "safe")
-    for number, (what, which) in enumerate(changes):
-        name = names[which % len(names)]
+    for number, (change, index) in enumerate(changes):
+        name = names[index % len(names)]
         old = state.node(name)
-        match what:
+        match change:
             case 0:
                 state.assume(msgspec.structs.replace(info, uid=f"assumed-{number}"), name, NOW)
             case 1:
                 state.forget(f"assumed-{number - 1}")
             case 2 if old is not None:
-                state.upsert_node(msgspec.structs.replace(old, labels={ZONE: "abc"[which % 3]}))
+                state.upsert_node(msgspec.structs.replace(old, labels={ZONE: "abc"[index % 3]}))
             case 3:
                 for bound in list(state.pods_on(name))[:1]:
                     state.upsert_pod(msgspec.structs.replace(bound, labels={"app": "web"}))
@@ -94,7 +94,7 @@ def test_they_stay_so_while_the_cluster_changes(
                 for bound in list(state.pods_on(name))[:1]:
                     state.remove_pod(bound.uid)
             case 5:
-                world.namespaces = {**NAMESPACES, "default": {"team": "red"} if which % 2 else {}}
+                world.namespaces = {**NAMESPACES, "default": {"team": "red"} if index % 2 else {}}
                 put(state, "Namespace", "default", {}, labels=dict(world.namespaces["default"]))
         check(state, seen(state, world), info, "safe")
 
@@ -104,10 +104,10 @@ def test_they_stay_so_while_the_cluster_changes(
     worlds(caring), pods("new", caring), pods("other", caring), st.integers(0, 4), st.sampled_from(["safe", "upstream"])
 )
 def test_a_pod_added_for_a_trial_counts_as_if_it_were_there(
-    made: tuple[ClusterState, reference.World], info: PodInfo, other: PodInfo, where: int, kind: str
+    built: tuple[ClusterState, reference.World], info: PodInfo, other: PodInfo, index: int, kind: str
 ) -> None:
-    view = made[0].snapshot(NOW)
-    row = int(view.rows[where % len(view.rows)])
+    view = built[0].snapshot(NOW)
+    row = int(view.rows[index % len(view.rows)])
     overlay = view.overlay()
     overlay.add_pod(other, row)
     state = CycleState()
@@ -124,13 +124,13 @@ def test_a_pod_added_for_a_trial_counts_as_if_it_were_there(
 @settings(max_examples=60, deadline=None)
 @given(worlds(caring), pods("new", caring), st.integers(0, 20))
 def test_a_pod_taken_away_for_a_trial_no_longer_counts(
-    made: tuple[ClusterState, reference.World], info: PodInfo, which: int
+    built: tuple[ClusterState, reference.World], info: PodInfo, index: int
 ) -> None:
-    state, _ = made
+    state, _ = built
     placed = sorted(state.pod_uids)
     if not placed:
         return
-    victim = state.pod(placed[which % len(placed)])
+    victim = state.pod(placed[index % len(placed)])
     assert victim is not None
     view = state.snapshot(NOW)
     cycle = CycleState()
@@ -155,9 +155,9 @@ def filtered(
     diagnosis = Diagnosis(view.node_count)
     profile.run_filters(state, info, view, view.rows, diagnosis)
     return {
-        int(row): (int(code), one.status(index).message)
-        for one in diagnosis.rejections
-        for index, (row, code) in enumerate(zip(one.rows, one.codes, strict=True))
+        int(row): (int(code), rejection.status(index).message)
+        for rejection in diagnosis.rejections
+        for index, (row, code) in enumerate(zip(rejection.rows, rejection.codes, strict=True))
     }
 
 
@@ -199,8 +199,8 @@ def test_a_namespace_that_is_not_known_has_no_labels() -> None:
 
 def test_the_first_of_its_kind_goes_where_all_keys_are() -> None:
     state = cluster(node("n0", labels={ZONE: "a"}), node("n1"))
-    found = explain(state.snapshot(NOW), web("mine", **near(term())), PROFILES["safe"])
-    assert found.best == ("n0",)
+    explanation = explain(state.snapshot(NOW), web("mine", **near(term())), PROFILES["safe"])
+    assert explanation.best == ("n0",)
     state.upsert_pod(msgspec.structs.replace(web("p", namespace="other"), node_name="n0"))
     assert explain(state.snapshot(NOW), pod("mine", **near(term())), PROFILES["safe"]).best == ()
 
@@ -208,9 +208,9 @@ def test_the_first_of_its_kind_goes_where_all_keys_are() -> None:
 def test_a_term_that_cannot_be_read_rejects_the_pod_and_does_no_harm_on_a_running_one() -> None:
     wrong = {"topologyKey": ZONE, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
     state = cluster(node("n0", labels={ZONE: "a"}), pods={"n0": [web("p", **far(wrong))]})
-    found = explain(state.snapshot(NOW), web("mine", **near(wrong)), PROFILES["safe"])
-    assert found.message is not None
-    assert "parsing pod: requiredAffinityTerms" in found.message
+    explanation = explain(state.snapshot(NOW), web("mine", **near(wrong)), PROFILES["safe"])
+    assert explanation.message is not None
+    assert "parsing pod: requiredAffinityTerms" in explanation.message
     assert explain(state.snapshot(NOW), web("mine"), PROFILES["safe"]).best == ("n0",)
 
 
@@ -259,15 +259,15 @@ HINTS = [
 
 
 @pytest.mark.parametrize(
-    ("mine", "which", "old", "new", "safe", "upstream"), [each[:6] for each in HINTS], ids=[each[6] for each in HINTS]
+    ("mine", "number", "old", "new", "safe", "upstream"), [each[:6] for each in HINTS], ids=[each[6] for each in HINTS]
 )
-def test_hints(mine: PodInfo, which: int, old: object, new: object, safe: Hint, upstream: Hint) -> None:
+def test_hints(mine: PodInfo, number: int, old: object, new: object, safe: Hint, upstream: Hint) -> None:
     for kind, expected in (("safe", safe), ("upstream", upstream)):
         state = cluster(node("n"))
         for name, labels in NAMESPACES.items():
             put(state, "Namespace", name, {}, labels=labels)
         explain(state.snapshot(NOW), mine, PROFILES[kind])
-        registration = PROFILES[kind].hint_registrations()[NAME][which]
+        registration = PROFILES[kind].hint_registrations()[NAME][number]
         assert registration.hint is not None
         assert registration.hint(mine, old, new) is expected, kind
 
@@ -276,9 +276,17 @@ def test_a_relabelled_namespace_wakes_pods_that_select_namespaces_and_its_own() 
     state = cluster(node("n"))
     put(state, "Namespace", "red", {}, labels={"team": "red"})
     changed = state.objects.get("Namespace", "", "red")
-    (registration,) = [one for one in PROFILES["safe"].hint_registrations()[NAME] if one.resource == "Namespace"]
+    (registration,) = [
+        registration
+        for registration in PROFILES["safe"].hint_registrations()[NAME]
+        if registration.resource == "Namespace"
+    ]
     assert registration.hint is not None
     assert registration.hint(NEAR_RED, None, changed) is Hint.QUEUE
     assert registration.hint(pod("mine", namespace="red"), None, changed) is Hint.QUEUE
     assert registration.hint(NEAR, None, changed) is Hint.SKIP
-    assert not [one for one in PROFILES["upstream"].hint_registrations()[NAME] if one.resource == "Namespace"]
+    assert not [
+        registration
+        for registration in PROFILES["upstream"].hint_registrations()[NAME]
+        if registration.resource == "Namespace"
+    ]

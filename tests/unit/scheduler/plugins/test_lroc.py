@@ -45,7 +45,10 @@ def loads(values: dict[str, NodeLoad], *, age: float = 0.0) -> LoadTable:
 
 def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[str, int | None]:
     explanation = explain(state.snapshot(NOW), info, scheduler)
-    return {name: one.scores[NAME].raw if NAME in one.scores else None for name, one in explanation.nodes()}
+    return {
+        name: explained.scores[NAME].raw if NAME in explained.scores else None
+        for name, explained in explanation.nodes()
+    }
 
 
 def column(*values: float) -> Any:
@@ -66,51 +69,51 @@ def test_the_plugin_is_built_without_asking_the_watcher(case: dict[str, Any]) ->
 
 @pytest.mark.parametrize("case", cases(FILE, "compute_risk"))
 def test_risks_are_upstreams(case: dict[str, Any]) -> None:
-    given = case["input"]
+    inputs = case["input"]
     sums = {
-        name.removeprefix("node_"): float(amounts["milli_cpu" if given["resource"] == "cpu" else "memory"])
-        for name, amounts in given["node_requests_and_limits"].items()
+        name.removeprefix("node_"): float(amounts["milli_cpu" if inputs["resource"] == "cpu" else "memory"])
+        for name, amounts in inputs["node_requests_and_limits"].items()
     }
     answer = parse_watcher(json.dumps(case["watcher_response"]).encode(), "w", now=NOW)
-    load = answer.instances[given["node"]]
-    prefix = given["resource"]
+    load = answer.instances[inputs["node"]]
+    prefix = inputs["resource"]
     seen = measured_upstream(column(getattr(load, f"{prefix}_average")), column(getattr(load, f"{prefix}_stddev")))
     capacity = column(sums["capacity"])
     mu, sigma = resource_stats(seen.average, seen.deviation, capacity, 0.0).mu_sigma()
     by_limits = limit_risk(column(sums["request"]), column(sums["limit"]), capacity)
     requests, limits = column(sums["request_minus_pod"]), column(sums["limit_minus_pod"])
     by_load = load_risk(mu, sigma, requests, limits, capacity, window=case["args"]["smoothingWindowSize"])
-    weight = case["args"]["riskLimitWeights"][given["resource"]]
+    weight = case["args"]["riskLimitWeights"][inputs["resource"]]
     assert total_risk(weight, by_limits, by_load)[0] == case["expected"]["risk"]
 
 
 @pytest.mark.parametrize("case", cases(FILE, "placement_sequence"))
 def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any]) -> None:
     state, scheduler = state_of(case), profile_of(case)
-    for index, one in enumerate(case["pods"]):
-        info = pod_of(one, f"uid-new-{index}")
+    for index, fields in enumerate(case["pods"]):
+        info = pod_of(fields, f"uid-new-{index}")
         chosen = decide(state.snapshot(NOW), info, scheduler, random.Random(index)).node
         assert chosen == case["expected"]["placements"][info.name]
 
 
 @pytest.mark.parametrize("case", cases(FILE, "beta_match_moments"))
 def test_moments_match_where_upstreams_do(case: dict[str, Any]) -> None:
-    given = case["input"]
-    assert bool(match_moments(column(given["m1"]), column(given["m2"])).valid[0]) is case["expected"]["ok"]
+    inputs = case["input"]
+    assert bool(match_moments(column(inputs["m1"]), column(inputs["m2"])).valid[0]) is case["expected"]["ok"]
 
 
 @pytest.mark.parametrize("case", cases(FILE, "beta_cdf"))
 def test_distribution_function_is_upstreams(case: dict[str, Any]) -> None:
-    given = case["input"]
-    found = regularized_incomplete_beta(column(given["alpha"]), column(given["beta"]), column(given["x"]))[0]
-    assert np.nan_to_num(found) == pytest.approx(case["expected"]["value"], abs=case["expected"]["tolerance"])
+    inputs = case["input"]
+    computed = regularized_incomplete_beta(column(inputs["alpha"]), column(inputs["beta"]), column(inputs["x"]))[0]
+    assert np.nan_to_num(computed) == pytest.approx(case["expected"]["value"], abs=case["expected"]["tolerance"])
 
 
 @pytest.mark.parametrize("case", cases(FILE, "beta_density"))
 def test_density_is_upstreams(case: dict[str, Any]) -> None:
-    given = case["input"]
-    found = density(column(given["alpha"]), column(given["beta"]), column(given["x"]))[0]
-    assert found == pytest.approx(case["expected"]["value"], abs=case["expected"]["tolerance"])
+    inputs = case["input"]
+    computed = density(column(inputs["alpha"]), column(inputs["beta"]), column(inputs["x"]))[0]
+    assert computed == pytest.approx(case["expected"]["value"], abs=case["expected"]["tolerance"])
 
 
 @pytest.mark.parametrize("case", cases(FILE, "beta_max_variance"))
@@ -125,8 +128,10 @@ def test_fits_have_the_moments_they_were_made_from(case: dict[str, Any]) -> None
         fit = match_moments(column(first), column(second))
         assert [fit.alpha[0], fit.beta[0]] == pytest.approx([case["input"]["alpha"], case["input"]["beta"]])
     else:
-        found = regularized_incomplete_beta(*(column(case["input"][name]) for name in ("alpha", "beta")), column(0.5))
-        assert math.isnan(found[0])
+        computed = regularized_incomplete_beta(
+            *(column(case["input"][name]) for name in ("alpha", "beta")), column(0.5)
+        )
+        assert math.isnan(computed[0])
 
 
 @pytest.mark.parametrize("case", cases(SHARED, "effective_requests"))
@@ -171,14 +176,14 @@ def test_sums_per_node_are_upstreams(case: dict[str, Any]) -> None:
 def test_incomplete_beta_is_exact_for_whole_parameters(alpha: int, beta: int, x: int) -> None:
     share, tries = Fraction(x, 1000), alpha + beta - 1
     exact = sum(math.comb(tries, n) * share**n * (1 - share) ** (tries - n) for n in range(alpha, tries + 1))
-    found = regularized_incomplete_beta(column(alpha), column(beta), column(x / 1000))[0]
-    assert found == pytest.approx(float(exact), abs=2e-13)
+    computed = regularized_incomplete_beta(column(alpha), column(beta), column(x / 1000))[0]
+    assert computed == pytest.approx(float(exact), abs=2e-13)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.floats(1e-3, 1e5), st.floats(1e-3, 1e5), st.floats(0, 1), st.floats(0, 1))
-def test_incomplete_beta_rises_from_0_to_1_and_mirrors(alpha: float, beta: float, one: float, other: float) -> None:
-    low, high = sorted((one, other))
+def test_incomplete_beta_rises_from_0_to_1_and_mirrors(alpha: float, beta: float, x: float, other: float) -> None:
+    low, high = sorted((x, other))
     pair = (column(alpha, alpha, alpha, alpha), column(beta, beta, beta, beta))
     zero, below, above, all_of_it = regularized_incomplete_beta(*pair, column(0, low, high, 1))
     assert (zero, all_of_it) == (0.0, 1.0)
@@ -195,8 +200,8 @@ node_load = st.builds(NodeLoad, cpu_average=figure, cpu_stddev=figure, memory_av
 resources = st.tuples(amount, amount, size, size)
 
 
-def sized(name: str, given: tuple[str, str, str, str]) -> PodInfo:
-    cpu, cpu_limit, memory, memory_limit = given
+def sized(name: str, sizes: tuple[str, str, str, str]) -> PodInfo:
+    cpu, cpu_limit, memory, memory_limit = sizes
     return pod(name, container(cpu, memory, limits={"cpu": cpu_limit, "memory": memory_limit}))
 
 
@@ -215,7 +220,7 @@ def test_upstream_scores_equal_a_node_by_node_reference(
     state = cluster(
         *(node(name) for name in names),
         pods={
-            name: [sized(f"{name}-{number}", one) for number, one in enumerate(pods)]
+            name: [sized(f"{name}-{number}", sizes) for number, sizes in enumerate(pods)]
             for name, (_, pods) in zip(names, nodes, strict=True)
         },
     )
@@ -224,11 +229,11 @@ def test_upstream_scores_equal_a_node_by_node_reference(
     weights = {"cpu": cpu, "memory": memory}
     scheduler = profile("upstream", smoothingWindowSize=window, riskLimitWeights=weights)
     view = state.snapshot(NOW)
-    found = scheduler.plugins[NAME].score(CycleState(), info, view, view.rows)
-    for row, score in zip(view.rows, found, strict=True):
+    scores = scheduler.plugins[NAME].score(CycleState(), info, view, view.rows)
+    for row, score in zip(view.rows, scores, strict=True):
         load = nodes[names.index(view.name(int(row)))][0]
-        there = view.pods_on(int(row))
-        exact = reference.over_commitment(load, view.info(int(row)), there, info, window, weights)
+        pods_on_node = view.pods_on(int(row))
+        exact = reference.over_commitment(load, view.info(int(row)), pods_on_node, info, window, weights)
         # The two compute the distribution in different ways; what lies on a half may round to either side.
         assert abs(int(score) - exact) <= 0.5 + 1e-5
 
@@ -247,9 +252,9 @@ def test_what_was_worked_out_before_never_shows_after_a_change() -> None:
             state.set_load(loads(table))
         if placed and rng.random() < 0.3:
             state.remove_pod(placed.pop(rng.randrange(len(placed))))
-        one = sized(f"p{step}", ("500m", "3", "1Gi", "8Gi"))
-        state.upsert_pod(state.assume(one, f"n{rng.randrange(12)}", NOW))
-        placed.append(one.uid)
+        added = sized(f"p{step}", ("500m", "3", "1Gi", "8Gi"))
+        state.upsert_pod(state.assume(added, f"n{rng.randrange(12)}", NOW))
+        placed.append(added.uid)
         if step == 30:
             state.remove_node("n3")
             state.upsert_node(node("n12"))
@@ -300,7 +305,9 @@ def test_risks_that_were_worked_out_ahead_are_used_and_change_no_score(
 ) -> None:
     rng = random.Random(7)
     sizes = (sized(f"x{index}", ("500m", "3", "1Gi", "6Gi")) for index in range(8))
-    state = cluster(*(node(f"n{index}") for index in range(8)), pods={f"n{i}": [one] for i, one in enumerate(sizes)})
+    state = cluster(
+        *(node(f"n{index}") for index in range(8)), pods={f"n{i}": [placed] for i, placed in enumerate(sizes)}
+    )
     state.assume(sized("young", ("500m", "3", "1Gi", "6Gi")), "n1", NOW)
     info, plugin = sized("p", ("500m", "2", "1Gi", "4Gi")), profile(mode).plugins[NAME]
     worked: list[int] = []
@@ -325,9 +332,9 @@ def test_risks_that_were_worked_out_ahead_are_used_and_change_no_score(
             assert score() == before, "the load that is still in force counts"
         state.set_load(table)
         worked.clear()
-        found = score()
+        scores = score()
         assert worked == [], "nothing is left to be worked out"
-        assert found == profile(mode).plugins[NAME].score(CycleState(), info, state.snapshot(NOW), view.rows).tolist()
+        assert scores == profile(mode).plugins[NAME].score(CycleState(), info, state.snapshot(NOW), view.rows).tolist()
         worked.append(0)
     other = LoadTable("Prometheus:https://elsewhere", NOW, NOW, {})
     assert plugin.prepare_load(view, laid_out(other, view)) is None
@@ -342,6 +349,6 @@ def test_what_changes_between_working_ahead_and_the_load_is_worked_out_anew() ->
     state.assume(sized("late", ("1", "3", "1Gi", "6Gi")), "n2", NOW)
     state.set_load(table)
     view = state.snapshot(NOW)
-    found = plugin.score(CycleState(), info, view, view.rows).tolist()
-    assert found == profile().plugins[NAME].score(CycleState(), info, view, view.rows).tolist()
-    assert found[2] != found[0]
+    scores = plugin.score(CycleState(), info, view, view.rows).tolist()
+    assert scores == profile().plugins[NAME].score(CycleState(), info, view, view.rows).tolist()
+    assert scores[2] != scores[0]

@@ -33,7 +33,10 @@ def loads(values: dict[str, NodeLoad], *, age: float = 0.0) -> LoadTable:
 
 def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[str, int | None]:
     explanation = explain(state.snapshot(NOW), info, scheduler)
-    return {name: one.scores[NAME].raw if NAME in one.scores else None for name, one in explanation.nodes()}
+    return {
+        name: explained.scores[NAME].raw if NAME in explained.scores else None
+        for name, explained in explanation.nodes()
+    }
 
 
 @pytest.mark.parametrize("case", cases(FILE, "plugin_score"))
@@ -50,17 +53,17 @@ def test_the_plugin_is_built_without_asking_the_watcher(case: dict[str, Any]) ->
 
 @pytest.mark.parametrize("case", cases(FILE, "compute_score"))
 def test_the_formula_is_upstreams(case: dict[str, Any]) -> None:
-    given, stats = case["input"], case["input"]["resource_stats"]
+    inputs, stats = case["input"], case["input"]["resource_stats"]
     column = [np.array([float(stats[name])]) for name in ("capacity", "req", "used_avg", "used_stdev")]
-    score = balance_score(ResourceStats(*column), given["margin"], given["sensitivity"])
+    score = balance_score(ResourceStats(*column), inputs["margin"], inputs["sensitivity"])
     assert reference.half_away(score[0]) == case["expected"]["rounded_score"]
 
 
 @pytest.mark.parametrize("case", cases(FILE, "placement_sequence"))
 def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any]) -> None:
     state, scheduler = state_of(case), profile_of(case)
-    for index, one in enumerate(case["pods"]):
-        info = pod_of(one, f"uid-{index}")
+    for index, fields in enumerate(case["pods"]):
+        info = pod_of(fields, f"uid-{index}")
         chosen = decide(state.snapshot(NOW), info, scheduler, random.Random(index)).node
         assert chosen == case["expected"]["placements"][info.name]
         state.upsert_pod(state.assume(info, chosen, NOW), NOW)
@@ -98,8 +101,8 @@ def test_upstream_scores_equal_a_node_by_node_reference(
     }
     # Every node is asked for by itself, as the pod may fit none.
     view = state.snapshot(NOW)
-    found = scheduler.plugins[NAME].score(CycleState(), info, view, view.rows)
-    assert {view.name(int(row)): int(score) for row, score in zip(view.rows, found, strict=True)} == expected
+    scores = scheduler.plugins[NAME].score(CycleState(), info, view, view.rows)
+    assert {view.name(int(row)): int(score) for row, score in zip(view.rows, scores, strict=True)} == expected
 
 
 def test_the_worse_of_cpu_and_memory_counts_and_one_alone_suffices() -> None:
@@ -165,4 +168,4 @@ def test_two_profiles_keep_their_own_args() -> None:
     state.set_load(loads({name: NodeLoad(cpu_average=20, cpu_stddev=25) for name in "ab"}))
     info = pod("p", container("0"))
     plain, wide, keen = profile(), profile(safeVarianceMargin=2), profile(safeVarianceSensitivity=2)
-    assert [raw(state, info, one)["a"] for one in (plain, wide, keen)] == [78, 65, 65]
+    assert [raw(state, info, scheduler)["a"] for scheduler in (plain, wide, keen)] == [78, 65, 65]

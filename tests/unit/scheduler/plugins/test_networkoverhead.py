@@ -98,10 +98,10 @@ def asked(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[
     """(raw, normalised) score by node, or why the node is no good."""
     explanation = explain(state.snapshot(NOW), info, scheduler)
     return {
-        name: (one.scores[NAME].raw, one.scores[NAME].normalized)
-        if one.rejection is None
-        else ", ".join(one.rejection.reasons)
-        for name, one in explanation.nodes()
+        name: (explained.scores[NAME].raw, explained.scores[NAME].normalized)
+        if explained.rejection is None
+        else ", ".join(explained.rejection.reasons)
+        for name, explained in explanation.nodes()
     }
 
 
@@ -116,15 +116,15 @@ def asked(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[
 )
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])
 def test_scores_are_upstreams(workload: str, raw: list[int], normalized: list[int], compatibility: str) -> None:
-    found = asked(basic(GENEROUS), member(workload), profile(compatibility))
-    assert list(found.values()) == list(zip(raw, normalized, strict=True))
+    answers = asked(basic(GENEROUS), member(workload), profile(compatibility))
+    assert list(answers.values()) == list(zip(raw, normalized, strict=True))
 
 
 def test_the_filter_counts_limits_kept_and_exceeded() -> None:
     workloads = {"p1": {"p2": 9, "p3": 19}, "p2": {}, "p3": {}}
-    found = asked(basic(workloads), member("p1"), profile("upstream"))
+    answers = asked(basic(workloads), member("p1"), profile("upstream"))
     says = "Node {} does not meet several network requirements from Workload dependencies: Satisfied: {} Violated: {}"
-    assert [name for name, one in found.items() if not isinstance(one, str)] == [
+    assert [name for name, answer in answers.items() if not isinstance(answer, str)] == [
         "n-1",
         "n-2",
         "n-3",
@@ -132,14 +132,14 @@ def test_the_filter_counts_limits_kept_and_exceeded() -> None:
         "n-5",
         "n-6",
     ]
-    assert found["n-7"] == says.format("n-7", 0, 2)
-    assert found["n-8"] == says.format("n-8", 0, 2)
+    assert answers["n-7"] == says.format("n-7", 0, 2)
+    assert answers["n-8"] == says.format("n-8", 0, 2)
 
 
 def test_the_reason_names_no_node_here_and_every_node_upstream() -> None:
     """A text per node makes the pod's message as long as the cluster is large."""
     state = basic({"p1": {"p2": 0}})
-    for info in [one for name in ("n-5", "n-6") for one in state.pods_on(name)]:
+    for info in [placed for name in ("n-5", "n-6") for placed in state.pods_on(name)]:
         state.remove_pod(info.uid)
     for name in ("n-5", "n-6"):
         state.remove_node(name)
@@ -162,7 +162,7 @@ def test_many_nodes_share_the_last_reason_upstream() -> None:
     state.objects.upsert("AppGroup", app_group({"p1": {"p2": 0}}))
     state.objects.upsert("NetworkTopology", topology({}, {"y": {"z": 1}}))
     explanation = explain(state.snapshot(NOW), member("p1"), profile("upstream"))
-    refused = [name for name, one in explanation.nodes() if not one.feasible]
+    refused = [name for name, explained in explanation.nodes() if not explained.feasible]
     assert len(refused) == 100
 
 
@@ -180,8 +180,17 @@ def test_a_pod_whose_app_group_is_not_there_is_placed_without(compatibility: str
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])
 def test_without_a_network_topology_only_zones_are_told_apart(compatibility: str) -> None:
     """Upstream ends the process with a nil dereference."""
-    found = asked(basic(costs=False), member("p1"), profile(compatibility))
-    assert [one[0] for one in found.values() if not isinstance(one, str)] == [100, 100, 100, 100, 0, 1, 100, 100]
+    answers = asked(basic(costs=False), member("p1"), profile(compatibility))
+    assert [answer[0] for answer in answers.values() if not isinstance(answer, str)] == [
+        100,
+        100,
+        100,
+        100,
+        0,
+        1,
+        100,
+        100,
+    ]
 
 
 def test_an_app_group_outside_the_namespaces_of_the_args_is_not_there() -> None:
@@ -210,19 +219,21 @@ def test_a_way_that_costs_more_than_anybody_has_does_not_overflow() -> None:
     state = basic({"p1": {"p2": 0, "p3": 10000}})
     huge = {"us-west-1": {"us-east-1": (1 << 63) - 1}, "us-east-1": {"us-west-1": (1 << 63) - 1}}
     state.objects.upsert("NetworkTopology", topology(huge, ZONES))
-    found = asked(state, member("p1"), profile())
-    assert all(0 <= one[1] <= 100 for one in found.values() if not isinstance(one, str))
+    answers = asked(state, member("p1"), profile())
+    assert all(0 <= answer[1] <= 100 for answer in answers.values() if not isinstance(answer, str))
 
 
 def test_measured_costs_out_of_order_are_found_here_and_missed_upstream() -> None:
     backwards = dict(sorted(ZONES.items(), reverse=True))
-    found = {}
+    answers = {}
     for mode in ("safe", "upstream"):
         state = basic(GENEROUS, costs=False)
         state.objects.upsert("NetworkTopology", topology(REGIONS, backwards, weights="NetperfCosts"))
-        found[mode] = [one[0] for one in asked(state, member("p2"), profile(mode, weightsName="NetperfCosts")).values()]
-    assert found["safe"][2] == 5
-    assert found["upstream"][2] == 100
+        answers[mode] = [
+            answer[0] for answer in asked(state, member("p2"), profile(mode, weightsName="NetperfCosts")).values()
+        ]
+    assert answers["safe"][2] == 5
+    assert answers["upstream"][2] == 100
 
 
 def test_a_change_of_costs_or_labels_shows_at_once() -> None:
@@ -249,8 +260,10 @@ def test_what_wakes_a_rejected_pod() -> None:
     hints = profile().hint_registrations()[NAME]
 
     def wakes(event: ClusterEvent, old: object = None, new: object = None) -> bool:
-        matching = [one for one in hints if event.matches(one)]
-        return any(one.hint is None or one.hint(waiting, old, new) is Hint.QUEUE for one in matching)
+        matching = [registration for registration in hints if event.matches(registration)]
+        return any(
+            registration.hint is None or registration.hint(waiting, old, new) is Hint.QUEUE for registration in matching
+        )
 
     waiting = member("p1")
     pod_added = ClusterEvent("AssignedPod", ActionType.ADD, "AssignedPodAdd")
@@ -275,20 +288,20 @@ def _reference(
     """Satisfied, violated and cost by node: pod by pod and node by node, as it reads in the Go code."""
     needs = [
         dependency
-        for one in group.spec.workloads
-        if one.workload.selector == info.labels.get(WORKLOAD, "")
-        for dependency in one.dependencies
+        for listed in group.spec.workloads
+        if listed.workload.selector == info.labels.get(WORKLOAD, "")
+        for dependency in listed.dependencies
     ]
-    found = {}
+    by_node = {}
     for name in state.node_names:
         region, zone = _place(state, name)
         table: dict[tuple[str, str], int] = {}
         for weight in costs.spec.weights:
             if weight.name == weights:
                 for key, origin in ((REGION, region), (ZONE, zone)):
-                    for one in weight.topology_list:
-                        for listed in one.origin_list:
-                            if origin and one.topology_key == key and listed.origin == origin:
+                    for network in weight.topology_list:
+                        for listed in network.origin_list:
+                            if origin and network.topology_key == key and listed.origin == origin:
                                 table.update(((origin, way.destination), way.network_cost) for way in listed.cost_list)
         satisfied = violated = cost = 0
         for other in state.node_names:
@@ -298,21 +311,21 @@ def _reference(
                 for need in needs:
                     if placed.labels.get(WORKLOAD, "") != need.workload.selector:
                         continue
-                    there = _place(state, other)
+                    place = _place(state, other)
                     if other == name:
                         satisfied += 1
-                    elif there == ("", ""):
+                    elif place == ("", ""):
                         violated, cost = violated + 1, cost + 100
-                    elif there == (region, zone):
+                    elif place == (region, zone):
                         satisfied, cost = satisfied + 1, cost + 1
                     else:
-                        way = table.get((zone, there[1]) if there[0] == region else (region, there[0]))
+                        way = table.get((zone, place[1]) if place[0] == region else (region, place[0]))
                         cost += 100 if way is None else way
                         if way is not None:
                             satisfied += way <= need.max_network_cost
                             violated += way > need.max_network_cost
-        found[name] = (satisfied, violated, cost)
-    return found
+        by_node[name] = (satisfied, violated, cost)
+    return by_node
 
 
 def _place(state: ClusterState, name: str) -> tuple[str, str]:
@@ -339,7 +352,7 @@ def test_a_plain_reference_agrees_on_random_clusters(seed: int) -> None:
         state.upsert_node(node(f"n{number}", labels={key: value for key, value in labels.items() if value}))
     workloads = ["w1", "w2", "w3", ""]
     group = app_group(
-        {one: {other: rng.choice((0, 3, 50, 200)) for other in rng.sample(workloads, 2)} for one in workloads}
+        {workload: {other: rng.choice((0, 3, 50, 200)) for other in rng.sample(workloads, 2)} for workload in workloads}
     )
     costs = topology(_random_costs(rng, regions[1:]), _random_costs(rng, zones[1:]))
     state.objects.upsert("AppGroup", group)
@@ -353,19 +366,19 @@ def test_a_plain_reference_agrees_on_random_clusters(seed: int) -> None:
         state.upsert_pod(msgspec.structs.replace(placed, node_name=rng.choice(names)))
     if rng.random() < 0.5 and len(names) > 2:
         gone = names.pop()
-        for one in list(state.pods_on(gone)):
-            state.remove_pod(one.uid)
+        for pod_on_node in list(state.pods_on(gone)):
+            state.remove_pod(pod_on_node.uid)
         state.remove_node(gone)
     for workload in workloads:
         info = member(workload)
         expected = _reference(state, group, costs, info, "UserDefined")
-        found = asked(state, info, scheduler)
+        answers = asked(state, info, scheduler)
         for name, (satisfied, violated, cost) in expected.items():
-            verdict = found[name]
+            verdict = answers[name]
             if violated > satisfied:
                 assert isinstance(verdict, str), (seed, workload, name)
             else:
-                assert verdict[0] == cost, (seed, workload, name, expected, found)
+                assert verdict[0] == cost, (seed, workload, name, expected, answers)
 
 
 def test_it_looks_at_placed_pods_once_per_node_not_once_per_pod() -> None:
@@ -374,7 +387,7 @@ def test_it_looks_at_placed_pods_once_per_node_not_once_per_pod() -> None:
     for number in range(4000):
         state.upsert_pod(msgspec.structs.replace(member("p2", f"p{number}"), node_name=f"n{number % 2000}"))
     state.objects.upsert("AppGroup", app_group({"p1": {"p2": 0}}))
-    found = asked(state, member("p1"), profile())
-    raw = np.array([one[0] for one in found.values() if not isinstance(one, str)])
+    answers = asked(state, member("p1"), profile())
+    raw = np.array([answer[0] for answer in answers.values() if not isinstance(answer, str)])
     # Per node: its own two pods, 398 in the zone, and 3,600 elsewhere at 100 each.
     assert set(raw.tolist()) == {398 + 3600 * 100}

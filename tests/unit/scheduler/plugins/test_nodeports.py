@@ -29,8 +29,8 @@ def with_port(name, port=8080, protocol="TCP", ip="", **fields):
 )
 def test_one_port_cannot_be_used_twice_at_one_address(used, wanted, conflict):
     state = cluster(node("n"), pods={"n": [with_port("there", 8080, *used)]})
-    found = answers(state, with_port("new", 8080, *wanted))
-    assert found == ({"n": ("NodePorts", "UNSCHEDULABLE", (REASON,))} if conflict else {})
+    answer = answers(state, with_port("new", 8080, *wanted))
+    assert answer == ({"n": ("NodePorts", "UNSCHEDULABLE", (REASON,))} if conflict else {})
 
 
 def test_other_numbers_are_free():

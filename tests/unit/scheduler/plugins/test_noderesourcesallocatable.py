@@ -21,7 +21,7 @@ def profile(mode: str = "Least", **weights: int) -> ProfileRunner:
 def scores(scheduler: ProfileRunner, *sizes: dict[str, str]) -> list[tuple[int, int]]:
     state = cluster(*(node(f"n{number}", allocatable=size) for number, size in enumerate(sizes)))
     explanation = explain(state.snapshot(NOW), pod("p", container(cpu="1")), scheduler)
-    return [(one.scores[NAME].raw, one.scores[NAME].normalized) for _, one in explanation.nodes()]
+    return [(explained.scores[NAME].raw, explained.scores[NAME].normalized) for _, explained in explanation.nodes()]
 
 
 def size(cpu: int, memory: int) -> dict[str, str]:
@@ -40,27 +40,27 @@ def size(cpu: int, memory: int) -> dict[str, str]:
     ],
 )
 def test_small_or_large_nodes_come_first(sizes: list[tuple[int, int]], least: list[int], most: list[int]) -> None:
-    given = [size(*one) for one in sizes]
-    assert [score for _, score in scores(profile("Least"), *given)] == least
-    assert [score for _, score in scores(profile("Most"), *given)] == most
+    sized = [size(*amounts) for amounts in sizes]
+    assert [score for _, score in scores(profile("Least"), *sized)] == least
+    assert [score for _, score in scores(profile("Most"), *sized)] == most
 
 
 def test_the_raw_score_is_the_weighted_mean_cut_towards_zero() -> None:
-    given = (size(1999, 7), size(2000, 7))
-    assert [raw for raw, _ in scores(profile("Most", cpu=2, memory=3), *given)] == [803, 804]
-    assert [raw for raw, _ in scores(profile("Least", cpu=2, memory=3), *given)] == [-803, -804]
+    sizes = (size(1999, 7), size(2000, 7))
+    assert [raw for raw, _ in scores(profile("Most", cpu=2, memory=3), *sizes)] == [803, 804]
+    assert [raw for raw, _ in scores(profile("Least", cpu=2, memory=3), *sizes)] == [-803, -804]
 
 
 def test_a_resource_that_a_node_lacks_counts_as_none() -> None:
-    given = ({"example.com/gpu": "8"}, {})
-    assert scores(profile("Most", example__none=1, **{"example.com__gpu": 1}), *given) == [(4, 100), (0, 0)]
+    allocatables = ({"example.com/gpu": "8"}, {})
+    assert scores(profile("Most", example__none=1, **{"example.com__gpu": 1}), *allocatables) == [(4, 100), (0, 0)]
 
 
 def test_what_is_used_does_not_matter() -> None:
     empty, full = node("empty"), node("full")
     state = cluster(empty, full, pods={"full": [pod("there", container(cpu="2"))]})
     explanation = explain(state.snapshot(NOW), pod("p"), profile())
-    assert {one.scores[NAME].normalized for _, one in explanation.nodes()} == {0}
+    assert {explained.scores[NAME].normalized for _, explained in explanation.nodes()} == {0}
 
 
 def test_weights_beyond_64_bits_are_refused() -> None:
@@ -69,9 +69,9 @@ def test_weights_beyond_64_bits_are_refused() -> None:
 
 
 def test_products_beyond_64_bits_wrap_around_and_the_score_stays_in_range() -> None:
-    found = scores(profile("Most", memory=1 << 40), size(1000, 1 << 33), size(1000, 1 << 30))
-    assert [raw for raw, _ in found] == [0, 0]
-    assert all(0 <= score <= 100 for _, score in found)
+    result = scores(profile("Most", memory=1 << 40), size(1000, 1 << 33), size(1000, 1 << 30))
+    assert [raw for raw, _ in result] == [0, 0]
+    assert all(0 <= score <= 100 for _, score in result)
 
 
 def test_integers_divide_as_in_go() -> None:

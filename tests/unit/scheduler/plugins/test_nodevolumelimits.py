@@ -60,7 +60,7 @@ OLD = pod("old", **mount("one"))
     ids=["room", "full", "attached already", "two at once", "no limit"],
 )
 def test_volumes_of_pods_on_the_node_count_once_each(count, claims, fits):
-    objects = [one for name in ("one", "two", "three") for one in bound(name)]
+    objects = [item for name in ("one", "two", "three") for item in bound(name)]
     state = state_with(limit("n", count), *objects, pods=[OLD])
     assert answers(state, pod("new", **mount(*claims)), PROFILE) == ({} if fits else FULL)
 

@@ -18,14 +18,14 @@ MIB = 1 << 20
 
 def numbers(available: dict[str, str]) -> dict[str, int]:
     """The amounts of a zone or container in the units pods are counted in."""
-    found = {}
+    amounts = {}
     for key, text in available.items():
         name = {"nic": NIC, "hugepages": HUGE, "storage": "ephemeral-storage"}.get(key, key)
         number = int(text.removesuffix("m").removesuffix("Mi"))
-        found[name] = number * 1000 if key == "cpu" and not text.endswith("m") else number
+        amounts[name] = number * 1000 if key == "cpu" and not text.endswith("m") else number
         if text.endswith("Mi"):
-            found[name] *= MIB
-    return found
+            amounts[name] *= MIB
+    return amounts
 
 
 def world(rng: random.Random) -> list[tuple[Any, str, str, list[reference.Zone], int]]:
@@ -40,12 +40,14 @@ def world(rng: random.Random) -> list[tuple[Any, str, str, list[reference.Zone],
             [key for key in ("cpu", "memory", "nic", "hugepages") if key in ("cpu", "memory") or rng.random() < 0.6]
             for _ in order
         ]
-        costs = {one: {other: 10 if one == other else rng.choice((12, 20, 32)) for other in order} for one in order}
+        costs = {
+            origin: {other: 10 if origin == other else rng.choice((12, 20, 32)) for other in order} for origin in order
+        }
         if rng.random() < 0.3:
-            costs = {one: {} for one in order}
+            costs = {origin: {} for origin in order}
         policy = rng.choice(("single-numa-node", "single-numa-node", "single-numa-node", "restricted"))
         shapes.append((order, listing, costs, policy, rng.choice(("pod", "container")), rng.choice((8, 4, 16, 3))))
-    found = []
+    described = []
     for index in range(12):
         order, listing, costs, policy, scope, most = rng.choice(shapes)
         zones, plain = [], []
@@ -62,8 +64,8 @@ def world(rng: random.Random) -> list[tuple[Any, str, str, list[reference.Zone],
         name = f"n-{index}"
         attributes = {"topologyManagerMaxNUMANodes": str(most)}
         item = topology(name, *zones, policy=policy, scope=scope, attributes=attributes)
-        found.append((item, policy, scope, plain, most))
-    return found
+        described.append((item, policy, scope, plain, most))
+    return described
 
 
 def asked(rng: random.Random) -> tuple[PodInfo, list[reference.Container], bool]:
@@ -92,7 +94,7 @@ def test_many_nodes_are_judged_as_each_by_itself(seed: int) -> None:
     rng = random.Random(seed)
     nodes = world(rng)
     absent = rng.random() < 0.2
-    state = state_of(*(one[0] for one in nodes), allocatable={NIC: "0"} if absent else None)
+    state = state_of(*(described[0] for described in nodes), allocatable={NIC: "0"} if absent else None)
     weights = {"cpu": rng.choice((0, 1, 3)), "memory": rng.choice((1, 2))}
     resources = [{"name": name, "weight": weight} for name, weight in weights.items()]
     # A weight of 0 in a configuration means 1.
@@ -126,11 +128,11 @@ def test_many_nodes_are_judged_as_each_by_itself(seed: int) -> None:
 def test_the_zones_of_a_node_may_change_their_shape_while_others_stay() -> None:
     rng = random.Random(7)
     first = world(rng)
-    state = state_of(*(one[0] for one in first))
+    state = state_of(*(described[0] for described in first))
     runner = numa_runner()
     new, containers, is_guaranteed = asked(random.Random(1))
     for step in range(40):
-        current = {one[0].metadata.name: one for one in first}
+        current = {described[0].metadata.name: described for described in first}
         changed = rng.choice(world(rng))
         name = rng.choice(list(current))
         item = msgspec.structs.replace(changed[0], metadata=current[name][0].metadata)

@@ -71,8 +71,8 @@ def test_what_a_reserved_pod_asks_for_is_missing_from_every_zone() -> None:
     world.place(named("b", TWO), "n")
     world.place(named("c", TWO), "n")
     assert world.verdicts(named("d", {"cpu": "1", "memory": "1Gi"})) == {"n": FULL}
-    for one in (first, named("b", TWO), named("c", TWO)):
-        world.plugin.unreserve(CycleState(), one, "n")
+    for placed in (first, named("b", TWO), named("c", TWO)):
+        world.plugin.unreserve(CycleState(), placed, "n")
     assert world.verdicts(named("b", {"cpu": "4", "memory": "8Gi"})) == {"n": ""}
 
 

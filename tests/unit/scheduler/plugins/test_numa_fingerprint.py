@@ -13,11 +13,11 @@ VECTORS = json.loads((Path(__file__).parents[3] / "conformance" / "vectors" / "p
 
 def test_hashes_are_those_of_the_go_module() -> None:
     assert len(VECTORS["xxhash64"]) > 100
-    for one in VECTORS["xxhash64"]:
-        assert f"{xxhash64(one['text'].encode(), int(one['seed'], 16)):x}" == one["hash"], one
+    for vector in VECTORS["xxhash64"]:
+        assert f"{xxhash64(vector['text'].encode(), int(vector['seed'], 16)):x}" == vector["hash"], vector
 
 
-@pytest.mark.parametrize("vector", VECTORS["fingerprints"], ids=lambda one: f"{one['pods']} pods")
+@pytest.mark.parametrize("vector", VECTORS["fingerprints"], ids=lambda vector: f"{vector['pods']} pods")
 def test_fingerprints_are_those_of_the_go_module_in_any_order(vector: dict[str, object]) -> None:
     pods = [(namespace, name) for namespace, name in VECTORS["pods"][: vector["pods"]]]
     random.Random(1).shuffle(pods)

@@ -177,7 +177,7 @@ def test_why_nodes_stay_closed_is_told_once_until_it_changes() -> None:
         world.publish(signed("n", *two_zones(), pods=[other]))
         for _ in range(3):
             world.resync()
-    assert [one["waiting"] for one in logs] == [
+    assert [entry["waiting"] for entry in logs] == [
         {"no fingerprint": 1, "other pods than on the node": 1},
         {"no fingerprint": 1},
     ]

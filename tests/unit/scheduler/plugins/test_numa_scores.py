@@ -77,8 +77,8 @@ def test_more_zones_than_the_node_says_it_may_use_score_zero_and_the_pod_is_plac
     item = topology("n", *zones, policy="restricted", attributes={"topologyManagerMaxNUMANodes": "2"})
     state = state_of(item, topology("m", *zones, policy="restricted"))
     explanation = explain(state.snapshot(NOW), guaranteed({"cpu": "6", "memory": "1Gi"}), numa_runner(**LEAST_ZONES))
-    given = {name: node.scores[NAME].normalized for name, node in explanation.nodes()}
-    assert given == {"n": 0, "m": 100 - 3 * 12 + 6}
+    normalized = {name: node.scores[NAME].normalized for name, node in explanation.nodes()}
+    assert normalized == {"n": 0, "m": 100 - 3 * 12 + 6}
     assert explanation.counters[f"clamped_scores/{NAME}"] == 1
 
 

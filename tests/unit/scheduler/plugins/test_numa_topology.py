@@ -43,13 +43,13 @@ def manager(attributes: dict[str, str] | None = None, policies: tuple[str, ...] 
     ],
 )
 def test_a_deprecated_policy_sets_policy_and_scope(policy: str, expected: tuple[str, str]) -> None:
-    found = manager(policies=(policy, "SingleNUMANodePodLevel"))
-    assert (found.policy, found.scope, found.max_zones) == (*expected, 8)
+    settings = manager(policies=(policy, "SingleNUMANodePodLevel"))
+    assert (settings.policy, settings.scope, settings.max_zones) == (*expected, 8)
 
 
 def test_attributes_win_over_the_deprecated_policy() -> None:
-    found = manager({"topologyManagerPolicy": "restricted"}, ("SingleNUMANodePodLevel",))
-    assert found == TopologyManager("restricted", "pod", 8)
+    settings = manager({"topologyManagerPolicy": "restricted"}, ("SingleNUMANodePodLevel",))
+    assert settings == TopologyManager("restricted", "pod", 8)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_an_unknown_value_keeps_the_earlier_one_and_is_named() -> None:
             }
         )
     )
-    found = read(item)
-    assert found.manager == TopologyManager("single-numa-node", "container", 8)
-    assert found.flaws == (
+    topology = read(item)
+    assert topology.manager == TopologyManager("single-numa-node", "container", 8)
+    assert topology.flaws == (
         "attribute topologyManagerPolicy is ignored: 'Single' is no value of it",
         "attribute topologyManagerScope is ignored: 'POD' is no value of it",
     )
@@ -88,7 +88,7 @@ def test_an_unknown_value_keeps_the_earlier_one_and_is_named() -> None:
 
 def test_zones_that_make_no_sense_are_left_out_and_named() -> None:
     bad = zone(0, cpu="4", memory="NaN")
-    found = read(
+    parsed = read(
         topology(
             "n",
             bad,
@@ -100,13 +100,13 @@ def test_zones_that_make_no_sense_are_left_out_and_named() -> None:
             zone("node-2", cpu="8") | {"type": "Socket"},
         )
     )
-    assert [(one.number, dict(one.available)) for one in found.zones] == [
+    assert [(zone.number, dict(zone.available)) for zone in parsed.zones] == [
         (0, {"cpu": 4000}),
         (1, {"cpu": -2000, "memory": 1 << 30}),
     ]
-    assert len(found.flaws) == 6
-    assert found.flaws[0].startswith("zone 'node-0': memory is left out: 'NaN' is not a Kubernetes quantity")
-    assert found.flaws[1:] == (
+    assert len(parsed.flaws) == 6
+    assert parsed.flaws[0].startswith("zone 'node-0': memory is left out: 'NaN' is not a Kubernetes quantity")
+    assert parsed.flaws[1:] == (
         "zone 'node-1': cpu has a negative amount",
         "zone 'node-1' is listed twice: the first one counts",
         "zone 'node-64' is left out: expected node-0 to node-63",
@@ -132,9 +132,9 @@ def test_garbage_is_judged_and_never_ends_in_an_error(strategy: str, scope: str)
     state = state_of(*(topology(name.replace(" ", "-"), *zones, scope=scope) for name, zones in GARBAGE.items()))
     runner = numa_runner(scoringStrategy={"type": strategy, "resources": []})
     new = guaranteed(SMALL, SMALL)
-    found = verdicts(state, new, runner)
+    answers = verdicts(state, new, runner)
     no = "cannot align pod" if scope == "pod" else "cannot align container"
-    assert found == {
+    assert answers == {
         "nothing": no,
         "negative-amounts": no,
         "no-resources": no,
@@ -143,8 +143,8 @@ def test_garbage_is_judged_and_never_ends_in_an_error(strategy: str, scope: str)
         "twice": "",
         "no-quantities": no,
     }
-    given = scores(state, new, runner)
-    assert all(0 <= given[name] <= 100 for name, verdict in found.items() if not verdict), given
+    by_node = scores(state, new, runner)
+    assert all(0 <= by_node[name] <= 100 for name, verdict in answers.items() if not verdict), by_node
 
 
 def test_upstream_ends_in_a_panic_where_zone_numbers_leave_gaps_and_ours_scores() -> None:

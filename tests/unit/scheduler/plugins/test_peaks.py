@@ -26,17 +26,22 @@ MODEL = {"k0": 471.7412504314313, "k1": -91.50493019588365, "k2": -0.07186049052
 
 
 def profile(compatibility: str = "safe", models: dict[str, Any] | None = None, **args: object) -> ProfileRunner:
-    given = {"WatcherAddress": WATCHER, **({} if models is None else {"NodePowerModel": models}), **args}
-    return runner(only_scores(NAME), {NAME: given}, compatibility=compatibility)
+    fields = {"WatcherAddress": WATCHER, **({} if models is None else {"NodePowerModel": models}), **args}
+    return runner(only_scores(NAME), {NAME: fields}, compatibility=compatibility)
 
 
 def loads(values: dict[str, float], *, age: float = 0.0) -> LoadTable:
-    return LoadTable(SOURCE, NOW - age, NOW - age, {name: NodeLoad(cpu_average=one) for name, one in values.items()})
+    return LoadTable(
+        SOURCE, NOW - age, NOW - age, {name: NodeLoad(cpu_average=percent) for name, percent in values.items()}
+    )
 
 
 def scores(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[str, int | None]:
     explanation = explain(state.snapshot(NOW), info, scheduler)
-    return {name: one.scores[NAME].normalized if NAME in one.scores else None for name, one in explanation.nodes()}
+    return {
+        name: explained.scores[NAME].normalized if NAME in explained.scores else None
+        for name, explained in explanation.nodes()
+    }
 
 
 @pytest.fixture
@@ -50,20 +55,20 @@ def model_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_raw_scores_are_upstreams(case: dict[str, Any], model_file: Path) -> None:
     model_file.write_text(json.dumps(case["power_model_file"]))
     view = state_of(case).snapshot(NOW)
-    found = profile_of(case).plugins[NAME].score(CycleState(), pod_of(case["pod"]), view, view.rows)
-    for row, score in zip(view.rows, found, strict=True):
+    scores = profile_of(case).plugins[NAME].score(CycleState(), pod_of(case["pod"]), view, view.rows)
+    for row, score in zip(view.rows, scores, strict=True):
         expected = case["expected"]["scores"][view.name(int(row))]
         assert int(score) == pytest.approx(expected, abs=case.get("tolerance", 0), rel=0)
 
 
 @pytest.mark.parametrize("case", cases(FILE, "normalize_score"))
 def test_normalisation_is_upstreams(case: dict[str, Any]) -> None:
-    given, expected = case["input"]["scores"], case["expected"]["scores"]
-    found = normalized(np.array(list(given.values()), dtype=np.int64))
-    assert dict(zip(given, found.tolist(), strict=True)) == expected
+    raw, expected = case["input"]["scores"], case["expected"]["scores"]
+    computed = normalized(np.array(list(raw.values()), dtype=np.int64))
+    assert dict(zip(raw, computed.tolist(), strict=True)) == expected
 
 
-@pytest.mark.parametrize("case", [one for one in cases(FILE, "plugin_construct") if one.values[0]["args"]])
+@pytest.mark.parametrize("case", [case for case in cases(FILE, "plugin_construct") if case.values[0]["args"]])
 def test_power_models_load_or_fail_as_upstreams(
     case: dict[str, Any], model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,8 +89,8 @@ def test_power_models_load_or_fail_as_upstreams(
 def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any], model_file: Path) -> None:
     model_file.write_text(json.dumps(case["power_model_file"]))
     state, scheduler = state_of(case), profile_of(case)
-    for index, one in enumerate(case["pods"]):
-        info = pod_of(one, f"uid-{index}")
+    for index, fields in enumerate(case["pods"]):
+        info = pod_of(fields, f"uid-{index}")
         chosen = decide(state.snapshot(NOW), info, scheduler, random.Random(index)).node
         assert chosen == case["expected"]["placements"][info.name]
         state.upsert_pod(state.assume(info, chosen, NOW), NOW)
@@ -93,11 +98,11 @@ def test_pods_go_where_upstreams_integration_test_has_them(case: dict[str, Any],
 
 def test_powers_of_e_are_gos_to_the_last_bit() -> None:
     vectors = json.loads((Path(__file__).parents[3] / "conformance/vectors/go_exp.json").read_text())["cases"]
-    given, expected = (
-        np.array([int(one[index], 16) for one in vectors], dtype=np.uint64).view(np.float64) for index in (0, 1)
+    inputs, expected = (
+        np.array([int(vector[index], 16) for vector in vectors], dtype=np.uint64).view(np.float64) for index in (0, 1)
     )
-    assert go_exp(given).tolist() == expected.tolist()
-    assert np.exp(given).tolist() != expected.tolist(), "else there would be no need for it"
+    assert go_exp(inputs).tolist() == expected.tolist()
+    assert np.exp(inputs).tolist() != expected.tolist(), "else there would be no need for it"
     beyond = go_exp(np.array([math.inf, -math.inf, 1000.0, -1000.0, 0.0]))
     assert beyond.tolist() == [math.inf, 0.0, math.inf, 0.0, 1.0]
 
@@ -126,16 +131,16 @@ def test_upstream_scores_equal_a_node_by_node_reference(nodes: list[Any], cpu: s
     scheduler = profile("upstream", {**models, "elsewhere": MODEL})
     info = pod("p", container(cpu))
     view, plugin, cycle = state.snapshot(NOW), scheduler.plugins[NAME], CycleState()
-    found = plugin.score(cycle, info, view, view.rows)
+    scores = plugin.score(cycle, info, view, view.rows)
     expected = [
         reference.power_growth(load, models.get(name), 4000, info.spec.declared.peak_cpu)
         for name, (load, _) in zip(names, nodes, strict=True)
     ]
     order = [names.index(view.name(int(row))) for row in view.rows]
-    for index, score in zip(order, found.tolist(), strict=True):
+    for index, score in zip(order, scores.tolist(), strict=True):
         assert abs(score - expected[index]) <= max(4096, abs(expected[index]) * 1e-12)
-    whole = plugin.normalize(cycle, info, view, view.rows, found)
-    assert whole.tolist() == reference.power_normalized(found.tolist())
+    whole = plugin.normalize(cycle, info, view, view.rows, scores)
+    assert whole.tolist() == reference.power_normalized(scores.tolist())
 
 
 def test_a_hot_or_unmeasured_node_is_best_upstream_and_not_in_safe_mode() -> None:
@@ -235,8 +240,8 @@ def test_a_model_that_overflows_upstream_is_bounded_in_safe_mode() -> None:
     state = cluster(node("wild"), node("tame"))
     state.set_load(loads({"wild": 10.0, "tame": 10.0}))
     models = {"wild": {"k0": 0.0, "k1": 1e300, "k2": 9.0}, "tame": MODEL}
-    found = scores(state, pod("p", container("1")), profile("safe", models))
-    assert found == {"wild": 0, "tame": 100}
+    result = scores(state, pod("p", container("1")), profile("safe", models))
+    assert result == {"wild": 0, "tame": 100}
     upstream = scores(state, pod("p", container("1")), profile("upstream", models))
     assert upstream == {"wild": 100, "tame": 0}, "wrapped around, the largest growth looks like the smallest"
-    assert math.isfinite(sum(value for value in found.values() if value is not None))
+    assert math.isfinite(sum(value for value in result.values() if value is not None))

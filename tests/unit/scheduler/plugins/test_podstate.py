@@ -15,7 +15,9 @@ LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 def scores(state: ClusterState, info: PodInfo, compatibility: str = "safe") -> dict[str, tuple[int, int]]:
     scheduler = runner(only_scores(NAME), compatibility=compatibility)
     explanation = explain(state.snapshot(NOW), info, scheduler)
-    return {name: (one.scores[NAME].raw, one.scores[NAME].normalized) for name, one in explanation.nodes()}
+    return {
+        name: (explained.scores[NAME].raw, explained.scores[NAME].normalized) for name, explained in explanation.nodes()
+    }
 
 
 def leaving(name: str) -> PodInfo:
@@ -57,10 +59,10 @@ def test_all_alike_is_0() -> None:
 
 
 def test_a_pod_counts_from_the_moment_it_is_deleted_until_it_is_gone() -> None:
-    here = pod("1")
-    state = cluster(node("a"), node("b"), pods={"a": [here]})
+    nominated = pod("1")
+    state = cluster(node("a"), node("b"), pods={"a": [nominated]})
     assert scores(state, pod("p"))["a"][0] == 0
-    state.upsert_pod(msgspec.structs.replace(here, node_name="a", deleting=True))
+    state.upsert_pod(msgspec.structs.replace(nominated, node_name="a", deleting=True))
     assert scores(state, pod("p"))["a"][0] == 1
-    state.remove_pod(here.uid)
+    state.remove_pod(nominated.uid)
     assert scores(state, pod("p"))["a"][0] == 0

@@ -34,24 +34,26 @@ PROFILES = {
 
 
 def defaults(kind: str) -> list[TopologySpreadConstraint]:
-    return [msgspec.convert(one, TopologySpreadConstraint) for one in (SYSTEM if kind == "System" else LISTED)]
+    return [
+        msgspec.convert(constraint, TopologySpreadConstraint) for constraint in (SYSTEM if kind == "System" else LISTED)
+    ]
 
 
 def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str) -> None:
-    found = explain(state.snapshot(NOW), info, PROFILES[kind])
+    explanation = explain(state.snapshot(NOW), info, PROFILES[kind])
     expected = reference.spread_verdicts(info, world, defaults(kind)) or {}
     feasible = []
-    for one, _ in world.nodes:
-        rejection = found.node(one.name).rejection
+    for world_node, _ in world.nodes:
+        rejection = explanation.node(world_node.name).rejection
         actual = None if rejection is None else (int(rejection.code), rejection.message)
-        assert actual == expected.get(one.name)
+        assert actual == expected.get(world_node.name)
         if rejection is None:
-            feasible.append(one.name)
+            feasible.append(world_node.name)
     if not feasible:
         return
     scores = reference.spread_scores(info, world, feasible, defaults(kind), system=kind == "System")
     for name in feasible:
-        score = found.node(name).scores.get(NAME)
+        score = explanation.node(name).scores.get(NAME)
         assert (score is None) is (scores is None)
         if score is not None and scores is not None:
             assert (score.raw, score.normalized) == (scores[0][name], scores[1][name])
@@ -60,32 +62,32 @@ def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str)
 @settings(max_examples=150, deadline=None)
 @given(worlds(), pods("new", spreading), st.sampled_from(["System", "List"]))
 def test_verdicts_and_scores_are_the_references(
-    made: tuple[ClusterState, reference.World], info: PodInfo, kind: str
+    built: tuple[ClusterState, reference.World], info: PodInfo, kind: str
 ) -> None:
-    check(*made, info, kind)
+    check(*built, info, kind)
 
 
 @settings(max_examples=60, deadline=None)
 @given(worlds(), pods("new", spreading), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=6))
 def test_they_stay_so_while_the_cluster_changes(
-    made: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
+    built: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
 ) -> None:
-    state, world = made
+    state, world = built
     names = list(state.node_names)
     check(state, world, info, "System")
-    for number, (what, which) in enumerate(changes):
-        name = names[which % len(names)]
+    for number, (change, index) in enumerate(changes):
+        name = names[index % len(names)]
         old = state.node(name)
-        match what:
+        match change:
             case 0:
                 state.assume(msgspec.structs.replace(info, uid=f"assumed-{number}"), name, NOW)
             case 1:
                 state.forget(f"assumed-{number - 1}")
             case 2 if old is not None:
-                state.upsert_node(msgspec.structs.replace(old, labels={ZONE: "abc"[which % 3]}))
+                state.upsert_node(msgspec.structs.replace(old, labels={ZONE: "abc"[index % 3]}))
             case 3:
                 for bound in list(state.pods_on(name))[:1]:
-                    state.upsert_pod(msgspec.structs.replace(bound, labels={"app": "web"}, deleting=which % 2 == 0))
+                    state.upsert_pod(msgspec.structs.replace(bound, labels={"app": "web"}, deleting=index % 2 == 0))
             case 4:
                 state.remove_node(name)
                 state.upsert_node(node(name, labels={ZONE: "c"}))
@@ -95,14 +97,14 @@ def test_they_stay_so_while_the_cluster_changes(
 @settings(max_examples=80, deadline=None)
 @given(worlds(), pods("new", spreading), pods("other"), st.integers(0, 4))
 def test_a_pod_added_for_a_trial_counts_as_if_it_were_there(
-    made: tuple[ClusterState, reference.World], info: PodInfo, other: PodInfo, where: int
+    built: tuple[ClusterState, reference.World], info: PodInfo, other: PodInfo, index: int
 ) -> None:
-    state, _ = made
-    if other.deleting or any(one.label_selector == msgspec.convert({}, type(one.label_selector)) for one in info.spec.topology_spread if one.label_selector):  # fmt: skip  # noqa: E501
+    state, _ = built
+    if other.deleting or any(constraint.label_selector == msgspec.convert({}, type(constraint.label_selector)) for constraint in info.spec.topology_spread if constraint.label_selector):  # fmt: skip  # noqa: E501
         # There upstream counts differently in trials than in PreFilter: see the tests below.
         return
     view = state.snapshot(NOW)
-    row = int(view.rows[where % len(view.rows)])
+    row = int(view.rows[index % len(view.rows)])
     trial = verdicts_after(view, info, [(other, row, 1)])
     overlay = view.overlay()
     overlay.add_pod(other, row)
@@ -126,9 +128,9 @@ def filtered(
     diagnosis = Diagnosis(view.node_count)
     profile.run_filters(state, info, view, view.rows, diagnosis)
     return {
-        int(row): (int(code), one.status(index).message)
-        for one in diagnosis.rejections
-        for index, (row, code) in enumerate(zip(one.rows, one.codes, strict=True))
+        int(row): (int(code), rejection.status(index).message)
+        for rejection in diagnosis.rejections
+        for index, (row, code) in enumerate(zip(rejection.rows, rejection.codes, strict=True))
     }
 
 
@@ -206,8 +208,12 @@ def test_by_default_nodes_without_a_zone_share_one_with_those_whose_zone_is_empt
     put(state, "Service", "s", {"selector": {"app": "web"}}, namespace="default")
     world = seen(state, reference.World([], services={"default": [{"app": "web"}]}))
     check(state, world, web("mine"), "System")
-    found = explain(state.snapshot(NOW), web("mine"), PROFILES["System"])
-    assert found.node("n0").scores[NAME].raw > found.node("n2").scores[NAME].raw > found.node("n3").scores[NAME].raw
+    explanation = explain(state.snapshot(NOW), web("mine"), PROFILES["System"])
+    assert (
+        explanation.node("n0").scores[NAME].raw
+        > explanation.node("n2").scores[NAME].raw
+        > explanation.node("n3").scores[NAME].raw
+    )
     state.upsert_node(msgspec.structs.replace(nodes[0], labels={HOST: "n0", ZONE: "c"}))
     check(state, seen(state, world), web("mine"), "System")
 
@@ -217,18 +223,18 @@ def test_a_pods_own_constraint_counts_no_pods_on_nodes_without_the_label() -> No
     state = cluster(*nodes, pods={"n1": [web("p1"), web("p2"), web("p3")]})
     mine = web("mine", topologySpreadConstraints=[hard(whenUnsatisfiable="ScheduleAnyway")])
     check(state, seen(state, reference.World([])), mine, "System")
-    found = explain(state.snapshot(NOW), mine, PROFILES["System"])
-    assert found.node("n0").scores[NAME].raw == found.node("n2").scores[NAME].raw == 0
+    explanation = explain(state.snapshot(NOW), mine, PROFILES["System"])
+    assert explanation.node("n0").scores[NAME].raw == explanation.node("n2").scores[NAME].raw == 0
 
 
 def test_a_selector_that_cannot_be_read_fails_the_attempt_with_its_reason() -> None:
     wrong = hard(labelSelector={"matchExpressions": [{"key": "app", "operator": "Near"}]})
-    found = explain(
+    explanation = explain(
         cluster(*TWO_ZONES).snapshot(NOW), web("mine", topologySpreadConstraints=[wrong]), PROFILES["System"]
     )
-    assert not len(found.feasible)
-    assert found.message is not None
-    assert "obtaining pod's hard topology spread constraints" in found.message
+    assert not len(explanation.feasible)
+    assert explanation.message is not None
+    assert "obtaining pod's hard topology spread constraints" in explanation.message
 
 
 def test_a_controllers_new_selector_is_noticed() -> None:
@@ -237,8 +243,12 @@ def test_a_controllers_new_selector_is_noticed() -> None:
     mine = web("mine", metadata={"ownerReferences": owner})
 
     def scores() -> list[int]:
-        found = explain(state.snapshot(NOW), mine, PROFILES["System"])
-        return [found.node(name).scores[NAME].normalized for name in ("n0", "n1") if NAME in found.node(name).scores]
+        explanation = explain(state.snapshot(NOW), mine, PROFILES["System"])
+        return [
+            explanation.node(name).scores[NAME].normalized
+            for name in ("n0", "n1")
+            if NAME in explanation.node(name).scores
+        ]
 
     assert scores() == []
     put(state, "ReplicaSet", "rs", {"selector": {"matchLabels": {"app": "db"}}}, namespace="default")
@@ -288,10 +298,10 @@ HINTS = [
 
 
 @pytest.mark.parametrize(
-    ("mine", "which", "old", "new", "expected"), [each[:5] for each in HINTS], ids=[e[5] for e in HINTS]
+    ("mine", "number", "old", "new", "expected"), [each[:5] for each in HINTS], ids=[e[5] for e in HINTS]
 )
-def test_hints(mine: PodInfo, which: int, old: object, new: object, expected: Hint) -> None:
-    registration = PROFILES["System"].hint_registrations()[NAME][which]
+def test_hints(mine: PodInfo, number: int, old: object, new: object, expected: Hint) -> None:
+    registration = PROFILES["System"].hint_registrations()[NAME][number]
     assert registration.hint is not None
     assert registration.hint(mine, old, new) is expected
 

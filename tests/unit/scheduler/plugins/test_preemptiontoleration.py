@@ -48,8 +48,8 @@ def protected(status: dict[str, Any] | None = None) -> PodInfo:
 
 def world(victim: PodInfo, *classes: PriorityClass) -> ClusterState:
     state = cluster(node("n1", allocatable={"cpu": "4"}), pods={"n1": [victim]})
-    for one in classes:
-        state.objects.upsert("PriorityClass", one)
+    for priority_class in classes:
+        state.objects.upsert("PriorityClass", priority_class)
     return state
 
 

@@ -40,8 +40,8 @@ def test_it_is_priority_then_class_then_time(scheduler: ProfileRunner) -> None:
         (guaranteed("low", priority=-1), 0.0),
     ]
     for order in itertools.islice(itertools.permutations(expected), 0, None, 97):
-        found = sorted(order, key=lambda one: scheduler.queue_sort.sort_key(*one))
-        assert [one.name for one, _ in found] == [one.name for one, _ in expected]
+        ordered = sorted(order, key=lambda queued: scheduler.queue_sort.sort_key(*queued))
+        assert [info.name for info, _ in ordered] == [info.name for info, _ in expected]
 
 
 def test_a_sidecar_without_limits_makes_a_pod_burstable(scheduler: ProfileRunner) -> None:

@@ -33,30 +33,30 @@ CROWD = [pod(f"crowd-{index}") for index in range(25)]
 def check(profile: ProfileRunner, state: ClusterState, info: PodInfo) -> set[str]:
     """Compare all the forms there are on every row; returns which there were."""
     view = state.snapshot(NOW)
-    rows, found = view.rows, set()
+    rows, forms = view.rows, set()
     for plugin in profile.plugins.values():
         if not isinstance(plugin, LocalPlugin):
             continue
-        said, cycle = plugin.locality(info, view), CycleState()
+        locality, cycle = plugin.locality(info, view), CycleState()
         instance: Any = plugin
-        if said.fits is not None or said.fits_block is not None:
+        if locality.fits is not None or locality.fits_block is not None:
             verdicts = instance.filter(cycle, info, view, rows)
             passed = [True] * len(rows) if verdicts is None else (verdicts.codes == 0).tolist()
-            if said.fits is not None:
-                assert [said.fits(view, row) for row in rows.tolist()] == passed
-                found.add(f"{plugin.name} fits")
-            if said.fits_block is not None and view.table.complete:
-                assert said.fits_block(view.basics[:, rows]).tolist() == passed
-                found.add(f"{plugin.name} fits in a block")
-        if said.rate is not None or said.rate_block is not None:
+            if locality.fits is not None:
+                assert [locality.fits(view, row) for row in rows.tolist()] == passed
+                forms.add(f"{plugin.name} fits")
+            if locality.fits_block is not None and view.table.complete:
+                assert locality.fits_block(view.basics[:, rows]).tolist() == passed
+                forms.add(f"{plugin.name} fits in a block")
+        if locality.rate is not None or locality.rate_block is not None:
             scores = instance.score(cycle, info, view, rows).tolist()
-            if said.rate is not None:
-                assert [said.rate(view, row) for row in rows.tolist()] == scores
-                found.add(f"{plugin.name} rates")
-            if said.rate_block is not None and view.table.complete:
-                assert said.rate_block(view.basics[:, rows]).tolist() == scores
-                found.add(f"{plugin.name} rates a block")
-    return found
+            if locality.rate is not None:
+                assert [locality.rate(view, row) for row in rows.tolist()] == scores
+                forms.add(f"{plugin.name} rates")
+            if locality.rate_block is not None and view.table.complete:
+                assert locality.rate_block(view.basics[:, rows]).tolist() == scores
+                forms.add(f"{plugin.name} rates a block")
+    return forms
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
@@ -73,11 +73,11 @@ def test_they_agree_where_more_is_counted_than_there_is(name: str) -> None:
         node("n0", allocatable={"cpu": "1", "memory": "2Gi"}), node("n1"), pods={"n0": CROWD, "n1": [pod("x")]}
     )
     state.set_load(load({"n0": 130.0, "n1": 20.0}))
-    found = check(PROFILES[name], state, pod("p", container("100m", "100Mi")))
+    forms = check(PROFILES[name], state, pod("p", container("100m", "100Mi")))
     wanted = {"NodeResourcesFit fits", "NodeResourcesFit fits in a block", "NodeResourcesFit rates"}
     wanted |= {"NodeResourcesFit rates a block", "NodeResourcesBalancedAllocation rates"}
     wanted |= {"NodeResourcesBalancedAllocation rates a block"}
-    assert found == wanted | ({"TargetLoadPacking rates"} if name.startswith("load") else set())
+    assert forms == wanted | ({"TargetLoadPacking rates"} if name.startswith("load") else set())
 
 
 def test_a_node_without_cpu_or_memory_makes_the_table_incomplete_until_it_has_them() -> None:

@@ -48,11 +48,13 @@ def with_profiles(state: ClusterState, **calls: str) -> ClusterState:
 
 def scores(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[str, tuple[int, int]]:
     explanation = explain(state.snapshot(NOW), info, scheduler)
-    return {name: (one.scores[NAME].raw, one.scores[NAME].normalized) for name, one in explanation.nodes()}
+    return {
+        name: (explained.scores[NAME].raw, explained.scores[NAME].normalized) for name, explained in explanation.nodes()
+    }
 
 
 def raw(state: ClusterState, info: PodInfo, compatibility: str = "safe") -> dict[str, int]:
-    return {name: found[0] for name, found in scores(state, info, profile(compatibility)).items()}
+    return {name: score[0] for name, score in scores(state, info, profile(compatibility)).items()}
 
 
 @pytest.mark.parametrize(
@@ -217,20 +219,20 @@ def test_more_calls_than_a_word_has_bits() -> None:
 
 def _reference(state: ClusterState, calls: dict[str, set[str]], info_calls: set[str], upstream: bool) -> dict[str, int]:
     """Node by node and pod by pod, as it reads in the Go code."""
-    found = {}
+    raw = {}
     for name in state.node_names:
-        there: dict[str, set[str]] = {}
+        calls_on: dict[str, set[str]] = {}
         for number, placed in enumerate(state.pods_on(name)):
             if upstream and placed.started_at != placed.started_at:
                 continue
             paths = placed.spec.seccomp.contexts
             own = set().union(*(calls.get(profile_name(path)[1], set()) for path in paths)) or calls["all-syscalls"]
-            there.setdefault(placed.name if upstream else f"{number}", own)
-        host = set().union(*there.values())
+            calls_on.setdefault(placed.name if upstream else f"{number}", own)
+        host = set().union(*calls_on.values())
         total = len(host - info_calls)
-        total += sum(len((host | info_calls) - own) for own in there.values())
-        found[name] = total
-    return found
+        total += sum(len((host | info_calls) - own) for own in calls_on.values())
+        raw[name] = total
+    return raw
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -247,27 +249,27 @@ def test_a_plain_reference_agrees_while_a_cluster_changes(seed: int) -> None:
     for name, allowed in calls.items():
         state.objects.upsert("SeccompProfile", seccomp(name, "".join(sorted(allowed))))
     for step in range(40):
-        what = rng.random()
+        roll = rng.random()
         names = sorted(state.node_names)
-        if what < 0.5:
+        if roll < 0.5:
             fields: dict[str, Any] = {"uid": f"u{step}", "status": STARTED if rng.random() < 0.7 else {}}
             containers = [{"name": f"c{n}", **local(rng.choice([*calls, "missing"]))} for n in range(rng.randint(0, 2))]
             info = pod(f"p{rng.randint(0, 8)}", *containers, **fields)
             state.upsert_pod(msgspec.structs.replace(info, node_name=rng.choice(names)))
-        elif what < 0.65 and state.pod_uids:
+        elif roll < 0.65 and state.pod_uids:
             state.remove_pod(rng.choice(sorted(state.pod_uids)))
-        elif what < 0.75 and state.pod_uids:
+        elif roll < 0.75 and state.pod_uids:
             info = state.pod(rng.choice(sorted(state.pod_uids)))
             assert info is not None
             state.upsert_pod(msgspec.structs.replace(info, started_at=NOW, resource_version=str(step)))
-        elif what < 0.8:
+        elif roll < 0.8:
             name = rng.choice(sorted(calls))
             calls[name] = set(rng.sample(letters, rng.randint(1, 26)))
             state.objects.upsert("SeccompProfile", seccomp(name, "".join(sorted(calls[name]))))
-        elif what < 0.85 and len(names) > 1:
+        elif roll < 0.85 and len(names) > 1:
             state.remove_node(rng.choice(names))
-        elif what < 0.9:
+        elif roll < 0.9:
             state.upsert_node(node(f"n{rng.randint(0, 9)}"))
         wanted = rng.choice(sorted(calls))
-        found = {name: one[0] for name, one in scores(state, user("new", wanted), scheduler).items()}
-        assert found == _reference(state, calls, calls[wanted], upstream), (seed, step)
+        raw = {name: score[0] for name, score in scores(state, user("new", wanted), scheduler).items()}
+        assert raw == _reference(state, calls, calls[wanted], upstream), (seed, step)

@@ -21,7 +21,10 @@ def profile(compatibility: str = "safe", **args: object) -> ProfileRunner:
 
 def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner, now: float = NOW) -> dict[str, int | None]:
     explanation = explain(state.snapshot(now), info, scheduler)
-    return {name: one.scores[NAME].raw if NAME in one.scores else None for name, one in explanation.nodes()}
+    return {
+        name: explained.scores[NAME].raw if NAME in explained.scores else None
+        for name, explained in explanation.nodes()
+    }
 
 
 @pytest.mark.parametrize(

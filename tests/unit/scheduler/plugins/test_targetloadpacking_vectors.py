@@ -35,7 +35,9 @@ def state(case: dict[str, Any]) -> ClusterState:
     loads = {}
     for name, metrics in (answer["data"]["NodeMetricsMap"] or {}).items():
         values = [
-            one["value"] for one in metrics["metrics"] if one["type"] == "CPU" and one["operator"] in ("AVG", "Latest")
+            metric["value"]
+            for metric in metrics["metrics"]
+            if metric["type"] == "CPU" and metric["operator"] in ("AVG", "Latest")
         ]
         if values:
             loads[name] = NodeLoad(cpu_average=values[-1])

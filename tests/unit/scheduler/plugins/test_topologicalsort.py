@@ -25,8 +25,8 @@ def app_group(name: str, order: dict[str, int], namespace: str = "default") -> A
 def profile(*groups: Any, compatibility: str = "safe", namespaces: tuple[str, ...] = ("default",)) -> ProfileRunner:
     scheduler = runner(ALONE, {"TopologicalSort": {"namespaces": list(namespaces)}}, compatibility=compatibility)
     state = ClusterState()
-    for one in groups:
-        state.objects.upsert("AppGroup", one)
+    for app_group in groups:
+        state.objects.upsert("AppGroup", app_group)
     scheduler.use_objects(state.objects)
     return scheduler
 
@@ -39,17 +39,17 @@ def popped(scheduler: ProfileRunner, *pods: tuple[PodInfo, float]) -> list[str]:
     """The order in which the queue gives pods that joined it at some times."""
     now = 0.0
     queue = SchedulingQueue(clock=lambda: now, sort_key=scheduler.queue_sort.sort_key)
-    for info, at in sorted(pods, key=lambda one: one[1]):
+    for info, at in sorted(pods, key=lambda queued: queued[1]):
         now = at
         queue.add(info)
-    return [found.pod.name for _ in pods if (found := queue.pop()) is not None]
+    return [popped.pod.name for _ in pods if (popped := queue.pop()) is not None]
 
 
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])
 def test_workloads_of_a_group_come_in_its_order(compatibility: str) -> None:
     scheduler = profile(app_group("app", ORDER), compatibility=compatibility)
     waiting = [(member(workload), float(number)) for number, workload in enumerate(ORDER)]
-    expected = [f"app-{workload}" for workload in sorted(ORDER, key=lambda one: ORDER[one])]
+    expected = [f"app-{workload}" for workload in sorted(ORDER, key=lambda workload: ORDER[workload])]
     for seed in range(20):
         mixed = [
             (info, at) for (info, _), (_, at) in zip(waiting, random.Random(seed).sample(waiting, 11), strict=True)
@@ -100,7 +100,7 @@ def test_equal_places_wait_in_line_here_and_are_left_to_the_heap_upstream() -> N
     group = app_group("app", {"a": 1})
     waiting = [(member("a", name=f"a{number}"), float(number)) for number in range(5)]
     assert popped(profile(group), *waiting) == [f"a{number}" for number in range(5)]
-    first, second = (profile(group, compatibility="upstream").queue_sort.sort_key(*one) for one in waiting[:2])
+    first, second = (profile(group, compatibility="upstream").queue_sort.sort_key(*queued) for queued in waiting[:2])
     assert first < second
     assert second < first
 
@@ -125,7 +125,9 @@ def test_an_order_that_is_not_sorted_by_selector_is_read_here_and_half_read_upst
 def test_upstreams_comparison_goes_in_circles_and_ours_does_not() -> None:
     group = app_group("app", {"a": 1, "b": 2})
     early, plain, late = (member("b"), 1.0), (pod("plain"), 2.0), (member("a"), 3.0)
-    upstream = [profile(group, compatibility="upstream").queue_sort.sort_key(*one) for one in (early, plain, late)]
+    upstream = [
+        profile(group, compatibility="upstream").queue_sort.sort_key(*queued) for queued in (early, plain, late)
+    ]
     assert upstream[0] < upstream[1] < upstream[2] < upstream[0]
     for order in itertools.permutations((early, plain, late)):
         assert popped(profile(group), *order) == ["app-a", "app-b", "plain"]

@@ -43,12 +43,12 @@ def matched(state, new):
     """The volume each claim gets on each node."""
     view = state.snapshot(NOW)
     findings = find(view, view.rows, sorted_claims(new, view.objects))
-    found = {}
+    by_node = {}
     for match in findings.matches:
         for row, index in zip(view.rows.tolist(), match.chosen.tolist(), strict=True):
             chosen = match.volumes[index].metadata.name if index >= 0 else None
-            found.setdefault(view.name(row), {})[match.claim.metadata.name] = chosen
-    return found
+            by_node.setdefault(view.name(row), {})[match.claim.metadata.name] = chosen
+    return by_node
 
 
 # Before any node ----------------------------------------------------------------------------------------------------
@@ -123,20 +123,20 @@ def test_a_bound_volume_is_used_where_it_can_be_reached():
 
 def test_a_bound_volume_that_is_gone_closes_every_node():
     state = zoned(claim("data", volume="gone"))
-    found = answers(state, pod("new", **mount("data")), WITHOUT_ZONE)
-    assert found == {"n-a": rejected(NO_VOLUME), "n-b": rejected(NO_VOLUME)}
+    answer = answers(state, pod("new", **mount("data")), WITHOUT_ZONE)
+    assert answer == {"n-a": rejected(NO_VOLUME), "n-b": rejected(NO_VOLUME)}
 
 
 def test_the_first_bound_claim_that_fails_gives_the_reason():
     state = zoned(claim("far", volume="far"), volume("far", for_claim="far", zone="a"), claim("lost", volume="gone"))
-    found = answers(state, pod("new", **mount("far", "lost")), WITHOUT_ZONE)
-    assert found == {"n-a": rejected(NO_VOLUME), "n-b": rejected(CONFLICT)}
+    answer = answers(state, pod("new", **mount("far", "lost")), WITHOUT_ZONE)
+    assert answer == {"n-a": rejected(NO_VOLUME), "n-b": rejected(CONFLICT)}
 
 
 def test_reasons_about_bound_and_unbound_claims_come_together():
     state = zoned(claim("far", volume="far"), volume("far", for_claim="far", zone="a"), claim("data"), NO_PROVISIONER)
-    found = answers(state, pod("new", **mount("far", "data")), PROFILE)
-    assert found == {"n-a": rejected(NO_MATCH), "n-b": rejected(CONFLICT, NO_MATCH)}
+    answer = answers(state, pod("new", **mount("far", "data")), PROFILE)
+    assert answer == {"n-a": rejected(NO_MATCH), "n-b": rejected(CONFLICT, NO_MATCH)}
 
 
 @pytest.mark.parametrize(("migrated", "fits"), [(True, {"n-b"}), (False, {"n-a"})])
@@ -155,7 +155,7 @@ def test_an_in_tree_volume_is_reached_as_the_drivers_where_the_node_handed_it_ov
 
 
 @pytest.mark.parametrize(
-    ("wanted", "offered", "taken"),
+    ("wanted", "offered", "expected"),
     [
         ({"size": "2Gi"}, {"size": "2Gi"}, True),
         ({"size": "2Gi"}, {"size": "1Gi"}, False),
@@ -175,10 +175,10 @@ def test_an_in_tree_volume_is_reached_as_the_drivers_where_the_node_handed_it_ov
         ({}, {"for_claim": "data", "phase": "Pending"}, True),
     ],
 )
-def test_a_volume_must_suit_the_claim(wanted, offered, taken):
+def test_a_volume_must_suit_the_claim(wanted, offered, expected):
     state = zoned(claim("data", **wanted), volume("disk", **offered), NO_PROVISIONER)
-    found = answers(state, pod("new", **mount("data")), PROFILE)
-    assert found == ({} if taken else {"n-a": rejected(NO_MATCH), "n-b": rejected(NO_MATCH)})
+    answer = answers(state, pod("new", **mount("data")), PROFILE)
+    assert answer == ({} if expected else {"n-a": rejected(NO_MATCH), "n-b": rejected(NO_MATCH)})
 
 
 def test_the_smallest_volume_that_is_large_enough_is_taken_on_each_node():
@@ -189,8 +189,8 @@ def test_the_smallest_volume_that_is_large_enough_is_taken_on_each_node():
 
 def test_the_smallest_claim_chooses_first_and_no_volume_is_given_twice():
     state = zoned(claim("large", "2Gi"), claim("small"), volume("two", "2Gi"), volume("three", "3Gi"), NO_PROVISIONER)
-    found = matched(state, pod("new", **mount("large", "small")))
-    assert found["n-a"] == {"small": "two", "large": "three"}
+    chosen = matched(state, pod("new", **mount("large", "small")))
+    assert chosen["n-a"] == {"small": "two", "large": "three"}
 
 
 def test_a_volume_meant_for_the_claim_is_the_only_one_for_it():
@@ -232,9 +232,9 @@ def test_a_class_that_makes_no_volumes_needs_one_that_is_there(provisioner):
 )
 def test_a_class_makes_volumes_in_its_topologies(terms, fits):
     state = zoned(claim("data"), storage_class(allowedTopologies=terms))
-    found = answers(state, pod("new", **mount("data")), PROFILE)
-    assert {"n-a", "n-b"} - set(found) == fits
-    assert set(found.values()) <= {rejected(NO_MATCH)}
+    answer = answers(state, pod("new", **mount("data")), PROFILE)
+    assert {"n-a", "n-b"} - set(answer) == fits
+    assert set(answer.values()) <= {rejected(NO_MATCH)}
 
 
 def capacity(zone, *, size=None, largest=None, name="c", for_class="fast"):
@@ -266,9 +266,9 @@ TRACKING = made("CSIDriver", DRIVER, spec={"storageCapacity": True})
 )
 def test_a_driver_that_tracks_capacity_must_have_room(objects, fits):
     state = zoned(claim("data", "2Gi"), storage_class(), *objects)
-    found = answers(state, pod("new", **mount("data")), PROFILE)
-    assert {"n-a", "n-b"} - set(found) == fits
-    assert set(found.values()) <= {rejected(NO_SPACE)}
+    answer = answers(state, pod("new", **mount("data")), PROFILE)
+    assert {"n-a", "n-b"} - set(answer) == fits
+    assert set(answer.values()) <= {rejected(NO_SPACE)}
 
 
 def test_a_claim_already_meant_for_a_node_stays_there():
@@ -295,9 +295,9 @@ def test_a_reserved_volume_is_not_offered_to_the_next_pod_until_it_is_given_back
     state = zoned(claim("mine"), claim("other"), volume("disk"), NO_PROVISIONER)
     mine, other = pod("mine", **mount("mine")), pod("other", **mount("other"))
     cycle = reserved(state, mine, "n-a")
-    taken = state.objects.latest("PersistentVolume", "", "disk")
-    assert (taken.spec.claim_ref.name, taken.spec.claim_ref.uid) == ("mine", "uid-mine")
-    assert taken.metadata.annotations["pv.kubernetes.io/bound-by-controller"] == "yes"
+    disk = state.objects.latest("PersistentVolume", "", "disk")
+    assert (disk.spec.claim_ref.name, disk.spec.claim_ref.uid) == ("mine", "uid-mine")
+    assert disk.metadata.annotations["pv.kubernetes.io/bound-by-controller"] == "yes"
     assert state.objects.get("PersistentVolume", "", "disk").spec.claim_ref is None
     assert answers(state, other, PROFILE)["n-a"] == rejected(NO_MATCH)
     PLUGIN.unreserve(cycle, mine, "n-a")
@@ -338,7 +338,7 @@ def test_nothing_is_reserved_for_bound_claims():
 # Waking -------------------------------------------------------------------------------------------------------------
 
 MIGRATED = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"}
-EVENTS = {one.resource: one for one in PLUGIN.events_to_register()}
+EVENTS = {registration.resource: registration for registration in PLUGIN.events_to_register()}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class World:
         self.written.append((kind, item.metadata.name, patch))
         return SUCCESS, self.arrives(kind, item)
 
-    def exists(self, one: object) -> bool:
+    def exists(self, pod: object) -> bool:
         return not self.gone
 
     def node(self, name: str) -> Any:

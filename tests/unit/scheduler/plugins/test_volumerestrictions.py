@@ -41,7 +41,7 @@ def rbd(image, read_only=False, monitors=("m1",), pool="rbd"):
 
 
 @pytest.mark.parametrize(
-    ("there", "wanted", "conflict"),
+    ("present", "wanted", "conflict"),
     [
         (gce("a"), gce("a"), True),
         (gce("a"), gce("b"), False),
@@ -62,8 +62,8 @@ def rbd(image, read_only=False, monitors=("m1",), pool="rbd"):
         (gce("a"), ebs("a"), False),
     ],
 )
-def test_a_disk_is_mounted_once_unless_all_only_read(there, wanted, conflict):
-    state = cluster(node("a"), node("b"), pods={"a": [pod("old", **mount(disk=there))]})
+def test_a_disk_is_mounted_once_unless_all_only_read(present, wanted, conflict):
+    state = cluster(node("a"), node("b"), pods={"a": [pod("old", **mount(disk=present))]})
     assert answers(state, pod("new", **mount(disk=wanted)), PROFILE) == ({"a": DISK} if conflict else {})
 
 

@@ -19,8 +19,8 @@ _FOLDER = Path(__file__).parents[3] / "conformance/vectors"
 
 def cases(file: str, kind: str) -> list[Any]:
     """The cases of a kind, as pytest parameters."""
-    found = [case for case in json.loads((_FOLDER / file).read_text()) if case["kind"] == kind]
-    return [pytest.param(case, id=case["name"]) for case in found]
+    selected = [case for case in json.loads((_FOLDER / file).read_text()) if case["kind"] == kind]
+    return [pytest.param(case, id=case["name"]) for case in selected]
 
 
 def profile_of(case: dict[str, Any], *, compatibility: str = "upstream") -> ProfileRunner:
