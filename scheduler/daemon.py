@@ -17,6 +17,7 @@ import structlog
 
 from scheduler.config import Configuration
 from scheduler.engine.cycle import Profile, SchedulingCycle
+from scheduler.engine.environment import plugin_environment
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
@@ -119,7 +120,9 @@ class Daemon:
         pending: dict[str, PodInfo] = {}
         handles = {name: self._new_handle(name, pending) for name in self.configuration.scheduler_names}
         profiles = {
-            name: Profile(build_profile(self.configuration.profile(name), handle), handle)
+            name: Profile(
+                build_profile(self.configuration.profile(name), handle, environment=plugin_environment()), handle
+            )
             for name, handle in handles.items()
         }
         runners = {name: profile.runner for name, profile in profiles.items()}

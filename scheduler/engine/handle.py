@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import structlog
 
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import SUCCESS, Code, NodeInfo, PodInfo, PodListener, Status
+from scheduler.framework import SUCCESS, Code, NodeInfo, PeriodicWork, PodInfo, PodListener, Severity, Status
 from scheduler.helpers import reduce_pod
 from scheduler.kube.client import (
     MERGE_PATCH,
@@ -26,6 +27,8 @@ from scheduler.kube.model import PODS, DecodeError
 from scheduler.observe.metrics import Metrics
 from scheduler.state import WATCHED_KINDS
 
+TURN_SECONDS = 0.005
+"""Longest stretch of a plugin's periodic work before others get their turn."""
 _KINDS = {watched.kind: (watch, watched.codec) for watch, watched in WATCHED_KINDS.items()}
 _ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 _READ_BACK_SECONDS = (0.1, 0.5, 2.0, 5.0, 10.0)
@@ -88,6 +91,14 @@ class EngineHandle:
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Call a function after some time, unless the process ends before."""
         asyncio.get_running_loop().call_later(seconds, call)
+
+    def run_every(self, seconds: float, work: PeriodicWork, name: str) -> None:
+        """Run some work now, and again that many seconds after each end."""
+        self.spawn(_repeat(seconds, work), name)
+
+    def log(self, severity: Severity, plugin: str, message: str, **fields: object) -> None:
+        """Write a line to the log, in a plugin's name."""
+        (log.warning if severity == "warning" else log.info)(message, plugin=plugin, **fields)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine beside the scheduling loop; its failure is logged, never lost."""
@@ -250,6 +261,25 @@ class EngineHandle:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("background task failed", task=task.get_name(), exc_info=task.exception())
+
+
+async def _repeat(seconds: float, work: PeriodicWork) -> None:
+    while True:
+        await work(_Turn().give_way)
+        await asyncio.sleep(seconds)
+
+
+class _Turn:
+    """How long a piece of work has kept the loop to itself."""
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + TURN_SECONDS
+
+    async def give_way(self) -> None:
+        """Let others run when the turn is over."""
+        if time.perf_counter() > self._until:
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + TURN_SECONDS
 
 
 def _reference(pod: PodInfo) -> Regarding:

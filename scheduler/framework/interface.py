@@ -8,7 +8,7 @@ reach the API through the `Handle`.
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from scheduler.catalog import SecondarySchedulerOptionsArgs
 from scheduler.framework.cycle import CycleState
@@ -24,6 +24,12 @@ PodListener = Callable[[PodInfo | None, PodInfo | None], None]
 
 MAX_SCORE = 100
 """Scores lie in 0..MAX_SCORE after normalisation; others are clamped and counted."""
+
+
+GiveWay = Callable[[], Awaitable[None]]
+"""Lets other work on the loop run, where the caller has kept it busy for long enough."""
+PeriodicWork = Callable[[GiveWay], Awaitable[object]]
+Severity = Literal["info", "warning"]
 
 
 class Handle(Protocol):
@@ -95,6 +101,16 @@ class Handle(Protocol):
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Call a function on the scheduling loop after some time."""
 
+    def run_every(self, seconds: float, work: PeriodicWork, name: str) -> None:
+        """Run `work` beside the scheduling loop, now and then that many seconds after each end, until the process ends.
+
+        Long work awaits the function it is given between its pieces: other work gets its turn there when the loop has
+        been kept busy for some milliseconds. A failure ends the repetition and is logged under the name.
+        """
+
+    def log(self, severity: Severity, plugin: str, message: str, **fields: object) -> None:
+        """Write one line to the scheduler's log, in a plugin's name."""
+
 
 class FilterRunner(Protocol):
     """The profile's filters, for plugins that ask what would be if. They raise PluginError when a plugin fails."""
@@ -121,6 +137,36 @@ class FilterRunner(Protocol):
         """Tell PreFilter plugins of a pod taken from a node for a what-if run."""
 
 
+class NamedFile(NamedTuple):
+    """A file that an environment variable names."""
+
+    path: str
+    text: str
+
+
+def _standing_clock() -> float:
+    return 0.0
+
+
+def _no_file(variable: str) -> NamedFile:
+    raise ValueError("open : no such file or directory")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginEnvironment:
+    """What plugins may learn of the process they run in. The composition root fills it: plugins themselves neither
+    read a clock nor files. The default is for tests that need neither: its time stands still.
+
+    Attributes:
+        clock: returns seconds since the epoch.
+        read_named_file: reads the file that an environment variable names. Raises ValueError where the variable is
+            not set or the file cannot be read, worded as by upstream.
+    """
+
+    clock: Callable[[], float] = _standing_clock
+    read_named_file: Callable[[str], NamedFile] = _no_file
+
+
 @dataclass(frozen=True, slots=True)
 class PluginContext:
     """What a plugin's constructor gets besides its args. `handle` is None where nothing may have effects
@@ -130,6 +176,12 @@ class PluginContext:
     options: SecondarySchedulerOptionsArgs
     handle: Handle | None = None
     filters: FilterRunner | None = None
+    environment: PluginEnvironment = PluginEnvironment()
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock of the engine, or of the simulation: returns seconds since the epoch."""
+        return self.handle.now if self.handle is not None else self.environment.clock
 
     @property
     def upstream(self) -> bool:

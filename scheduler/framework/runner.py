@@ -29,6 +29,7 @@ from scheduler.framework.interface import (
     PermitPlugin,
     Plugin,
     PluginContext,
+    PluginEnvironment,
     PluginFactory,
     PodReader,
     Pods,
@@ -82,6 +83,7 @@ class ProfileRunner:
         factories: Mapping[str, PluginFactory],
         handle: Handle | None = None,
         wrap: Wrap = lambda point, plugin: plugin,
+        environment: PluginEnvironment = PluginEnvironment(),  # noqa: B008 # immutable
     ) -> None:
         """Build an instance of every enabled plugin.
 
@@ -91,7 +93,7 @@ class ProfileRunner:
         self.effective = effective
         self.scheduler_name = effective.scheduler_name
         self.options = effective.options
-        context = PluginContext(effective.scheduler_name, effective.options, handle, self)
+        context = PluginContext(effective.scheduler_name, effective.options, handle, self, environment)
         # What the core remembers between decisions of this profile: without it they are slower, and the same.
         self.memory: MutableMapping[str, object] = {}
         self.plugins: dict[str, Plugin] = {}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from scheduler.catalog import lookup
 from scheduler.config import EffectiveProfile
-from scheduler.framework import Handle, Plugin, PluginFactory, ProfileRunner, Wrap
+from scheduler.framework import Handle, Plugin, PluginEnvironment, PluginFactory, ProfileRunner, Wrap
 
 _PLACES: Mapping[str, str] = {
     "CapacityScheduling": "capacityscheduling:CapacityScheduling",
@@ -74,7 +74,10 @@ def _no_wrapping(point: object, plugin: Plugin) -> Plugin:
 
 
 def build_profile(
-    effective: EffectiveProfile, handle: Handle | None = None, wrap: Wrap = _no_wrapping
+    effective: EffectiveProfile,
+    handle: Handle | None = None,
+    wrap: Wrap = _no_wrapping,
+    environment: PluginEnvironment = PluginEnvironment(),  # noqa: B008 # immutable
 ) -> ProfileRunner:
     """Return a profile's plugins ready to run.
 
@@ -82,6 +85,7 @@ def build_profile(
         effective: what the configuration enables.
         handle: through which plugins have effects; without one nothing can be bound.
         wrap: puts an observer around each plugin at each extension point.
+        environment: what plugins learn of the process: the time where there is no handle, files.
 
     Raises:
         ValueError: a plugin refuses its args, or an installed package's constructor cannot be imported.
@@ -93,7 +97,7 @@ def build_profile(
             factories[name] = FACTORIES[name]
         elif descriptor is not None and descriptor.factory:
             factories[name] = _imported(descriptor.factory)
-    return ProfileRunner(effective, factories, handle, wrap)
+    return ProfileRunner(effective, factories, handle, wrap, environment)
 
 
 def _imported(reference: str) -> PluginFactory:

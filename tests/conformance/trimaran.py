@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from devcluster.ports import LOOPBACK
 from scheduler.config import load_configuration
 from scheduler.core import explain
+from scheduler.engine.environment import plugin_environment
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
@@ -237,7 +238,7 @@ class OursWithLoad:
     def __init__(self, watcher: Watcher, models: Json) -> None:
         text = configuration(watcher.url, models, "", ours=True)
         self._runners: dict[str, ProfileRunner] = {
-            wanted.scheduler_name: build_profile(wanted)
+            wanted.scheduler_name: build_profile(wanted, environment=plugin_environment())
             for wanted in load_configuration(text, source="conformance").profiles
         }
         reading = parse_watcher(watcher.body, watcher.url)

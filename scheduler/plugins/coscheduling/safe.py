@@ -6,7 +6,6 @@ parks pods whose gang cannot be tried at all, with the reason.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 
 from scheduler.catalog import ActionType, CoschedulingArgs
@@ -48,7 +47,7 @@ class SafeCoscheduling:
 
     def __init__(self, args: CoschedulingArgs, context: PluginContext) -> None:
         self._handle = context.handle
-        self._clock = context.handle.now if context.handle is not None else time.time
+        self._clock = context.clock
         self._wait = float(args.permit_waiting_time_seconds)
         self._backoff = float(args.pod_group_backoff_seconds)
         self._backed_off = Expiring(self._clock, 0.0)

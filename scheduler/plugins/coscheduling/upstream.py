@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 
 from scheduler.catalog import ActionType, CoschedulingArgs
@@ -44,7 +43,7 @@ class UpstreamCoscheduling:
 
     def __init__(self, args: CoschedulingArgs, context: PluginContext) -> None:
         self._handle = context.handle
-        self._clock = context.handle.now if context.handle is not None else time.time
+        self._clock = context.clock
         self._wait = float(args.permit_waiting_time_seconds)
         self._backoff = float(args.pod_group_backoff_seconds)
         self._tolerated_gap = args.pod_group_reject_percentage / 100.0

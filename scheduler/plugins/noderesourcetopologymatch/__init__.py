@@ -38,9 +38,8 @@ from scheduler.plugins.noderesourcetopologymatch.needs import Needs, NeedsOfPods
 from scheduler.plugins.noderesourcetopologymatch.resync import Resync
 from scheduler.plugins.noderesourcetopologymatch.strategies import score, strategy_of
 from scheduler.plugins.noderesourcetopologymatch.table import Part
-from scheduler.plugins.noderesourcetopologymatch.topology import KIND, SINGLE_NUMA_NODE
+from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME, SINGLE_NUMA_NODE
 
-NAME = "NodeResourceTopologyMatch"
 STALE = "invalid node topology data"
 _LEAST_NUMA_NODES = "LeastNUMANodes"
 _REASONS = (STALE, *MESSAGES)
@@ -64,20 +63,18 @@ class NodeResourceTopologyMatch:
                 strategy.type, {resource.name: resource.weight for resource in strategy.resources}
             )
         self._as_upstream = context.upstream
-        self._handle = context.handle
         self._needs = NeedsOfPods()
         self._resync: Resync | None = None
         self._cache = self._new_cache(args, context)
 
     def _new_cache(self, args: NodeResourceTopologyMatchArgs, context: PluginContext) -> TopologyCache:
         handle = context.handle
-        tell = handle is not None
         if args.discard_reserved_nodes:
-            return DiscardReserved(tell=tell)
+            return DiscardReserved(handle=handle)
         period = args.cache_resync_period_seconds
         if period <= 0:
-            return Passthrough(tell=tell)
-        cache = OverReserve(args, context.scheduler_name, self._needs.of, as_upstream=context.upstream, tell=tell)
+            return Passthrough(handle=handle)
+        cache = OverReserve(args, context.scheduler_name, self._needs.of, as_upstream=context.upstream, handle=handle)
         if handle is not None:
             handle.watch_pods(cache.pod_changed)
             self._resync = Resync(cache, handle, period, wakes=not context.upstream)
@@ -154,8 +151,8 @@ class NodeResourceTopologyMatch:
 
     def use_objects(self, objects: Objects) -> None:
         """Begin to compare what is published with the pods on the nodes, where that is called for."""
-        if self._resync is not None and self._handle is not None:
-            self._handle.spawn(self._resync.run(objects), f"{NAME} resync")
+        if self._resync is not None:
+            self._resync.start(objects)
 
     def _stale(self, view: NodeView, rows: RowArray) -> BoolArray:
         nodes = set(self._cache.stale())

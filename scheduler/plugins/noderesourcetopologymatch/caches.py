@@ -4,10 +4,8 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-import structlog
-
 from scheduler.catalog import NodeResourceTopologyMatchArgs
-from scheduler.framework import Objects, PodInfo, SpecInfo
+from scheduler.framework import Handle, Objects, PodInfo, SpecInfo
 from scheduler.kube.model import NodeResourceTopology
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
     ANNOTATION,
@@ -19,9 +17,7 @@ from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
 )
 from scheduler.plugins.noderesourcetopologymatch.needs import Needs
 from scheduler.plugins.noderesourcetopologymatch.table import ZoneTable
-from scheduler.plugins.noderesourcetopologymatch.topology import KIND, read, topology_manager
-
-log = structlog.get_logger(component="noderesourcetopologymatch")
+from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME, read, topology_manager
 
 MISMATCH = "other pods than on the node"
 PodsOn = Callable[[str], Collection[PodInfo]]
@@ -60,9 +56,9 @@ class _Published:
 
     counts_reservations = False
 
-    def __init__(self, *, tell: bool) -> None:
+    def __init__(self, *, handle: Handle | None) -> None:
         self.table = ZoneTable()
-        self._tell = tell
+        self._handle = handle
         self._objects: Objects | None = None
         self._generation = -1
         self._seen: dict[str, NodeResourceTopology] = {}
@@ -85,8 +81,10 @@ class _Published:
         name = item.metadata.name
         self._seen[name] = item
         topology = read(item)
-        if topology.flaws and self._tell:
-            log.warning(
+        if topology.flaws and self._handle is not None:
+            self._handle.log(
+                "warning",
+                NAME,
                 "a node's resource topology makes no sense in parts",
                 node=name,
                 resourceVersion=item.metadata.resource_version,
@@ -126,8 +124,8 @@ class DiscardReserved(_Published):
 
     counts_reservations = True
 
-    def __init__(self, *, tell: bool) -> None:
-        super().__init__(tell=tell)
+    def __init__(self, *, handle: Handle | None) -> None:
+        super().__init__(handle=handle)
         self._reserved: dict[str, set[str]] = {}
 
     def stale(self) -> Collection[str]:
@@ -169,9 +167,9 @@ class OverReserve(_Published):
         needs_of: NeedsOf,
         *,
         as_upstream: bool,
-        tell: bool,
+        handle: Handle | None,
     ) -> None:
-        super().__init__(tell=tell)
+        super().__init__(handle=handle)
         self._own = scheduler_name
         self._needs_of = needs_of
         self._as_upstream = as_upstream

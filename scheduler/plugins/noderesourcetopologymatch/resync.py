@@ -1,21 +1,14 @@
-"""The loop that compares what agents publish with the pods on their nodes, beside the scheduling loop."""
+"""Comparing what agents publish with the pods on their nodes, every so often and beside the scheduling loop."""
 
-import asyncio
-import time
 from collections import Counter
 
-import structlog
-
-from scheduler.framework import Handle, Objects, PodInfo
+from scheduler.framework import GiveWay, Handle, Objects, PodInfo
 from scheduler.plugins.noderesourcetopologymatch.caches import MISMATCH, OverReserve
-from scheduler.plugins.noderesourcetopologymatch.topology import KIND
+from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME
 
-SLICE_SECONDS = 0.005
-"""Longest stretch of comparing before others get their turn."""
 MOST_REQUESTS = 10
 """Nodes whose ended pods are asked for in one round: each costs the API server a list."""
 _MOST_WAITING = 10_000
-log = structlog.get_logger(component="noderesourcetopologymatch")
 
 
 class Resync:
@@ -42,14 +35,16 @@ class Resync:
         """Forget a pod that has found its node."""
         self._waiting.pop(pod.uid, None)
 
-    async def run(self, objects: Objects) -> None:
-        """Go on until cancelled; the first look is taken at once, as upstream does."""
-        while True:
-            self._cache.follow(objects)
-            await self.once(objects)
-            await asyncio.sleep(self._period)
+    def start(self, objects: Objects) -> None:
+        """Look now, as upstream does, and every period from then on."""
 
-    async def once(self, objects: Objects) -> int:
+        async def compare_all(give_way: GiveWay) -> None:
+            self._cache.follow(objects)
+            await self.once(objects, give_way)
+
+        self._handle.run_every(self._period, compare_all, f"{NAME} resync")
+
+    async def once(self, objects: Objects, give_way: GiveWay) -> int:
         """Look at every suspicious node; returns how many can be counted on again."""
         suspects, changed = self._cache.desynced(objects)
         # Everybody's turn comes, though few can be asked about in a round.
@@ -57,7 +52,6 @@ class Resync:
         self._round += 1
         reasons: Counter[str] = Counter()
         fresh = 0
-        until = time.perf_counter() + SLICE_SECONDS
         requests = 0
         for node in (*suspects[start:], *suspects[:start]):
             problem = self._cache.compare(node, objects, self._handle.pods_on)
@@ -69,9 +63,7 @@ class Resync:
                 reasons[problem] += 1
             else:
                 fresh += 1
-            if time.perf_counter() > until:
-                await asyncio.sleep(0)
-                until = time.perf_counter() + SLICE_SECONDS
+            await give_way()
         for node in changed:
             item = objects.get(KIND, "", node)
             if item is not None:
@@ -89,6 +81,7 @@ class Resync:
         if reasons != self._told:
             self._told = reasons
             if reasons:
-                log.info("nodes wait for resource topologies that include their pods", fresh=fresh, waiting=reasons)
+                message = "nodes wait for resource topologies that include their pods"
+                self._handle.log("info", NAME, message, fresh=fresh, waiting=reasons)
             else:
-                log.info("all resource topologies include their nodes' pods", fresh=fresh)
+                self._handle.log("info", NAME, "all resource topologies include their nodes' pods", fresh=fresh)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from scheduler.kube.model import NodeResourceTopology, TopologyAttribute, TopologyZone
 from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
 
+NAME = "NodeResourceTopologyMatch"
 KIND = "NodeResourceTopology"
 MAX_ZONE_ID = 63
 """Upstream lets 64 through and ends in a panic."""

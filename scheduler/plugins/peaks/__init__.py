@@ -30,7 +30,7 @@ from scheduler.framework import (
 from scheduler.helpers.goexp import go_exp
 from scheduler.helpers.staleness import Staleness, Standing, is_load, young
 from scheduler.helpers.unmeasured import Unmeasured
-from scheduler.plugins.peaks.model import go_int64, model_columns, models_of_file, normalized, power_jump
+from scheduler.plugins.peaks.model import VARIABLE, go_int64, model_columns, models_of_file, normalized, power_jump
 
 NAME = "Peaks"
 _LARGEST = 2.0**61
@@ -48,7 +48,7 @@ class Peaks:
         self._staleness = Staleness(NAME, context.options.load)
         self._models: Mapping[str, PowerModel] = args.node_power_model
         if not self._models:
-            models = models_of_file()
+            models = models_of_file(context.environment.read_named_file(VARIABLE))
             # Upstream reads the file into a map it then loses, unless the args gave one.
             models_in_args = "node_power_model" in args.model_fields_set
             self._models = models if models_in_args or not self._upstream else {}

@@ -1,15 +1,13 @@
 """Where Peaks' power models come from, and its formulas (scheduler-plugins v0.34.7, pkg/trimaran/peaks)."""
 
 import json
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from scheduler.catalog import PowerModel
-from scheduler.framework import BoolArray, FloatArray, IntArray
+from scheduler.framework import BoolArray, FloatArray, IntArray, NamedFile
 
 VARIABLE = "NODE_POWER_MODEL"
 """Environment variable with the path of the power models, `{node: {k0, k1, k2}}`."""
@@ -18,26 +16,16 @@ _NEVER = -(2**63)
 _JSON_TYPES: dict[type, str] = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
 
 
-def models_of_file() -> dict[str, PowerModel]:
+def models_of_file(file: NamedFile) -> dict[str, PowerModel]:
     """Return the models of the file that the environment names.
 
     Raises:
-        ValueError: it cannot be read or has another shape; worded as by upstream, which fails to start then.
+        ValueError: its text has another shape; worded as by upstream, which fails to start then.
     """
-    path = os.environ.get(VARIABLE, "")
     try:
-        # Path("") would be the current directory.
-        text = Path(path).read_text(encoding="utf-8") if path else None
-    except OSError as error:
-        raise ValueError(f"open {path}: {(error.strerror or '').lower()}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{VARIABLE} {path}: not UTF-8 text") from error
-    if text is None:
-        raise ValueError("open : no such file or directory")
-    try:
-        data = json.loads(text)
+        data = json.loads(file.text)
     except ValueError as error:
-        raise ValueError(f"{VARIABLE} {path}: not JSON: {error}") from error
+        raise ValueError(f"{VARIABLE} {file.path}: not JSON: {error}") from error
     if not isinstance(data, dict):
         raise ValueError(f"json: cannot unmarshal {_kind(data)} into Go value of type map[string]config.PowerModel")
     return {name: _model(fields) for name, fields in data.items()}

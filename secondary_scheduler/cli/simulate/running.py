@@ -14,6 +14,7 @@ from typing import IO
 import typer
 
 from scheduler.config import Configuration, ConfigurationError, load_configuration
+from scheduler.engine.environment import plugin_environment
 from scheduler.framework import ProfileRunner
 from scheduler.plugins import build_profile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
@@ -119,7 +120,10 @@ def _held_configuration(path: Path, text: str, report: Report) -> Configuration:
 def _runners(configuration: Configuration) -> dict[str, ProfileRunner]:
     try:
         with importing():
-            return {profile.scheduler_name: build_profile(profile) for profile in configuration.profiles}
+            return {
+                profile.scheduler_name: build_profile(profile, environment=plugin_environment())
+                for profile in configuration.profiles
+            }
     except ValueError as error:
         raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
 

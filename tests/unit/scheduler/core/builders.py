@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from scheduler.config import load_configuration
+from scheduler.engine.environment import plugin_environment
 from scheduler.framework import LoadTable, NodeInfo, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
@@ -110,7 +111,8 @@ def runner(
     config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}})
     encode = msgspec.json.encode
     text = CONFIGURATION.format(plugins=encode(plugins or {}).decode(), plugin_config=encode(config).decode())
-    return build_profile(load_configuration(text, source="test", load_given=True).profiles[0])
+    effective = load_configuration(text, source="test", load_given=True).profiles[0]
+    return build_profile(effective, environment=plugin_environment())
 
 
 def only_scores(*names: str) -> dict[str, Any]:

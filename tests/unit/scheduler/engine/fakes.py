@@ -14,6 +14,7 @@ import pytest
 from scheduler.catalog import Watch
 from scheduler.config import EffectiveProfile, load_configuration
 from scheduler.engine.cycle import Profile, SchedulingCycle
+from scheduler.engine.environment import plugin_environment
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, NodeUpdate, PodInputs
@@ -141,7 +142,7 @@ class Engine:
             pods_on=self.state.pods_on,
             watch_pods=self.state.watch_pods,
         )
-        runner = build_profile(effective, handle)
+        runner = build_profile(effective, handle, environment=plugin_environment())
         runner.use_objects(self.state.objects)
         runner.use_pods(self.state.directory)
         return Profile(runner, handle)

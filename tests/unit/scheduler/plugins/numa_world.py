@@ -1,13 +1,13 @@
 """A cluster with the plugin in it, driven by hand: what is published, what runs, and when it is compared."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
 from scheduler.config import load_configuration
-from scheduler.framework import CycleState, PodInfo, ProfileRunner
+from scheduler.framework import CycleState, PeriodicWork, PodInfo, ProfileRunner
 from scheduler.plugins import build_profile
 from scheduler.plugins.noderesourcetopologymatch import NodeResourceTopologyMatch
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint
@@ -25,13 +25,17 @@ class FakeHandle:
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
-        self.spawned: list[Coroutine[Any, Any, None]] = []
+        self.repeated: dict[str, tuple[float, PeriodicWork]] = {}
+        self.lines: list[tuple[str, dict[str, object]]] = []
         self.activated: list[str] = []
         self.ended: list[PodInfo] = []
         self.asked: list[str] = []
 
-    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        self.spawned.append(coroutine)
+    def run_every(self, seconds: float, work: PeriodicWork, name: str) -> None:
+        self.repeated[name] = (seconds, work)
+
+    def log(self, severity: str, plugin: str, message: str, **fields: object) -> None:
+        self.lines.append((severity, fields))
 
     def watch_pods(self, listener: Callable[[PodInfo | None, PodInfo | None], None]) -> None:
         self.state.watch_pods(listener)
@@ -48,6 +52,10 @@ class FakeHandle:
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         self.activated += [pod.name for pod in pods]
+
+
+async def keep_going() -> None:
+    """There is nobody to give way to."""
 
 
 class World:
@@ -96,7 +104,7 @@ class World:
     def resync(self) -> int:
         resync = self.plugin._resync
         assert resync is not None
-        return asyncio.run(resync.once(self.state.objects))
+        return asyncio.run(resync.once(self.state.objects, keep_going))
 
 
 def signed(name: str, *zones: Any, pods: Iterable[PodInfo] = (), method: str = "", **content: Any) -> Any:

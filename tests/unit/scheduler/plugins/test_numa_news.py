@@ -1,8 +1,6 @@
 """What a cache makes of news: pods of others, objects that come and go, pods of the same decision, and what people are
 told."""
 
-import asyncio
-
 import msgspec
 import pytest
 from structlog.testing import capture_logs
@@ -17,6 +15,7 @@ from tests.unit.scheduler.plugins.numa_world import (
     TWO,
     World,
     foreign,
+    keep_going,
     named,
     signed,
     two_zones,
@@ -125,26 +124,22 @@ def test_pods_placed_in_the_same_decision_are_missing_from_the_zones(compatibili
     assert world.verdicts(named("b", TWO)) == {"n": ""}, "what was tried leaves no trace"
 
 
-async def test_the_loop_follows_what_is_published_until_the_first_decision_and_compares_from_then_on() -> None:
+async def test_what_is_published_counts_until_the_first_decision_and_is_compared_from_then_on() -> None:
     world = World(topology("n", *two_zones("1")), **OVER_RESERVE)
     world.runner.use_objects(world.state.objects)
-    (loop,) = world.handle.spawned
-    task = asyncio.create_task(loop)
-    await asyncio.sleep(0)
+    ((seconds, look),) = world.handle.repeated.values()
+    assert seconds == OVER_RESERVE["cacheResyncPeriodSeconds"]
+    await look(keep_going)
     world.publish(topology("n", *two_zones("4")))
     assert world.verdicts(named("a", TWO)) == {"n": ""}
     world.publish(topology("n", *two_zones("1")))
     assert world.verdicts(named("a", TWO)) == {"n": ""}
-    assert not task.done()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
-def test_without_an_engine_there_is_no_loop() -> None:
+def test_without_a_period_nothing_is_repeated() -> None:
     world = World(topology("n", *two_zones()))
     world.runner.use_objects(world.state.objects)
-    assert world.handle.spawned == []
+    assert world.handle.repeated == {}
 
 
 # What people are told -----------------------------------------------------------------------------------------------
@@ -153,14 +148,13 @@ def test_without_an_engine_there_is_no_loop() -> None:
 def test_an_object_that_makes_no_sense_is_named_once_per_version() -> None:
     world = World(topology("n", *two_zones()))
     new = named("a", TWO)
-    with capture_logs() as logs:
+    world.verdicts(new)
+    world.publish(topology("n", *two_zones(), zone(99, cpu="1"), policy="sometimes"))
+    for _ in range(3):
         world.verdicts(new)
-        world.publish(topology("n", *two_zones(), zone(99, cpu="1"), policy="sometimes"))
-        for _ in range(3):
-            world.verdicts(new)
-    (line,) = logs
-    assert (line["node"], line["log_level"], line["resourceVersion"]) == ("n", "warning", "10")
-    assert line["flaws"] == [
+    ((severity, fields),) = world.handle.lines
+    assert (fields["node"], severity, fields["resourceVersion"]) == ("n", "warning", "10")
+    assert fields["flaws"] == [
         "zone 'node-99' is left out: expected node-0 to node-63",
         "attribute topologyManagerPolicy is ignored: 'sometimes' is no value of it",
     ]
@@ -171,13 +165,12 @@ def test_why_nodes_stay_closed_is_told_once_until_it_changes() -> None:
     world.verdicts(named("a", TWO))
     other = world.show(foreign("f"), "n")
     world.show(foreign("g"), "m")
-    with capture_logs() as logs:
-        for _ in range(3):
-            world.resync()
-        world.publish(signed("n", *two_zones(), pods=[other]))
-        for _ in range(3):
-            world.resync()
-    assert [entry["waiting"] for entry in logs] == [
+    for _ in range(3):
+        world.resync()
+    world.publish(signed("n", *two_zones(), pods=[other]))
+    for _ in range(3):
+        world.resync()
+    assert [fields["waiting"] for _, fields in world.handle.lines] == [
         {"no fingerprint": 1, "other pods than on the node": 1},
         {"no fingerprint": 1},
     ]
