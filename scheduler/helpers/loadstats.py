@@ -72,10 +72,10 @@ def declared(pod: Pod) -> Declared:
 def _effective(pod: Pod, amounts: Callable[[Container], ResourceList]) -> _Amounts:
     cpu, memory = _sum(amounts(container) for container in pod.spec.containers)
     for container in pod.spec.init_containers:
-        one_cpu, one_memory = _sum((amounts(container),))
-        cpu, memory = max(cpu, one_cpu), max(memory, one_memory)
-    extra_cpu, extra_memory = _sum((pod.spec.overhead,))
-    return cpu + extra_cpu, memory + extra_memory
+        init_cpu, init_memory = _sum((amounts(container),))
+        cpu, memory = max(cpu, init_cpu), max(memory, init_memory)
+    overhead_cpu, overhead_memory = _sum((pod.spec.overhead,))
+    return cpu + overhead_cpu, memory + overhead_memory
 
 
 def _sum(lists: Iterable[ResourceList]) -> _Amounts:
@@ -89,16 +89,16 @@ def _sum(lists: Iterable[ResourceList]) -> _Amounts:
 def _peak_cpu(pod: Pod) -> int:
     """k8s.io/kubernetes/pkg/api/v1/resource GetResourceRequestQuantity for cpu."""
     overhead = _sum((pod.spec.overhead,))[0]
-    level = pod.spec.resources
-    if level is not None and any(_of_pod(name) for name in (*level.requests, *level.limits)):
-        # Resources of the pod as a whole take the containers' place, even where they name no cpu.
-        total = _sum((level.requests,))[0]
+    pod_level = pod.spec.resources
+    if pod_level is not None and any(_is_pod_level(name) for name in (*pod_level.requests, *pod_level.limits)):
+        # Pod-level resources replace those of the containers, even where they name no cpu.
+        total = _sum((pod_level.requests,))[0]
         return total + overhead if total else 0
-    total = _sum(one.resources.requests for one in pod.spec.containers)[0]
+    total = _sum(container.resources.requests for container in pod.spec.containers)[0]
     sidecars = peak = 0
-    for one in pod.spec.init_containers:
-        amount = _sum((one.resources.requests,))[0]
-        if one.restart_policy == "Always":
+    for container in pod.spec.init_containers:
+        amount = _sum((container.resources.requests,))[0]
+        if container.restart_policy == "Always":
             total += amount
             sidecars += amount
             peak = max(peak, sidecars)
@@ -108,15 +108,18 @@ def _peak_cpu(pod: Pod) -> int:
     return total + overhead if total else 0
 
 
-def _of_pod(name: str) -> bool:
+def _is_pod_level(name: str) -> bool:
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One resource's load in per cent per row; where it is not `known`, the average is 0 and means nothing.
+    """One resource's load per row, in per cent of the capacity.
 
-    `valid` are the rows that have a measurement of any age.
+    Attributes:
+        average, deviation: over the window; where a row is not `known`, the average is 0 and means nothing.
+        known: rows whose load may be used.
+        valid: rows with a measurement of any age.
     """
 
     average: FloatArray
@@ -126,22 +129,22 @@ class Measured:
 
 
 def measured_upstream(average: FloatArray, deviation: FloatArray) -> Measured:
-    """Read figures as upstream: one of the two suffices, and the other is 0 then; nothing grows old."""
+    """Read figures as upstream: either one makes the row known, a missing one is 0, and age does not matter."""
     has_average, has_deviation = np.isfinite(average), np.isfinite(deviation)
     known = has_average | has_deviation
     return Measured(np.where(has_average, average, 0.0), np.where(has_deviation, deviation, 0.0), known, known)
 
 
-def measured_safe(average: FloatArray, deviation: FloatArray, young: BoolArray) -> Measured:
-    """Read figures so that a missing one is never 0: a node without an average is not known.
+def measured_safe(average: FloatArray, deviation: FloatArray, fresh: BoolArray) -> Measured:
+    """Read figures so that a missing average is never 0: a row without a fresh one is not known.
 
-    Where other nodes have a deviation and this one has none (or nothing at all), it gets their mean; a source without
-    any (the metrics server has none) gives 0 for all.
+    A row without a deviation gets the mean of those that have one; where no row has one (the metrics server reports
+    none), all are 0.
     """
     valid = is_load(average)
-    known = valid & young
+    known = valid & fresh
     spread = known & np.isfinite(deviation) & (deviation >= 0.0)
     if not spread.all():
-        others = deviation[spread]
-        deviation = np.where(spread, deviation, others.mean() if len(others) else 0.0)
+        known_deviations = deviation[spread]
+        deviation = np.where(spread, deviation, known_deviations.mean() if len(known_deviations) else 0.0)
     return Measured(np.where(known, average, 0.0), deviation, known, valid)

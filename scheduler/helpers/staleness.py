@@ -1,4 +1,4 @@
-"""Which nodes' load is fresh, stale or absent, and what stands in for it (`SecondarySchedulerOptions.load`)."""
+"""Which nodes' load is fresh, stale or absent, and what replaces it (`SecondarySchedulerOptions.load`)."""
 
 from dataclasses import dataclass
 
@@ -10,45 +10,44 @@ from scheduler.helpers.scoring import round_half_away
 
 
 def is_load(values: FloatArray) -> BoolArray:
-    """Tell per value whether it can be a load: a number that is not negative."""
+    """Return per value whether it can be a load: a finite number that is not negative."""
     valid: BoolArray = (values >= 0.0) & (values < np.inf)
     return valid
 
 
-def young(view: NodeView, load: LoadColumns, rows: RowArray, max_age: float) -> BoolArray:
-    """Tell per row whether its sample is young enough; a source that gives no time at all counts as fresh."""
+def fresh_rows(view: NodeView, load: LoadColumns, rows: RowArray, max_age: float) -> BoolArray:
+    """Return per row whether its sample is at most `max_age` seconds old; without any time it counts as fresh."""
     sampled = gather(view, load.sampled_at[: view.size], rows)
     sampled = np.where(sampled == 0.0, load.timestamp, sampled)
-    found: BoolArray = (sampled == 0.0) | (view.now - sampled <= max_age)
-    return found
+    fresh: BoolArray = (sampled == 0.0) | (view.now - sampled <= max_age)
+    return fresh
 
 
-class Freshness:
-    """Tells whether every node's CPU load is there and young enough; looks at the nodes once per answer of the
-    source."""
+class FreshnessCheck:
+    """Tells whether every node has a fresh CPU load. Looks at the nodes once per answer of the source."""
 
     def __init__(self, max_age: float) -> None:
         self._max_age = max_age
-        self._known: tuple[int, int] | None = None
+        self._key: tuple[int, int] | None = None
         self._complete = False
         self._oldest = 0.0
 
-    def everywhere(self, view: NodeView, load: LoadColumns) -> bool:
-        """Return whether all nodes are `young` and have a load."""
+    def all_fresh(self, view: NodeView, load: LoadColumns) -> bool:
+        """Return whether all nodes have a load that is fresh as `fresh_rows` has it."""
         key = (load.version, view.membership)
-        if key != self._known:
+        if key != self._key:
             sampled = load.sampled_at[view.rows]
             sampled = np.where(sampled == 0.0, load.timestamp, sampled)
             self._oldest = float(np.min(sampled, where=sampled != 0.0, initial=np.inf))
             self._complete = bool(is_load(load.cpu_last[view.rows]).all())
-            self._known = key
-        # In the operations of `young`: the oldest sample is too old before any other.
+            self._key = key
+        # The same operations as in `fresh_rows`, on the oldest sample alone: no other becomes stale before it.
         return self._complete and view.now - self._oldest <= self._max_age
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How it stands with the rows' load: measured and fresh, estimated by requests, or left out."""
+class LoadDecision:
+    """What each row is scored by: fresh load, an estimate from requests, or nothing. Each row is in exactly one."""
 
     fresh: BoolArray
     estimated: BoolArray
@@ -60,7 +59,7 @@ class Standing:
         return bool(self.fresh.any() or self.estimated.any())
 
 
-class Staleness:
+class StalenessPolicy:
     """The policy of one plugin in `safe` mode.
 
     Counters: `load_stale/PLUGIN` and `load_absent/PLUGIN` (nodes), `load_left_out/PLUGIN` (attempts without it).
@@ -73,41 +72,44 @@ class Staleness:
         self._estimate_absent = options.when_absent == "requests"
         self._estimate_all = options.when_none_fresh == "requests"
 
-    def judge(self, state: CycleState, fresh: BoolArray, valid: BoolArray, *, beside: bool = False) -> Standing:
+    def decide(
+        self, state: CycleState, fresh: BoolArray, valid: BoolArray, *, other_resource_fresh: bool = False
+    ) -> LoadDecision:
         """Decide per row.
 
         Args:
-            state: where nodes are counted.
-            fresh: rows with a measurement that is young enough.
+            state: where stale and absent nodes are counted.
+            fresh: rows with a fresh measurement.
             valid: rows with a measurement of any age.
-            beside: another resource is fresh somewhere, so that this one need not be for the rows to be compared.
+            other_resource_fresh: another resource has a fresh measurement on some row, so that rows can be compared
+                even where this resource has none.
         """
         if fresh.all():
             none = np.zeros_like(fresh)
-            return Standing(fresh, none, none)
+            return LoadDecision(fresh, none, none)
         stale, absent = valid & ~fresh, ~valid & ~fresh
         state.count(f"load_stale/{self._plugin}", int(np.count_nonzero(stale)))
         state.count(f"load_absent/{self._plugin}", int(np.count_nonzero(absent)))
-        if beside or fresh.any():
+        if other_resource_fresh or fresh.any():
             estimated = (stale & self._estimate_stale) | (absent & self._estimate_absent)
         else:
             estimated = np.full_like(fresh, self._estimate_all)
-        return Standing(fresh, estimated, ~fresh & ~estimated)
+        return LoadDecision(fresh, estimated, ~fresh & ~estimated)
 
-    def without_source(self, state: CycleState, rows: RowArray) -> Standing:
-        """Decide where the source has given nothing yet."""
+    def decide_without_source(self, state: CycleState, rows: RowArray) -> LoadDecision:
+        """Decide for a source that has not answered yet."""
         none = np.zeros(len(rows), dtype=np.bool_)
-        return self.judge(state, none, none)
+        return self.decide(state, none, none)
 
-    def leave_out(self, state: CycleState) -> None:
+    def count_left_out(self, state: CycleState) -> None:
         """Count an attempt in which the plugin gives no score."""
         state.count(f"load_left_out/{self._plugin}")
 
 
-def neutral(scores: IntArray, left_out: BoolArray) -> IntArray:
-    """Return the scores with those of rows that are left out replaced by the mean of the others.
+def fill_with_mean(scores: IntArray, left_out: BoolArray) -> IntArray:
+    """Return the scores in which rows that are left out have the rounded mean of the others.
 
-    So the plugin neither favours nor disfavours such a node, which a score of 0 would.
+    A score of 0 would make them the worst; with the mean the plugin neither prefers nor avoids them.
     """
     if not left_out.any():
         return scores

@@ -1,4 +1,4 @@
-"""CPU of pods that were assigned too recently to show in the measured averages."""
+"""Use of pods that were assigned too recently to show in the measured averages."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,12 +7,12 @@ import numpy as np
 from scheduler.framework import REPORT_INTERVAL, Assignment, FloatArray, LoadColumns, NodeView, SpecInfo
 
 
-class Unmeasured:
-    """Predicted CPU of recent pods per node row, kept up from the assignment log and thrown away when the nodes change.
+class UnmeasuredUse:
+    """Predicted use of recent pods per node row. Follows the assignment log; starts again when the nodes change.
 
-    In `safe` mode a pod counts from the moment it is assumed, and by the time its object says it was bound; so a
-    burst is seen at once, and a restart does not count old pods again. In `upstream` mode it counts from when this
-    process saw it bound.
+    In `safe` mode a pod counts as soon as it is assumed, by the time at which its object says it was bound: a burst
+    counts at once, and a restart does not count old pods again. In `upstream` mode it counts from when this process
+    saw it bound.
     """
 
     def __init__(self, predict: Callable[[SpecInfo], int], *, upstream: bool) -> None:
@@ -26,7 +26,7 @@ class Unmeasured:
         self._sums: FloatArray = np.zeros(0)
 
     def by_row(self, view: NodeView, load: LoadColumns) -> FloatArray:
-        """Return milli-units of CPU per row of the view."""
+        """Return per row of the view what `predict` gives for its recent pods, added up."""
         log = view.assignments
         same = self._log is log and self._membership == view.membership and self._cursor >= log.start
         if not same or load.window_end < self._window_end:
@@ -34,22 +34,22 @@ class Unmeasured:
             self._entries, self._sums = [], np.zeros(view.size)
             self._window_end = load.window_end
         elif load.window_end > self._window_end:
-            # The window only moves on, so what counts now counted before, or is new.
+            # The window only moves forward: an entry that did not count before cannot count now.
             self._window_end = load.window_end
-            kept, self._entries, self._sums = self._entries, [], np.zeros(view.size)
-            self._take(view, kept)
+            entries, self._entries, self._sums = self._entries, [], np.zeros(view.size)
+            self._add(view, entries)
         if self._cursor < log.end:
-            self._take(view, log.since(self._cursor))
+            self._add(view, log.since(self._cursor))
             self._cursor = log.end
-        extra = view.overlay_assignments
-        if not extra or self._upstream:
+        overlay = view.overlay_assignments
+        if not overlay or self._upstream:
             return self._sums
         sums = self._sums.copy()
-        for entry in extra:
+        for entry in overlay:
             sums[view.row(entry.node)] += entry.sign * self._predict(entry.spec)
         return sums
 
-    def _take(self, view: NodeView, entries: Sequence[Assignment]) -> None:
+    def _add(self, view: NodeView, entries: Sequence[Assignment]) -> None:
         earliest = self._window_end - REPORT_INTERVAL
         for entry in entries:
             if entry.observed is not self._upstream:

@@ -6,7 +6,7 @@ What happens on a node without (fresh) load depends on `compatibility`:
 - `safe`: as `SecondarySchedulerOptions.load` says. By default what is not measured on a node is estimated by what its
   pods request; a resource that is measured on no feasible node does not count beside one that is, and where neither is
   the plugin is left out of the attempt. Pods assigned too recently to show in the averages are added to them. Counters:
-  see `Staleness`; a node counts where one of the two resources is not fresh.
+  see `StalenessPolicy`; a node counts where one of the two resources is not fresh.
 """
 
 from dataclasses import replace
@@ -27,8 +27,8 @@ from scheduler.framework import (
 )
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, measured_upstream, resource_stats
-from scheduler.helpers.staleness import Staleness, Standing, neutral, young
-from scheduler.helpers.unmeasured import Unmeasured
+from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fill_with_mean, fresh_rows
+from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
 
 NAME = "LoadVariationRiskBalancing"
@@ -45,10 +45,10 @@ class LoadVariationRiskBalancing:
         self._sensitivity = args.safe_variance_sensitivity
         self._source = args.source_key()
         self._upstream = context.upstream
-        self._staleness = Staleness(NAME, context.options.load)
+        self._staleness = StalenessPolicy(NAME, context.options.load)
         self._unmeasured = {
-            "cpu": Unmeasured(lambda spec: spec.declared.cpu, upstream=False),
-            "memory": Unmeasured(lambda spec: spec.declared.memory, upstream=False),
+            "cpu": UnmeasuredUse(lambda spec: spec.declared.cpu, upstream=False),
+            "memory": UnmeasuredUse(lambda spec: spec.declared.memory, upstream=False),
         }
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
@@ -59,37 +59,37 @@ class LoadVariationRiskBalancing:
             return self._as_upstream(state, requests, view, load, rows)
         seen: dict[str, Measured] = {}
         if load is not None:
-            fresh = young(view, load, rows, self._staleness.max_age)
+            fresh = fresh_rows(view, load, rows, self._staleness.max_age)
             for resource in requests:
                 average, deviation = self._figures(resource, view, load, rows)
                 seen[resource] = measured_safe(average, deviation, fresh)
         counted = [name for name, measured in seen.items() if measured.known.any()] or list(requests)
-        standings = self._standings(state, [seen.get(name) for name in counted], rows)
-        if not any(standing.scored for standing in standings):
-            self._staleness.leave_out(state)
+        decisions = self._decisions(state, [seen.get(name) for name in counted], rows)
+        if not any(decision.scored for decision in decisions):
+            self._staleness.count_left_out(state)
             return None
         scores = []
-        for resource, standing in zip(counted, standings, strict=True):
+        for resource, decision in zip(counted, decisions, strict=True):
             amount = requests[resource] * _UNITS[resource]
-            own = self._resource_score(resource, amount, view, load, rows, seen.get(resource), standing)
-            scores.append(np.where(standing.left_out, np.inf, own) if standing.left_out.any() else own)
+            own = self._resource_score(resource, amount, view, load, rows, seen.get(resource), decision)
+            scores.append(np.where(decision.left_out, np.inf, own) if decision.left_out.any() else own)
         worst = scores[0] if len(scores) == 1 else np.minimum(*scores)
         nowhere = worst == np.inf
         if nowhere.any():
             worst = np.where(nowhere, 0.0, worst)
-        return neutral(round_half_away(worst).astype(np.int64), nowhere)
+        return fill_with_mean(round_half_away(worst).astype(np.int64), nowhere)
 
-    def _standings(self, state: CycleState, seen: list[Measured | None], rows: RowArray) -> list[Standing]:
+    def _decisions(self, state: CycleState, seen: list[Measured | None], rows: RowArray) -> list[LoadDecision]:
         """Judge each resource for itself, and count a node once, by its worse resource."""
         if len(seen) == 1 or seen[0] is None or seen[1] is None:
             first = seen[0]
             if first is None:
-                return [self._staleness.without_source(state, rows)] * len(seen)
-            return [self._staleness.judge(state, first.known, first.valid)] * len(seen)
+                return [self._staleness.decide_without_source(state, rows)] * len(seen)
+            return [self._staleness.decide(state, first.known, first.valid)] * len(seen)
         unseen = CycleState()
-        self._staleness.judge(state, seen[0].known & seen[1].known, seen[0].valid & seen[1].valid)
+        self._staleness.decide(state, seen[0].known & seen[1].known, seen[0].valid & seen[1].valid)
         return [
-            self._staleness.judge(unseen, measured.known, measured.valid) for measured in seen if measured is not None
+            self._staleness.decide(unseen, measured.known, measured.valid) for measured in seen if measured is not None
         ]
 
     def _resource_score(
@@ -100,7 +100,7 @@ class LoadVariationRiskBalancing:
         load: LoadColumns | None,
         rows: RowArray,
         seen: Measured | None,
-        standing: Standing,
+        decision: LoadDecision,
     ) -> FloatArray:
         capacity = gather(view, view.allocatable(resource), rows) * _UNITS[resource]
         if seen is None or load is None:
@@ -110,9 +110,9 @@ class LoadVariationRiskBalancing:
             stats = resource_stats(seen.average, seen.deviation, capacity, request)
             recent = gather(view, self._unmeasured[resource].by_row(view, load), rows)
             stats = replace(stats, used_average=stats.used_average + recent * _UNITS[resource])
-        if standing.estimated.any():
+        if decision.estimated.any():
             estimate = gather(view, view.nonzero_requested(resource), rows) * _UNITS[resource]
-            stats = replace(stats, used_average=np.where(standing.estimated, estimate, stats.used_average))
+            stats = replace(stats, used_average=np.where(decision.estimated, estimate, stats.used_average))
         return balance_score(stats, self._margin, self._sensitivity)
 
     def _as_upstream(

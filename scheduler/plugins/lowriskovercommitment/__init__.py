@@ -7,7 +7,7 @@ Pods without any request or limit score 0 everywhere. What happens on a node wit
 - `safe`: as `SecondarySchedulerOptions.load` says. By default a resource that is not measured on a node is judged by
   limits and requests alone, and where nothing is measured on any feasible node the plugin is left out of the attempt.
   Pods assigned too recently to show in the averages are added to them, as they are to the requests that the load is
-  compared with. Counters: see `Staleness`; a node counts where one of the two resources is not fresh.
+  compared with. Counters: see `StalenessPolicy`; a node counts where one of the two resources is not fresh.
 """
 
 from collections.abc import Callable
@@ -32,8 +32,8 @@ from scheduler.framework import (
 )
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, measured_upstream, resource_stats
-from scheduler.helpers.staleness import Staleness, neutral, young
-from scheduler.helpers.unmeasured import Unmeasured
+from scheduler.helpers.staleness import StalenessPolicy, fill_with_mean, fresh_rows
+from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 
 NAME = "LowRiskOverCommitment"
@@ -82,7 +82,7 @@ class LowRiskOverCommitment:
         self._weights = {"cpu": args.risk_limit_weights["cpu"], "memory": args.risk_limit_weights["memory"]}
         self._source = args.source_key()
         self._upstream = context.upstream
-        self._staleness = Staleness(NAME, context.options.load)
+        self._staleness = StalenessPolicy(NAME, context.options.load)
         self._risks = {name: _LoadRisk(args.smoothing_window_size) for name in self._weights}
         self._unmeasured = _unmeasured()
         self._unmeasured_ahead = _unmeasured()
@@ -129,21 +129,21 @@ class LowRiskOverCommitment:
         valid = [gather_mask(view, seen[name].valid, rows) for name in self._weights]
         any_known = any(bool(fresh.any()) for fresh in known)
         unseen = CycleState()
-        self._staleness.judge(state, known[0] & known[1], valid[0] & valid[1])
-        standings = [
-            self._staleness.judge(unseen, fresh, has_load, beside=any_known)
+        self._staleness.decide(state, known[0] & known[1], valid[0] & valid[1])
+        decisions = [
+            self._staleness.decide(unseen, fresh, has_load, other_resource_fresh=any_known)
             for fresh, has_load in zip(known, valid, strict=True)
         ]
-        if not any(standing.scored for standing in standings):
-            self._staleness.leave_out(state)
+        if not any(decision.scored for decision in decisions):
+            self._staleness.count_left_out(state)
             return None
         worst = np.full(len(rows), -np.inf)
-        for name, standing in zip(self._weights, standings, strict=True):
-            risk = self._risk(name, pod, view, load, seen[name], standing.fresh, rows)
-            worst = np.maximum(worst, np.where(standing.left_out, -np.inf, risk))
+        for name, decision in zip(self._weights, decisions, strict=True):
+            risk = self._risk(name, pod, view, load, seen[name], decision.fresh, rows)
+            worst = np.maximum(worst, np.where(decision.left_out, -np.inf, risk))
         nowhere = np.isinf(worst)
         scores = round_half_away((1.0 - np.where(nowhere, 1.0, worst)) * 100.0).astype(np.int64)
-        return neutral(scores, nowhere)
+        return fill_with_mean(scores, nowhere)
 
     def _as_upstream(
         self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns | None, rows: RowArray
@@ -167,7 +167,7 @@ class LowRiskOverCommitment:
         if self._upstream:
             return measured_upstream(average, deviation)
         everywhere = np.arange(view.size, dtype=np.intp)
-        return measured_safe(average, deviation, young(view, load, everywhere, self._staleness.max_age))
+        return measured_safe(average, deviation, fresh_rows(view, load, everywhere, self._staleness.max_age))
 
     def _risk(
         self,
@@ -194,10 +194,10 @@ class LowRiskOverCommitment:
         return total_risk(self._weights[resource], by_limits, by_load)
 
 
-def _unmeasured() -> dict[str, Unmeasured]:
+def _unmeasured() -> dict[str, UnmeasuredUse]:
     return {
-        "cpu": Unmeasured(lambda spec: spec.declared.cpu, upstream=False),
-        "memory": Unmeasured(lambda spec: spec.declared.memory, upstream=False),
+        "cpu": UnmeasuredUse(lambda spec: spec.declared.cpu, upstream=False),
+        "memory": UnmeasuredUse(lambda spec: spec.declared.memory, upstream=False),
     }
 
 

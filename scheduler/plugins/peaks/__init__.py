@@ -7,7 +7,7 @@ What `compatibility` decides:
 - `safe`: a node without (fresh) load is treated as `SecondarySchedulerOptions.load` says, by default estimated by its
   requests; one without a model gets the mean of those with one; one that would exceed 100 % gets 0. Pods assigned too
   recently to show in the averages are added to them. Where no feasible node has a model, or by default where none has
-  fresh load, the plugin is left out of the attempt. Counters: see `Staleness`.
+  fresh load, the plugin is left out of the attempt. Counters: see `StalenessPolicy`.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.helpers.goexp import go_exp
-from scheduler.helpers.staleness import Staleness, Standing, is_load, young
-from scheduler.helpers.unmeasured import Unmeasured
+from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fresh_rows, is_load
+from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.plugins.peaks.model import VARIABLE, go_int64, model_columns, models_of_file, normalized, power_jump
 
 NAME = "Peaks"
@@ -45,14 +45,14 @@ class Peaks:
     def __init__(self, args: PeaksArgs, context: PluginContext) -> None:
         self._source = args.source_key()
         self._upstream = context.upstream
-        self._staleness = Staleness(NAME, context.options.load)
+        self._staleness = StalenessPolicy(NAME, context.options.load)
         self._models: Mapping[str, PowerModel] = args.node_power_model
         if not self._models:
             models = models_of_file(context.environment.read_named_file(VARIABLE))
             # Upstream reads the file into a map it then loses, unless the args gave one.
             models_in_args = "node_power_model" in args.model_fields_set
             self._models = models if models_in_args or not self._upstream else {}
-        self._unmeasured = Unmeasured(lambda spec: spec.declared.peak_cpu, upstream=False)
+        self._unmeasured = UnmeasuredUse(lambda spec: spec.declared.peak_cpu, upstream=False)
         self._membership = -1
         self._columns = model_columns({}, [])
 
@@ -72,16 +72,16 @@ class Peaks:
             state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
             return np.where(counted, go_int64(power_jump(k1, k2, before, after, go_exp)), 0)
         valid = is_load(measured)
-        fresh = valid if load is None else valid & young(view, load, rows, self._staleness.max_age)
-        standing = self._staleness.judge(state, fresh, valid)
-        if not (standing.scored and has_model.any()):
-            self._staleness.leave_out(state)
+        fresh = valid if load is None else valid & fresh_rows(view, load, rows, self._staleness.max_age)
+        decision = self._staleness.decide(state, fresh, valid)
+        if not (decision.scored and has_model.any()):
+            self._staleness.count_left_out(state)
             return None
-        used = self._used(view, load, measured, standing, capacity, rows)
+        used = self._used(view, load, measured, decision, capacity, rows)
         before, after = _share(used, capacity), _share(used + demand, capacity)
         jump = np.clip(np.nan_to_num(power_jump(k1, k2, before, after, np.exp)), -_LARGEST, _LARGEST)
-        known = has_model & ~standing.left_out
-        overfull = (after > 100.0) & ~standing.left_out
+        known = has_model & ~decision.left_out
+        overfull = (after > 100.0) & ~decision.left_out
         if not known.all():
             counted = known & ~overfull
             jump = np.where(known, jump, jump[counted].mean() if counted.any() else 0.0)
@@ -115,15 +115,15 @@ class Peaks:
         view: NodeView,
         load: LoadColumns | None,
         measured: FloatArray,
-        standing: Standing,
+        decision: LoadDecision,
         capacity: FloatArray,
         rows: RowArray,
     ) -> FloatArray:
-        used = np.where(standing.fresh, measured, 0.0) / 100.0 * capacity
+        used = np.where(decision.fresh, measured, 0.0) / 100.0 * capacity
         if load is not None:
             used = used + gather(view, self._unmeasured.by_row(view, load), rows)
-        if standing.estimated.any():
-            used = np.where(standing.estimated, gather(view, view.nonzero_requested("cpu"), rows), used)
+        if decision.estimated.any():
+            used = np.where(decision.estimated, gather(view, view.nonzero_requested("cpu"), rows), used)
         return used
 
 

@@ -6,7 +6,7 @@ What happens on a node without (fresh) load depends on `compatibility`:
 - `safe`: as `SecondarySchedulerOptions.load` says. By default its utilisation is estimated by what its pods request,
   times `defaultRequestsMultiplier`, so that neither a new node nor a broken exporter makes a node look idle or full;
   where no feasible node has fresh load the plugin is left out of the attempt and the other plugins decide. Counters:
-  see `Staleness`.
+  see `StalenessPolicy`.
 """
 
 from collections.abc import Callable, Hashable
@@ -28,8 +28,15 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.framework.locality import Follows, Locality
-from scheduler.helpers.staleness import Freshness, Staleness, Standing, is_load, neutral, young
-from scheduler.helpers.unmeasured import Unmeasured
+from scheduler.helpers.staleness import (
+    FreshnessCheck,
+    LoadDecision,
+    StalenessPolicy,
+    fill_with_mean,
+    fresh_rows,
+    is_load,
+)
+from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.kube.primitives.quantity import milli_value
 from scheduler.plugins.targetloadpacking.formula import (
     packing_score,
@@ -53,10 +60,10 @@ class TargetLoadPacking:
         self._default_request = milli_value(args.default_requests.get("cpu", 0))
         self._source = args.source_key()
         self._upstream = context.upstream
-        self._staleness = Staleness(NAME, context.options.load)
+        self._staleness = StalenessPolicy(NAME, context.options.load)
         self._predictions: dict[bytes, int] = {}
-        self._unmeasured = Unmeasured(self.predict, upstream=self._upstream)
-        self._freshness = Freshness(self._staleness.max_age)
+        self._unmeasured = UnmeasuredUse(self.predict, upstream=self._upstream)
+        self._freshness = FreshnessCheck(self._staleness.max_age)
 
     def predict(self, spec: SpecInfo) -> int:
         """Return the CPU a pod will probably use, in milli-units."""
@@ -75,32 +82,33 @@ class TargetLoadPacking:
             return self._as_upstream(state, pod, view, load, rows)
         capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         if load is None:
-            standing = self._staleness.without_source(state, rows)
+            decision = self._staleness.decide_without_source(state, rows)
             used, missing = np.zeros(len(rows)), np.zeros(len(rows))
         else:
             measured = gather(view, load.cpu_last[: view.size], rows)
             valid = is_load(measured)
-            standing = self._staleness.judge(state, valid & young(view, load, rows, self._staleness.max_age), valid)
-            used = np.where(standing.fresh, measured, 0.0) / 100.0 * capacity
+            fresh = valid & fresh_rows(view, load, rows, self._staleness.max_age)
+            decision = self._staleness.decide(state, fresh, valid)
+            used = np.where(decision.fresh, measured, 0.0) / 100.0 * capacity
             missing = gather(view, self._unmeasured.by_row(view, load), rows)
-        if not standing.scored:
-            self._staleness.leave_out(state)
+        if not decision.scored:
+            self._staleness.count_left_out(state)
             return None
-        if standing.estimated.any():
-            used, missing = self._estimate(view, rows, standing, used, missing)
+        if decision.estimated.any():
+            used, missing = self._estimate(view, rows, decision, used, missing)
         scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
-        return neutral(scores, standing.left_out)
+        return fill_with_mean(scores, decision.left_out)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """While every node's load is fresh, scores follow from it and from the pods that came to the node since."""
         load = view.load(self._source)
-        if self._upstream or load is None or not self._freshness.everywhere(view, load):
+        if self._upstream or load is None or not self._freshness.all_fresh(view, load):
             return Locality()
         return Locality(scores=Follows.PODS, version=self._version, rate=self._rate(pod, view, load))
 
     def _version(self, view: NodeView) -> Hashable:
         load = view.load(self._source)
-        return None if load is None else (load.version, view.membership, self._freshness.everywhere(view, load))
+        return None if load is None else (load.version, view.membership, self._freshness.all_fresh(view, load))
 
     def _rate(self, pod: PodInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], int]:
         """`score` in the same operations on one row."""
@@ -116,11 +124,11 @@ class TargetLoadPacking:
         return rate
 
     def _estimate(
-        self, view: NodeView, rows: RowArray, standing: Standing, used: FloatArray, missing: FloatArray
+        self, view: NodeView, rows: RowArray, decision: LoadDecision, used: FloatArray, missing: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         estimate = gather(view, view.nonzero_requested("cpu"), rows) * self._multiplier
         # Requests are known at once: no pod is missing in them.
-        return np.where(standing.fresh, used, estimate), np.where(standing.fresh, missing, 0.0)
+        return np.where(decision.fresh, used, estimate), np.where(decision.fresh, missing, 0.0)
 
     def _as_upstream(
         self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns | None, rows: RowArray
