@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,9 +13,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from scheduler.config import Configuration, Problem
-from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.stackmodels import PROJECT, load_stack_models
 
-PROJECT = "secondary-scheduler"
 _PREFIX = f"{PROJECT}:"
 _ASSUMED_URL = "https://assumed.invalid"
 
@@ -38,7 +35,7 @@ def check_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Prob
     What stands encrypted or in an environment variable that is not set here is assumed to be good, with a warning.
 
     Raises:
-        CommandError: the file's project, which knows what it may say, is not there or cannot be used.
+        CommandError: the file's project, whose models decide what it may say, does not exist or cannot be loaded.
     """
     configuration, problems, _ = examine_stack(path, text)
     return configuration, problems
@@ -59,7 +56,7 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
     if not isinstance(config, Mapping):
         hint = f"set one with: pulumi config set {_PREFIX}schedulerImage IMAGE"
         return None, (Problem("config", "the stack file holds no configuration", 1, 1, "error", hint, source),), None
-    checking, problems_module = _project(path)
+    models = load_stack_models(path)
     values, encrypted = _engine_values(config)
     names = sorted(set(_references(config)))
     missing = [name for name in names if not os.environ.get(name[1])]
@@ -70,18 +67,18 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
         try:
             # The kubeconfig may stand encrypted, or be another one where the stack is updated: not the file's affair.
             environment = {**os.environ, **assumed}
-            checked = checking.check(values, encrypted, environment, path.resolve().parent, with_kubeconfig=False)
+            checked = models.check(values, encrypted, environment, path.resolve().parent, with_kubeconfig=False)
             _, profile, credentials = checked
-        except checking.SettingsProblems as error:
-            return None, _told(problems_module.locate(error.problems, path, PROJECT), source), None
-    located = problems_module.locate(profile.warnings, path, PROJECT)
+        except models.settings_problems as error:
+            return None, _as_problems(models.locate(error.problems, path, PROJECT), source), None
+    located = models.locate(profile.warnings, path, PROJECT)
     notes = [
         Problem(
             "", f"the environment variable {name} is not set here: it is assumed to hold what is needed", source=source
         )
         for _, name in missing
     ]
-    warnings = (*_told(located, source), *notes)
+    warnings = (*_as_problems(located, source), *notes)
     return profile.configuration, tuple(_as_warning(problem) for problem in warnings), credentials
 
 
@@ -94,27 +91,15 @@ def missing_variables(text: str) -> list[str]:
     return sorted({name for _, name in _references(document) if not os.environ.get(name)})
 
 
-def _told(problems: Any, source: str) -> tuple[Problem, ...]:
-    return tuple(Problem(one.path, one.message, one.line, 1 if one.line else 0, source=source) for one in problems)
+def _as_problems(problems: Any, source: str) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(problem.path, problem.message, problem.line, 1 if problem.line else 0, source=source)
+        for problem in problems
+    )
 
 
 def _as_warning(problem: Problem) -> Problem:
     return Problem(problem.path, problem.message, problem.line, problem.column, "warning", problem.hint, problem.source)
-
-
-def _project(path: Path) -> tuple[Any, Any]:
-    """Import the models of the project whose Pulumi.yaml stands above the file."""
-    for directory in path.resolve().parents:
-        file = directory / "Pulumi.yaml"
-        if not file.is_file():
-            continue
-        name = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8")).get("name")
-        if name != PROJECT:
-            raise CommandError(f"{path}: belongs to the project {name!r} of {file}, not to {PROJECT}")
-        if str(directory) not in sys.path:
-            sys.path.insert(0, str(directory))
-        return importlib.import_module("stacks.checking"), importlib.import_module("stacks.problems")
-    raise CommandError(f"{path}: a stack file is checked with its project; there is no Pulumi.yaml above it")
 
 
 def _engine_values(config: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
