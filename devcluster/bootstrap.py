@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devcluster.api import ApiClient
+from devcluster.api import AdminClient
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 READERS = "secondary-scheduler.io:readers"
@@ -12,7 +12,7 @@ NODE_AGENTS = "secondary-scheduler.io:node-agents"
 _READ = ["get", "list", "watch"]
 
 
-def apply_access(api: ApiClient) -> None:
+def apply_access(api: AdminClient) -> None:
     """Give the read-only user and the node agents their rights.
 
     The user has the system role `view` everywhere, and what `view` leaves out although reading it is harmless; Secrets
@@ -47,12 +47,12 @@ def apply_access(api: ApiClient) -> None:
     _bind(api, READERS, "view")
 
 
-def _grant(api: ApiClient, group: str, role: str, rules: list[dict[str, Any]]) -> None:
+def _grant(api: AdminClient, group: str, role: str, rules: list[dict[str, Any]]) -> None:
     api.apply(f"{_RBAC}/clusterroles/{role}", _object("ClusterRole", role, rules=rules))
     _bind(api, group, role)
 
 
-def _bind(api: ApiClient, group: str, role: str) -> None:
+def _bind(api: AdminClient, group: str, role: str) -> None:
     name = f"{group}:{role.rpartition(':')[2]}"
     binding = _object(
         "ClusterRoleBinding",

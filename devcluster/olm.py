@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from devcluster.api import ApiClient
+from devcluster.api import AdminClient
 from devcluster.errors import ServiceError, SpecError
 
 NAMESPACE = "olm"
@@ -40,7 +40,7 @@ def catalog_directory(chosen: Path | None) -> Path:
     return directory
 
 
-def apply_definitions(api: ApiClient) -> None:
+def apply_definitions(api: AdminClient) -> None:
     """The CRDs, and the rights of OLM's processes and of users."""
     for file in sorted(_DEFINITIONS.glob("*.yaml")):
         definition = yaml.load(file.read_bytes(), yaml.CSafeLoader)
@@ -50,7 +50,7 @@ def apply_definitions(api: ApiClient) -> None:
         api.apply(f"/apis/{_RBAC}/v1/{plural}/{name}", body)
 
 
-def kinds_missing(api: ApiClient) -> str:
+def kinds_missing(api: AdminClient) -> str:
     """Which of the kinds the API server does not serve yet; empty when there is none."""
     wanted = {file.name.partition(".")[0] for file in _DEFINITIONS.glob("*.yaml")}
     served: set[str] = set()
@@ -63,7 +63,7 @@ def kinds_missing(api: ApiClient) -> str:
     return ", ".join(sorted(wanted - served))
 
 
-def apply_objects(api: ApiClient, catalog_address: str) -> None:
+def apply_objects(api: AdminClient, catalog_address: str) -> None:
     """OLM's namespaces with the group of operators that watch everything, and the source of the served catalog."""
     for name in (NAMESPACE, _OPERATORS_NAMESPACE):
         api.apply(f"/api/v1/namespaces/{name}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -80,7 +80,7 @@ def apply_objects(api: ApiClient, catalog_address: str) -> None:
     api.apply(_source_path(), source)
 
 
-def not_ready(api: ApiClient) -> str:
+def not_ready(api: AdminClient) -> str:
     """What OLM's processes have not done yet: each has one object whose status only it writes."""
     source = api.get(_source_path()).get("status", {})
     if source.get("connectionState", {}).get("lastObservedState") != "READY":

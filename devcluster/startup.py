@@ -6,13 +6,14 @@ on its own path, Prometheus with load generator and gateway.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 from devcluster import bootstrap, inventory, olm, ports, processes
-from devcluster.api import ApiClient
+from devcluster.api import AdminClient
 from devcluster.environment import link_tools
 from devcluster.errors import DevClusterError, ServiceError
 from devcluster.layout import Layout, write_credentials
@@ -94,7 +95,10 @@ class _Startup:
         write_credentials(layout, self._spec.name, self._api_server, inventory.real_node_names(self._spec.real_nodes))
         nodes.write_image_map(layout, self._spec.images)
         link_tools(layout, self._state.binaries)
-        with ThreadPoolExecutor(max_workers=16, thread_name_prefix="startup") as pool:
+        with (
+            contextlib.closing(AdminClient(layout.kubeconfig)) as self._api,
+            ThreadPoolExecutor(max_workers=16, thread_name_prefix="startup") as pool,
+        ):
             try:
                 self._join([pool.submit(self._control_plane, pool), *self._submit_monitoring(pool)])
             except BaseException:
@@ -145,7 +149,7 @@ class _Startup:
         return pool.submit(self._launch, make(self._state.binaries[binary], self._layout, self._state.ports))
 
     def _olm(self, pool: ThreadPoolExecutor) -> None:
-        layout, state, api = self._layout, self._state, self._api()
+        layout, state, api = self._layout, self._state, self._api
         catalog = olm.catalog_directory(self._spec.olm_catalog)
         serving = pool.submit(self._launch, olm_services.opm(state.binaries["opm"], layout, state.ports, catalog))
         with self._report.step("OLM's definitions and rights"):
@@ -188,7 +192,7 @@ class _Startup:
             task.result()
 
     def _objects(self) -> None:
-        api = self._api()
+        api = self._api
         with self._report.step(f"access rights and {self._spec.nodes} simulated nodes"):
             bootstrap.apply_access(api)
             if self._spec.nodes:
@@ -201,14 +205,14 @@ class _Startup:
 
     def _namespaces_missing(self) -> str:
         path = "/api/v1/namespaces/default"
-        api = self._api()
+        api = self._api
         accounts = api.get(f"{path}/serviceaccounts")["items"]
         maps = api.get(f"{path}/configmaps")["items"]
         missing = {"default", "kube-root-ca.crt"} - {item["metadata"]["name"] for item in (*accounts, *maps)}
         return f"{', '.join(sorted(missing))} of namespace default" if missing else ""
 
     def _nodes_missing(self) -> str:
-        items = self._api().get("/api/v1/nodes")["items"]
+        items = self._api.get("/api/v1/nodes")["items"]
         ready = sum(
             any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
             and not any(t["key"].startswith("node.kubernetes.io/") for t in node["spec"].get("taints", []))
@@ -247,13 +251,3 @@ class _Startup:
                 raise DevClusterError(
                     f"{record.service} ended while the cluster was starting: {processes.last_lines(record.log)}"
                 )
-
-    def _api(self) -> ApiClient:
-        if not hasattr(self, "_client"):
-            self._client = ApiClient(
-                self._api_server,
-                self._layout.pki("ca.crt"),
-                self._layout.pki("admin.crt"),
-                self._layout.pki("admin.key"),
-            )
-        return self._client

@@ -1,6 +1,6 @@
 """A stand-in for `pulumi-resource-kubernetes` 4.30.0, for machines where the official plugin cannot be had.
 
-Rooms: `values` (property values), `inputs` (what a program may give), `diff` and `replacement`, `api` and `kubeconfig`
+Modules: `values` (property values), `inputs` (what a program may give), `diff` and `replacement`, `dynamic_client`
 (the cluster), `readiness` and `waiting`, `checkpoint` (what is kept in the stack's state), `operations` (the verbs) and
 `servicer` (gRPC, the only untyped edge).
 """

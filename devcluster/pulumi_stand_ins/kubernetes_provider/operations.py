@@ -4,13 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.api import (
-    ApiError,
-    ApiServer,
-    NoMatch,
-    Unreachable,
-)
 from devcluster.pulumi_stand_ins.kubernetes_provider.checkpoint import Checkpoint
+from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import DynamicClient, explain
 from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import refreshed
 from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
     ANNOTATION_FORCE,
@@ -45,6 +40,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
     until_ready,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.writes import Writer, field_manager
+from scheduler.kube.client import AlreadyExists, ApiError, Forbidden, KubeError, NotFound
 
 _PROPAGATION = {"foreground": "Foreground", "background": "Background", "orphan": "Orphan"}
 _SERVER_METADATA = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
@@ -80,7 +76,7 @@ class Cluster:
     """The configured cluster; without `api`, `problem` says why it cannot be reached."""
 
     settings: Settings
-    api: ApiServer | None
+    api: DynamicClient | None
     default_namespace: str = "default"
     problem: str = ""
 
@@ -90,8 +86,8 @@ class Cluster:
         if known is not None or self.api is None:
             return known is not False
         try:
-            return self.api.resource(api_version, kind).namespaced
-        except (ApiError, Unreachable):
+            return self.api.resource_type(api_version, kind).namespaced
+        except KubeError:
             return True
 
 
@@ -129,10 +125,8 @@ class Operations:
                 live = writer.create(plain, manager, tell=tell, warn=self._warner(urn))
         except Interrupted:
             raise OperationError(f"creation of {describe(plain)} was interrupted by the user") from None
-        except ApiError as error:
-            raise OperationError(_refused_create(plain, error)) from error
-        except Unreachable as error:
-            raise OperationError(f"creation of {describe(plain)} failed: no answer from {error}") from error
+        except KubeError as error:
+            raise OperationError(_failed_create(plain, error)) from error
         return identity(live), self._awaited(urn, Checkpoint(live, inputs, manager), timeout, "created")
 
     def update(
@@ -159,10 +153,8 @@ class Operations:
             return inputs if changed is None else replace(old, live=changed, inputs=inputs).outputs()
         try:
             live = write()
-        except ApiError as error:
-            raise OperationError(_refused_update(plain, error)) from error
-        except Unreachable as error:
-            raise OperationError(f"update of {describe(plain)} failed: no answer from {error}") from error
+        except KubeError as error:
+            raise OperationError(_failed_update(plain, error)) from error
         new = Checkpoint(live, inputs, manager, old.initial_api_version)
         return self._awaited(urn, new, timeout, "updated")
 
@@ -178,19 +170,17 @@ class Operations:
         api = self._api()
         plain: Object = reveal(old.inputs)
         namespace, name = split_identity(identifier)
-        where: Object = {
+        reference: Object = {
             "apiVersion": plain.get("apiVersion", kind[0]),
             "kind": plain.get("kind", kind[1]),
             "metadata": {"namespace": namespace} if namespace else {},
         }
         try:
-            live = api.get(where, name)
-        except ApiError as error:
-            if error.status == 404:
-                return "", {}, {}
-            raise OperationError(f"cannot read {where['kind']} {identifier}: {error}") from error
-        except Unreachable as error:
-            raise OperationError(f"cannot read {where['kind']} {identifier}: no answer from {error}") from error
+            live = api.get(reference, name)
+        except NotFound:
+            return "", {}, {}
+        except KubeError as error:
+            raise OperationError(f"cannot read {reference['kind']} {identifier}: {explain(error)}") from error
         inputs = with_secrets_of(refreshed(plain, live), old.inputs) if plain else _as_inputs(live)
         manager = old.field_manager or field_manager(live)
         outputs = Checkpoint(live, inputs, manager, old.initial_api_version).outputs()
@@ -218,20 +208,17 @@ class Operations:
                     tell=self._teller(urn),
                     cancellation=self._cancellation,
                 )
-        except NoMatch:
+        except NotFound:
             pass
-        except ApiError as error:
-            if error.status != 404:
-                raise OperationError(f"deletion of {describe(live)} failed: {error}") from error
-        except Unreachable as error:
-            raise OperationError(f"deletion of {describe(live)} failed: no answer from {error}") from error
+        except KubeError as error:
+            raise OperationError(f"deletion of {describe(live)} failed: {explain(error)}") from error
         except NotReady as error:
             self._report.warning(urn, error.reasons[-1])
             raise OperationError(f"{describe(live)} is still there: {error}") from error
         if is_crd(live):
-            api.forget()
+            api.forget_types()
 
-    def _api(self) -> ApiServer:
+    def _api(self) -> DynamicClient:
         if self._cluster.api is None:
             raise OperationError(f"configured Kubernetes cluster is unreachable: {self._cluster.problem}")
         return self._cluster.api
@@ -240,12 +227,14 @@ class Operations:
         """What a dry run answers, or None where the server cannot say."""
         try:
             return ask()
-        except Unreachable:
+        except (Forbidden, NotFound):
             return None
         except ApiError as error:
-            if error.status in (403, 404) or "does not support dry run" in str(error):
+            if "does not support dry run" in error.message:
                 return None
-            raise OperationError(f"preview of {describe(plain)} failed: {error}") from error
+            raise OperationError(f"preview of {describe(plain)} failed: {explain(error)}") from error
+        except KubeError:
+            return None
 
     def _awaited(self, urn: str, made: Checkpoint, timeout: float, verb: str) -> Object:
         """Outputs once the object is ready.
@@ -257,7 +246,7 @@ class Operations:
         try:
             api = self._api()
             if is_crd(live):
-                api.forget()
+                api.forget_types()
             ready = until_ready(
                 api,
                 live,
@@ -274,7 +263,7 @@ class Operations:
         outputs = replace(made, live=live).outputs()
         raise PartialFailure(identity(live), outputs, made.inputs, [first, *reasons[1:]])
 
-    def _check_ready(self, api: ApiServer, live: Object, identifier: str, outputs: Object, inputs: Object) -> None:
+    def _check_ready(self, api: DynamicClient, live: Object, identifier: str, outputs: Object, inputs: Object) -> None:
         try:
             state = state_now(api, live)
         except ValueError:
@@ -312,16 +301,16 @@ def _as_inputs(live: Object) -> Object:
     return {**{key: value for key, value in live.items() if key != "status"}, "metadata": metadata}
 
 
-def _refused_create(plain: Object, error: ApiError) -> str:
-    if error.status == 409 and error.reason == "AlreadyExists":
+def _failed_create(plain: Object, error: KubeError) -> str:
+    if isinstance(error, AlreadyExists):
         return (
             f"{describe(plain)} already exists on the cluster; import it (`pulumi import`, or the option import_), "
             "or set upsertExistingObjects on the provider to take it over"
         )
-    return f"creation of {describe(plain)} failed: {error}"
+    return f"creation of {describe(plain)} failed: {explain(error)}"
 
 
-def _refused_update(plain: Object, error: ApiError) -> str:
-    if error.status == 404:
+def _failed_update(plain: Object, error: KubeError) -> str:
+    if isinstance(error, NotFound):
         return f"{describe(plain)} is no longer on the cluster; run `pulumi refresh`, then `pulumi up` makes it again"
-    return f"update of {describe(plain)} failed: {error}"
+    return f"update of {describe(plain)} failed: {explain(error)}"

@@ -1,10 +1,12 @@
 """Field ownership under server-side apply: who owns a field, and taking over what we or kubectl wrote otherwise."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.objects import metadata_of
 from devcluster.pulumi_stand_ins.kubernetes_provider.paths import Path
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+from scheduler.kube.model import StatusCause
 
 MANAGER_PREFIX = "pulumi-kubernetes"
 # Managers (by prefix) and operations whose fields become ours, as in pulumi-kubernetes' fixCSAFieldManagers. An object
@@ -34,20 +36,20 @@ def taken_over(live: Object, manager: str) -> list[Object] | None:
     return [merged, *kept]
 
 
-def foreign_conflicts(causes: list[Object], live: Object, manager: str) -> list[str]:
+def foreign_conflicts(causes: Iterable[StatusCause], live: Object, manager: str) -> list[str]:
     """The conflicts of a refused apply, in words, without those with managers that would be taken over."""
     takeable = {
         str(entry.get("manager"))
         for entry in metadata_of(live).get("managedFields") or ()
         if _is_takeable(entry, manager) or _is_applied_by(entry, manager)
     }
-    found = []
+    conflicts = []
     for cause in causes:
-        parts = str(cause.get("message", "")).split('"')
+        parts = cause.message.split('"')
         owner = parts[1] if len(parts) > 1 else "somebody else"
         if owner not in takeable:
-            found.append(f'{cause.get("field", "a field")} is owned by "{owner}"')
-    return found
+            conflicts.append(f'{cause.field or "a field"} is owned by "{owner}"')
+    return conflicts
 
 
 def is_owned(live: Object, path: Path, *, by: str | None = None, except_by: str | None = None) -> bool:

@@ -10,11 +10,10 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from devcluster.pulumi_stand_ins.kubernetes_provider import VERSION
-from devcluster.pulumi_stand_ins.kubernetes_provider.api import ApiError, ApiServer, Unreachable
 from devcluster.pulumi_stand_ins.kubernetes_provider.checkpoint import Checkpoint
 from devcluster.pulumi_stand_ins.kubernetes_provider.diff import Change, Kind, difference
+from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import DynamicClient
 from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import Failure, Naming, NamingMode, check
-from devcluster.pulumi_stand_ins.kubernetes_provider.kubeconfig import KubeconfigError, connection
 from devcluster.pulumi_stand_ins.kubernetes_provider.operations import (
     Cluster,
     OperationError,
@@ -33,10 +32,12 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.settings import (
     Settings,
     changed_settings,
     check_settings,
+    client_config,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import reveal
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import Cancellation
 from devcluster.pulumi_stand_ins.serving import engine_address, serve
+from scheduler.kube.client import ConfigError, KubeError
 
 # Every resource that is waited for holds a thread.
 _WORKERS = 128
@@ -55,17 +56,17 @@ _KINDS = {
 def connect(settings: Settings) -> Cluster:
     """The cluster of the settings; one that cannot be reached is no error yet, since previews work without."""
     try:
-        wanted = connection(settings.kubeconfig, context=settings.context, cluster=settings.cluster)
-    except KubeconfigError as error:
-        return Cluster(settings, None, settings.namespace or "default", f"the kubeconfig {error}")
-    namespace = settings.namespace or wanted.namespace
+        config = client_config(settings.kubeconfig, context=settings.context, cluster=settings.cluster)
+    except ConfigError as error:
+        return Cluster(settings, None, settings.namespace or "default", f"the kubeconfig cannot be used: {error}")
+    namespace = settings.namespace or config.namespace
     try:
-        api = ApiServer(wanted)
+        api = DynamicClient(config)
         api.request("GET", "/version")
-    except KubeconfigError as error:
+    except ConfigError as error:
         return Cluster(settings, None, namespace, f"the kubeconfig cannot be used: {error}")
-    except (ApiError, Unreachable) as error:
-        return Cluster(settings, None, namespace, str(error))
+    except KubeError as error:
+        return Cluster(settings, None, namespace, f"{config.server}: {error}")
     return Cluster(settings, api, namespace)
 
 

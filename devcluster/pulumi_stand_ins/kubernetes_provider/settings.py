@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import Failure
-from devcluster.pulumi_stand_ins.kubernetes_provider.kubeconfig import active_cluster
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object, contains_unknown, reveal
+from scheduler.kube.client import ClientConfig, ConfigError
 
 _PREFIX = "kubernetes:config:"
 _CLUSTER_KEYS = ("kubeconfig", "context", "cluster")
@@ -58,6 +59,29 @@ class Settings:
         )
 
 
+def client_config(path_or_content: str | None, *, context: str | None, cluster: str | None) -> ClientConfig:
+    """The connection of a kubeconfig given as a path, as content, or not at all (then as kubectl finds it).
+
+    `context` and `cluster` replace the kubeconfig's own choice. Raises ConfigError.
+    """
+    if not path_or_content:
+        return ClientConfig.load(context=context, cluster=cluster)
+    if "\n" in path_or_content or path_or_content.lstrip().startswith("{"):
+        return ClientConfig.parse(path_or_content, context=context, cluster=cluster)
+    return ClientConfig.load(Path(path_or_content).expanduser(), context, cluster=cluster)
+
+
+def _cluster_of(path_or_content: Any, *, context: str | None, cluster: str | None) -> tuple[object, ...] | None:
+    """What identifies the cluster in force, or None where it cannot be told (then nothing is known to have changed)."""
+    if not isinstance(path_or_content, str) or not path_or_content:
+        return None
+    try:
+        config = client_config(path_or_content, context=context, cluster=cluster)
+    except ConfigError:
+        return None
+    return config.server, config.ca_file, config.ca_data, config.tls_server_name, config.insecure_skip_tls_verify
+
+
 def check_settings(given: Object, *, provider_name: str) -> list[Failure]:
     """What is wrong with a provider's arguments; strictMode's rules are the official provider's."""
     plain = {key: _decoded(value) for key, value in reveal(given).items()}
@@ -102,7 +126,7 @@ def changed_settings(old: Object, new: Object) -> tuple[list[str], list[str]]:
     if any(contains_unknown(new.get(key)) for key in suspects):
         return changed, [key for key in suspects if contains_unknown(new.get(key))]
     clusters = [
-        active_cluster(side.get("kubeconfig"), context=side.get("context"), cluster=side.get("cluster"))
+        _cluster_of(side.get("kubeconfig"), context=side.get("context"), cluster=side.get("cluster"))
         for side in (old, new)
     ]
     if suspects and None not in clusters and clusters[0] != clusters[1]:

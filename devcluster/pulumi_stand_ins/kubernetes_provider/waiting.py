@@ -4,12 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.api import (
-    ApiError,
-    ApiServer,
-    NoMatch,
-    Unreachable,
-)
+from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import DynamicClient, NoMatch, explain
 from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
     ANNOTATION_TIMEOUT,
     ANNOTATION_WAIT_FOR,
@@ -19,11 +14,11 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.readiness import Failed, Ready, State, readiness
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+from scheduler.kube.client import Forbidden, KubeError, NotFound, Unauthorized
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
-_GIVING_UP = frozenset({401, 403})
 
 
 class NotReady(Exception):
@@ -61,24 +56,24 @@ class Cancellation:
 
 
 class _Look:
-    def __init__(self, api: ApiServer) -> None:
+    def __init__(self, api: DynamicClient) -> None:
         self._api = api
 
     def list(self, api_version: str, kind: str, namespace: str, selector: Object) -> list[Object]:
         try:
             return self._api.list(api_version, kind, namespace, selector_text(selector))
-        except (ApiError, Unreachable):
+        except KubeError:
             return []  # only used to explain: what may not be read is left out
 
     def get(self, api_version: str, kind: str, namespace: str, name: str) -> Object | None:
         try:
             return self._api.get({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": namespace}}, name)
-        except (ApiError, Unreachable):
+        except KubeError:
             return None
 
     def is_served(self, api_version: str, kind: str) -> bool:
         try:
-            self._api.resource(api_version, kind)
+            self._api.resource_type(api_version, kind)
         except NoMatch:
             return False
         return True
@@ -105,13 +100,13 @@ def timeout_of(obj: Object, custom_seconds: float) -> float:
     return float(text) if text and text.isdecimal() else DEFAULT_TIMEOUT_SECONDS
 
 
-def state_now(api: ApiServer, live: Object) -> State:
+def state_now(api: DynamicClient, live: Object) -> State:
     """Whether the object is ready at this moment."""
     return readiness(live, _Look(api))
 
 
 def until_ready(
-    api: ApiServer, live: Object, *, timeout_seconds: float, tell: Callable[[str], None], cancellation: Cancellation
+    api: DynamicClient, live: Object, *, timeout_seconds: float, tell: Callable[[str], None], cancellation: Cancellation
 ) -> Object:
     """Wait until the object is ready and return it as last seen. `tell` gets a line whenever there is something new.
 
@@ -139,19 +134,17 @@ def until_ready(
             live, trouble = api.get(live, name), ""
         except Interrupted:
             raise NotReady(["interrupted by the user", *reasons], live) from None
-        except ApiError as error:
-            if error.status == 404:
-                raise NotReady(["it was deleted while waiting for it"], live) from error
-            if error.status in _GIVING_UP:
-                raise NotReady([f"cannot be watched: {error}"], live) from error
-            trouble = str(error)
-        except Unreachable as error:
-            trouble = str(error)
+        except NotFound as error:
+            raise NotReady(["it was deleted while waiting for it"], live) from error
+        except (Unauthorized, Forbidden) as error:
+            raise NotReady([f"cannot be watched: {explain(error)}"], live) from error
+        except KubeError as error:
+            trouble = explain(error)
     raise AssertionError("the pauses never end")
 
 
 def until_gone(
-    api: ApiServer, live: Object, *, timeout_seconds: float, tell: Callable[[str], None], cancellation: Cancellation
+    api: DynamicClient, live: Object, *, timeout_seconds: float, tell: Callable[[str], None], cancellation: Cancellation
 ) -> None:
     """Wait until the object is gone, or another one has its name. Raises NotReady as `until_ready` does."""
     uid, name = metadata_of(live).get("uid"), str(metadata_of(live).get("name"))
@@ -160,13 +153,12 @@ def until_gone(
     for pause in _pauses():
         try:
             live = api.get(live, name)
-        except ApiError as error:
-            if error.status == 404:
-                return
-            if error.status in _GIVING_UP:
-                raise NotReady([f"cannot be watched: {error}"], live) from error
-        except Unreachable as error:
-            tell(str(error))
+        except NotFound:
+            return
+        except (Unauthorized, Forbidden) as error:
+            raise NotReady([f"cannot be watched: {explain(error)}"], live) from error
+        except KubeError as error:
+            tell(explain(error))
         if uid and metadata_of(live).get("uid") != uid:
             return
         held = deletion_status(live)

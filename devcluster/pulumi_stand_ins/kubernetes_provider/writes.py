@@ -3,13 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.api import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    ApiError,
-    ApiServer,
-    Unreachable,
-)
+from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import DynamicClient, explain
 from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
     ANNOTATION_FIELD_MANAGER,
     annotation,
@@ -25,6 +19,16 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.ownership import (
 from devcluster.pulumi_stand_ins.kubernetes_provider.paths import ANY, Path
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import Cancellation
+from scheduler.kube.client import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    ApiError,
+    Conflict,
+    ConnectionFailed,
+    ConnectionLost,
+    Invalid,
+    NotFound,
+)
 
 CREATE_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
 _CONFLICT_HEAD = "Server-Side Apply field conflict detected"
@@ -45,14 +49,14 @@ def field_manager(obj: Object, kept: str = "") -> str:
 class Writer:
     """Writes to one API server; `cancellation` ends the pauses between attempts."""
 
-    def __init__(self, api: ApiServer, cancellation: Cancellation) -> None:
+    def __init__(self, api: DynamicClient, cancellation: Cancellation) -> None:
         self._api = api
         self._cancellation = cancellation
 
     def create(self, obj: Object, manager: str, *, tell: Callable[[str], None], warn: Warn) -> Object:
         """POST; while the kind or the namespace is not there yet, again after 1, 2, 4, 8 and 16 seconds.
 
-        Raises ApiError (409 with reason AlreadyExists for an existing object), Unreachable, or Interrupted.
+        Raises KubeError (AlreadyExists for an existing object) or Interrupted.
         """
         return self._while_missing(lambda: self._post(obj, manager, warn), tell)
 
@@ -72,8 +76,8 @@ class Writer:
             )
         try:
             return self._apply(obj, manager, force=True, dry_run=True, warn=warn)
-        except ApiError as error:
-            if error.status != 422 or "immutable" not in str(error):
+        except Invalid as error:
+            if "immutable" not in error.message:
                 raise
         name = f"{metadata_of(obj)['name'][:240]}-preview"
         beside = {**obj, "metadata": {**metadata_of(obj), "name": name}}
@@ -85,7 +89,7 @@ class Writer:
     ) -> Object:
         """Bring the live object to `obj`: by apply, or by PUT for a CustomResourceDefinition.
 
-        Raises ApiError: 404 when the object is gone, 409 when others own fields that `obj` sets.
+        Raises KubeError: NotFound when the object is gone, Conflict when others own fields that `obj` sets.
         """
         live = self._api.get(obj, str(metadata_of(obj)["name"]))
         if is_crd(obj):
@@ -95,33 +99,28 @@ class Writer:
         wanted = _without_ignored(obj, live, manager, ignore)
         try:
             return self._apply(wanted, manager, force=force, dry_run=dry_run, warn=warn)
-        except ApiError as error:
-            if error.status != 409:
-                raise
+        except Conflict as error:
             foreign = foreign_conflicts(error.causes, live, manager)
             if dry_run and error.causes and not foreign:
                 return self._apply(wanted, manager, force=True, dry_run=True, warn=warn)
-            owners = "; ".join(foreign) or str(error)
-            raise ApiError(
-                409, {"reason": "Conflict", "message": f"{_CONFLICT_HEAD}: {owners}; {_CONFLICT_HELP}"}
-            ) from error
+            owners = "; ".join(foreign) or explain(error)
+            message = f"{_CONFLICT_HEAD}: {owners}; {_CONFLICT_HELP}"
+            raise Conflict(message, status=409, reason="Conflict", message=message) from error
 
     def _while_missing(self, attempt: Callable[[], Object], tell: Callable[[str], None]) -> Object:
         for number, pause in enumerate(CREATE_PAUSES_SECONDS):
             try:
                 return attempt()
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                tell(f"Retry #{number}; creation failed: {error}")
-                self._api.forget()
+            except NotFound as error:
+                tell(f"Retry #{number}; creation failed: {explain(error)}")
+                self._api.forget_types()
                 self._cancellation.pause(pause)
         return attempt()
 
     def _post(self, obj: Object, manager: str, warn: Warn) -> Object:
         try:
             return self._api.request("POST", self._api.path(obj), body=obj, query=_query(manager), warn=warn)
-        except Unreachable:
+        except ConnectionLost:
             made = self._made_after_all(obj, manager)
             if made is None:
                 raise
@@ -135,7 +134,7 @@ class Writer:
                 live = self._api.get(obj, str(name))
             except ApiError:
                 return None
-            except Unreachable:
+            except ConnectionFailed:
                 self._cancellation.pause(1.0)
                 continue
             entries = metadata_of(live).get("managedFields") or ()

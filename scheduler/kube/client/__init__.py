@@ -1,4 +1,4 @@
-"""The asynchronous connection to the API server: configuration, requests, list and watch.
+"""The connection to the API server: configuration, requests (asynchronous and blocking), list and watch.
 
 What needs the HTTP library is imported when it is asked for: the library alone takes a tenth of a second.
 """
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from scheduler.kube.client.http import KubeClient
     from scheduler.kube.client.listwatch import Reflector, ReflectorState, Sink, Timing, unchanged
     from scheduler.kube.client.pages import PageReader
+    from scheduler.kube.client.sync import SyncClient, SyncConnection
 
 __all__ = [
     "APPLY_PATCH",
@@ -73,6 +74,8 @@ __all__ = [
     "ServerError",
     "Sink",
     "Store",
+    "SyncClient",
+    "SyncConnection",
     "Timing",
     "TokenBucket",
     "TooManyRequests",
@@ -88,6 +91,8 @@ _PLACES = {
     "Reflector": "listwatch",
     "ReflectorState": "listwatch",
     "Sink": "listwatch",
+    "SyncClient": "sync",
+    "SyncConnection": "sync",
     "Timing": "listwatch",
     "unchanged": "listwatch",
 }

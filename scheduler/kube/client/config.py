@@ -59,24 +59,33 @@ class ClientConfig:
 
     @classmethod
     def load(
-        cls, kubeconfig: Path | None = None, context: str | None = None, master: str | None = None
+        cls,
+        kubeconfig: Path | None = None,
+        context: str | None = None,
+        master: str | None = None,
+        cluster: str | None = None,
     ) -> ClientConfig:
         """Find the configuration, as kubectl and client-go do.
 
         In this order: the given file; the pod's ServiceAccount; the files of $KUBECONFIG; ~/.kube/config.
-        A given context skips the ServiceAccount. `master` replaces the server's address, and alone suffices.
-        Raise ConfigError, saying what was looked for.
+        A given context or cluster skips the ServiceAccount. `master` replaces the server's address, and alone
+        suffices; `cluster` replaces the cluster that the context names. Raise ConfigError, saying what was looked for.
         """
         config: ClientConfig | None = None
         if kubeconfig is not None:
-            config = _from_files([kubeconfig], context)
-        elif context is None and os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
+            config = _from_files([kubeconfig], context, cluster)
+        elif (
+            context is None
+            and cluster is None
+            and os.environ.get("KUBERNETES_SERVICE_HOST")
+            and (SERVICE_ACCOUNT / "token").exists()
+        ):
             config = cls.in_cluster()
         else:
-            listed = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
-            files = [one for one in (listed or [Path.home() / ".kube" / "config"]) if one.exists()]
+            listed = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+            files = [path for path in (listed or [Path.home() / ".kube" / "config"]) if path.exists()]
             if files:
-                config = _from_files(files, context)
+                config = _from_files(files, context, cluster)
         if config is not None:
             return replace(config, server=master) if master else config
         if master:
@@ -85,6 +94,15 @@ class ClientConfig:
             "no connection to a cluster is configured: not in a pod, and neither $KUBECONFIG nor ~/.kube/config names "
             "a file; give one with --kubeconfig"
         )
+
+    @classmethod
+    def parse(cls, text: str, *, context: str | None = None, cluster: str | None = None) -> ClientConfig:
+        """Read the content of a kubeconfig; files that it names are relative to the working directory.
+
+        Raise ConfigError, which never shows the content.
+        """
+        source = Path.cwd() / "kubeconfig"
+        return _from_documents([(source, _parse(text.encode(), "the kubeconfig"))], context, cluster, "the kubeconfig")
 
     @classmethod
     def in_cluster(cls, root: Path | None = None) -> ClientConfig:
@@ -105,14 +123,23 @@ class ClientConfig:
         )
 
 
-def _from_files(files: list[Path], context: str | None) -> ClientConfig:
+def _from_files(files: list[Path], context: str | None, cluster_name: str | None) -> ClientConfig:
     documents = [(path, _read(path)) for path in files]
-    where = ", ".join(str(path) for path in files)
-    current = context or next((str(one["current-context"]) for _, one in documents if one.get("current-context")), "")
+    return _from_documents(documents, context, cluster_name, ", ".join(str(path) for path in files))
+
+
+def _from_documents(
+    documents: list[tuple[Path, Mapping[str, Any]]], context: str | None, cluster_name: str | None, where: str
+) -> ClientConfig:
+    """Build the configuration from parsed kubeconfigs, each with its path; `where` names them in messages."""
+    current = context or next(
+        (str(document["current-context"]) for _, document in documents if document.get("current-context")), ""
+    )
     if not current:
         raise ConfigError(f"{where}: no current-context; choose one with --context")
     chosen, _ = _entry(documents, "contexts", "context", current, where)
-    cluster, cluster_file = _entry(documents, "clusters", "cluster", str(chosen.get("cluster", "")), where)
+    cluster_name = cluster_name or str(chosen.get("cluster", ""))
+    cluster, cluster_file = _entry(documents, "clusters", "cluster", cluster_name, where)
     user: Mapping[str, Any] = {}
     user_file = cluster_file
     if chosen.get("user"):
@@ -120,19 +147,18 @@ def _from_files(files: list[Path], context: str | None) -> ClientConfig:
     _refuse(cluster, ("proxy-url",), cluster_file)
     _refuse(user, ("exec", "auth-provider", "username", "password", "as", "as-groups", "as-uid"), user_file)
     if not cluster.get("server"):
-        raise ConfigError(f"{cluster_file}: cluster {chosen.get('cluster')!r} has no server")
-    ca, cert, key = cluster, user, user
+        raise ConfigError(f"{cluster_file}: cluster {cluster_name!r} has no server")
     return ClientConfig(
         server=str(cluster["server"]).rstrip("/"),
         namespace=str(chosen.get("namespace") or "default"),
-        ca_file=_path(ca, "certificate-authority", cluster_file),
-        ca_data=_data(ca, "certificate-authority-data", cluster_file),
+        ca_file=_path(cluster, "certificate-authority", cluster_file),
+        ca_data=_data(cluster, "certificate-authority-data", cluster_file),
         insecure_skip_tls_verify=cluster.get("insecure-skip-tls-verify") is True,
         tls_server_name=str(cluster["tls-server-name"]) if cluster.get("tls-server-name") else None,
-        cert_file=_path(cert, "client-certificate", user_file),
-        cert_data=_data(cert, "client-certificate-data", user_file),
-        key_file=_path(key, "client-key", user_file),
-        key_data=_data(key, "client-key-data", user_file),
+        cert_file=_path(user, "client-certificate", user_file),
+        cert_data=_data(user, "client-certificate-data", user_file),
+        key_file=_path(user, "client-key", user_file),
+        key_data=_data(user, "client-key-data", user_file),
         token=str(user["token"]) if user.get("token") else None,
         token_file=_path(user, "tokenFile", user_file),
         source=where,
@@ -140,18 +166,24 @@ def _from_files(files: list[Path], context: str | None) -> ClientConfig:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    return _parse(content, str(path))
+
+
+def _parse(content: bytes, where: str) -> Mapping[str, Any]:
     import yaml  # here, since a pod has no kubeconfig and need not load a YAML parser
 
     try:
-        document = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
+        document = yaml.safe_load(content)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         # The parser's own message may quote a line, and with it a token.
         mark = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML") from None
+        raise ConfigError(f"{where}{f':{mark.line + 1}' if mark else ''}: not valid YAML") from None
     if not isinstance(document, dict):
-        raise ConfigError(f"{path}: not a kubeconfig file (no mapping at the top)")
+        raise ConfigError(f"{where}: not a kubeconfig file (no mapping at the top)")
     return document
 
 
@@ -162,12 +194,12 @@ def _entry(
     known: list[str] = []
     for path, document in documents:
         entries = document.get(section) or ()
-        for one in entries if isinstance(entries, list) else ():
-            if not isinstance(one, dict):
+        for entry in entries if isinstance(entries, list) else ():
+            if not isinstance(entry, dict):
                 continue
-            known.append(str(one.get("name")))
-            if one.get("name") == name:
-                content = one.get(kind) or {}
+            known.append(str(entry.get("name")))
+            if entry.get("name") == name:
+                content = entry.get(kind) or {}
                 if not isinstance(content, dict):
                     raise ConfigError(f"{path}: {kind} {name!r} is not a mapping")
                 return content, path

@@ -19,9 +19,11 @@ Messages hold at most 500 characters of what the server sent, control characters
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from scheduler.kube.model.codec import decode_status
+from scheduler.kube.model.meta import Status, StatusCause, StatusDetails
 
 MESSAGE_LIMIT: Final = 500
 _READS: Final = ("GET", "HEAD")
@@ -57,16 +59,28 @@ class MalformedResponse(KubeError):
 
 
 class ApiError(KubeError):
-    """The API server refused; `status` is the HTTP code, `reason` the machine-readable word of metav1.Status."""
+    """The API server refused.
+
+    `status` is the HTTP code, `reason` the machine-readable word of metav1.Status, `message` its text (at most
+    MESSAGE_LIMIT characters), `retry_after` in seconds, `causes` the details, such as one per conflicting field.
+    """
 
     def __init__(
-        self, summary: str, *, status: int, reason: str, message: str, retry_after: float | None = None
+        self,
+        summary: str,
+        *,
+        status: int,
+        reason: str,
+        message: str,
+        retry_after: float | None = None,
+        causes: Sequence[StatusCause] = (),
     ) -> None:
         super().__init__(summary)
         self.status = status
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
+        self.causes = causes
 
 
 class BadRequest(ApiError):
@@ -123,17 +137,18 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 
 def api_error(method: str, path: str, status: int, body: bytes, retry_after: float | None = None) -> ApiError:
     """Build the exception for an answer with a failure code; `body` may be anything."""
-    found = decode_status(body)
-    reason = found.reason if found is not None else ""
-    text = found.message if found is not None and found.message else body.decode("utf-8", "replace")
-    if found is not None and found.details is not None and found.details.retry_after_seconds > 0:
-        retry_after = retry_after or float(found.details.retry_after_seconds)
+    answer = decode_status(body) or Status()
+    reason = answer.reason
+    details = answer.details or StatusDetails()
+    if details.retry_after_seconds > 0:
+        retry_after = retry_after or float(details.retry_after_seconds)
+    text = answer.message or body.decode("utf-8", "replace")
     message = clean(text)
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     if status == 409 and reason == "AlreadyExists":
         kind = AlreadyExists
     summary = f"{method} {path}: {status} {reason or kind.__name__}" + (f": {message}" if message else "")
-    error = kind(summary, status=status, reason=reason, message=message, retry_after=retry_after)
+    error = kind(summary, status=status, reason=reason, message=message, retry_after=retry_after, causes=details.causes)
     # "etcdserver: request timed out" and proxies' gateway errors come after the write may have landed.
     error.outcome_unknown = status >= 500 and method not in _READS
     return error

@@ -1,10 +1,13 @@
-"""A blocking connection for threads that must not share an event loop: the Lease, above all."""
+"""Blocking connections for threads that must not share an event loop: the Lease, above all."""
 
 from __future__ import annotations
 
 import http.client
+import re
+import select
 import socket
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -21,18 +24,31 @@ from scheduler.kube.client.errors import (
 )
 from scheduler.kube.client.paths import JSON
 
-_MOST_BYTES: Final = 8 << 20
+_MAX_BYTES: Final = 8 << 20
+_WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 class SyncConnection:
-    """One kept-alive connection, for one thread. Raises the same errors as KubeClient; only a 401 is tried again.
+    """One kept-alive connection, for one thread. Raises the same errors as KubeClient; only a 401 is tried again."""
 
-    `timeout` (seconds) is that of each wait on the socket, not of the whole exchange.
-    """
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        timeout: float,
+        connect_timeout: float | None = None,
+        user_agent: str = "secondary-scheduler",
+        max_bytes: int = _MAX_BYTES,
+    ) -> None:
+        """Configure; nothing is opened yet.
 
-    def __init__(self, config: ClientConfig, *, timeout: float, user_agent: str = "secondary-scheduler") -> None:
+        `timeout` (seconds) is that of each wait on the socket, not of the whole exchange; `connect_timeout` that of
+        connecting, where it differs. `max_bytes` caps the body of an answer.
+        """
         self._credentials = Credentials(config)
         self._timeout = timeout
+        self._connect_timeout = timeout if connect_timeout is None else connect_timeout
+        self._max_bytes = max_bytes
         self._user_agent = user_agent
         self._connection: http.client.HTTPConnection | None = None
 
@@ -54,19 +70,29 @@ class SyncConnection:
         body: bytes | Mapping[str, Any] | None = None,
         params: Mapping[str, str | int] | None = None,
         content_type: str = JSON,
+        on_warning: Callable[[str], None] | None = None,
     ) -> bytes:
-        """Send one request and return the body of a 2xx answer."""
+        """Send one request and return the body of a 2xx answer.
+
+        `body` is encoded as JSON unless it is bytes; `content_type` says which kind of patch it is (see `paths`).
+        `on_warning` gets the server's warnings, such as those of deprecated versions and unknown fields.
+        """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         try:
-            return self._exchange(method, path, data, params, content_type)
+            content, warnings = self._exchange(method, path, data, params, content_type)
         except Unauthorized:
             if not self._credentials.reread():
                 raise
-        return self._exchange(method, path, data, params, content_type)
+            content, warnings = self._exchange(method, path, data, params, content_type)
+        if on_warning is not None:
+            for text in _WARNING.findall(", ".join(warnings)):
+                on_warning(text.replace('\\"', '"'))
+        return content
 
     def _exchange(
         self, method: str, path: str, data: bytes | None, params: Mapping[str, str | int] | None, content_type: str
-    ) -> bytes:
+    ) -> tuple[bytes, list[str]]:
+        """Send the request once; return the body and the Warning headers of the answer."""
         headers = {"Accept": JSON, "User-Agent": self._user_agent}
         if data is not None:
             headers["Content-Type"] = content_type
@@ -81,13 +107,13 @@ class SyncConnection:
             sent = True
             connection.request(method, target, body=data, headers=headers)
             response = connection.getresponse()
-            content = response.read(_MOST_BYTES + 1)
+            content = response.read(self._max_bytes + 1)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise connection_error(method, path, error, sent=sent) from error
-        if len(content) > _MOST_BYTES:
+        if len(content) > self._max_bytes:
             self.close()
-            raise ResponseTooLarge(f"{method} {path}: the answer is larger than {_MOST_BYTES} bytes")
+            raise ResponseTooLarge(f"{method} {path}: the answer is larger than {self._max_bytes} bytes")
         if response.will_close:
             self.close()
         if 300 <= response.status < 400:
@@ -96,28 +122,68 @@ class SyncConnection:
             text = response.headers.get("Retry-After", "")
             retry_after = float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
             raise api_error(method, path, response.status, content, retry_after)
-        return content
+        return content, response.headers.get_all("Warning", [])
 
     def _open(self) -> http.client.HTTPConnection:
         if self._connection is not None and self._connection.sock is not None:
-            return self._connection
+            # The server closes idle connections. A write sent into a closed one would fail with an unknown outcome.
+            if not _is_readable(self._connection.sock):
+                return self._connection
+            self.close()
         config = self._credentials.config
         parts = urlsplit(config.server)
         host = parts.hostname or ""
         if not self._credentials.secure:
-            plain = http.client.HTTPConnection(host, parts.port or 80, timeout=self._timeout)
+            plain = http.client.HTTPConnection(host, parts.port or 80, timeout=self._connect_timeout)
             plain.connect()
+            plain.sock.settimeout(self._timeout)
             self._connection = plain
             return plain
         context = self._credentials.ssl_context()
         secure = http.client.HTTPSConnection(host, parts.port or 443, timeout=self._timeout, context=context)
         # As HTTPSConnection.connect, but with the name to verify taken from tls-server-name where it is given.
-        raw = socket.create_connection((host, parts.port or 443), self._timeout)
+        raw = socket.create_connection((host, parts.port or 443), self._connect_timeout)
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             secure.sock = context.wrap_socket(raw, server_hostname=config.tls_server_name or host)
+            secure.sock.settimeout(self._timeout)
         except BaseException:
             raw.close()
             raise
         self._connection = secure
         return secure
+
+
+class SyncClient:
+    """A connection per thread, for work that many threads share. Raises the same errors as SyncConnection."""
+
+    def __init__(self, config: ClientConfig, *, timeout: float, **options: Any) -> None:
+        """Configure; `timeout` and the further options are those of SyncConnection."""
+        self.config: Final = config
+        self._options = {"timeout": timeout, **options}
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._connections: list[SyncConnection] = []
+
+    def request(self, method: str, path: str, **options: Any) -> bytes:
+        """Send one request on the connection of the calling thread; the options are those of SyncConnection."""
+        connection: SyncConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = SyncConnection(self.config, **self._options)
+            with self._lock:
+                self._connections.append(connection)
+        return connection.request(method, path, **options)
+
+    def close(self) -> None:
+        """Close the connections of all threads. No request may be under way."""
+        with self._lock:
+            connections, self._connections = self._connections, []
+        for connection in connections:
+            connection.close()
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    """Whether the server sent something that nobody asked for: the end of the connection, in practice."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))

@@ -33,6 +33,7 @@ from scheduler.kube.model.meta import (
     ResourceList,
     ResourceVersion,
     Status,
+    StatusCause,
     newer_version,
 )
 from scheduler.kube.model.networktopology import NetworkOrigin, NetworkTopology, NetworkTopologyInfo
@@ -261,6 +262,7 @@ __all__ = [
     "Service",
     "StatefulSet",
     "Status",
+    "StatusCause",
     "StorageClass",
     "Taint",
     "Toleration",

@@ -80,12 +80,21 @@ class ListMeta(Struct, frozen=True, gc=False, rename="camel"):
     remaining_item_count: Int64 | None = None
 
 
+class StatusCause(Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.StatusCause: one of several reasons for a failure, such as a conflicting field."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
 class StatusDetails(Struct, frozen=True, gc=False, rename="camel"):
     """metav1.StatusDetails."""
 
     name: str = ""
     kind: str = ""
     retry_after_seconds: Int32 = 0
+    causes: tuple[StatusCause, ...] = ()
 
 
 class Status(Struct, frozen=True, gc=False, rename="camel"):

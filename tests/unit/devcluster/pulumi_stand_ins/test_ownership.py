@@ -10,6 +10,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.ownership import (
     taken_over,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
+from scheduler.kube.model import StatusCause
 
 OURS = "pulumi-kubernetes-1234"
 
@@ -54,8 +55,8 @@ def test_what_we_created_under_a_name_of_the_users_choice_is_taken_too() -> None
     assert found[0]["operation"] == "Apply"
 
 
-def conflict(manager: str) -> Object:
-    return {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}" using v1', "field": ".data.a"}
+def conflict(manager: str) -> StatusCause:
+    return StatusCause("FieldManagerConflict", f'conflict with "{manager}" using v1', ".data.a")
 
 
 def test_conflicts_with_managers_that_would_be_taken_over_are_none() -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.kubeconfig import KubeconfigError, connection
 from devcluster.pulumi_stand_ins.kubernetes_provider.settings import (
     Settings,
     changed_settings,
     check_settings,
+    client_config,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import UNKNOWN, secret
+from scheduler.kube.client import ConfigError
 
 
 def kubeconfig(server: str = "https://one", token: str = "t", **cluster: Any) -> str:
@@ -114,37 +116,29 @@ def test_what_the_stand_in_cannot_do_is_refused(given: dict[str, str]) -> None:
     assert "stand-in provider" in failure.reason
 
 
-def test_a_kubeconfig_is_taken_as_content_or_as_a_path(tmp_path: Path) -> None:
+def test_a_kubeconfig_is_content_or_a_path(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(kubeconfig())
-    for given in (kubeconfig(), str(file)):
-        found = connection(given)
-        assert (found.server, found.namespace, found.token()) == ("https://one", "home", "t")
-    assert connection(str(file), context="two").server == "https://two"
-    assert connection(str(file), context="two").namespace == "default"
-
-
-def test_a_token_file_is_read_each_time_relative_to_the_kubeconfig(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("first\n")
-    file = tmp_path / "kubeconfig"
-    file.write_text(kubeconfig().replace("token: t", "tokenFile: token"))
-    found = connection(str(file))
-    assert found.token() == "first"
-    (tmp_path / "token").write_text("second\n")
-    assert found.token() == "second"
+    one_line = json.dumps(yaml.safe_load(kubeconfig()))
+    for text in (kubeconfig(), one_line, str(file)):
+        config = client_config(text, context=None, cluster=None)
+        assert (config.server, config.namespace, config.token) == ("https://one", "home", "t")
+    assert client_config(str(file), context="two", cluster=None).server == "https://two"
+    assert client_config(str(file), context="two", cluster=None).namespace == "default"
+    assert client_config(str(file), context=None, cluster="two").server == "https://two"
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("text", "reason"),
     [
-        ("/does/not/exist", "neither an existing file nor"),
-        ("a: [", "neither an existing file nor YAML"),
-        ("a: b", "no current-context"),
+        ("/does/not/exist", "No such file"),
+        ("a: [\n", "not valid YAML"),
+        ("a: b\n", "no current-context"),
         (kubeconfig().replace("current-context: one", "current-context: absent"), "no context 'absent'"),
         (kubeconfig().replace("cluster: one", "cluster: absent"), "no cluster 'absent'"),
-        (kubeconfig().replace("token: t", "exec: {command: x}"), "authenticates by exec"),
+        (kubeconfig().replace("token: t", "exec: {command: x}"), "exec is not supported"),
     ],
 )
-def test_an_unusable_kubeconfig_is_explained(given: str, reason: str) -> None:
-    with pytest.raises(KubeconfigError, match=reason):
-        connection(given)
+def test_an_unusable_kubeconfig_is_explained(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        client_config(text, context=None, cluster=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.api import ApiServer
+from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import DynamicClient
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
     Cancellation,
@@ -20,7 +20,7 @@ UNSOLVED = {
 }
 
 
-class Unchanging(ApiServer):
+class Unchanging(DynamicClient):
     """Nothing happens to its one object."""
 
     def __init__(self, live: Object) -> None:
@@ -49,6 +49,6 @@ def test_another_condition_of_the_object_may_tell_why() -> None:
 
 def test_the_condition_that_is_waited_for_is_told_once_and_one_without_words_never() -> None:
     unready = {"type": "Ready", "status": "False", "reason": "Broken", "message": "no disk"}
-    told = reasons("condition=Ready", unready, {"type": "Progressing", "status": "True", "message": ""})
-    assert [line for line in told if "no disk" in line] == told[1:]
-    assert len(told) == 2
+    lines = reasons("condition=Ready", unready, {"type": "Progressing", "status": "True", "message": ""})
+    assert [line for line in lines if "no disk" in line] == lines[1:]
+    assert len(lines) == 2

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from devcluster.pulumi_stand_ins.kubernetes_provider import writes
-from devcluster.pulumi_stand_ins.kubernetes_provider.api import ApiError, NoMatch, Unreachable
+from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import NoMatch
 from devcluster.pulumi_stand_ins.kubernetes_provider.paths import parse
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
@@ -17,6 +18,13 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
     selector_text,
     timeout_of,
 )
+from scheduler.kube.client import ApiError, ConnectionFailed, ConnectionLost
+from scheduler.kube.client.errors import api_error
+
+
+def refusal(status: int, **fields: Any) -> ApiError:
+    return api_error("POST", "/things", status, json.dumps(fields).encode())
+
 
 THING: Object = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"a": 1, "b": 2}}
 
@@ -50,13 +58,13 @@ class Server:
 
     def get(self, obj: Object, name: str) -> Object:
         if self.live is None:
-            raise ApiError(404, {"message": "not found"})
+            raise refusal(404, message="not found")
         return self.live
 
     def path(self, obj: Object, name: str | None = None) -> str:
         return "/things" + (f"/{name}" if name else "")
 
-    def forget(self) -> None:
+    def forget_types(self) -> None:
         pass
 
 
@@ -70,7 +78,7 @@ def create(server: Server, pauses: Pauses, tell: Callable[[str], None] = ignore_
 
 def test_creation_waits_for_kind_and_namespace_at_growing_distances_and_says_so() -> None:
     said: list[str] = []
-    missing = [NoMatch("example.com/v1", "Thing"), ApiError(404, {"message": 'namespaces "n" not found'})]
+    missing = [NoMatch("example.com/v1", "Thing"), refusal(404, message='namespaces "n" not found')]
     pauses = Pauses()
     assert create(Server(*missing, THING), pauses, said.append) == THING
     assert pauses.taken == [1, 2]
@@ -90,7 +98,7 @@ def test_creation_gives_up_after_five_retries() -> None:
 def test_another_refusal_is_not_retried() -> None:
     pauses = Pauses()
     with pytest.raises(ApiError):
-        create(Server(ApiError(409, {"reason": "AlreadyExists"})), pauses)
+        create(Server(refusal(409, reason="AlreadyExists")), pauses)
     assert pauses.taken == []
 
 
@@ -103,12 +111,18 @@ def test_an_interrupt_ends_the_retries() -> None:
 
 def test_a_lost_answer_is_looked_up_by_our_field_manager() -> None:
     made = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "ours"}]}}
-    assert create(Server(Unreachable("timed out"), live=made), Pauses()) == made
+    assert create(Server(ConnectionLost("timed out"), live=made), Pauses()) == made
     foreign = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "theirs"}]}}
-    with pytest.raises(Unreachable):
-        create(Server(Unreachable("timed out"), live=foreign), Pauses())
-    with pytest.raises(Unreachable):
-        create(Server(Unreachable("timed out")), Pauses())
+    with pytest.raises(ConnectionLost):
+        create(Server(ConnectionLost("timed out"), live=foreign), Pauses())
+    with pytest.raises(ConnectionLost):
+        create(Server(ConnectionLost("timed out")), Pauses())
+
+
+def test_a_request_that_was_never_sent_is_not_looked_up() -> None:
+    created = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "ours"}]}}
+    with pytest.raises(ConnectionFailed):
+        create(Server(ConnectionFailed("refused"), live=created), Pauses())
 
 
 def update(server: Server, ignore: str | None = None, dry_run: bool = False) -> Object:
@@ -146,7 +160,7 @@ def test_an_ignored_field_is_left_to_its_owner_or_kept_as_it_is() -> None:
 
 def conflict(manager: str) -> ApiError:
     causes = [{"message": f'conflict with "{manager}" using v1'}]
-    return ApiError(409, {"reason": "Conflict", "message": "conflict", "details": {"causes": causes}})
+    return refusal(409, reason="Conflict", message="conflict", details={"causes": causes})
 
 
 def test_a_preview_forces_only_where_the_update_would_have_taken_over() -> None:
@@ -170,7 +184,7 @@ def test_a_crd_is_replaced_with_its_finalizers_kept() -> None:
 
 
 def test_a_preview_of_a_replacement_is_tried_beside_the_object_in_the_way() -> None:
-    refused = ApiError(422, {"message": "data: Forbidden: field is immutable when `immutable` is set"})
+    refused = refusal(422, message="data: Forbidden: field is immutable when `immutable` is set")
     server = Server(refused, {**THING, "metadata": {"name": "t-preview"}})
     made = writes.Writer(server, Pauses()).preview_create(THING, "ours", warn=ignore_text)  # type: ignore[arg-type]
     assert made["metadata"]["name"] == "t"

@@ -14,10 +14,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 WatchScript = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
 
 
-def status_body(code: int, reason: str, message: str = "said the fake") -> bytes:
-    return json.dumps(
-        {"kind": "Status", "metadata": {}, "status": "Failure", "code": code, "reason": reason, "message": message}
-    ).encode()
+def status_body(code: int, reason: str, message: str = "said the fake", **fields: Any) -> bytes:
+    failure = {"kind": "Status", "metadata": {}, "status": "Failure", "code": code, "reason": reason}
+    return json.dumps({**failure, "message": message, **fields}).encode()
 
 
 def answer(code: int, reason: str, **headers: str) -> Handler:

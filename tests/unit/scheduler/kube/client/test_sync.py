@@ -1,0 +1,124 @@
+"""The blocking client: warnings, dropped connections, one connection per thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from scheduler.kube.client import ClientConfig, Conflict, ResponseTooLarge, SyncClient, SyncConnection
+from tests.unit.scheduler.kube.fake_api import status_body
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, Server)
+        server.connections.append(self.client_address)
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        for warning in server.warnings:
+            self.send_header("Warning", warning)
+        self.end_headers()
+        self.wfile.write(b"{}")
+        self.close_connection = server.drops
+        server.answered.set()
+
+    def do_PATCH(self) -> None:
+        cause = {"reason": "FieldManagerConflict", "message": 'conflict with "x"', "field": ".a"}
+        body = status_body(409, "Conflict", details={"causes": [cause]})
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(409)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.connections: list[tuple[str, int]] = []
+        self.warnings: list[str] = []
+        self.drops = False
+        self.answered = threading.Event()
+        self.dropped = threading.Event()
+
+    def shutdown_request(self, request: object) -> None:
+        super().shutdown_request(request)  # type: ignore[arg-type] - a socket, as this is a TCP server
+        self.dropped.set()
+
+    @property
+    def config(self) -> ClientConfig:
+        return ClientConfig(server=f"http://127.0.0.1:{self.server_port}")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def test_warnings_are_handed_on_unquoted(server: Server) -> None:
+    server.warnings = ['299 - "v1 is deprecated"', '299 - "unknown field \\"spec.a\\""']
+    connection = SyncConnection(server.config, timeout=5)
+    warnings: list[str] = []
+    connection.request("GET", "/x", on_warning=warnings.append)
+    connection.close()
+    assert warnings == ["v1 is deprecated", 'unknown field "spec.a"']
+
+
+def test_a_connection_that_the_server_closed_is_replaced(server: Server) -> None:
+    connection = SyncConnection(server.config, timeout=5)
+    connection.get("/x")
+    connection.get("/x")
+    assert len(set(server.connections)) == 1
+    server.drops = True
+    connection.get("/x")
+    assert server.dropped.wait(5)
+    connection.get("/x")
+    connection.close()
+    assert len(set(server.connections)) == 2
+
+
+def test_an_answer_beyond_the_limit_is_refused(server: Server) -> None:
+    connection = SyncConnection(server.config, timeout=5, max_bytes=1)
+    with pytest.raises(ResponseTooLarge):
+        connection.get("/x")
+
+
+def test_a_refusal_names_its_causes(server: Server) -> None:
+    connection = SyncConnection(server.config, timeout=5)
+    with pytest.raises(Conflict) as raised:
+        connection.request("PATCH", "/x", body={})
+    connection.close()
+    assert [(cause.field, cause.message) for cause in raised.value.causes] == [(".a", 'conflict with "x"')]
+
+
+def test_every_thread_has_a_connection_of_its_own(server: Server) -> None:
+    client = SyncClient(server.config, timeout=5)
+    barrier = threading.Barrier(2)
+
+    def work() -> None:
+        client.request("GET", "/x")
+        barrier.wait(5)
+        client.request("GET", "/x")
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    client.close()
+    assert len(server.connections) == 4
+    assert len(set(server.connections)) == 2
