@@ -1,6 +1,5 @@
 """Choosing a node by the columns of the pod's class; only plugins that cannot be answered for are asked."""
 
-import random
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +7,16 @@ import numpy as np
 from scheduler.core.classes import ClassColumns, columns_of
 from scheduler.core.feasible import Search, filter_nodes
 from scheduler.core.plan import Column
-from scheduler.framework import SUCCESS, CycleState, Diagnosis, PluginScores, PodInfo, ProfileRunner, RowArray
+from scheduler.framework import (
+    SUCCESS,
+    CycleState,
+    Diagnosis,
+    PluginScores,
+    PodInfo,
+    ProfileRunner,
+    RandomSource,
+    RowArray,
+)
 from scheduler.framework.calls import PreFilterOutcome
 from scheduler.state import Snapshot
 
@@ -50,7 +58,7 @@ def choose_by_class(
     pod: PodInfo,
     profile: ProfileRunner,
     state: CycleState,
-    rng: random.Random,
+    rng: RandomSource,
 ) -> Choice | Search:
     """Return the choice; where no node fits, the full search that says why.
 
@@ -116,6 +124,6 @@ def _beside_nominated(
     return rows[~turned_down] if turned_down.any() else rows
 
 
-def _pick(ties: RowArray, rng: random.Random) -> int:
+def _pick(ties: RowArray, rng: RandomSource) -> int:
     # As without columns, so that the same seed picks the same node.
     return int(ties.item(int(rng.random() * len(ties))))

@@ -1,6 +1,5 @@
 """Choosing a node for a pod. No I/O, no clock; the same seed gives the same choice."""
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +18,7 @@ from scheduler.framework import (
     PluginScores,
     PodInfo,
     ProfileRunner,
+    RandomSource,
     RowArray,
 )
 from scheduler.state import Snapshot
@@ -85,7 +85,7 @@ class Placement:
 
 
 def decide(
-    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: random.Random, *, anew: bool = False
+    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: RandomSource, *, anew: bool = False
 ) -> Placement:
     """Choose a node for one pod; `decide_gang` does it for several that belong together.
 
@@ -160,7 +160,7 @@ def _rejected(
 
 
 def _choose(
-    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState, rows: RowArray, rng: random.Random
+    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState, rows: RowArray, rng: RandomSource
 ) -> tuple[int, int, int]:
     """Return (row, its total, how many share it). A single feasible node is taken without scoring, as upstream does."""
     if len(rows) == 1:
@@ -174,7 +174,7 @@ def _choose(
     return int(rows[pick]), int(best), len(ties)
 
 
-def _sample(rows: RowArray, nodes: int, percentage: int | None, rng: random.Random) -> RowArray:
+def _sample(rows: RowArray, nodes: int, percentage: int | None, rng: RandomSource) -> RowArray:
     """Return the feasible rows that are scored: all, unless the configuration asks for a share of the nodes.
 
     The share is upstream's: at least 100 nodes, taken in a row from a random start (upstream's start moves on by

@@ -1,13 +1,20 @@
 """Choosing nodes for the pods of a gang, together and on one snapshot. Pure, as `decide` is."""
 
 import dataclasses
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.decide import Placement, decide
-from scheduler.framework import Code, Gang, GangPlugin, PodInfo, ProfileRunner, Status
+from scheduler.framework import (
+    Code,
+    Gang,
+    GangPlugin,
+    PodInfo,
+    ProfileRunner,
+    RandomSource,
+    Status,
+)
 from scheduler.state import Snapshot
 
 
@@ -44,7 +51,7 @@ def decide_gang(
     gang: Gang,
     pods: Sequence[PodInfo],
     runner_of: Callable[[PodInfo], ProfileRunner],
-    rng: random.Random,
+    rng: RandomSource,
     enough: int,
 ) -> GangDecision:
     """Place pods one after the other, each seeing the earlier ones, until there are `enough`.

@@ -10,9 +10,20 @@ from typing import Any
 
 import structlog
 
+from scheduler.engine.evicting import Evictor
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import SUCCESS, Code, NodeInfo, PeriodicWork, PodInfo, PodListener, Severity, Status
+from scheduler.framework import (
+    SUCCESS,
+    Code,
+    Eviction,
+    NodeInfo,
+    PeriodicWork,
+    PodInfo,
+    PodListener,
+    Severity,
+    Status,
+)
 from scheduler.helpers import reduce_pod
 from scheduler.kube.client import (
     MERGE_PATCH,
@@ -73,6 +84,7 @@ class EngineHandle:
         self._pods_on = pods_on
         self._watch_pods = watch_pods
         self._tasks: set[asyncio.Task[None]] = set()
+        self._evictor = Evictor(self)
         self.paused = 0
         """Pods whose binding does nothing but wait."""
 
@@ -180,6 +192,10 @@ class EngineHandle:
         except KubeError as error:
             return _error(str(error))
         return SUCCESS
+
+    def evict(self, eviction: Eviction, finished: Callable[[bool], None]) -> None:
+        """Carry a preemption out beside the scheduling loop; `finished` gets whether all of it succeeded."""
+        self.spawn(self._evictor.carry_out(eviction, finished), f"preemption for {eviction.preemptor.key}")
 
     async def patch_object(self, kind: str, item: Any, patch: Mapping[str, Any]) -> tuple[Status, Any]:
         """Patch an object (JSON merge patch) of the version we know; returns it as it is then."""

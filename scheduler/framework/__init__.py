@@ -5,7 +5,7 @@ May import `scheduler.config`, `scheduler.catalog` and `scheduler.kube.model`; d
 
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
 from scheduler.framework.calls import PermitOutcome, PluginError, PluginScores
-from scheduler.framework.cycle import PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState
+from scheduler.framework.cycle import PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState, RandomSource
 from scheduler.framework.declared import Declared
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
 from scheduler.framework.events import (
@@ -35,6 +35,7 @@ from scheduler.framework.interface import (
     BindPlugin,
     EnqueueExtensions,
     EventOrder,
+    Eviction,
     FilterPlugin,
     FilterRunner,
     FirstAttemptOrder,
@@ -153,6 +154,7 @@ __all__ = [
     "Diagnosis",
     "EnqueueExtensions",
     "EventOrder",
+    "Eviction",
     "FilterPlugin",
     "FilterRunner",
     "FirstAttemptOrder",
@@ -215,6 +217,7 @@ __all__ = [
     "ProfileRunner",
     "QueueSortPlugin",
     "QueueingHint",
+    "RandomSource",
     "Rejection",
     "ReservePlugin",
     "Resources",

@@ -1,8 +1,7 @@
 """Scratch state of one scheduling attempt."""
 
-import random
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -12,6 +11,23 @@ PREEMPTION_ATTEMPTS = "preemption_attempts"
 """Counter of `CycleState`: how often PostFilter looked for pods to preempt."""
 
 
+class RandomSource(Protocol):
+    """Where chance comes from: the engine passes `random.Random` in, so that the same seed gives the same decision."""
+
+    def random(self) -> float:
+        """Return the next number, uniform in [0, 1)."""
+
+
+class _FirstOfEquals:
+    """Chance for a state that nothing is chosen with: the first of equals."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+_FIRST_OF_EQUALS = _FirstOfEquals()
+
+
 class CycleState:
     """What plugins keep for one attempt at one pod.
 
@@ -19,12 +35,12 @@ class CycleState:
         skip_filter: plugins whose PreFilter said Skip: their Filter is not called.
         skip_score: plugins whose PreScore said Skip: their Score is not called.
         counters: observations that a wrapper turns into metrics, such as scores that had to be clamped.
-        rng: the scheduler's generator, for a plugin that chooses among equals; None where nothing is to be chosen.
+        rng: the scheduler's generator, for a plugin that chooses among equals.
     """
 
     __slots__ = ("_data", "counters", "rng", "skip_filter", "skip_score")
 
-    def __init__(self, rng: random.Random | None = None) -> None:
+    def __init__(self, rng: RandomSource = _FIRST_OF_EQUALS) -> None:
         self.rng = rng
         self._data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()

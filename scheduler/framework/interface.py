@@ -32,6 +32,25 @@ PeriodicWork = Callable[[GiveWay], Awaitable[object]]
 Severity = Literal["info", "warning"]
 
 
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A preemption to be carried out.
+
+    Attributes:
+        plugin: which preempts, in whose name victims that wait for permission are rejected.
+        preemptor: the pod that needs room.
+        node: where.
+        victims: pods to be deleted, the one to be deleted last at the end.
+        displaced: pods nominated to the node that have to look for another one: their nomination is cleared.
+    """
+
+    plugin: str
+    preemptor: PodInfo
+    node: str
+    victims: tuple[PodInfo, ...]
+    displaced: tuple[PodInfo, ...] = ()
+
+
 class Handle(Protocol):
     """Through which a plugin has effects; the engine implements it."""
 
@@ -46,6 +65,13 @@ class Handle(Protocol):
 
     async def delete_pod(self, pod: PodInfo) -> Status:
         """Delete a pod of this UID; one that is gone already is a Success."""
+
+    def evict(self, eviction: Eviction, finished: Callable[[bool], None]) -> None:
+        """Carry a preemption out beside the scheduling loop, a bounded number of them at a time.
+
+        `finished` is called once, on the scheduling loop: with True when the deletion of every victim has been
+        requested and all nominations are cleared, with False when something failed or the process ends.
+        """
 
     async def patch_object(self, kind: str, item: Any, patch: Mapping[str, Any]) -> tuple[Status, Any]:
         """Apply a JSON merge patch to an object of a watched kind, unless it changed since `item` was read.

@@ -5,7 +5,16 @@ What the preempting plugins (DefaultPreemption, CapacityScheduling, PreemptionTo
 `scheduler.helpers` and `scheduler.kube.model` and `.primitives`; has effects through the `Handle` only.
 """
 
-from scheduler.preemption.evictions import WAITING, Preemption, wanted_candidates
-from scheduler.preemption.victims import NodeError, ReprieveResult, VictimRules, by_importance
+from scheduler.preemption.evaluator import WAITING, Evaluator, wanted_candidates
+from scheduler.preemption.victims import PREEMPTED_REASON, NodeError, ReprieveResult, VictimRules, by_importance
 
-__all__ = ["WAITING", "NodeError", "Preemption", "ReprieveResult", "VictimRules", "by_importance", "wanted_candidates"]
+__all__ = [
+    "PREEMPTED_REASON",
+    "WAITING",
+    "Evaluator",
+    "NodeError",
+    "ReprieveResult",
+    "VictimRules",
+    "by_importance",
+    "wanted_candidates",
+]

@@ -5,14 +5,22 @@ It must give exactly what `dry_run` would; a property test holds it to that.
 """
 
 import math
-import random
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.framework import CycleState, FilterRunner, FloatArray, IntArray, NodeView, PodInfo, RowArray
+from scheduler.framework import (
+    CycleState,
+    FilterRunner,
+    FloatArray,
+    IntArray,
+    NodeView,
+    PodInfo,
+    RandomSource,
+    RowArray,
+)
 from scheduler.kube.model import LabelSelector, PodDisruptionBudget
 from scheduler.preemption.trials import BUDGET, LARGEST_BATCH, Budgets, Trial, dry_run
 from scheduler.preemption.victims import PRIORITY_SHIFT, Candidate, DryRunResult, NodeOutcome, VictimRules, choose
@@ -38,7 +46,7 @@ class DryRunCache:
         rows: RowArray,
         wanted: int,
         rules: VictimRules,
-        rng: random.Random,
+        rng: RandomSource,
     ) -> Candidate | DryRunResult:
         """Return the node where preemption hurts least among the first so many candidates; without any, why not."""
         version = filters.local_version(state, pod, view) if type(rules) is VictimRules else None
@@ -149,7 +157,7 @@ class CachedOutcomes:
         rules: VictimRules,
         rows: RowArray,
         wanted: int,
-        rng: random.Random,
+        rng: RandomSource,
     ) -> Candidate | DryRunResult | None:
         """Return the best of the first so many candidates among rows, or why there is none; None where a plugin
         failed."""
@@ -208,7 +216,7 @@ class CachedOutcomes:
         starts = [one.started_at for one in victims if one.priority == highest and one.started_at == one.started_at]
         self._earliest[row] = min(starts, default=math.nan)
 
-    def _best(self, view: NodeView, rows: RowArray, rng: random.Random) -> Candidate:
+    def _best(self, view: NodeView, rows: RowArray, rng: RandomSource) -> Candidate:
         """Return the candidate that hurts least, as `choose`."""
         for column in (self._violations, self._highest, self._total, self._count):
             values = column[rows]

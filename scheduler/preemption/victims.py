@@ -6,14 +6,21 @@ preempting plugin from another, namely which pods may go and what their going mu
 
 import itertools
 import math
-import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from scheduler.framework import Code, CycleState, NodeView, PodInfo, RowArray, unavailable
+from scheduler.framework import (
+    Code,
+    CycleState,
+    NodeView,
+    PodInfo,
+    RandomSource,
+    RowArray,
+    unavailable,
+)
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -157,7 +164,7 @@ def _is_preempted(pod: PodInfo) -> bool:
     return False
 
 
-def choose(candidates: Sequence[Candidate], now: float, rng: random.Random) -> Candidate:
+def choose(candidates: Sequence[Candidate], now: float, rng: RandomSource) -> Candidate:
     """Return the candidate that hurts least (pickOneNodeForPreemption); equals are drawn from."""
     keys = [_harm(one, now) for one in candidates]
     least = min(keys)

@@ -31,7 +31,7 @@ from scheduler.kube.model import ElasticQuota
 from scheduler.plugins.capacityscheduling.attempt import Attempt
 from scheduler.plugins.capacityscheduling.quotas import Quotas, add_to
 from scheduler.plugins.capacityscheduling.rules import NAME, QuotaRules
-from scheduler.preemption import Preemption, wanted_candidates
+from scheduler.preemption import Evaluator, wanted_candidates
 
 ELASTIC_QUOTA = "ElasticQuota"
 
@@ -71,7 +71,7 @@ class CapacityScheduling:
         self._upstream = context.upstream
         self._amounts = summed if context.upstream else occupied
         rules = QuotaRules(self._amounts, upstream=context.upstream)
-        self._preemption = Preemption(self.name, context, rules, self._wanted)
+        self._evaluator = Evaluator(self.name, context, rules, self._wanted)
         self._objects: Objects | None = None
         self._generation = -1
         self._quotas = Quotas()
@@ -116,7 +116,7 @@ class CapacityScheduling:
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return self._preemption.post_filter(state, pod, view, codes)
+        return self._evaluator.post_filter(state, pod, view, codes)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Nothing to take: the pod is among those with a node already."""

@@ -20,7 +20,7 @@ from scheduler.framework import (
     Status,
     unresolvable,
 )
-from scheduler.preemption import WAITING, Preemption, VictimRules, wanted_candidates
+from scheduler.preemption import WAITING, Evaluator, VictimRules, wanted_candidates
 
 _NAME = "DefaultPreemption"
 _PARKED = unresolvable(WAITING, plugin=_NAME)
@@ -34,11 +34,11 @@ class DefaultPreemption:
     def __init__(self, args: DefaultPreemptionArgs, context: PluginContext) -> None:
         """Without a handle (simulation) nobody is evicted."""
         self._args = args
-        self._preemption = Preemption(self.name, context, VictimRules(), self._wanted, prefix="preemption: ")
+        self._evaluator = Evaluator(self.name, context, VictimRules(), self._wanted, prefix="preemption: ")
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Park a pod whose preemption is under way."""
-        return _PARKED if self._preemption.parked(pod) else SUCCESS
+        return _PARKED if self._evaluator.awaits_watch(pod) else SUCCESS
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Deletions un-gate a pod parked here; whether they help is for the plugins to say that rejected it."""
@@ -48,7 +48,7 @@ class DefaultPreemption:
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return self._preemption.post_filter(state, pod, view, codes)
+        return self._evaluator.post_filter(state, pod, view, codes)
 
     def _wanted(self, nodes: int) -> int:
         return wanted_candidates(

@@ -17,7 +17,7 @@ from scheduler.framework import (
 )
 from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 from scheduler.plugins.preemptiontoleration.policy import policy_of
-from scheduler.preemption import NodeError, Preemption, VictimRules, wanted_candidates
+from scheduler.preemption import Evaluator, NodeError, VictimRules, wanted_candidates
 
 NAME = "PreemptionToleration"
 _PRIORITY_CLASS = "PriorityClass"
@@ -91,13 +91,13 @@ class PreemptionToleration:
     def __init__(self, args: PreemptionTolerationArgs, context: PluginContext) -> None:
         """Without a handle (simulation) nobody is evicted."""
         self._args = args
-        self._preemption = Preemption(self.name, context, TolerationRules(upstream=context.upstream), self._wanted)
+        self._evaluator = Evaluator(self.name, context, TolerationRules(upstream=context.upstream), self._wanted)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return self._preemption.post_filter(state, pod, view, codes)
+        return self._evaluator.post_filter(state, pod, view, codes)
 
     def _wanted(self, nodes: int) -> int:
         return wanted_candidates(
