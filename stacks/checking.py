@@ -13,10 +13,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from scheduler.config import ConfigurationError
 from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
 from stacks.image import check_versions, flavour_in, keys_without_effect
 from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
-from stacks.problems import SettingsProblem, from_validation_error
+from stacks.problems import from_validation_error
 from stacks.profile import Profile, build_profile
 from stacks.settings import ProfileSettings, StackSettings
 
@@ -24,14 +25,6 @@ OBJECTS = ("cluster", "plugins", "metricProvider", "operator", "profiles", "extr
 DIRECTORY = Path(__file__).resolve().parent
 BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds", "adoptExisting")
 NUMBERS = ("replicas", "readySeconds")
-
-
-class SettingsProblems(Exception):
-    """Everything that is wrong with a stack's configuration."""
-
-    def __init__(self, problems: list[SettingsProblem]) -> None:
-        super().__init__("; ".join(f"{problem.path}: {problem.message}" for problem in problems))
-        self.problems = problems
 
 
 def check(
@@ -52,7 +45,7 @@ def check(
         with_kubeconfig: look at the kubeconfig too, which is no part of the file.
 
     Raises:
-        SettingsProblems: all mistakes found.
+        ConfigurationError: with all mistakes; `stacks.problems.locate` gives them file and line.
     """
     problems = misplaced_secrets(encrypted, values)
     document = _document({key: value for key, value in values.items() if key not in SECRET_KEYS})
@@ -63,7 +56,7 @@ def check(
     except ValidationError as error:
         found = list(from_validation_error(error, StackSettings))
         problems += found
-        profile_settings = _profile_settings(document, {problem.location[0] for problem in found})
+        profile_settings = _profile_settings(document, {problem.loc[0] for problem in found})
     if settings is not None and with_kubeconfig:
         problems += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
     profile, credentials = None, MetricCredentialValues()
@@ -82,10 +75,10 @@ def check(
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
             problems += versions if settings.compatibility_check == "fail" else []
             told = versions if settings.compatibility_check == "warn" else []
-            warnings = (*profile.warnings, *told, *keys_without_effect(settings, profile.content))
-            profile = replace(profile, warnings=warnings)
+            warnings = [*profile.warnings, *told, *keys_without_effect(settings, profile.configuration)]
+            profile = replace(profile, warnings=tuple(replace(one, severity="warning") for one in warnings))
     if problems or settings is None or profile is None:
-        raise SettingsProblems(problems)
+        raise ConfigurationError(problems)
     return settings, profile, credentials
 
 

@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scheduler.catalog import Loc
+from scheduler.config import Problem
 from stacks.metric_settings import Credentials, ExistingSecret
-from stacks.problems import Location, SettingsProblem
 
 TOKEN_KEY = "prometheusToken"  # noqa: S105 - the name of the key
 SECRET_KEYS = ("kubeconfig", TOKEN_KEY)
-_AT: Location = ("metricProvider", "credentials")
+_AT: Loc = ("metricProvider", "credentials")
 _SECRET_MOUNT = "/var/run/secrets/secondary-scheduler/metrics"  # noqa: S105 - a path
 _SERVICE_ACCOUNT_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -45,7 +46,7 @@ class MetricCredentialValues:
 
 def find_credentials(
     credentials: Credentials | None, secrets: Mapping[str, str], environment: Mapping[str, str]
-) -> tuple[MetricCredentialValues, list[SettingsProblem]]:
+) -> tuple[MetricCredentialValues, list[Problem]]:
     """Read the credentials from the stack's encrypted keys and from the files that the environment names."""
     if credentials is None:
         return MetricCredentialValues(), []
@@ -55,15 +56,13 @@ def find_credentials(
     if (account := credentials.service_account) is not None:
         files = _files(_SERVICE_ACCOUNT_MOUNT, "token", account.ca_key)
         return MetricCredentialValues(files, cluster_role=account.cluster_role), []
-    problems: list[SettingsProblem] = []
+    problems: list[Problem] = []
     token, authority = "", ""
     if credentials.token is not None and credentials.token.secret_key is not None:
         token = secrets.get(TOKEN_KEY, "").strip()
         if not token:
             hint = f"set it: pulumi config set --secret {TOKEN_KEY}"
-            problems.append(
-                SettingsProblem((TOKEN_KEY,), f"missing, and metricProvider.credentials asks for it; {hint}")
-            )
+            problems.append(Problem((TOKEN_KEY,), f"missing, and metricProvider.credentials asks for it; {hint}"))
     elif credentials.token is not None:
         token = _read((*_AT, "token"), credentials.token.from_file_in_env or "", environment, problems)
     if credentials.ca_file is not None:
@@ -72,15 +71,15 @@ def find_credentials(
     return MetricCredentialValues(files, token, authority or None), problems
 
 
-def misplaced_secrets(encrypted: Collection[str], given: Collection[str]) -> list[SettingsProblem]:
+def misplaced_secrets(encrypted: Collection[str], given: Collection[str]) -> list[Problem]:
     """Secrets that stand in clear, and keys that hold one without being made for it."""
     problems = [
-        SettingsProblem((key,), f"stands there in clear; encrypt it: pulumi config set --secret {key}")
+        Problem((key,), f"stands there in clear; encrypt it: pulumi config set --secret {key}")
         for key in SECRET_KEYS
         if key in given and key not in encrypted
     ]
     problems += [
-        SettingsProblem(
+        Problem(
             (key,),
             f"holds an encrypted value, which would be kept in clear; secrets belong under {' or '.join(SECRET_KEYS)}",
         )
@@ -102,18 +101,18 @@ def _files(mount: str, token_key: str, ca_key: str | None) -> CredentialFiles:
     return CredentialFiles(f"{mount}/{token_key}", f"{mount}/{ca_key}" if ca_key else None)
 
 
-def _read(at: Location, name: str, environment: Mapping[str, str], problems: list[SettingsProblem]) -> str:
+def _read(at: Loc, name: str, environment: Mapping[str, str], problems: list[Problem]) -> str:
     location = (*at, "fromFileInEnv")
     path = environment.get(name)
     if not path:
-        problems.append(SettingsProblem(location, not_exported(name)))
+        problems.append(Problem(location, not_exported(name)))
         return ""
     try:
         content = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a text file"
-        problems.append(SettingsProblem(location, f"cannot read {path} (from {name}): {reason}"))
+        problems.append(Problem(location, f"cannot read {path} (from {name}): {reason}"))
         return ""
     if not content:
-        problems.append(SettingsProblem(location, f"{path} (from {name}) is empty"))
+        problems.append(Problem(location, f"{path} (from {name}) is empty"))
     return content

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from scheduler.catalog import ExtensionPoint, TrimaranArgs, lookup
-from scheduler.config import Flavour, Problem
+from scheduler.catalog import ExtensionPoint, Loc, TrimaranArgs, lookup
+from scheduler.config import Flavour, Problem, path_text
 from stacks.credentials import CredentialFiles, not_exported
 from stacks.metric_settings import MetricProvider
-from stacks.problems import Location, SettingsProblem, format_location, parse_location
 from stacks.settings import PluginChoice, Plugins, ProfileSettings, ScorePlugin
 from stacks.values import source_url
 
@@ -29,21 +28,21 @@ class WantedProfile:
         files: token and certificate authority for that source.
     """
 
-    at: Location
+    at: Loc
     scheduler_name: str
     plugins: Plugins
     compatibility: str
     provider: MetricProvider | None
-    provider_at: Location
+    provider_at: Loc
     address: str | None
     files: CredentialFiles
 
 
 def wanted_profiles(
     settings: ProfileSettings, files: CredentialFiles, environment: Mapping[str, str]
-) -> tuple[list[WantedProfile], list[SettingsProblem]]:
+) -> tuple[list[WantedProfile], list[Problem]]:
     """Return the profiles that the settings ask for, and what is wrong with them before anything is generated."""
-    top: Location = (_PROVIDER,)
+    top: Loc = (_PROVIDER,)
     shared, problems = _address(settings.metric_provider, top, environment)
     if not settings.profiles:
         only = WantedProfile(
@@ -53,13 +52,13 @@ def wanted_profiles(
         return [only], [*problems, *_wrong_with(only)]
     if settings.plugins != Plugins():
         message = "stand in every one of the profiles; move them there, or remove profiles"
-        problems.append(SettingsProblem(("plugins",), message))
+        problems.append(Problem(("plugins",), message))
     if settings.scheduler_name != ProfileSettings.model_fields["scheduler_name"].default:
         message = "stands in every one of the profiles; remove it here, or remove profiles"
-        problems.append(SettingsProblem(("schedulerName",), message))
+        problems.append(Problem(("schedulerName",), message))
     wanted = []
     for index, entry in enumerate(settings.profiles):
-        at: Location = ("profiles", index)
+        at: Loc = ("profiles", index)
         provider, provider_at, address, own_files = settings.metric_provider, top, shared, files
         if entry.metric_provider is not None:
             provider, provider_at = entry.metric_provider, (*at, _PROVIDER)
@@ -69,7 +68,7 @@ def wanted_profiles(
             own_files = files if address == shared else CredentialFiles()
             if provider.credentials is not None:
                 message = "stand once, under the stack's metricProvider: the scheduler has one Secret mounted"
-                problems.append(SettingsProblem((*provider_at, "credentials"), message))
+                problems.append(Problem((*provider_at, "credentials"), message))
         compatibility = entry.compatibility or settings.compatibility
         wanted.append(
             WantedProfile(
@@ -103,8 +102,8 @@ def reads_load(plugin: str) -> bool:
 
 
 def _address(
-    provider: MetricProvider | None, at: Location, environment: Mapping[str, str]
-) -> tuple[str | None, list[SettingsProblem]]:
+    provider: MetricProvider | None, at: Loc, environment: Mapping[str, str]
+) -> tuple[str | None, list[Problem]]:
     if provider is None or provider.address is None:
         return None, []
     if provider.address.url is not None:
@@ -113,32 +112,32 @@ def _address(
     name = provider.address.from_env or ""
     value = environment.get(name)
     if not value:
-        return None, [SettingsProblem(location, not_exported(name))]
+        return None, [Problem(location, not_exported(name))]
     try:
         return source_url(value), []
     except ValueError as error:
-        return None, [SettingsProblem(location, f"the value of {name} {error}")]
+        return None, [Problem(location, f"the value of {name} {error}")]
 
 
-def _wrong_with(wanted: WantedProfile) -> Iterator[SettingsProblem]:
+def _wrong_with(wanted: WantedProfile) -> Iterator[Problem]:
     chosen = list(wanted.plugins.chosen())
     if wanted.provider is not None and wanted.provider.type is None:
         message = "missing; allowed: Prometheus, KubernetesMetricsServer, SignalFx"
-        yield SettingsProblem((*wanted.provider_at, "type"), message)
+        yield Problem((*wanted.provider_at, "type"), message)
     elif wanted.provider is None:
         reading = [one.name for _, one in chosen if reads_load(one.name) and not one.args.get("watcherAddress")]
         for name in reading[:1]:
             message = f"missing, and {name} scores by load; give it a type and an address"
-            yield SettingsProblem(wanted.provider_at, message)
-    given: dict[str, Location] = {}
+            yield Problem(wanted.provider_at, message)
+    given: dict[str, Loc] = {}
     for below, plugin in chosen:
         place = (*wanted.at, *below)
         if plugin.args and (first := given.setdefault(plugin.name, place)) != place:
-            message = f"{plugin.name} has args at {format_location(first)} already; give them once"
-            yield SettingsProblem((*place, "args"), message)
+            message = f"{plugin.name} has args at {path_text(first)} already; give them once"
+            yield Problem((*place, "args"), message)
 
 
-def _two_minds(wanted: list[WantedProfile]) -> Iterator[SettingsProblem]:
+def _two_minds(wanted: list[WantedProfile]) -> Iterator[Problem]:
     """Profiles that read one source in two ways: the scheduler has one collector for each source."""
     first: dict[tuple[str | None, str | None], WantedProfile] = {}
     for one in wanted:
@@ -148,10 +147,8 @@ def _two_minds(wanted: list[WantedProfile]) -> Iterator[SettingsProblem]:
         beside = {"credentials", "address"}
         theirs = other.provider or one.provider
         if one.provider.model_dump(exclude=beside) != theirs.model_dump(exclude=beside):
-            message = (
-                f"reads the same source otherwise than {format_location(other.provider_at)}; let both say the same"
-            )
-            yield SettingsProblem(one.provider_at, message)
+            message = f"reads the same source otherwise than {path_text(other.provider_at)}; let both say the same"
+            yield Problem(one.provider_at, message)
 
 
 def _profile(wanted: WantedProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -248,13 +245,12 @@ class Places:
             _ProfilePlaces(one, profile, extra) for one, profile in zip(wanted, data["profiles"], strict=True)
         ]
 
-    def told_by_settings(self, problem: Problem) -> SettingsProblem:
-        """Return the problem under the settings' own key."""
-        message = f"{problem.message}; {problem.hint}" if problem.hint else problem.message
-        return SettingsProblem(self._location(parse_location(problem.path)), message)
+    def in_settings(self, problem: Problem) -> Problem:
+        """Return the problem at the settings' own key; which file that is in, `stacks.problems.locate` adds."""
+        return replace(problem, loc=self._location(problem.loc), source="")
 
-    def _location(self, location: Location) -> Location:
-        match location:
+    def _location(self, loc: Loc) -> Loc:
+        match loc:
             case ("profiles", int() as index, *rest) if index < len(self._profiles):
                 return self._profiles[index].location(tuple(rest))
             case ("apiVersion",):
@@ -266,7 +262,7 @@ class _ProfilePlaces:
     def __init__(self, wanted: WantedProfile, profile: Mapping[str, Any], extra: Mapping[str, int]) -> None:
         self._wanted = wanted
         self._extra = extra
-        self._choices: dict[str, tuple[Location, bool]] = {}
+        self._choices: dict[str, tuple[Loc, bool]] = {}
         for below, choice in wanted.plugins.chosen():
             if choice.name not in self._choices or choice.args:
                 self._choices[choice.name] = ((*wanted.at, *below), bool(choice.args))
@@ -275,7 +271,7 @@ class _ProfilePlaces:
         self._pre_score = [plugin["name"] for plugin in pre_score]
         self._plugin_config = [entry["name"] for entry in profile.get("pluginConfig", [])]
 
-    def location(self, rest: Location) -> Location:
+    def location(self, rest: Loc) -> Loc:
         at = self._wanted.at
         match rest:
             case ("schedulerName", *_):
@@ -290,7 +286,7 @@ class _ProfilePlaces:
                 return self._entry(self._plugin_config[index], tuple(below))
         return (*at, "plugins")
 
-    def _entry(self, name: str, rest: Location) -> Location:
+    def _entry(self, name: str, rest: Loc) -> Loc:
         match rest:
             case ("args", "load", *field) if name == OPTIONS:
                 return (*self._wanted.provider_at, *field)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler.catalog import OPERATOR_NAMESPACE, PolicyRule, lookup
+from scheduler.catalog import OPERATOR_NAMESPACE, Loc, PolicyRule, lookup
 from scheduler.config import (
     CUSTOM,
     OURS,
     Cluster,
+    Configuration,
     ExtraPlugin,
     Flavour,
     LeaseFlags,
     Operator,
+    Problem,
     UnknownFlavourError,
     custom_flavour,
     flavour_named,
@@ -23,25 +25,23 @@ from scheduler.config import (
     operator_of_csv,
     without_effect,
 )
-from scheduler.config.document import read_document
-from stacks.problems import Location, SettingsProblem
 from stacks.settings import ProfileSettings, StackSettings
 
 _SCHEDULER_NAME = "secondary-scheduler"
 
 
-def flavour_in(settings: ProfileSettings, image: str | None) -> tuple[Flavour, list[SettingsProblem]]:
+def flavour_in(settings: ProfileSettings, image: str | None) -> tuple[Flavour, list[Problem]]:
     """Return what the image is: as the settings say, else as its name tells; ours where neither can be had."""
     try:
         flavour = flavour_named(settings.flavour) if settings.flavour else _judged_by(image, settings)
     except UnknownFlavourError as error:
-        return OURS, [SettingsProblem(("flavour",), str(error))]
+        return OURS, [Problem(("flavour",), str(error))]
     extra = settings.extra_plugins
     if not extra:
         return flavour, []
     if flavour.family != "custom":
         message = f"are for images of your own, and this one is {flavour.name}; set flavour: custom if it is yours"
-        return flavour, [SettingsProblem(("extraPlugins",), message)]
+        return flavour, [Problem(("extraPlugins",), message)]
     problems = list(_wrong_names(settings))
     plugins = [
         ExtraPlugin(
@@ -61,18 +61,18 @@ def _judged_by(image: str | None, settings: ProfileSettings) -> Flavour:
     return CUSTOM if settings.extra_plugins else OURS
 
 
-def check_versions(settings: StackSettings, flavour: Flavour) -> list[SettingsProblem]:
+def check_versions(settings: StackSettings, flavour: Flavour) -> list[Problem]:
     """Return what is known not to go together among operator, scheduler image and cluster."""
     cluster = Cluster(settings.cluster.kubernetes_version, settings.cluster.openshift_version)
     version_key = "openshiftVersion" if settings.cluster.openshift_version else "kubernetesVersion"
     by_image = settings.install_mode == "manifests"
-    places: dict[str, Location] = {
+    places: dict[str, Loc] = {
         "operator": ("operatorImage",) if by_image else ("operator", "startingCSV"),
         "scheduler": ("schedulerImage",),
         "cluster": ("cluster", version_key),
     }
     return [
-        SettingsProblem(places[found.subject], found.message)
+        Problem(places[found.subject], found.message)
         for found in incompatibilities(cluster, operator_in(settings), settings.scheduler_image, flavour)
     ]
 
@@ -89,31 +89,29 @@ def operator_in(settings: StackSettings) -> Operator | None:
     return operator_of_csv(chosen.starting_csv or "") or Operator(False)
 
 
-def keys_without_effect(settings: StackSettings, content: str) -> Iterator[SettingsProblem]:
+def keys_without_effect(settings: StackSettings, configuration: Configuration) -> Iterator[Problem]:
     """Yield a warning of the `leaderElection` keys in the configuration file that the operator's flags overrule."""
     timings = lease_timings(operator_in(settings))
     if timings is None or settings.configuration_file is None:
         return
     names = {"resourceName": _SCHEDULER_NAME, "resourceNamespace": OPERATOR_NAMESPACE}
     flags = LeaseFlags.model_validate({**names, **timings})
-    keys = without_effect(read_document(content, settings.configuration_file).data, flags)
+    keys = without_effect(configuration.data, flags)
     if keys:
         listed = ", ".join(f"leaderElection.{key}" for key in keys)
         message = (
             f"{listed} in {settings.configuration_file} {'have' if len(keys) > 1 else 'has'} no effect: the scheduler "
             "is started with flags for its Lease, which win; leave these keys out"
         )
-        yield SettingsProblem(("configurationFile",), message)
+        yield Problem(("configurationFile",), message)
 
 
-def _wrong_names(settings: ProfileSettings) -> Iterator[SettingsProblem]:
+def _wrong_names(settings: ProfileSettings) -> Iterator[Problem]:
     seen: dict[str, int] = {}
     for index, plugin in enumerate(settings.extra_plugins):
-        at: Location = ("extraPlugins", index, "name")
+        at: Loc = ("extraPlugins", index, "name")
         if seen.setdefault(plugin.name, index) != index:
-            yield SettingsProblem(
-                at, f'"{plugin.name}" stands at extraPlugins[{seen[plugin.name]}] already; remove one'
-            )
+            yield Problem(at, f'"{plugin.name}" stands at extraPlugins[{seen[plugin.name]}] already; remove one')
         elif (known := lookup(plugin.name)) is not None and known.points:
             message = f'"{plugin.name}" is a plugin of the catalogue, whose args are checked; remove it here'
-            yield SettingsProblem(at, message)
+            yield Problem(at, message)

@@ -15,14 +15,15 @@ from urllib.parse import urlsplit
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from stacks.problems import Location, SettingsProblem
+from scheduler.catalog import Loc
+from scheduler.config import Problem
 from stacks.settings import Cluster
 
 KUBECONFIG_KEY = "kubeconfig"
 _LOG_IN = "log in again, such as with oc login, or take another one"
 
 
-def check_kubeconfig(cluster: Cluster, content: str | None, environment: Mapping[str, str]) -> list[SettingsProblem]:
+def check_kubeconfig(cluster: Cluster, content: str | None, environment: Mapping[str, str]) -> list[Problem]:
     """Return what is wrong with the kubeconfig. No text repeats anything of it but the names of contexts and servers.
 
     Args:
@@ -36,22 +37,22 @@ def check_kubeconfig(cluster: Cluster, content: str | None, environment: Mapping
             return []  # in a pod, the provider takes the pod's own credentials
         return list(_check(_Kubeconfig(document, source), cluster))
     except _UnusableError as error:
-        return [SettingsProblem((KUBECONFIG_KEY,), str(error))]
+        return [Problem((KUBECONFIG_KEY,), str(error))]
 
 
 class _UnusableError(Exception):
     """The kubeconfig leads nowhere; the text says why and what to do."""
 
 
-def _check(kubeconfig: _Kubeconfig, cluster: Cluster) -> Iterator[SettingsProblem]:
-    location: Location = ("cluster", "context") if cluster.context is not None else (KUBECONFIG_KEY,)
+def _check(kubeconfig: _Kubeconfig, cluster: Cluster) -> Iterator[Problem]:
+    location: Loc = ("cluster", "context") if cluster.context is not None else (KUBECONFIG_KEY,)
     context = kubeconfig.context(cluster.context)
     if isinstance(context, str):
-        yield SettingsProblem(location, context)
+        yield Problem(location, context)
         return
     server = str(context.cluster.get("server", ""))
     if cluster.server is not None and _place(server) != _place(cluster.server):
-        yield SettingsProblem(
+        yield Problem(
             ("cluster", "server"),
             f"{kubeconfig.source} leads to another cluster than {cluster.cluster_identifier}: its context "
             f'"{context.name}" is for {server or "no server"}, and this stack is for {cluster.server}; '
@@ -60,7 +61,7 @@ def _check(kubeconfig: _Kubeconfig, cluster: Cluster) -> Iterator[SettingsProble
     ended = _end_of(context.user)
     if ended is not None and ended < datetime.now(UTC):
         when = ended.strftime("%Y-%m-%d %H:%M UTC")
-        yield SettingsProblem(
+        yield Problem(
             location, f'the credentials of context "{context.name}" in {kubeconfig.source} expired {when}; {_LOG_IN}'
         )
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pulumi
 import pulumi.runtime.config as runtime_config
 
+from scheduler.config import ConfigurationError
 from stacks.applied import tell_what_changes
-from stacks.checking import SettingsProblems, check
+from stacks.checking import check
 from stacks.credentials import MetricCredentialValues
 from stacks.installing import is_production
 from stacks.problems import locate
@@ -57,13 +58,14 @@ def load_stack() -> Stack:
         key.removeprefix(prefix): value for key, value in runtime_config.CONFIG.get().items() if key.startswith(prefix)
     }
     encrypted = {key for key in values if runtime_config.is_config_secret(prefix + key)}
-    file = Path("stacks") / f"Pulumi.{name}.yaml"
+    shown = f"stacks/Pulumi.{name}.yaml"
+    file = PROJECT_DIRECTORY / shown
     try:
-        settings, profile, credentials = check(values, encrypted, os.environ, PROJECT_DIRECTORY / file.parent)
-    except SettingsProblems as found:
-        problems = locate(found.problems, PROJECT_DIRECTORY / file, project)
-        raise pulumi.RunError("\n".join(problem.render(str(file)) for problem in problems)) from None
-    for warning in locate(profile.warnings, PROJECT_DIRECTORY / file, project):
-        pulumi.log.warn(warning.render(str(file)))
+        settings, profile, credentials = check(values, encrypted, os.environ, file.parent)
+    except ConfigurationError as error:
+        problems = locate(error.problems, file, project, source=shown)
+        raise pulumi.RunError("\n".join(map(str, problems))) from None
+    for warning in locate(profile.warnings, file, project, source=shown):
+        pulumi.log.warn(str(warning))
     tell_what_changes(profile.configuration)
     return Stack(name, settings, profile, credentials, pulumi.Config(project).get_secret("kubeconfig"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +15,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
-Location = tuple[str | int, ...]
+from scheduler.catalog import Loc
+from scheduler.config import Problem, path_text
 
 _TYPE_NAMES = {
     "string_type": "a string",
@@ -33,52 +34,10 @@ _LOOKS_SECRET = re.compile(r"eyJ|sha256~|Bearer\s|-----BEGIN|\S+://[^/\s]*:[^/\s
 _NEVER_SHOWN = re.compile(r"credentials|address|token|password|secret", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class SettingsProblem:
-    """One problem.
-
-    Attributes:
-        location: key and keys below it, list indices included.
-        message: what is wrong and what to do, without the key and without a secret.
-        line: line in the file, 0 if the key does not stand there.
-        source: the file, if it is another one than the stack file.
-    """
-
-    location: Location
-    message: str
-    line: int = 0
-    source: str = ""
-
-    @property
-    def path(self) -> str:
-        """The location as it is written for people and for `pulumi config set --path`."""
-        return format_location(self.location)
-
-    def render(self, file: str) -> str:
-        """One line for the user."""
-        file = self.source or file
-        parts = [f"{file}:{self.line}" if self.line else file, self.path, self.message]
-        text = ": ".join(part for part in parts if part)
-        # Values come from the file and may hold anything; a problem is one line of printable text.
-        return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
-
-
-def format_location(location: Location) -> str:
-    """`("plugins", "score", "enabled", 0)` as `plugins.score.enabled[0]`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    return text.removeprefix(".")
-
-
-def parse_location(path: str) -> Location:
-    """The inverse of `format_location`."""
-    parts = re.findall(r"\[(\d+)\]|\[([^\]]+)\]|([^.\[\]]+)", path)
-    return tuple(int(index) if index else bracketed or plain for index, bracketed, plain in parts)
-
-
-def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Iterator[SettingsProblem]:
+def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
     """Put what pydantic found into words."""
     for detail in error.errors(include_url=False):
-        location: Location = detail["loc"]
+        location: Loc = detail["loc"]
         kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
         if kind == "extra_forbidden":
             allowed = sorted(_aliases(_model_at(model, location[:-1])))
@@ -106,23 +65,31 @@ def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Ite
             message = f"{_shown(location, value, '{} ')}must match {context['pattern']}"
         else:
             message = _shown(location, value, "{} ") + detail["msg"].removeprefix("Value error, ")
-        yield SettingsProblem(location, message)
+        yield Problem(location, message)
 
 
-def unknown_key(location: Location, allowed: list[str]) -> SettingsProblem:
+def unknown_key(location: Loc, allowed: list[str]) -> Problem:
     """A key that does not exist, with the one that may have been meant."""
     message = f"unknown key; allowed: {', '.join(allowed)}"
-    return SettingsProblem(location, message + _did_you_mean(str(location[-1]), allowed))
+    return Problem(location, message + _did_you_mean(str(location[-1]), allowed))
 
 
-def locate(problems: Iterable[SettingsProblem], stack_file: Path, project: str) -> list[SettingsProblem]:
-    """The problems in the file's order, each with the line of its key or of the nearest key around it; those of other
-    files follow."""
+def locate(problems: Iterable[Problem], stack_file: Path, project: str, *, source: str) -> list[Problem]:
+    """Return the problems in the file's order, each with the line of its key or of the nearest key around it.
+
+    Args:
+        problems: those that name a source, such as a configuration file, keep their place and follow at the end.
+        stack_file: where the settings are written.
+        project: what the file's keys start with.
+        source: how messages name the file.
+    """
     lines = _KeyLines(stack_file, project)
-    located = [
-        problem if problem.source else replace(problem, line=lines.line(problem.location)) for problem in problems
+    own = [replace(problem, line=lines.line(problem.loc), source=source) for problem in problems if not problem.source]
+    others = [problem for problem in problems if problem.source]
+    return [
+        *sorted(own, key=lambda problem: (problem.line, problem.path)),
+        *sorted(others, key=lambda problem: (problem.source, problem.line, problem.path)),
     ]
-    return sorted(located, key=lambda problem: (problem.source, problem.line, problem.path))
 
 
 class _KeyLines:
@@ -136,7 +103,7 @@ class _KeyLines:
         if isinstance(document, Mapping):
             self._config = document.get("config")
 
-    def line(self, location: Location) -> int:
+    def line(self, location: Loc) -> int:
         node, line = self._config, 0
         for depth, part in enumerate(location):
             key = f"{self._project}:{part}" if depth == 0 else part
@@ -150,13 +117,13 @@ class _KeyLines:
         return line
 
 
-def _as_written(model: type[BaseModel], location: Location) -> Location:
+def _as_written(model: type[BaseModel], location: Loc) -> Loc:
     """The location with the name that the file has for the setting: pydantic tells a wrong default by the field's."""
     field = model.model_fields.get(str(location[0])) if location else None
     return (field.alias, *location[1:]) if field is not None and field.alias else location
 
 
-def _model_at(model: type[BaseModel], location: Location) -> type[BaseModel]:
+def _model_at(model: type[BaseModel], location: Loc) -> type[BaseModel]:
     for part in location:
         if isinstance(part, int):
             continue
@@ -177,7 +144,7 @@ def _aliases(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _not_allowed(location: Location, value: object, allowed: list[str]) -> str:
+def _not_allowed(location: Loc, value: object, allowed: list[str]) -> str:
     message = f"{_shown(location, value, '{} is')} not allowed; allowed: {', '.join(allowed)}".strip()
     return message + _did_you_mean(str(value), allowed)
 
@@ -188,14 +155,14 @@ def _did_you_mean(given: str, allowed: list[str]) -> str:
     return f'; did you mean "{by_lower_case[matches[0]]}"?' if matches else ""
 
 
-def _missing(location: Location) -> str:
-    path = "--path " * (len(location) > 1) + format_location(location)
+def _missing(location: Loc) -> str:
+    path = "--path " * (len(location) > 1) + path_text(location)
     return f"missing; set it, for example with: pulumi config set {path} VALUE"
 
 
-def _shown(location: Location, value: object, template: str) -> str:
+def _shown(location: Loc, value: object, template: str) -> str:
     """The value within the template, or nothing if it is long, structured or perhaps secret."""
-    if not isinstance(value, str | int | float) or _NEVER_SHOWN.search(format_location(location)):
+    if not isinstance(value, str | int | float) or _NEVER_SHOWN.search(path_text(location)):
         return ""
     if _LOOKS_SECRET.match(str(value)):
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from scheduler.config import (
     ConfigurationError,
     EffectiveProfile,
     Flavour,
+    Problem,
+    check_size,
     load_configuration,
     render,
 )
 from stacks.credentials import CredentialFiles
 from stacks.generated import Places, WantedProfile, generate, wanted_profiles
-from stacks.problems import SettingsProblem
 from stacks.profile_file import configuration_from_file
 from stacks.settings import ProfileSettings
 
@@ -38,7 +39,7 @@ class Profile:
 
     content: str
     configuration: Configuration
-    warnings: tuple[SettingsProblem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
     crds: tuple[str, ...] = ()
     extra_roles: Mapping[str, tuple[PolicyRule, ...]] = field(default_factory=dict)
 
@@ -63,7 +64,7 @@ def build_profile(
     environment: Mapping[str, str],
     flavour: Flavour,
     directory: Path,
-) -> tuple[Profile | None, list[SettingsProblem]]:
+) -> tuple[Profile | None, list[Problem]]:
     """Return the profile, or None and what is wrong with the settings or with the file that they name.
 
     Args:
@@ -83,28 +84,29 @@ def build_profile(
     content = render(data)
     places = Places(data, wanted, {plugin.name: index for index, plugin in enumerate(settings.extra_plugins)})
     try:
-        # Where the source itself is wrong, that is told once, by the settings' own key.
+        check_size(content, "stack configuration")
+        # A mistake in the metric source's own settings is reported once, at its own key.
         configuration = load_configuration(
-            content,
+            data,
             source="stack configuration",
             flavour=flavour,
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
             load_given=bool(problems),
         )
     except ConfigurationError as error:
-        found = [places.told_by_settings(problem) for problem in error.problems]
+        found = [places.in_settings(problem) for problem in error.problems]
         # A name that does not exist stands twice in the configuration, and once in the settings.
-        once = {problem.location: problem for problem in reversed(found)}
+        once = {problem.loc: problem for problem in reversed(found)}
         return None, [*problems, *reversed(once.values())]
-    warnings = [places.told_by_settings(problem) for problem in configuration.warnings]
+    warnings = [places.in_settings(problem) for problem in configuration.warnings]
     # The scheduler starts with a plugin disabled that does not exist; in a stack it is a slip that does nothing.
-    problems += [warning for warning in warnings if "disabled" in warning.location]
+    problems += [replace(warning, severity="error") for warning in warnings if "disabled" in warning.loc]
     if problems:
         return None, problems
     return _profile(content, configuration, [*warnings, *_of_tokens(wanted, flavour)], flavour), []
 
 
-def _profile(content: str, configuration: Configuration, warnings: list[SettingsProblem], flavour: Flavour) -> Profile:
+def _profile(content: str, configuration: Configuration, warnings: list[Problem], flavour: Flavour) -> Profile:
     enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
     found = (flavour.find(name) for name in enabled)
     crds = sorted({crd for descriptor in found if descriptor is not None for crd in descriptor.crds})
@@ -131,18 +133,18 @@ def _is_default(plugin: str) -> bool:
     return descriptor is not None and descriptor.default
 
 
-def _of_tokens(wanted: list[WantedProfile], flavour: Flavour) -> list[SettingsProblem]:
+def _of_tokens(wanted: list[WantedProfile], flavour: Flavour) -> list[Problem]:
     """Warnings of how the token travels, once for each place in the settings."""
-    warnings: dict[SettingsProblem, None] = {}
+    warnings: dict[Problem, None] = {}
     for one in wanted:
         if one.files.token is None:
             continue
         if one.address is not None and not one.address.startswith("https://"):
             message = "the token goes over the network in clear; use https"
-            warnings[SettingsProblem((*one.provider_at, "address"), message)] = None
+            warnings[Problem((*one.provider_at, "address"), message)] = None
         if not flavour.is_ours:
             message = (
                 f"{flavour.name} cannot read a token from a Secret; let it ask a watcherAddress, in the plugin's args"
             )
-            warnings[SettingsProblem(("metricProvider", "credentials"), message)] = None
+            warnings[Problem(("metricProvider", "credentials"), message)] = None
     return list(warnings)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scheduler.catalog import Loc
 from scheduler.config import Configuration, ConfigurationError, Flavour, Problem, load_configuration, render
-from scheduler.config.document import read_document
 from stacks.credentials import CredentialFiles
-from stacks.problems import Location, SettingsProblem, parse_location
 from stacks.settings import ProfileSettings
 from stacks.values import SECRET_ARGUMENT
 
@@ -21,7 +21,7 @@ _A_PATH = re.compile(r"(file|path|seconds)$", re.IGNORECASE)
 
 def configuration_from_file(
     settings: ProfileSettings, files: CredentialFiles, directory: Path, flavour: Flavour
-) -> tuple[Configuration | None, str, list[SettingsProblem]]:
+) -> tuple[Configuration | None, str, list[Problem]]:
     """Read and check the file that the settings name.
 
     Args:
@@ -42,7 +42,7 @@ def configuration_from_file(
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
         message = f'cannot read "{shown}": {reason}; give a file relative to the folder of the stack file'
-        return None, "", [*problems, SettingsProblem((_KEY,), message)]
+        return None, "", [*problems, Problem((_KEY,), message)]
     try:
         configuration = load_configuration(
             text,
@@ -51,50 +51,46 @@ def configuration_from_file(
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
         )
     except ConfigurationError as error:
-        return None, "", [*problems, *(_told(problem) for problem in error.problems)]
-    data = read_document(text, shown).data
-    problems += _secrets_in_args(data, shown)
+        return None, "", [*problems, *(_from_file(problem) for problem in error.problems)]
+    problems += _secrets_in_args(configuration.data, shown)
     if problems:
         return None, "", problems
-    warnings = [_told(problem) for problem in configuration.warnings]
+    warnings = [_from_file(problem) for problem in configuration.warnings]
     warnings += _unused_token(configuration, files, shown)
     # Comments would be part of the immutable ConfigMap, whose name says nothing of them.
-    return configuration, render(data), warnings
+    return configuration, render(configuration.data), warnings
 
 
-def _said_twice(settings: ProfileSettings, name: str) -> Iterator[SettingsProblem]:
+def _said_twice(settings: ProfileSettings, name: str) -> Iterator[Problem]:
     fields = {field.alias or key: (key, field) for key, field in ProfileSettings.model_fields.items()}
     for alias in _IN_THE_FILE:
         key, field = fields[alias]
         if getattr(settings, key) != field.default:
-            yield SettingsProblem((alias,), f"stands in {name} already; remove it here, or remove {_KEY}")
+            yield Problem((alias,), f"stands in {name} already; remove it here, or remove {_KEY}")
     provider = settings.metric_provider
     if provider is not None and provider.type is not None:
         message = f"the metric source stands in {name} already; only credentials go here, or remove {_KEY}"
-        yield SettingsProblem(("metricProvider",), message)
+        yield Problem(("metricProvider",), message)
 
 
-def _told(problem: Problem) -> SettingsProblem:
-    hint = problem.hint
-    location = parse_location(problem.path)
-    if location[-2:] == ("metricProvider", "token"):
-        hint = "remove it; the stack's metricProvider.credentials bring the scheduler's token into its pod"
-    message = f"{problem.message}; {hint}" if hint else problem.message
-    return SettingsProblem(location, message, problem.line, problem.source)
+def _from_file(problem: Problem) -> Problem:
+    if problem.loc[-2:] != ("metricProvider", "token"):
+        return problem
+    hint = "remove it; the stack's metricProvider.credentials mount the scheduler's token into its pod"
+    return replace(problem, hint=hint)
 
 
-def _secrets_in_args(data: Any, source: str) -> Iterator[SettingsProblem]:
+def _secrets_in_args(data: Mapping[str, Any], source: str) -> Iterator[Problem]:
     """What looks like a secret in args that nobody knows; those of known plugins have been checked."""
-    document = data if isinstance(data, dict) else {}
-    for index, profile in enumerate(document.get("profiles") or ()):
+    for index, profile in enumerate(data.get("profiles") or ()):
         for number, entry in enumerate(profile.get("pluginConfig") or ()):
-            at: Location = ("profiles", index, "pluginConfig", number, "args")
+            at: Loc = ("profiles", index, "pluginConfig", number, "args")
             for location in _secrets(entry.get("args"), at):
                 message = f"must not hold {location[-1]}: it would stand in a ConfigMap; mount it from a Secret"
-                yield SettingsProblem(location, message, source=source)
+                yield Problem(location, message, source=source)
 
 
-def _secrets(value: Any, at: Location) -> Iterator[Location]:
+def _secrets(value: Any, at: Loc) -> Iterator[Loc]:
     if isinstance(value, dict):
         for key, nested in value.items():
             below = (*at, key)
@@ -107,7 +103,7 @@ def _secrets(value: Any, at: Location) -> Iterator[Location]:
             yield from _secrets(item, (*at, index))
 
 
-def _unused_token(configuration: Configuration, files: CredentialFiles, source: str) -> Iterator[SettingsProblem]:
+def _unused_token(configuration: Configuration, files: CredentialFiles, source: str) -> Iterator[Problem]:
     if files.token is None or not configuration.flavour.is_ours:
         return
     if all(profile.options.load.token_file != files.token for profile in configuration.profiles):
@@ -115,4 +111,4 @@ def _unused_token(configuration: Configuration, files: CredentialFiles, source: 
             f"the token is mounted at {files.token} and no profile reads it; say so in the args of "
             f"SecondarySchedulerOptions: load: {{tokenFile: {files.token}}}"
         )
-        yield SettingsProblem(("profiles",), message, source=source)
+        yield Problem(("profiles",), message, source=source)

@@ -12,10 +12,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
-from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, ExtensionPoint
+from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, ExtensionPoint, Loc
 from stacks.installing import InstallMode, OperatorSource, OptionalObjects
 from stacks.metric_settings import MetricProvider
-from stacks.problems import Location
 from stacks.values import (
     SECRET_ARGUMENT,
     FileName,
@@ -97,7 +96,7 @@ class Plugins(SettingsModel):
             if selection.enabled or selection.disabled:
                 yield field.alias or name, selection
 
-    def chosen(self) -> Iterator[tuple[Location, PluginChoice]]:
+    def chosen(self) -> Iterator[tuple[Loc, PluginChoice]]:
         """Yield every enabled plugin with its place below the settings that hold these plugins."""
         for point, selection in self.by_point():
             for index, choice in enumerate(selection.enabled):

@@ -16,6 +16,7 @@ from scheduler.config.compatibility import (
 )
 from scheduler.config.complete import completed
 from scheduler.config.difference import differences
+from scheduler.config.document import check_size
 from scheduler.config.election import LeaseFlags, without_effect
 from scheduler.config.expand import EffectiveProfile, EnabledPlugin
 from scheduler.config.flavours import (
@@ -32,7 +33,7 @@ from scheduler.config.flavours import (
 )
 from scheduler.config.load import Configuration, default_configuration, load_configuration
 from scheduler.config.model import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, KubeSchedulerConfiguration
-from scheduler.config.problems import ConfigurationError, Problem
+from scheduler.config.problems import ConfigurationError, Problem, path_text
 from scheduler.config.render import configuration_hash, render
 from scheduler.config.rewrite import convert_text
 from scheduler.config.spec import InvalidSpecError, SecondarySchedulerSpec, parse_spec
@@ -58,6 +59,7 @@ __all__ = [
     "Problem",
     "SecondarySchedulerSpec",
     "UnknownFlavourError",
+    "check_size",
     "completed",
     "configuration_hash",
     "convert_text",
@@ -75,6 +77,7 @@ __all__ = [
     "operator_of_csv",
     "parse_spec",
     "parse_version",
+    "path_text",
     "render",
     "without_effect",
 ]

@@ -15,7 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from scheduler.catalog import Loc
-from scheduler.config.problems import ConfigurationError, Problem, Severity, path_text
+from scheduler.config.problems import ConfigurationError, Problem, Severity
 
 MAX_SIZE = 1 << 20
 """The API server refuses a larger ConfigMap."""
@@ -35,10 +35,15 @@ _PLACEHOLDER = re.compile(r"\$\{[^}]*\}?")
 
 
 class Document:
-    """A parsed file: `data` (dicts, lists, scalars) and the position of every key and value in it."""
+    """A configuration as plain data (dicts, lists, scalars), with what is needed to name a place in it.
 
-    def __init__(self, source: str) -> None:
+    `read_document` also records the line and column of every key and value; `document_of` has no text to point into.
+    """
+
+    def __init__(self, source: str, *, origin: tuple[int, int] = (1, 1)) -> None:
+        """`origin` is the position of what has none of its own."""
         self.source = source
+        self._origin = origin
         self.data: Any = None
         self.problems: list[Problem] = []
         self._keys: dict[Loc, tuple[int, int]] = {}
@@ -53,7 +58,7 @@ class Document:
         """Return a problem at a location; where the file has no such place, at the nearest place that contains it."""
         loc = self.original(loc)
         line, column = self._position(loc, at_key=at_key)
-        return Problem(path_text(loc), message, line, column, severity, hint, self.source)
+        return Problem(loc, message, line, column, severity, hint, self.source)
 
     def position(self, loc: Loc, *, at_key: bool = False) -> tuple[int, int]:
         """Return line and column (from 1) of a value, or of its key."""
@@ -83,11 +88,23 @@ class Document:
                 found = table.get(loc[:length])
                 if found is not None:
                     return found
-        return (1, 1)
+        return self._origin
 
     def _add(self, loc: Loc, message: str, node: Node, hint: str = "") -> None:
         line, column = _mark(node)
-        self.problems.append(Problem(path_text(loc), message, line, column, "error", hint, self.source))
+        self.problems.append(Problem(loc, message, line, column, "error", hint, self.source))
+
+    def _copy(self, value: Any, loc: Loc) -> Any:
+        result: Any = value
+        if isinstance(value, str):
+            self._check_placeholder(value, loc, (0, 0))
+        elif isinstance(value, Mapping):
+            result = {str(key): self._copy(inner, (*loc, str(key))) for key, inner in value.items()}
+        elif isinstance(value, list | tuple):
+            result = [self._copy(inner, (*loc, index)) for index, inner in enumerate(value)]
+        if isinstance(result, dict | list):
+            self._containers.append((result, loc))
+        return result
 
     def _read(self, node: Node, loc: Loc, open_nodes: frozenset[int], budget: list[int]) -> Any:
         budget[0] -= 1
@@ -133,18 +150,22 @@ class Document:
 
     def _scalar(self, node: ScalarNode, loc: Loc) -> Any:
         text = str(node.value)
-        placeholder = _PLACEHOLDER.search(text)
-        if placeholder is not None:
-            hint = "put the value itself here"
-            if loc and str(loc[-1]).lower() == "token":
-                hint = "nobody fills it in; better than a token here is one in a Secret (metricCredentials)"
-            self._add(loc, f"{PLACEHOLDER_MESSAGE} {placeholder[0]}", node, hint)
+        self._check_placeholder(text, loc, _mark(node))
         if node.style is not None:
             return text
         value = plain_scalar(text)
         # The composer itself reads numbers as numbers; where it says string, the author tagged the scalar !!str.
         tagged = str(node.tag).endswith(":str") and isinstance(value, int | float) and not isinstance(value, bool)
         return text if tagged else value
+
+    def _check_placeholder(self, text: str, loc: Loc, position: tuple[int, int]) -> None:
+        placeholder = _PLACEHOLDER.search(text)
+        if placeholder is not None:
+            hint = "put the value itself here"
+            if loc and str(loc[-1]).lower() == "token":
+                hint = "nobody fills it in; better than a token here is one in a Secret (metricCredentials)"
+            message = f"{PLACEHOLDER_MESSAGE} {placeholder[0]}"
+            self.problems.append(Problem(loc, message, *position, "error", hint, self.source))
 
 
 def _moved(value: Any, loc: Loc, places: Mapping[int, Loc]) -> Iterator[tuple[Loc, Loc]]:
@@ -189,6 +210,20 @@ def _mark(node: Node) -> tuple[int, int]:
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
+def check_size(text: str, source: str) -> None:
+    """Raise a ConfigurationError for a text that no ConfigMap can hold."""
+    if len(text) > MAX_SIZE:
+        message = f"the file has {len(text)} characters; a configuration has at most {MAX_SIZE}, what a ConfigMap holds"
+        raise ConfigurationError([Problem((), message, source=source)])
+
+
+def document_of(data: Mapping[str, Any], source: str) -> Document:
+    """Return a document of plain data that was never text; the data is copied, and problems have no line."""
+    document = Document(source, origin=(0, 0))
+    document.data = document._copy(data, ())
+    return document
+
+
 def read_document(text: str, source: str) -> Document:
     """Parse one YAML or JSON document.
 
@@ -196,9 +231,7 @@ def read_document(text: str, source: str) -> Document:
         ConfigurationError: the text is not YAML, holds several documents, or is larger than a ConfigMap can be.
     """
     document = Document(source)
-    if len(text) > MAX_SIZE:
-        message = f"the file has {len(text)} characters; a configuration has at most {MAX_SIZE}, what a ConfigMap holds"
-        raise ConfigurationError([Problem("", message, source=source)])
+    check_size(text, source)
     foreign = _FOREIGN_BLANKS.search(text)
     if foreign is not None:
         line = text.count("\n", 0, foreign.start()) + 1
@@ -208,7 +241,7 @@ def read_document(text: str, source: str) -> Document:
             f"(U+{ord(foreign[0][-1]):04X}), which YAML takes for text"
         )
         column = foreign.end() - foreign.start()
-        document.problems.append(Problem("", message, line, column, "error", "replace them by plain blanks", source))
+        document.problems.append(Problem((), message, line, column, "error", "replace them by plain blanks", source))
         # Read on as it was meant, so that the other mistakes are told as well. Every place stays the same.
         text = _ANY_FOREIGN_BLANK.sub(" ", text)
     try:
@@ -217,14 +250,14 @@ def read_document(text: str, source: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
         message = "not valid YAML: " + " ".join(str(error.problem or error.context or "cannot be read").split())
-        raise ConfigurationError([Problem("", message, line, column, source=source)]) from error
+        raise ConfigurationError([Problem((), message, line, column, source=source)]) from error
     except (YAMLError, ValueError, RecursionError) as error:
         message = f"not valid YAML: {' '.join(str(error).split())[:200]}"
-        raise ConfigurationError([Problem("", message, source=source)]) from error
+        raise ConfigurationError([Problem((), message, source=source)]) from error
     if root is not None:
         try:
             document.data = document._read(root, (), frozenset(), [_MAX_NODES])
         except RecursionError as error:
             message = "not usable: lists or maps are nested too deeply"
-            raise ConfigurationError([Problem("", message, source=source)]) from error
+            raise ConfigurationError([Problem((), message, source=source)]) from error
     return document

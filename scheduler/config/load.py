@@ -1,6 +1,7 @@
-"""The one way from text to a configuration that the scheduler, the controller, the Pulumi program and the CLI take."""
+"""`load_configuration`: the one way to a valid configuration, for the scheduler, operator, Pulumi program and CLI."""
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from scheduler.config.args import ArgsReader, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.checks import check_profiles, check_top_level
 from scheduler.config.decode import decode
-from scheduler.config.document import PLACEHOLDER_MESSAGE, Document, read_document
+from scheduler.config.document import PLACEHOLDER_MESSAGE, Document, document_of, read_document
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named
 from scheduler.config.legacy import CONVERTED_VERSIONS
@@ -30,15 +31,17 @@ class Configuration:
 
     Attributes:
         source: where it came from, as given by the caller.
-        version: API version of the text: `v1`, or one that was converted.
+        data: what the caller gave, as plain data, before conversion and defaults.
+        version: API version of that data: `v1`, or one that was converted.
         flavour: the image it was checked for.
-        hash: `configuration_hash` of the text.
+        hash: `configuration_hash` of that data.
         model: every top-level field with its default filled in.
         profiles: what runs, one per scheduler name.
         warnings: what is accepted but probably not meant.
     """
 
     source: str
+    data: Mapping[str, Any]
     version: str
     flavour: Flavour
     hash: str
@@ -60,7 +63,7 @@ class Configuration:
 
 
 def load_configuration(
-    text: str,
+    content: str | Mapping[str, Any],
     *,
     source: str,
     flavour: Flavour | str = OURS,
@@ -72,13 +75,14 @@ def load_configuration(
     """Decode, convert, default, validate and expand a `KubeSchedulerConfiguration`.
 
     Args:
-        text: YAML or JSON, of v1 or of an older version that is converted with a warning.
+        content: YAML or JSON text, or the data itself; of v1 or of an older version that is converted with a warning.
+            Only problems in a text have a line and a column. The data is not changed.
         source: name of the file or object, for messages.
         flavour: the image the configuration is for, or the name of its flavour.
         allow_token_in_config_map: accept a literal metric token, with a warning.
         allow_default_scheduler_name: accept a profile named `default-scheduler`, with a warning.
         load_given: the nodes' load is not read from the source that the args name, so any source will do.
-        converting: the text will be rewritten as v1, so it matters not whether the image reads its version.
+        converting: the text will be rewritten as v1, so the image need not read its present version.
 
     Raises:
         ConfigurationError: with every error found, in the order of the file.
@@ -86,9 +90,12 @@ def load_configuration(
     try:
         chosen = flavour_named(flavour) if isinstance(flavour, str) else flavour
     except UnknownFlavourError as error:
-        raise ConfigurationError([Problem("", str(error), source=source)]) from None
-    document = read_document(text, source)
-    digest, version = hash_of(document.data), version_of(document.data)
+        raise ConfigurationError([Problem((), str(error), source=source)]) from None
+    document = read_document(content, source) if isinstance(content, str) else document_of(content, source)
+    data, digest, version = document.data, hash_of(document.data), version_of(document.data)
+    if is_converted(version):
+        # Converting edits the tree in place; one copy of all of the document keeps what knows a container by identity.
+        document = copy.deepcopy(document)
     model, problems = _decode_model(document, chosen, converting=converting)
     if model is None:
         raise ConfigurationError(_told(problems))
@@ -112,21 +119,22 @@ def load_configuration(
     if any(problem.severity == "error" for problem in problems):
         raise ConfigurationError(problems)
     problems += _left_out_warnings(document, profiles)
-    return Configuration(source, version, chosen, digest, model, tuple(profiles), tuple(problems))
+    return Configuration(source, data, version, chosen, digest, model, tuple(profiles), tuple(problems))
 
 
 def _told(problems: list[Problem]) -> list[Problem]:
     """Return the problems; of the value in a place where a placeholder stands nothing else is said."""
-    unfilled = {problem.path for problem in problems if problem.message.startswith(PLACEHOLDER_MESSAGE)}
+    unfilled = {problem.loc for problem in problems if problem.message.startswith(PLACEHOLDER_MESSAGE)}
     stays = (PLACEHOLDER_MESSAGE, "unknown field")
-    return [one for one in problems if one.path not in unfilled or one.message.startswith(stays)]
+    return [problem for problem in problems if problem.loc not in unfilled or problem.message.startswith(stays)]
 
 
 def default_configuration(*, allow_default_scheduler_name: bool = False) -> Configuration:
     """Return what kube-scheduler runs without a file: one profile with the default plugins."""
-    text = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
     return load_configuration(
-        text, source="default configuration", allow_default_scheduler_name=allow_default_scheduler_name
+        {"apiVersion": API_VERSION, "kind": KIND},
+        source="default configuration",
+        allow_default_scheduler_name=allow_default_scheduler_name,
     )
 
 

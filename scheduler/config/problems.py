@@ -11,9 +11,19 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake or warning. Lines and columns count from 1; 0 means that the place is not known."""
+    """A mistake in a configuration or in a stack's settings, or a warning.
 
-    path: str
+    Attributes:
+        loc: field names as written and list indices; empty for the whole document.
+        message: what is wrong, without the place and without a secret.
+        line: counted from 1; 0 where the place in the text is not known.
+        column: counted from 1; 0 where only the line is known.
+        severity: whether the configuration can be used nevertheless.
+        hint: what to do about it.
+        source: the file or object.
+    """
+
+    loc: Loc
     message: str
     line: int = 0
     column: int = 0
@@ -21,11 +31,16 @@ class Problem:
     hint: str = ""
     source: str = ""
 
+    @property
+    def path(self) -> str:
+        """The location as Kubernetes writes field paths: `profiles[0].plugins.score`."""
+        return path_text(self.loc)
+
     def __str__(self) -> str:
         place = self.source or "configuration"
         if self.line:
-            place += f":{self.line}:{self.column}"
-        text = f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+            place += f":{self.line}:{self.column}" if self.column else f":{self.line}"
+        text = ": ".join(part for part in (place, self.path, self.message) if part)
         text = f"{text}; {self.hint}" if self.hint else text
         # Quoted values come from the file and may hold anything; a problem is one line of printable text.
         return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)

@@ -50,10 +50,10 @@ class Embedded:
 
     def outside(self, problem: Problem) -> Problem:
         """Return the problem with its place in the outer file."""
-        path = f"data[{self.key}].{problem.path}".rstrip(".")
+        loc = ("data", self.key, *problem.loc)
         if not self.first_line or not problem.line:
-            return replace(problem, path=path, line=self.first_line, column=1 if self.first_line else 0)
-        return replace(problem, path=path, line=problem.line + self.first_line - 1, column=problem.column + self.indent)
+            return replace(problem, loc=loc, line=self.first_line, column=1 if self.first_line else 0)
+        return replace(problem, loc=loc, line=problem.line + self.first_line - 1, column=problem.column + self.indent)
 
 
 def check_file(path: Path, text: str, flavour: Flavour | None, *, allow_token: bool) -> Iterator[Checked]:
@@ -97,14 +97,14 @@ def _config_map(path: Path, text: str, root: MappingNode, flavour: Flavour | Non
         keys = ", ".join(entries) or "none"
         message = f"the ConfigMap has no key {CONFIG_KEY} (its keys: {keys})"
         hint = f"put the {KIND} there as text"
-        return Checked(str(path), "ConfigMap", None, (Problem("data", message, line, 1, "error", hint, str(path)),))
+        return Checked(str(path), "ConfigMap", None, (Problem(("data",), message, line, 1, "error", hint, str(path)),))
     inner = _embedded(text, chosen, entries[chosen])
     configuration, found = _check(inner.text, str(path), flavour, allow_token=allow_token)
     problems = [inner.outside(problem) for problem in found]
     if chosen != CONFIG_KEY:
         message = f"the operator reads the key {CONFIG_KEY}, not {chosen}"
         problems.append(
-            Problem("data", message, inner.first_line, 1, "warning", "rename it for the operator", str(path))
+            Problem(("data",), message, inner.first_line, 1, "warning", "rename it for the operator", str(path))
         )
     return Checked(str(path), "ConfigMap", configuration, tuple(problems))
 

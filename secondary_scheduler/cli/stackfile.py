@@ -12,7 +12,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from scheduler.config import Configuration, Problem
+from scheduler.config import Configuration, ConfigurationError, Problem
 from secondary_scheduler.cli.stackmodels import PROJECT, load_stack_models
 
 _PREFIX = f"{PROJECT}:"
@@ -51,11 +51,11 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
         mark = getattr(error, "problem_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
         message = "not valid YAML: " + " ".join(str(getattr(error, "problem", error)).split())
-        return None, (Problem("", message, line, column, source=source),), None
+        return None, (Problem((), message, line, column, source=source),), None
     config = document.get("config") if isinstance(document, Mapping) else None
     if not isinstance(config, Mapping):
         hint = f"set one with: pulumi config set {_PREFIX}schedulerImage IMAGE"
-        return None, (Problem("config", "the stack file holds no configuration", 1, 1, "error", hint, source),), None
+        return None, (Problem(("config",), "the stack file holds no configuration", 1, 1, "error", hint, source),), None
     models = load_stack_models(path)
     values, encrypted = _engine_values(config)
     names = sorted(set(_references(config)))
@@ -69,17 +69,19 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
             environment = {**os.environ, **assumed}
             checked = models.check(values, encrypted, environment, path.resolve().parent, with_kubeconfig=False)
             _, profile, credentials = checked
-        except models.settings_problems as error:
-            return None, _as_problems(models.locate(error.problems, path, PROJECT), source), None
-    located = models.locate(profile.warnings, path, PROJECT)
+        except ConfigurationError as error:
+            return None, tuple(models.locate(error.problems, path, PROJECT, source=source)), None
+    located = models.locate(profile.warnings, path, PROJECT, source=source)
     notes = [
         Problem(
-            "", f"the environment variable {name} is not set here: it is assumed to hold what is needed", source=source
+            (),
+            f"the environment variable {name} is not set here: it is assumed to hold what is needed",
+            severity="warning",
+            source=source,
         )
         for _, name in missing
     ]
-    warnings = (*_as_problems(located, source), *notes)
-    return profile.configuration, tuple(_as_warning(problem) for problem in warnings), credentials
+    return profile.configuration, (*located, *notes), credentials
 
 
 def missing_variables(text: str) -> list[str]:
@@ -89,17 +91,6 @@ def missing_variables(text: str) -> list[str]:
     except YAMLError:
         return []
     return sorted({name for _, name in _references(document) if not os.environ.get(name)})
-
-
-def _as_problems(problems: Any, source: str) -> tuple[Problem, ...]:
-    return tuple(
-        Problem(problem.path, problem.message, problem.line, 1 if problem.line else 0, source=source)
-        for problem in problems
-    )
-
-
-def _as_warning(problem: Problem) -> Problem:
-    return Problem(problem.path, problem.message, problem.line, problem.column, "warning", problem.hint, problem.source)
 
 
 def _engine_values(config: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:

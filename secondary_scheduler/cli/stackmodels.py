@@ -25,13 +25,11 @@ class StackModels(NamedTuple):
     """What a project knows about its stack files.
 
     Attributes:
-        check: `stacks.checking.check`; it raises `settings_problems`.
-        settings_problems: `stacks.checking.SettingsProblems`, whose `problems` are what is wrong.
+        check: `stacks.checking.check`; it raises ConfigurationError.
         locate: `stacks.problems.locate`: problems with the lines of a stack file.
     """
 
     check: Callable[..., tuple[Any, Any, Any]]
-    settings_problems: Any
     locate: Callable[..., Any]
 
 
@@ -51,7 +49,7 @@ def load_stack_models(file: Path) -> StackModels:
         raise CommandError(
             f"{file}: the stack settings of the project in {directory} cannot be loaded: {error}"
         ) from error
-    return StackModels(checking.check, checking.SettingsProblems, problems.locate)
+    return StackModels(checking.check, problems.locate)
 
 
 def _project_directory(file: Path) -> Path:

@@ -108,7 +108,7 @@ def test_a_file_beside_the_stack_and_several_profiles_come_through_the_engine(pr
     refused = project.run("preview", "--stack", "local")
     assert refused.returncode != 0
     assert (
-        'stacks/kube-scheduler.yaml:7: profiles[0].plugins.score.disable: unknown field "disable"; '
+        'stacks/kube-scheduler.yaml:7:7: profiles[0].plugins.score.disable: unknown field "disable"; '
         'did you mean "disabled"?'
     ) in refused.stdout
     beside.write_text(FILE)

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduler.catalog import ExtensionPoint
-from scheduler.config import configuration_hash, flavour_names
-from stacks.checking import SettingsProblems, check
+from scheduler.config import ConfigurationError, Problem, configuration_hash, flavour_names
+from stacks.checking import check
 from stacks.profile import Profile
 
 OURS = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
@@ -52,12 +53,16 @@ class Stack:
         return check(values, encrypted or set(), self.environment, self.directory)[1]
 
     def refused(self, **changes: Any) -> list[str]:
-        with pytest.raises(SettingsProblems) as caught:
+        with pytest.raises(ConfigurationError) as caught:
             self.check(**changes)
-        return [problem.render("Pulumi.test.yaml") for problem in caught.value.problems]
+        return [_line(problem) for problem in caught.value.problems]
 
     def warned(self, **changes: Any) -> list[str]:
-        return [warning.render("Pulumi.test.yaml") for warning in self.check(**changes).warnings]
+        return [_line(warning) for warning in self.check(**changes).warnings]
+
+
+def _line(problem: Problem) -> str:
+    return str(problem if problem.source else replace(problem, source="Pulumi.test.yaml"))
 
 
 @pytest.fixture
@@ -107,7 +112,7 @@ def test_a_mistake_in_the_file_is_told_with_its_line_and_field(
     (stack.directory / "kube-scheduler.yaml").write_text(text)
     told = stack.refused(configurationFile="kube-scheduler.yaml")
     assert len(told) == 1
-    start = f"stacks/kube-scheduler.yaml:{line}: " if line else "stacks/kube-scheduler.yaml:"
+    start = f"stacks/kube-scheduler.yaml:{line}:" if line else "stacks/kube-scheduler.yaml:"
     assert told[0].startswith(start)
     for word in words:
         assert word in told[0]
@@ -118,7 +123,7 @@ def test_a_token_in_the_file_is_refused_without_being_shown(stack: Stack) -> Non
     config = f"  pluginConfig:\n  - name: TargetLoadPacking\n    args: {{metricProvider: {source}}}\n"
     (stack.directory / "f.yaml").write_text(FILE + config)
     (told,) = stack.refused(configurationFile="f.yaml")
-    assert told.startswith("stacks/f.yaml:13: profiles[0].pluginConfig[0].args.metricProvider.token: ")
+    assert told.startswith("stacks/f.yaml:13:76: profiles[0].pluginConfig[0].args.metricProvider.token: ")
     assert "metricProvider.credentials" in told
     assert "canary" not in told
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from scheduler.config import Problem
 from stacks.kubeconfig import check_kubeconfig
-from stacks.problems import SettingsProblem
 from stacks.settings import Cluster
 from tests.unit.stacks.conftest import KUBECONFIG
 
@@ -53,9 +54,9 @@ NOW = datetime.now(UTC)
 PAST, FUTURE = datetime(2021, 2, 3, 4, 5, tzinfo=UTC), NOW + timedelta(days=1)
 
 
-def only(problems: list[SettingsProblem]) -> str:
+def only(problems: list[Problem]) -> str:
     (problem,) = problems
-    text = problem.render("stacks/Pulumi.prod.yaml")
+    text = str(replace(problem, source="stacks/Pulumi.prod.yaml"))
     assert CANARY not in text
     assert "\n" not in text
     return text

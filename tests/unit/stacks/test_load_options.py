@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stacks.checking import SettingsProblems, check
+from scheduler.config import ConfigurationError
+from stacks.checking import check
 
 LOAD = {
     "timeoutSeconds": 3,
@@ -52,6 +53,6 @@ def test_every_option_of_the_load_arrives_and_what_is_not_given_keeps_its_defaul
     ],
 )
 def test_a_mistake_is_told_where_it_stands(load: dict[str, object], place: str, kubeconfig: Path) -> None:
-    with pytest.raises(SettingsProblems) as refused:
+    with pytest.raises(ConfigurationError) as refused:
         check(values(**load), set(), {"KUBECONFIG": str(kubeconfig)})
     assert [problem.path for problem in refused.value.problems] == [place]

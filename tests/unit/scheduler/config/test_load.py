@@ -1,6 +1,8 @@
 # ruff: noqa: E501 -- tables whose rows are whole messages, one to a line
 """Decoding, defaults and refusals of KubeSchedulerConfiguration v1. Plugin sets and args have files of their own."""
 
+import copy
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -282,3 +284,39 @@ def test_what_is_rendered_reads_back_as_the_same_data(tree: dict[str, object]) -
     document = read_document(text, "r")
     assert document.data == (tree or {})
     assert render(document.data) == text
+
+
+# --- data instead of text -------------------------------------------------------------------------------------------
+
+DATA = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"schedulerName": "mine", "plugins": {"score": {"disabled": [{"name": "ImageLocality"}]}}}],
+}
+
+
+def test_data_means_the_same_as_the_text_that_is_rendered_from_it() -> None:
+    of_data = load_configuration(DATA, source="settings")
+    of_text = load_configuration(render(DATA), source="settings")
+    assert (of_data.hash, of_data.profiles, of_data.data) == (of_text.hash, of_text.profiles, of_text.data)
+
+
+def test_a_problem_in_data_has_a_location_and_no_line() -> None:
+    data = {**DATA, "profiles": [{"schedulerName": "mine", "plugins": {"score": {"enabled": [{"name": "${NAME}"}]}}}]}
+    with pytest.raises(ConfigurationError) as refused:
+        load_configuration(data, source="settings")
+    (problem,) = refused.value.problems
+    assert problem.loc == ("profiles", 0, "plugins", "score", "enabled", 0, "name")
+    assert (problem.line, problem.column) == (0, 0)
+    assert str(problem).startswith(
+        "settings: profiles[0].plugins.score.enabled[0].name: unresolved placeholder ${NAME}"
+    )
+
+
+def test_converting_leaves_the_given_data_as_it_was() -> None:
+    data = {**DATA, "apiVersion": "kubescheduler.config.k8s.io/v1beta2"}
+    before = copy.deepcopy(data)
+    configuration = load_configuration(data, source="settings")
+    assert configuration.version == "v1beta2"
+    assert configuration.model.api_version == "kubescheduler.config.k8s.io/v1"
+    assert data == configuration.data == before
