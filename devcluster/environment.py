@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devcluster.layout import Layout
+from devcluster.pulumi_stand_ins import BIN, KUBERNETES_PROVIDER, LANGUAGE_HOST
 from devcluster.state import foreign_path
 
 # The state of a throw-away cluster is encrypted like any other; its passphrase is no secret.
 PASSPHRASE = "local"  # noqa: S105
-STAND_INS = Path(__file__).parent / "pulumi_stand_ins" / "bin"
-_LANGUAGE_HOST = "pulumi-language-python"
-_PROVIDER = "pulumi-resource-kubernetes"
 
 
 def link_tools(layout: Layout, binaries: Mapping[str, Path]) -> None:
@@ -33,12 +31,12 @@ def link_tools(layout: Layout, binaries: Mapping[str, Path]) -> None:
         (home / "plugins").symlink_to(installed)
     beside_pulumi = Path(binaries["pulumi"]).resolve().parent if "pulumi" in binaries else None
     official = {
-        _LANGUAGE_HOST: bool(beside_pulumi and (beside_pulumi / _LANGUAGE_HOST).exists()),
-        _PROVIDER: any(installed.glob("resource-kubernetes-v*")),
+        LANGUAGE_HOST: bool(beside_pulumi and (beside_pulumi / LANGUAGE_HOST).exists()),
+        KUBERNETES_PROVIDER: any(installed.glob("resource-kubernetes-v*")),
     }
-    for name, found in official.items():
-        if not found and shutil.which(name, path=foreign_path()) is None and (STAND_INS / name).exists():
-            (layout.bin / name).symlink_to(STAND_INS / name)
+    for name, installed_official in official.items():
+        if not installed_official and shutil.which(name, path=foreign_path()) is None and (BIN / name).exists():
+            (layout.bin / name).symlink_to(BIN / name)
 
 
 def variables(

@@ -53,9 +53,10 @@ def fetch_wheels() -> None:
         return
     for file in WHEELS.glob("*.whl"):
         file.unlink()
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download", "--dest", WHEELS]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download"]
+    pip += ["--require-hashes", "--no-deps", "--only-binary", ":all:"]
     for lock in LOCKS:
-        run(*pip, "--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirement", IMAGE / lock)
+        run(*pip, "--dest", WHEELS, "--requirement", IMAGE / lock)
     FETCHED.write_text(wanted, encoding="utf-8")
 
 

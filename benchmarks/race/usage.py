@@ -22,11 +22,6 @@ def peak_memory(pid: int) -> int:
     raise RuntimeError(f"process {pid} shows no peak of its memory")
 
 
-def open_files(pid: int) -> int:
-    """How many file descriptors a process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
 def stolen_seconds() -> float:
     """Processor time that the hypervisor gave to others, over all cores, since boot."""
     return int(Path("/proc/stat").read_text().split(maxsplit=10)[8]) / _TICK

@@ -9,7 +9,7 @@ What it does
     containers and sidecars, restarts with kubelet's back-off, preStop hooks, termination grace; writes statuses and
     Events in kubelet's words; serves ``kubectl logs``. Every pod has an address of its own in 127.0.0.0/8. Images are
     looked up in a map to host commands (``images``); an unknown one is ErrImagePull, as on any node.
-    A field that is not honoured is refused by name in an Event and the pod stays Pending (``honoured``).
+    A field that is not supported is refused by name in an Event and the pod stays Pending (``supported_fields``).
 
 Sandbox tiers (``sandbox``), shown in the Node's annotation ``secondary-scheduler.io/sandbox-tier``
     ``mounts``: user, mount, pid, ipc and uts namespaces; needs Linux 5.12 and user namespaces, as root or anybody.
@@ -37,6 +37,6 @@ Limits of ``mounts``
     kernel refuses a fresh one and the host's is shown.
 
 Further limits of ``directory``
-    Identity, read-only root, capabilities, no_new_privs, host name and terminationMessagePath are not honoured. Paths
+    Identity, read-only root, capabilities, no_new_privs, host name and terminationMessagePath have no effect. Paths
     compiled into a program are not rewritten; KUBECONFIG names a generated file in place of the in-cluster credentials.
 """

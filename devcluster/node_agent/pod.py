@@ -6,11 +6,11 @@ import shutil
 
 from devcluster.node_agent.api import pod_path
 from devcluster.node_agent.container import ContainerRunner
-from devcluster.node_agent.honoured import refusals
 from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, is_sidecar, pod_name
 from devcluster.node_agent.restore import restore
 from devcluster.node_agent.runtime import Node, PodRuntime, log
 from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, waiting
+from devcluster.node_agent.supported_fields import unsupported_fields
 from devcluster.node_agent.volumes.manager import MountError, VolumeManager
 from devcluster.node_agent.volumes.sources import references
 from devcluster.node_agent.volumes.tokens import TokenManager
@@ -132,7 +132,7 @@ class PodWorker:
     async def _live(self) -> None:
         if self._finished:  # before this agent started: only its deletion is left to wait for
             return
-        problems = refusals(self._home.pod)
+        problems = unsupported_fields(self._home.pod)
         if problems:
             self._refuse(problems)
             return

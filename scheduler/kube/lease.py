@@ -131,11 +131,6 @@ class LeaseElector:
         """Who held the Lease when it was last looked at, or ""."""
         return _holder(self._seen_spec or {})
 
-    @property
-    def last_failure(self) -> str:
-        """Why the last attempt to read or write the Lease failed, or ""."""
-        return self._last_failure
-
     def start(self) -> None:
         """Begin to compete for the Lease."""
         self._thread.start()
@@ -143,10 +138,6 @@ class LeaseElector:
     def is_leader(self) -> bool:
         """Say whether writes are allowed at this very moment. Ask before each one."""
         return self._state is _State.LEADING and time.monotonic() < self._held_until
-
-    def held_until(self) -> float:
-        """Return the `time.monotonic()` at which leadership ends unless renewed; -inf while not leading."""
-        return self._held_until if self._state is _State.LEADING else -math.inf
 
     def healthy(self, tolerance: float = 20.0) -> bool:
         """Say whether election works: False once lost, or as a leader whose Lease expired `tolerance` seconds ago."""

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from devcluster.pulumi_stand_ins import link_stand_ins, missing_official_plugins
 from devcluster.toolchain.binaries import BINARIES, find
+from tests.support.stand_ins import link_stand_ins, missing_official_plugins
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _NOT_COPIED = shutil.ignore_patterns(

@@ -2,7 +2,7 @@
 
 Mount paths are replaced in arguments, env values and the text of ConfigMap files. What a program has compiled in is not
 reached, above all ``/var/run/secrets/kubernetes.io/serviceaccount``; so a kubeconfig over the token's files is
-generated and named by KUBECONFIG. Identity, read-only root and capabilities are not honoured: the process is the
+generated and named by KUBECONFIG. Identity, read-only root and capabilities have no effect: the process is the
 agent's user.
 """
 

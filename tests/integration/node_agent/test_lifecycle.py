@@ -230,7 +230,7 @@ def test_unknown_image_is_reported_as_a_node_would(agent: RunningAgent, api: Api
     assert api.delete() < 8
 
 
-def test_field_that_is_not_honoured_is_refused_by_name(agent: RunningAgent, api: Api) -> None:
+def test_an_unsupported_field_is_refused_by_name(agent: RunningAgent, api: Api) -> None:
     api.pod(volumes=[{"name": "host", "hostPath": {"path": "/etc"}}], main={"command": script(SLEEP), "stdin": True})
     messages = wait_for(lambda: api.events("FailedCreatePodSandBox"), "the refusal")
     assert "spec.volumes[1].hostPath" in messages[0] or "spec.volumes[0].hostPath" in messages[0]

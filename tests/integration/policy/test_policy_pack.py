@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from devcluster.progress import SilentReporter
-from devcluster.pulumi_stand_ins import stand_in_bin_dir
+from devcluster.pulumi_stand_ins import BIN
 from devcluster.toolchain import binaries
 from tests.integration.pulumi_stand_ins.engine import Engine, Manifest
 from tests.unit.policy.test_rules import CONFIGURATION, OURS, ROOT, WITH_TOKEN
@@ -25,7 +25,7 @@ def engine(tmp_path: Path) -> Engine:
     engine = Engine(tmp_path, None, pulumi, NS)
     analyzer = tmp_path / "bin" / "pulumi-analyzer-policy-python"
     if not analyzer.exists():
-        analyzer.symlink_to(stand_in_bin_dir() / analyzer.name)
+        analyzer.symlink_to(BIN / analyzer.name)
     return engine
 
 

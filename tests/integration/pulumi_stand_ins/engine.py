@@ -18,11 +18,7 @@ from typing import Any
 import requests
 
 from devcluster.cluster import LocalCluster
-from devcluster.pulumi_stand_ins import (
-    KUBERNETES_PROVIDER,
-    LANGUAGE_HOST,
-    link_stand_ins,
-)
+from tests.support.stand_ins import BOTH, link_stand_ins
 
 Manifest = dict[str, Any]
 
@@ -116,7 +112,7 @@ class Engine:
         self.directory = directory
         self.namespace = namespace
         tools = directory / "bin"
-        link_stand_ins(tools, frozenset({LANGUAGE_HOST, KUBERNETES_PROVIDER}))
+        link_stand_ins(tools, BOTH)
         (tools / "pulumi").symlink_to(pulumi)
         for name in ("home", "backend", "program"):
             (directory / name).mkdir()

@@ -1,4 +1,4 @@
-"""Rules without I/O: expansion, image map, addresses, back-off, probes, security, refusals, restored statuses."""
+"""Rules without I/O: expansion, image map, addresses, back-off, probes, security, fields, restored statuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.backoff import Backoff
 from devcluster.node_agent.environment import ConfigurationError
 from devcluster.node_agent.expansion import expand
-from devcluster.node_agent.honoured import refusals
 from devcluster.node_agent.images import (
     ImageMapError,
     NoSuchExecutableError,
@@ -22,6 +21,7 @@ from devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
 from devcluster.node_agent.probing import http_url, port_number
 from devcluster.node_agent.restore import restore
 from devcluster.node_agent.security import DEFAULT_CAPABILITIES, container_security
+from devcluster.node_agent.supported_fields import unsupported_fields
 
 
 # --- expansion (cases of k8s.io/kubernetes/third_party/forked/golang/expansion) ---------------------------------------
@@ -253,7 +253,7 @@ def test_capabilities_are_dropped_and_added() -> None:
     assert set(kept) == set(DEFAULT_CAPABILITIES.values()) - {0}
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- supported fields ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("container", "spec", "paths"),
     [
@@ -286,10 +286,8 @@ def test_capabilities_are_dropped_and_added() -> None:
         ),
     ],
 )
-def test_fields_that_are_not_honoured_are_named(
-    container: dict[str, Any], spec: dict[str, Any], paths: list[str]
-) -> None:
-    assert refusals(pod_with(container, **spec)) == paths
+def test_unsupported_fields_are_named(container: dict[str, Any], spec: dict[str, Any], paths: list[str]) -> None:
+    assert unsupported_fields(pod_with(container, **spec)) == paths
 
 
 def test_operators_deployment_is_accepted_whole() -> None:
@@ -312,7 +310,7 @@ def test_operators_deployment_is_accepted_whole() -> None:
         serviceAccountName="secondary-scheduler",
         volumes=[{"name": "c", "configMap": {"name": "c"}}, {"name": "tmp", "emptyDir": {}}],
     )
-    assert refusals(pod) == []
+    assert unsupported_fields(pod) == []
 
 
 # --- after a restart of the agent -------------------------------------------------------------------------------------

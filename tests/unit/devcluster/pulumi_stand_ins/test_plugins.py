@@ -9,19 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import pulumi_stand_ins
-from devcluster.pulumi_stand_ins import (
-    KUBERNETES_PROVIDER,
-    LANGUAGE_HOST,
-    link_stand_ins,
-    missing_official_plugins,
-    stand_in_bin_dir,
-)
+from devcluster.pulumi_stand_ins import BIN, KUBERNETES_PROVIDER, LANGUAGE_HOST
 from devcluster.pulumi_stand_ins.kubernetes_provider.servicer import type_of, unsupported
 from devcluster.pulumi_stand_ins.language_host import packages, shim
 from devcluster.pulumi_stand_ins.language_host.program import Programs, Run, interpreter
-
-BOTH = frozenset({LANGUAGE_HOST, KUBERNETES_PROVIDER})
+from tests.support.stand_ins import BOTH, FILES, link_stand_ins, missing_official_plugins
 
 
 def executable(path: Path) -> Path:
@@ -36,19 +28,19 @@ def missing(tmp_path: Path, *directories: Path) -> frozenset[str]:
 
 
 def test_stand_ins_are_executable_files() -> None:
-    names = {path.name for path in stand_in_bin_dir().iterdir()}
-    assert names == {name for files in pulumi_stand_ins._FILES.values() for name in files}
-    assert all(os.access(path, os.X_OK) for path in stand_in_bin_dir().iterdir())
+    names = {path.name for path in BIN.iterdir()}
+    assert names == {name for files in FILES.values() for name in files}
+    assert all(os.access(path, os.X_OK) for path in BIN.iterdir())
 
 
 def test_nothing_official_is_found_where_there_are_only_stand_ins(tmp_path: Path) -> None:
     link_stand_ins(tmp_path / "linked", BOTH)
-    assert missing(tmp_path, tmp_path / "linked", stand_in_bin_dir()) == BOTH
+    assert missing(tmp_path, tmp_path / "linked", BIN) == BOTH
 
 
 def test_an_official_plugin_on_path_counts(tmp_path: Path) -> None:
     executable(tmp_path / "bin" / KUBERNETES_PROVIDER)
-    assert missing(tmp_path, stand_in_bin_dir(), tmp_path / "bin") == {LANGUAGE_HOST}
+    assert missing(tmp_path, BIN, tmp_path / "bin") == {LANGUAGE_HOST}
 
 
 def test_an_official_plugin_beside_pulumi_counts_through_a_link(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_a_free_lease_is_created_and_renewed(api: FakeLeases, candidate: Make) -
     one = candidate()
     assert one.started.wait(5)
     assert one.elector.is_leader()
-    assert 0 < one.elector.held_until() - time.monotonic() <= 1.0
+    assert 0 < one.elector._held_until - time.monotonic() <= 1.0
     first = api.writes[0]["spec"]
     assert (first["holderIdentity"], first["leaseDurationSeconds"], first["leaseTransitions"]) == ("me", 2, 0)
     until(lambda: len(api.writes) >= 4)
@@ -187,7 +187,7 @@ def test_a_renewing_holder_is_never_replaced(api: FakeLeases, candidate: Make) -
     assert api.holder == "first"
     assert second.elector.observed_holder == "first"
     assert not second.elector.is_leader()
-    assert second.elector.held_until() < time.monotonic()
+    assert second.elector._held_until < time.monotonic()
     assert second.elector.healthy()
 
 
@@ -270,10 +270,10 @@ def test_failures_shorter_than_the_deadline_are_survived(api: FakeLeases, candid
     one = candidate()
     assert one.started.wait(5)
     api.fail_with = 500
-    until(lambda: "500" in one.elector.last_failure)
+    until(lambda: "500" in one.elector._last_failure)
     time.sleep(0.3)
     api.fail_with = 0
-    until(lambda: one.elector.last_failure == "")
+    until(lambda: one.elector._last_failure == "")
     time.sleep(SETTINGS.renew_deadline)
     assert one.elector.is_leader()
     assert not one.lost.is_set()

@@ -113,7 +113,7 @@ _HANDLERS = frozenset(("exec", "httpGet", "sleep"))
 _PROFILES = ("RuntimeDefault", "Unconfined")
 
 
-def refusals(pod: Obj) -> list[str]:
+def unsupported_fields(pod: Obj) -> list[str]:
     """The fields of a pod that this node cannot honour, as paths (``spec.volumes[1].hostPath``)."""
     spec = pod["spec"]
     return [
