@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from scheduler.config import (
     KIND,
@@ -25,6 +23,7 @@ from scheduler.config import (
     flavour_of,
     load_configuration,
     parse_spec,
+    read_document,
 )
 
 SECONDARY_SCHEDULER = "kubernetes:operator.openshift.io/v1:SecondaryScheduler"
@@ -140,8 +139,8 @@ def _configuration(text: Any) -> Mapping[str, Any]:
     if not isinstance(text, str) or KIND not in text:
         return {}
     try:
-        document = YAML(typ="safe", pure=True).load(text)
-    except YAMLError:
+        document = read_document(text, "configuration").data
+    except ConfigurationError:
         return {}
     return document if isinstance(document, Mapping) and document.get("kind") == KIND else {}
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+import yaml
 
 from scheduler.catalog import Loc
 from scheduler.config import Problem
@@ -137,8 +136,8 @@ def _read(content: str | None, environment: Mapping[str, str]) -> tuple[Mapping[
 
 def _parse(text: str, source: str) -> Mapping[str, Any]:
     try:
-        document = YAML(typ="safe").load(text)
-    except (YAMLError, ValueError):
+        document = yaml.load(text, yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError):
         document = None  # the parser's own words would repeat what stands there
     if not isinstance(document, Mapping) or not isinstance(document.get("clusters"), list):
         raise _UnusableError(f"{source} is not a kubeconfig; give one as kubectl and oc write it")

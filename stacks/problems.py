@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import YAMLError
 
 from scheduler.catalog import Loc
-from scheduler.config import Problem, path_text
+from scheduler.config import ConfigurationError, Document, Problem, path_text, read_document
 
 _TYPE_NAMES = {
     "string_type": "a string",
@@ -83,8 +80,12 @@ def locate(problems: Iterable[Problem], stack_file: Path, project: str, *, sourc
         project: what the file's keys start with.
         source: how messages name the file.
     """
-    lines = _KeyLines(stack_file, project)
-    own = [replace(problem, line=lines.line(problem.loc), source=source) for problem in problems if not problem.source]
+    document = _read(stack_file)
+    own = [
+        replace(problem, line=_line_of(problem.loc, project, document), source=source)
+        for problem in problems
+        if not problem.source
+    ]
     others = [problem for problem in problems if problem.source]
     return [
         *sorted(own, key=lambda problem: (problem.line, problem.path)),
@@ -92,29 +93,20 @@ def locate(problems: Iterable[Problem], stack_file: Path, project: str, *, sourc
     ]
 
 
-class _KeyLines:
-    def __init__(self, stack_file: Path, project: str) -> None:
-        self._project = project
-        self._config: Any = None
-        try:
-            document = YAML(typ="rt").load(stack_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, YAMLError):
-            return  # given by --config-file or on the command line: problems are then told without a line
-        if isinstance(document, Mapping):
-            self._config = document.get("config")
+def _read(stack_file: Path) -> Document | None:
+    """The stack file; None where settings come from --config-file or the command line, and problems have no line."""
+    try:
+        return read_document(stack_file.read_text(encoding="utf-8"), stack_file.name)
+    except (OSError, ValueError, ConfigurationError):
+        return None
 
-    def line(self, location: Loc) -> int:
-        node, line = self._config, 0
-        for depth, part in enumerate(location):
-            key = f"{self._project}:{part}" if depth == 0 else part
-            if isinstance(node, CommentedSeq) and isinstance(key, int) and key < len(node):
-                line = node.lc.item(key)[0] + 1
-            elif isinstance(node, CommentedMap) and key in node:
-                line = node.lc.key(key)[0] + 1
-            else:
-                break
-            node = node[key]
-        return line
+
+def _line_of(loc: Loc, project: str, document: Document | None) -> int:
+    """The line of a key in the stack file, or of the nearest key around it; 0 if not even its first key is there."""
+    first: Loc = ("config", f"{project}:{loc[0]}") if loc else ()
+    if document is None or not first or not document.has(first):
+        return 0
+    return document.position((*first, *loc[1:]), at_key=True)[0]
 
 
 def _as_written(model: type[BaseModel], location: Loc) -> Loc:

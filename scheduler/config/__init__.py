@@ -16,7 +16,7 @@ from scheduler.config.compatibility import (
 )
 from scheduler.config.complete import completed
 from scheduler.config.difference import differences
-from scheduler.config.document import check_size
+from scheduler.config.document import Document, check_size, plain_scalar, read_document
 from scheduler.config.election import LeaseFlags, without_effect
 from scheduler.config.expand import EffectiveProfile, EnabledPlugin
 from scheduler.config.flavours import (
@@ -47,6 +47,7 @@ __all__ = [
     "Cluster",
     "Configuration",
     "ConfigurationError",
+    "Document",
     "EffectiveProfile",
     "EnabledPlugin",
     "ExtraPlugin",
@@ -78,6 +79,8 @@ __all__ = [
     "parse_spec",
     "parse_version",
     "path_text",
+    "plain_scalar",
+    "read_document",
     "render",
     "without_effect",
 ]

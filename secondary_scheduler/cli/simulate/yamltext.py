@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from scheduler.config.document import plain_scalar
+from scheduler.config import plain_scalar
 from secondary_scheduler.cli.simulate.report import InputError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -15,9 +15,9 @@ from scheduler.config import (
     ConfigurationError,
     SecondarySchedulerSpec,
     configuration_hash,
+    read_document,
     render,
 )
-from scheduler.config.document import read_document
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.configuration import mounted_config_map
 from secondary_scheduler.operator.reconcile.deployment import canary_deployment

@@ -18,9 +18,9 @@ from scheduler.config import (
     image_flavour,
     load_configuration,
     parse_spec,
+    read_document,
 )
 from scheduler.config import without_effect as overruled_keys
-from scheduler.config.document import read_document
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.model import Json, Observed, digest
 from secondary_scheduler.operator.reconcile.revision import Revision, noted_run

@@ -8,8 +8,7 @@ import pytest
 
 from scheduler.catalog import lookup
 from scheduler.catalog.schedulerplugins import SCHEDULER_PLUGINS
-from scheduler.config import Configuration, ConfigurationError, load_configuration
-from scheduler.config.problems import path_text
+from scheduler.config import Configuration, ConfigurationError, load_configuration, path_text
 
 VECTORS = json.loads((Path(__file__).parents[3] / "conformance/vectors/plugin_args.json").read_text())
 IN_TREE = next(case for case in VECTORS if case["name"].endswith("v1 unspecified args"))["expected"]["plugin_config"]

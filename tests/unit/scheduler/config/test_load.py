@@ -278,7 +278,7 @@ trees = st.dictionaries(
 @settings(max_examples=150, deadline=None)
 @given(trees)
 def test_what_is_rendered_reads_back_as_the_same_data(tree: dict[str, object]) -> None:
-    from scheduler.config.document import read_document
+    from scheduler.config import read_document
 
     text = render(tree)
     document = read_document(text, "r")
