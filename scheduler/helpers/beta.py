@@ -8,13 +8,13 @@ import numpy as np
 from scheduler.framework import BoolArray, FloatArray
 
 _EPSILON = 2.0**-53
-_SMALLEST = 5e-324
-_MOST_TERMS = 301
+_SMALLEST_FLOAT = 5e-324
+_MAX_FRACTION_TERMS = 301
 """Terms of the continued fraction. Upstream's library stops there too, also where a very narrow distribution would
 need more, so its figures are met in that case as well."""
-_MOST_POWERS = 5000
-_POWERS_BETWEEN_LOOKS = 6
-_STIRLING_FROM, _LIFT = 10.0, 10
+_MAX_SERIES_TERMS = 5000
+_TERMS_BETWEEN_CHECKS = 6
+_STIRLING_FROM, _STIRLING_SHIFT = 10.0, 10
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -56,7 +56,7 @@ def match_moments(first: FloatArray, second: FloatArray) -> BetaFit:
         variance = second - first * first
         limit = first * (1.0 - first)
         valid = (first >= 0.0) & (first <= 1.0) & (variance >= 0.0) & (variance < limit)
-        size = np.maximum(limit / variance - 1.0, _SMALLEST)
+        size = np.maximum(limit / variance - 1.0, _SMALLEST_FLOAT)
         alpha = np.where(valid, first * size, np.nan)
         beta = np.where(valid, (1.0 - first) * size, np.nan)
     return BetaFit(alpha, beta, valid)
@@ -87,26 +87,26 @@ def regularized_incomplete_beta(
         rows = np.flatnonzero(good & (x > 0.0) & (x < 1.0))
         if len(rows):
             a, b = alpha[rows], beta[rows]
-            result[rows] = _inside(a, b, x[rows], _log_beta(a, b) if scale is None else scale[rows])
+            result[rows] = _interior(a, b, x[rows], _log_beta(a, b) if scale is None else scale[rows])
     return result
 
 
-def _inside(alpha: FloatArray, beta: FloatArray, x: FloatArray, scale: FloatArray) -> FloatArray:
-    early = (beta * x <= 1.0) & (x <= 0.95)
+def _interior(alpha: FloatArray, beta: FloatArray, x: FloatArray, scale: FloatArray) -> FloatArray:
+    direct_series = (beta * x <= 1.0) & (x <= 0.95)
     # Beyond the mean the complement is computed: I_x(a, b) = 1 - I_1-x(b, a).
-    turned = ~early & (x > alpha / (alpha + beta))
-    a, b = np.where(turned, beta, alpha), np.where(turned, alpha, beta)
-    y = np.where(turned, 1.0 - x, x)
-    rest = np.where(turned, x, 1.0 - x)
-    series = early | (turned & (b * y <= 1.0) & (y <= 0.95))
+    mirrored = ~direct_series & (x > alpha / (alpha + beta))
+    a, b = np.where(mirrored, beta, alpha), np.where(mirrored, alpha, beta)
+    y = np.where(mirrored, 1.0 - x, x)
+    complement = np.where(mirrored, x, 1.0 - x)
+    series = direct_series | (mirrored & (b * y <= 1.0) & (y <= 0.95))
     result = np.empty_like(x)
     rows = np.flatnonzero(series)
     if len(rows):
         result[rows] = _power_series(a[rows], b[rows], y[rows], scale[rows])
     rows = np.flatnonzero(~series)
     if len(rows):
-        result[rows] = _fractions(a[rows], b[rows], y[rows], rest[rows], scale[rows])
-    return np.where(turned, 1.0 - np.maximum(result, _EPSILON), result)
+        result[rows] = _by_continued_fractions(a[rows], b[rows], y[rows], complement[rows], scale[rows])
+    return np.where(mirrored, 1.0 - np.maximum(result, _EPSILON), result)
 
 
 def _power_series(a: FloatArray, b: FloatArray, x: FloatArray, scale: FloatArray) -> FloatArray:
@@ -114,11 +114,11 @@ def _power_series(a: FloatArray, b: FloatArray, x: FloatArray, scale: FloatArray
     total = 1.0 / a
     live = np.arange(len(x))
     term, sums, smallest, left, right, y = np.ones_like(x), total.copy(), _EPSILON / a, a, b, x
-    for n in range(1, _MOST_POWERS):
+    for n in range(1, _MAX_SERIES_TERMS):
         term = term * ((n - right) * y / n)
         part = term / (left + n)
         sums = sums + part
-        if n % _POWERS_BETWEEN_LOOKS:
+        if n % _TERMS_BETWEEN_CHECKS:
             continue
         # Near x = 1 a few rows need hundreds of terms, which the others must not wait for.
         moving = np.abs(part) > smallest
@@ -133,46 +133,48 @@ def _power_series(a: FloatArray, b: FloatArray, x: FloatArray, scale: FloatArray
     return np.exp(a * np.log(x) - scale + np.log(total))
 
 
-def _fractions(a: FloatArray, b: FloatArray, x: FloatArray, rest: FloatArray, scale: FloatArray) -> FloatArray:
+def _by_continued_fractions(
+    a: FloatArray, b: FloatArray, x: FloatArray, complement: FloatArray, scale: FloatArray
+) -> FloatArray:
     low = x * (a + b - 2.0) - (a - 1.0) < 0.0
     fraction = np.empty_like(x)
     rows = np.flatnonzero(low)
     if len(rows):
-        fraction[rows] = _fraction(a[rows], (a + b)[rows], (b - 1.0)[rows], x[rows], 1.0)
+        fraction[rows] = _continued_fraction(a[rows], (a + b)[rows], (b - 1.0)[rows], x[rows], 1.0)
     rows = np.flatnonzero(~low)
     if len(rows):
         ratio = x[rows] / (1.0 - x[rows])
-        fraction[rows] = _fraction(a[rows], (b - 1.0)[rows], (a + b)[rows], ratio, -1.0) / rest[rows]
-    return np.exp(a * np.log(x) + b * np.log(rest) - scale + np.log(fraction / a))
+        fraction[rows] = _continued_fraction(a[rows], (b - 1.0)[rows], (a + b)[rows], ratio, -1.0) / complement[rows]
+    return np.exp(a * np.log(x) + b * np.log(complement) - scale + np.log(fraction / a))
 
 
-def _fraction(a: FloatArray, even: FloatArray, odd: FloatArray, z: FloatArray, step: float) -> FloatArray:
+def _continued_fraction(a: FloatArray, even: FloatArray, odd: FloatArray, z: FloatArray, step: float) -> FloatArray:
     """Evaluate 1 / (1 - d1 / (1 + d2 / (1 - ...))) by its convergents, until they stand still.
 
     Numerators are z (a+n)(even + step n) and z (1+n)(odd - step n), each over the next two of a, a+1, a+2, ...
     """
     answer = np.ones_like(z)
     live = np.arange(len(z))
-    older_p, older_q = np.zeros_like(z), np.ones_like(z)
+    previous_p, previous_q = np.zeros_like(z), np.ones_like(z)
     p, q = np.ones_like(z), np.ones_like(z)
-    for n in range(_MOST_TERMS):
+    for n in range(_MAX_FRACTION_TERMS):
         base = a + 2.0 * n
         for numerator in (
             -(z * (a + n) * (even + step * n)) / (base * (base + 1.0)),
             (z * (1.0 + n) * (odd - step * n)) / ((base + 1.0) * (base + 2.0)),
         ):
-            older_p, p = p, p + older_p * numerator
-            older_q, q = q, q + older_q * numerator
+            previous_p, p = p, p + previous_p * numerator
+            previous_q, q = q, q + previous_q * numerator
         ratio = np.where(q != 0.0, p / q, answer[live])
-        still = np.abs((answer[live] - ratio) / ratio) < 3.0 * _EPSILON
+        converged = np.abs((answer[live] - ratio) / ratio) < 3.0 * _EPSILON
         answer[live] = np.where(ratio != 0.0, ratio, answer[live])
-        if still.all():
+        if converged.all():
             break
-        keep = ~still
+        keep = ~converged
         # Powers of two change no digit.
         scale = np.exp2(-np.frexp(np.maximum(np.abs(p), np.abs(q)))[1].astype(np.float64))[keep]
         live, a, even, odd, z = live[keep], a[keep], even[keep], odd[keep], z[keep]
-        older_p, p, older_q, q = (column[keep] * scale for column in (older_p, p, older_q, q))
+        previous_p, p, previous_q, q = (column[keep] * scale for column in (previous_p, p, previous_q, q))
     return answer
 
 
@@ -186,7 +188,7 @@ def _log_gamma(values: FloatArray) -> FloatArray:
     Smaller ones are lifted there by Gamma(x + 1) = x Gamma(x).
     """
     small = values < _STIRLING_FROM
-    x = np.where(small, values + _LIFT, values)
+    x = np.where(small, values + _STIRLING_SHIFT, values)
     inverse = 1.0 / x
     square = inverse * inverse
     series = np.full_like(x, _STIRLING[-1])
@@ -197,7 +199,7 @@ def _log_gamma(values: FloatArray) -> FloatArray:
     if len(rows):
         lifted = values[rows]
         product = lifted.copy()
-        for step in range(1, _LIFT):
+        for step in range(1, _STIRLING_SHIFT):
             product *= lifted + step
         result[rows] -= np.log(product)
     return result

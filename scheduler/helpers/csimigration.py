@@ -39,14 +39,14 @@ class TranslationError(ValueError):
 class Migration(NamedTuple):
     """An in-tree plugin and the driver that took over from it.
 
-    Only volumes of a plugin that is `switched_on` are ever taken for the driver's; `always` says that NodeVolumeLimits
+    Only volumes of a plugin that is `enabled` are ever taken for the driver's; `always` says that NodeVolumeLimits
     does so whatever a node's CSINode says. A plugin without `topology` keeps its volumes' node affinity.
     """
 
     plugin: str
     driver: str
     always: bool
-    switched_on: bool
+    enabled: bool
     topology: str = ""
 
 
@@ -85,7 +85,7 @@ def migration_of(source: Source) -> Migration:
     return _BY_SOURCE[type(source)]
 
 
-def migration_named(plugin: str) -> Migration | None:
+def migration_of_plugin(plugin: str) -> Migration | None:
     """Return the migration of an in-tree plugin or provisioner by name; None for another."""
     return _BY_PLUGIN.get(plugin)
 
@@ -96,9 +96,9 @@ def migrated_plugins(node: CSINode | None) -> frozenset[str]:
     return frozenset(listed.split(",")) if listed else frozenset()
 
 
-def counted(migration: Migration, node: CSINode | None) -> bool:
+def is_migration_on(migration: Migration, node: CSINode | None) -> bool:
     """Tell whether NodeVolumeLimits counts an in-tree plugin's volumes as the driver's (isCSIMigrationOn)."""
-    if node is None or not migration.switched_on:
+    if node is None or not migration.enabled:
         return False
     return migration.always or migration.plugin in migrated_plugins(node)
 
@@ -135,8 +135,8 @@ def translated_affinity(volume: PersistentVolume, migration: Migration) -> NodeS
         return required
     terms = required.node_selector_terms if required is not None else ()
     zone_key, region_key = _topology_keys(volume, terms)
-    if _values(terms, zone_key):
-        terms = _renamed(terms, zone_key, migration.topology)
+    if _values_of_key(terms, zone_key):
+        terms = _rename_key(terms, zone_key, migration.topology)
     elif zone_key in volume.metadata.labels:
         zones = {zone.strip() for zone in volume.metadata.labels[zone_key].split(ZONE_DELIMITER)} - {""}
         if zones:
@@ -145,8 +145,8 @@ def translated_affinity(volume: PersistentVolume, migration: Migration) -> NodeS
                 NodeSelectorTerm((*term.match_expressions, extra), term.match_fields)
                 for term in terms or (NodeSelectorTerm(),)
             )
-    if region_key == BETA_REGION and _values(terms, region_key):
-        terms = _renamed(terms, region_key, REGION)
+    if region_key == BETA_REGION and _values_of_key(terms, region_key):
+        terms = _rename_key(terms, region_key, REGION)
     return NodeSelector(terms) if terms or required is not None else None
 
 
@@ -161,7 +161,7 @@ def _topology_keys(volume: PersistentVolume, terms: Iterable[NodeSelectorTerm]) 
     return ZONE, REGION
 
 
-def _values(terms: Iterable[NodeSelectorTerm], key: str) -> set[str]:
+def _values_of_key(terms: Iterable[NodeSelectorTerm], key: str) -> set[str]:
     return {
         value
         for term in terms
@@ -171,7 +171,7 @@ def _values(terms: Iterable[NodeSelectorTerm], key: str) -> set[str]:
     }
 
 
-def _renamed(terms: Iterable[NodeSelectorTerm], old: str, new: str) -> tuple[NodeSelectorTerm, ...]:
+def _rename_key(terms: Iterable[NodeSelectorTerm], old: str, new: str) -> tuple[NodeSelectorTerm, ...]:
     return tuple(
         NodeSelectorTerm(
             tuple(

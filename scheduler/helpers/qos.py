@@ -6,7 +6,7 @@ from scheduler.kube.model import Pod, ResourceList
 from scheduler.kube.primitives.quantity import milli_value
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
-_COUNTED = ("cpu", "memory")
+_QOS_RESOURCES = ("cpu", "memory")
 
 
 def qos_class(pod: Pod) -> str:
@@ -18,15 +18,17 @@ def qos_class(pod: Pod) -> str:
     Raises:
         QuantityError: a quantity cannot be read.
     """
-    whole = pod.spec.resources
-    if whole is not None:
-        requests, limits = _sums([whole.requests]), _sums([whole.limits])
-        limited = not whole.limits or len(limits) == len(_COUNTED)
+    pod_level = pod.spec.resources
+    if pod_level is not None:
+        requests, limits = _sum_amounts([pod_level.requests]), _sum_amounts([pod_level.limits])
+        limited = not pod_level.limits or len(limits) == len(_QOS_RESOURCES)
     else:
         containers = (*pod.spec.containers, *pod.spec.init_containers)
-        requests = _sums(container.resources.requests for container in containers)
-        limits = _sums(container.resources.limits for container in containers)
-        limited = all(len(_sums([container.resources.limits])) == len(_COUNTED) for container in containers)
+        requests = _sum_amounts(container.resources.requests for container in containers)
+        limits = _sum_amounts(container.resources.limits for container in containers)
+        limited = all(
+            len(_sum_amounts([container.resources.limits])) == len(_QOS_RESOURCES) for container in containers
+        )
     if not requests and not limits:
         return BEST_EFFORT
     if limited and requests == limits:
@@ -34,11 +36,11 @@ def qos_class(pod: Pod) -> str:
     return BURSTABLE
 
 
-def _sums(lists: Iterable[ResourceList]) -> dict[str, int]:
+def _sum_amounts(lists: Iterable[ResourceList]) -> dict[str, int]:
     """Return the sums of cpu and memory over lists, in thousandths; amounts of zero do not count."""
     total: dict[str, int] = {}
     for resources in lists:
-        for name in _COUNTED:
+        for name in _QOS_RESOURCES:
             amount = milli_value(resources.get(name, 0))
             if amount > 0:
                 total[name] = total.get(name, 0) + amount

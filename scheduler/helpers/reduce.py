@@ -111,13 +111,13 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         except SelectorError as error:
             preferred_error = str(error)
     # Ports of ordinary init containers are free again before the pod runs.
-    lasting = (
+    long_running = (
         *spec.containers,
         *(container for container in spec.init_containers if container.restart_policy == "Always"),
     )
     host_ports = tuple(
         HostPort(port.protocol or "TCP", port.host_ip, port.host_port)
-        for container in lasting
+        for container in long_running
         for port in container.ports
         if port.host_port > 0
     )

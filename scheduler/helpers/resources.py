@@ -55,13 +55,13 @@ def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
         total[name] = total.get(name, 0) + amount
 
 
-def _raise_to(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+def _set_max(total: dict[str, int], amounts: Mapping[str, int]) -> None:
     for name, amount in amounts.items():
         if amount > total.get(name, 0) or name not in total:
             total[name] = amount
 
 
-def _with_defaults(requests: Mapping[str, int]) -> dict[str, int]:
+def _with_default_requests(requests: Mapping[str, int]) -> dict[str, int]:
     return {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY, **requests}
 
 
@@ -76,12 +76,12 @@ def _aggregate(main: Iterable[Mapping[str, int]], init: Iterable[tuple[Mapping[s
         if is_sidecar:
             _add(total, requests)
             _add(sidecars, requests)
-            _raise_to(peak, sidecars)
+            _set_max(peak, sidecars)
         else:
             running = dict(requests)
             _add(running, sidecars)
-            _raise_to(peak, running)
-    _raise_to(total, peak)
+            _set_max(peak, running)
+    _set_max(total, peak)
     return total
 
 
@@ -128,15 +128,16 @@ def pod_requests(pod: Pod, *, use_status: bool = False) -> PodRequests:
     overhead = parse_resources(spec.overhead)
     containers = _aggregate(main, init)
     filled = _aggregate(
-        map(_with_defaults, main), [(_with_defaults(requests), is_sidecar) for requests, is_sidecar in init]
+        map(_with_default_requests, main),
+        [(_with_default_requests(requests), is_sidecar) for requests, is_sidecar in init],
     )
 
     score = {**filled}
     _add(score, overhead)
-    level = _pod_level(pod)
-    requests = {**containers, **level}
+    pod_level = _pod_level(pod)
+    requests = {**containers, **pod_level}
     _add(requests, overhead)
-    if level:
+    if pod_level:
         # With pod-level requests the containers' defaults are only for what is missing from the pod's total.
         filled = {name: filled[name] for name in filled if name not in requests}
         nonzero = {**filled, **requests}

@@ -5,7 +5,7 @@ import numpy as np
 from scheduler.framework import MAX_SCORE, FloatArray, IntArray
 
 
-def quotients(dividends: IntArray, divisor: int) -> IntArray:
+def floor_divide(dividends: IntArray, divisor: int) -> IntArray:
     """Divide by a positive integer, rounding down; for dividends that are not negative that is as Go divides.
 
     Through float64, which is several times quicker, and exact for dividends from 0 to 2^53; else in integers.
@@ -26,7 +26,7 @@ def default_normalize(scores: IntArray, *, reverse: bool = False) -> IntArray:
     if largest == 0:
         return np.full_like(scores, MAX_SCORE) if reverse else scores
     # Scores are counts and sums of weights, never negative, so flooring is Go's truncation.
-    scaled = quotients(scores * MAX_SCORE, largest)
+    scaled = floor_divide(scores * MAX_SCORE, largest)
     return MAX_SCORE - scaled if reverse else scaled
 
 

@@ -69,10 +69,10 @@ def uses_claim(pod: PodInfo, claim: PersistentVolumeClaim, *, ephemeral: bool = 
     if claim.metadata.namespace != pod.namespace:
         return False
     name = claim.metadata.name
-    return any(claim_name == name and (ephemeral or not made_for_pod) for claim_name, made_for_pod in claims_of(pod))
+    return any(claim_name == name and (ephemeral or not is_ephemeral) for claim_name, is_ephemeral in claims_of(pod))
 
 
-def foreign_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> str:
+def ownership_error(pod: PodInfo, claim: PersistentVolumeClaim) -> str:
     """Return why a claim is not the pod's ephemeral volume; "" where it is."""
     owner = claim.metadata.controller
     if claim.metadata.namespace == pod.namespace and owner is not None and owner.uid == pod.uid:
@@ -92,12 +92,12 @@ def volume_class(volume: PersistentVolume) -> str:
     return beta if beta is not None else volume.spec.storage_class_name
 
 
-def fully_bound(claim: PersistentVolumeClaim) -> bool:
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
     """Tell whether the volume controller has finished binding a claim."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
 
 
-def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Tell whether a volume is bound or pre-bound to a claim."""
     reference, meta = volume.spec.claim_ref, claim.metadata
     if reference is None or reference.name != meta.name or reference.namespace != meta.namespace:
@@ -115,25 +115,25 @@ def size_of(resources: "dict[str, str | int | float]") -> Size | None:
         return None
 
 
-def offered_to(volume: PersistentVolume) -> str:
+def volume_index_key(volume: PersistentVolume) -> str:
     """Return whom a volume is there for: the claim it is bound or pre-bound to, else its class."""
     reference = volume.spec.claim_ref
     if reference is None:
-        return offer_to_class(volume_class(volume))
-    return offer_to_claim(reference.namespace, reference.name)
+        return class_index_key(volume_class(volume))
+    return claim_index_key(reference.namespace, reference.name)
 
 
-def offer_to_class(name: str) -> str:
-    """Return `offered_to` of a class's free volumes."""
+def class_index_key(name: str) -> str:
+    """Return `volume_index_key` of a class's free volumes."""
     return f"class/{name}"
 
 
-def offer_to_claim(namespace: str, name: str) -> str:
-    """Return `offered_to` of the volumes meant for a claim of that name."""
+def claim_index_key(namespace: str, name: str) -> str:
+    """Return `volume_index_key` of the volumes meant for a claim of that name."""
     return f"claim/{namespace}/{name}"
 
 
-def same_mode(claim: PersistentVolumeClaimSpec, volume: PersistentVolume) -> bool:
+def volume_modes_match(claim: PersistentVolumeClaimSpec, volume: PersistentVolume) -> bool:
     """Tell whether claim and volume agree on the volume mode."""
     return (claim.volume_mode or "Filesystem") == (volume.spec.volume_mode or "Filesystem")
 

@@ -11,7 +11,7 @@ from scheduler.catalog import lookup
 from scheduler.config import EffectiveProfile
 from scheduler.framework import Handle, Plugin, PluginEnvironment, PluginFactory, ProfileRunner, Wrap
 
-_PLACES: Mapping[str, str] = {
+_CONSTRUCTORS: Mapping[str, str] = {
     "CapacityScheduling": "capacityscheduling:CapacityScheduling",
     "Coscheduling": "coscheduling:coscheduling",
     "DefaultBinder": "defaultbinder:DefaultBinder",
@@ -53,16 +53,16 @@ class _Factories(Mapping[str, PluginFactory]):
     """Constructors by name. A plugin's code is imported when it is asked for: most profiles enable half of them."""
 
     def __getitem__(self, name: str) -> PluginFactory:
-        return _imported(f"{__name__}.{_PLACES[name]}")
+        return _import_object(f"{__name__}.{_CONSTRUCTORS[name]}")
 
     def __contains__(self, name: object) -> bool:
-        return name in _PLACES
+        return name in _CONSTRUCTORS
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
+        return iter(_CONSTRUCTORS)
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(_CONSTRUCTORS)
 
 
 FACTORIES: Mapping[str, PluginFactory] = _Factories()
@@ -96,11 +96,11 @@ def build_profile(
         if name in FACTORIES:
             factories[name] = FACTORIES[name]
         elif descriptor is not None and descriptor.factory:
-            factories[name] = _imported(descriptor.factory)
+            factories[name] = _import_object(descriptor.factory)
     return ProfileRunner(effective, factories, handle, wrap, environment)
 
 
-def _imported(reference: str) -> PluginFactory:
+def _import_object(reference: str) -> PluginFactory:
     module, _, attribute = reference.partition(":")
     try:
         factory: PluginFactory = getattr(importlib.import_module(module), attribute)

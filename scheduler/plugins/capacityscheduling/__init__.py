@@ -36,19 +36,19 @@ from scheduler.preemption import Evaluator, wanted_candidates
 ELASTIC_QUOTA = "ElasticQuota"
 
 
-def occupied(pod: PodInfo) -> Resources:
+def effective_requests(pod: PodInfo) -> Resources:
     """Return what a pod occupies: sidecars, resources of the pod as a whole and resizing in place count."""
     return pod.requests
 
 
-def summed(pod: PodInfo) -> Resources:
+def upstream_requests(pod: PodInfo) -> Resources:
     """Return what a pod requests as upstream adds it up: the main containers, or an init container where that asks for
     more, sidecars being such; and the overhead."""
-    return _summed(pod.spec)
+    return _upstream_requests(pod.spec)
 
 
 @lru_cache(maxsize=4096)
-def _summed(spec: SpecInfo) -> Resources:
+def _upstream_requests(spec: SpecInfo) -> Resources:
     total: dict[str, int] = {}
     for container in spec.containers:
         if container.kind == "app":
@@ -69,9 +69,9 @@ class CapacityScheduling:
     def __init__(self, args: object, context: PluginContext) -> None:
         """There are no args. Without a handle (simulation) nobody is evicted."""
         self._upstream = context.upstream
-        self._amounts = summed if context.upstream else occupied
+        self._amounts = upstream_requests if context.upstream else effective_requests
         rules = QuotaRules(self._amounts, upstream=context.upstream)
-        self._evaluator = Evaluator(self.name, context, rules, self._wanted)
+        self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted)
         self._objects: Objects | None = None
         self._generation = -1
         self._quotas = Quotas()
@@ -83,7 +83,7 @@ class CapacityScheduling:
         return (
             HintRegistration(POD, ActionType.DELETE),
             HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN),
-            HintRegistration(ELASTIC_QUOTA, ActionType.ALL, _spec_changed),
+            HintRegistration(ELASTIC_QUOTA, ActionType.ALL, _quota_spec_changed),
         )
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
@@ -94,9 +94,9 @@ class CapacityScheduling:
         if attempt.own is None:
             return None, SUCCESS
         rejected = f"Pod {pod.key} is rejected in PreFilter because"
-        if attempt.over_max(attempt.in_quota):
+        if attempt.exceeds_max(attempt.request_in_quota):
             return None, unschedulable(f"{rejected} ElasticQuota {pod.namespace} is more than Max")
-        if attempt.over_total(attempt.in_total):
+        if attempt.exceeds_total_min(attempt.request_in_total):
             return None, unschedulable(f"{rejected} total ElasticQuota used is more than min")
         return None, SUCCESS
 
@@ -125,7 +125,7 @@ class CapacityScheduling:
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Nothing to give back: the pod is forgotten, and with it what it used."""
 
-    def _wanted(self, nodes: int) -> int:
+    def _candidates_wanted(self, nodes: int) -> int:
         """Upstream tries every node; beyond some hundred, the time that takes holds up all other pods."""
         return nodes if self._upstream else wanted_candidates(nodes, 10, 100)
 
@@ -137,7 +137,7 @@ class CapacityScheduling:
         return self._quotas
 
 
-def _spec_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _quota_spec_changed(pod: PodInfo, old: object, new: object) -> Hint:
     """The controller writes what is used into the status at every change: that is no news."""
     if isinstance(old, ElasticQuota) and isinstance(new, ElasticQuota) and old.spec == new.spec:
         return Hint.SKIP

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from scheduler.framework import NodeView, PodAmounts, PodInfo, Resources
-from scheduler.plugins.capacityscheduling.quotas import NOTHING, Quota, Quotas, add_to
+from scheduler.plugins.capacityscheduling.quotas import NO_RESOURCES, Quota, Quotas, add_to
 
 
 class Attempt:
@@ -22,11 +22,11 @@ class Attempt:
         self._quotas = quotas
         self._used = view.requests_by_namespace(amounts)
         self._amounts = amounts
-        self._moved: dict[int, dict[str, dict[str, int]]] = {}
+        self._moved_by_row: dict[int, dict[str, dict[str, int]]] = {}
         self._total: dict[str, int] | None = None
         self.own = quotas.by_namespace.get(pod.namespace)
         self.request = amounts(pod)
-        in_quota, in_total = dict(self.request), dict(self.request)
+        request_in_quota, request_in_total = dict(self.request), dict(self.request)
         if self.own is not None:
             for other in _nominated(pod, view):
                 quota = quotas.by_namespace.get(other.namespace)
@@ -34,20 +34,20 @@ class Attempt:
                     continue
                 if other.namespace == pod.namespace:
                     if other.priority >= pod.priority:
-                        add_to(in_quota, amounts(other))
-                        add_to(in_total, amounts(other))
-                elif not self.over_min(quota):
-                    add_to(in_total, amounts(other))
-        self.in_quota: Resources = in_quota
-        self.in_total: Resources = in_total
+                        add_to(request_in_quota, amounts(other))
+                        add_to(request_in_total, amounts(other))
+                elif not self.exceeds_min(quota):
+                    add_to(request_in_total, amounts(other))
+        self.request_in_quota: Resources = request_in_quota
+        self.request_in_total: Resources = request_in_total
 
     def clone(self) -> "Attempt":
         """Return one on which pods can be moved without moving them here."""
         twin = object.__new__(Attempt)
         twin.__dict__.update(self.__dict__)
-        twin._moved = {
+        twin._moved_by_row = {
             row: {namespace: dict(amounts) for namespace, amounts in moved.items()}
-            for row, moved in self._moved.items()
+            for row, moved in self._moved_by_row.items()
         }
         return twin
 
@@ -58,45 +58,45 @@ class Attempt:
     def move(self, pod: PodInfo, row: int, sign: int) -> None:
         """Count a pod as put on a row (+1) or taken from it (-1)."""
         if pod.namespace in self._quotas.by_namespace:
-            moved = self._moved.setdefault(row, {}).setdefault(pod.namespace, {})
+            moved = self._moved_by_row.setdefault(row, {}).setdefault(pod.namespace, {})
             add_to(moved, self._amounts(pod), sign)
 
     def used(self, namespace: str) -> Resources:
         """Return what a namespace uses, as things are."""
-        return self._used.get(namespace, NOTHING)
+        return self._used.get(namespace, NO_RESOURCES)
 
-    def over_min(self, quota: Quota) -> bool:
+    def exceeds_min(self, quota: Quota) -> bool:
         """Tell whether a namespace uses more than it is guaranteed."""
-        return quota.over_min(self.used(quota.namespace), NOTHING)
+        return quota.exceeds_min(self.used(quota.namespace), NO_RESOURCES)
 
-    def over_max(self, request: Resources, row: int = -1) -> bool:
+    def exceeds_max(self, request: Resources, row: int = -1) -> bool:
         """Tell whether the pod's namespace would exceed its limit with a request."""
         own = self.own
         if own is None:
             return False
-        moved = self._moved.get(row, {}).get(own.namespace, NOTHING)
-        return own.over_max(request, self._used.get(own.namespace, NOTHING), moved)
+        moved = self._moved_by_row.get(row, {}).get(own.namespace, NO_RESOURCES)
+        return own.exceeds_max(request, self._used.get(own.namespace, NO_RESOURCES), moved)
 
-    def over_total(self, request: Resources, row: int = -1) -> bool:
+    def exceeds_total_min(self, request: Resources, row: int = -1) -> bool:
         """Tell whether all quotas together would be exceeded with a request."""
         if self._total is None:
             self._total = {}
             for namespace in self._quotas.by_namespace:
                 add_to(self._total, self.used(namespace))
         moved: dict[str, int] = {}
-        for amounts in self._moved.get(row, {}).values():
+        for amounts in self._moved_by_row.get(row, {}).values():
             add_to(moved, amounts)
-        return self._quotas.over_total(request, self._total, moved)
+        return self._quotas.exceeds_total_min(request, self._total, moved)
 
     def borrowers(self) -> list[str]:
         """Return the other namespaces that use more than they are guaranteed."""
         return [
             quota.namespace
             for quota in self._quotas.by_namespace.values()
-            if quota is not self.own and self.over_min(quota)
+            if quota is not self.own and self.exceeds_min(quota)
         ]
 
-    def borrowers_pods(self, pod: PodInfo, others: Sequence[PodInfo]) -> list[PodInfo]:
+    def victims_from_borrowers(self, pod: PodInfo, others: Sequence[PodInfo]) -> list[PodInfo]:
         """Return the pods of other namespaces that go until each of these uses no more than it is guaranteed, in the
         order given."""
         left: dict[str, dict[str, int]] = {}
@@ -108,7 +108,7 @@ class Attempt:
             used = left.get(other.namespace)
             if used is None:
                 used = left[other.namespace] = dict(self.used(other.namespace))
-            if quota.over_min(used, NOTHING):
+            if quota.exceeds_min(used, NO_RESOURCES):
                 chosen.append(other)
                 add_to(used, self._amounts(other), -1)
         return chosen

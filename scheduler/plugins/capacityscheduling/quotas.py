@@ -7,9 +7,9 @@ from scheduler.framework import Resources
 from scheduler.helpers import parse_resources
 from scheduler.kube.model import ElasticQuota, in_force
 
-_ALWAYS = ("cpu", "memory", "ephemeral-storage")
+_ALWAYS_COMPARED = ("cpu", "memory", "ephemeral-storage")
 """These are compared whoever names them; a list that leaves one out says 0."""
-NOTHING: Resources = {}
+NO_RESOURCES: Resources = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,15 @@ class Quota:
     least: Resources
     most: Resources | None
 
-    def over_max(self, request: Resources, used: Resources, moved: Resources = NOTHING) -> bool:
+    def exceeds_max(self, request: Resources, used: Resources, moved: Resources = NO_RESOURCES) -> bool:
         """Tell whether a request on top of what is used exceeds the limit; other resources than cpu, memory and
         ephemeral-storage count where the request and the limit name them."""
-        return self.most is not None and _exceeds(request, used, moved, self.most, unnamed_are_unlimited=True)
+        return self.most is not None and _exceeds(request, used, moved, self.most, unlisted_is_unlimited=True)
 
-    def over_min(self, request: Resources, used: Resources) -> bool:
+    def exceeds_min(self, request: Resources, used: Resources) -> bool:
         """Tell whether a request on top of what is used exceeds what is guaranteed, of which there is none unless it
         is named. Other resources than cpu, memory and ephemeral-storage count where the request names them."""
-        return _exceeds(request, used, NOTHING, self.least)
+        return _exceeds(request, used, NO_RESOURCES, self.least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +61,20 @@ class Quotas:
             add_to(least, quota.least)
         return cls(by_namespace, least)
 
-    def over_total(self, request: Resources, used: Resources, moved: Resources) -> bool:
+    def exceeds_total_min(self, request: Resources, used: Resources, moved: Resources) -> bool:
         """Tell whether a request on top of what all namespaces with a quota use exceeds what they are guaranteed
         together."""
         return _exceeds(request, used, moved, self.least) or _exceeds(used, request, moved, self.least)
 
 
 def _exceeds(
-    request: Resources, used: Resources, moved: Resources, limits: Resources, *, unnamed_are_unlimited: bool = False
+    request: Resources, used: Resources, moved: Resources, limits: Resources, *, unlisted_is_unlimited: bool = False
 ) -> bool:
-    for name in _ALWAYS:
+    for name in _ALWAYS_COMPARED:
         if request.get(name, 0) + used.get(name, 0) + moved.get(name, 0) > limits.get(name, 0):
             return True
     for name, amount in request.items():
-        if name in _ALWAYS or (unnamed_are_unlimited and name not in limits):
+        if name in _ALWAYS_COMPARED or (unlisted_is_unlimited and name not in limits):
             continue
         if amount + used.get(name, 0) + moved.get(name, 0) > limits.get(name, 0):
             return True

@@ -11,8 +11,8 @@ from scheduler.plugins.capacityscheduling.attempt import Attempt
 from scheduler.preemption import NodeError, ReprieveResult, VictimRules, by_importance
 
 NAME = "CapacityScheduling"
-_NO_ROOM = "global quota max exceeded"
-_MOST_QUERIES = 32
+_QUOTA_EXCEEDED = "global quota max exceeded"
+_MAX_QUERIES = 32
 """Namespaces that are asked for their nodes; with more of them, few nodes would be without."""
 
 
@@ -36,22 +36,22 @@ class QuotaRules(VictimRules):
             return attempt.own is None and quota is None and less_important
         if other.namespace == pod.namespace:
             return less_important
-        return not _borrows(attempt) and attempt.over_min(quota)
+        return not _exceeds_min(attempt) and attempt.exceeds_min(quota)
 
     def rows_with_victims(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
         """Return the rows with pods of the namespaces that may have to give."""
         attempt = _attempt(state)
         if attempt.own is None:
             return super().rows_with_victims(state, pod, view, rows)
-        if _borrows(attempt):
+        if _exceeds_min(attempt):
             rows = super().rows_with_victims(state, pod, view, rows)
-            return rows[view.pods_by_node(_pods_of(pod.namespace))[rows] > 0]
-        lenders = attempt.borrowers()
-        if len(lenders) > _MOST_QUERIES:
+            return rows[view.pods_by_node(_pods_in_namespace(pod.namespace))[rows] > 0]
+        borrowers = attempt.borrowers()
+        if len(borrowers) > _MAX_QUERIES:
             return rows
         mask = np.zeros(len(rows), dtype=np.bool_)
-        for namespace in lenders:
-            mask |= view.pods_by_node(_pods_of(namespace))[rows] > 0
+        for namespace in borrowers:
+            mask |= view.pods_by_node(_pods_in_namespace(namespace))[rows] > 0
         return rows[mask]
 
     def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
@@ -61,9 +61,9 @@ class QuotaRules(VictimRules):
             return [
                 other for other in others if attempt.quota(other.namespace) is None and other.priority < pod.priority
             ]
-        if _borrows(attempt):
+        if _exceeds_min(attempt):
             return [other for other in others if other.namespace == pod.namespace and other.priority < pod.priority]
-        return attempt.borrowers_pods(pod, by_importance(others, view.now)[::-1])
+        return attempt.victims_from_borrowers(pod, by_importance(others, view.now)[::-1])
 
     def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
         """Yield what the pod is told: upstream names every node, which fills the status of a pod on a large
@@ -80,29 +80,35 @@ class QuotaRules(VictimRules):
         attempt = _attempt(state)
         if attempt.own is None:
             return ""
-        in_quota, in_total = (
-            (attempt.request, attempt.request) if self._upstream else (attempt.in_quota, attempt.in_total)
+        request_in_quota, request_in_total = (
+            (attempt.request, attempt.request)
+            if self._upstream
+            else (attempt.request_in_quota, attempt.request_in_total)
         )
-        return _NO_ROOM if attempt.over_max(in_quota, row) or attempt.over_total(in_total, row) else ""
+        return (
+            _QUOTA_EXCEEDED
+            if attempt.exceeds_max(request_in_quota, row) or attempt.exceeds_total_min(request_in_total, row)
+            else ""
+        )
 
     def reprieve(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> ReprieveResult:
         """Judge a pod that has been put back by the filters and by the quotas."""
         attempt = _attempt(state)
         if fits:
-            if attempt.own is None or not _over(attempt, row):
+            if attempt.own is None or not _exceeds_quotas(attempt, row):
                 return ReprieveResult.REPRIEVED
             return ReprieveResult.EVICTED_UNCOUNTED if self._upstream else ReprieveResult.EVICTED
         if self._upstream and attempt.own is not None:
             without = attempt.clone()
             without.move(other, row, -1)
-            if _over(without, row):
+            if _exceeds_quotas(without, row):
                 # Upstream takes such a pod away twice, and stumbles.
                 raise NodeError(f"no corresponding pod {other.name} in pods of node {view.name(row)}")
         return ReprieveResult.EVICTED
 
 
 @lru_cache(maxsize=1024)
-def _pods_of(namespace: str) -> PodQuery:
+def _pods_in_namespace(namespace: str) -> PodQuery:
     return PodQuery((PodClause(frozenset((namespace,)), EVERYTHING),))
 
 
@@ -113,12 +119,14 @@ def _attempt(state: CycleState) -> Attempt:
     return attempt
 
 
-def _borrows(attempt: Attempt) -> bool:
+def _exceeds_min(attempt: Attempt) -> bool:
     """Tell whether the pod's namespace uses more than it is guaranteed, as things are, with the pod and nominated
     ones."""
     own = attempt.own
-    return own is not None and own.over_min(attempt.in_quota, attempt.used(own.namespace))
+    return own is not None and own.exceeds_min(attempt.request_in_quota, attempt.used(own.namespace))
 
 
-def _over(attempt: Attempt, row: int) -> bool:
-    return attempt.over_max(attempt.in_quota, row) or attempt.over_total(attempt.in_total, row)
+def _exceeds_quotas(attempt: Attempt, row: int) -> bool:
+    return attempt.exceeds_max(attempt.request_in_quota, row) or attempt.exceeds_total_min(
+        attempt.request_in_total, row
+    )

@@ -8,12 +8,12 @@ from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
 KIND = "PodGroup"
-_REMEMBERED = 10_000
+_MAX_REMEMBERED = 10_000
 DEFAULT_WAIT_SECONDS = 60.0
 """Where neither the group nor the args name a time."""
 
 
-def full_name(pod: PodInfo) -> str:
+def group_key_of(pod: PodInfo) -> str:
     """Return `namespace/group`, or "" for a pod without a group."""
     name = pod.labels.get(POD_GROUP_LABEL, "")
     return f"{pod.namespace}/{name}" if name else ""
@@ -30,7 +30,7 @@ def wait_seconds(group: PodGroup | None, default: float) -> float:
     return default or DEFAULT_WAIT_SECONDS
 
 
-class Expiring:
+class ExpiringSet:
     """Keys that are remembered for some seconds, as upstream's go-cache does: a key that is there keeps its time."""
 
     def __init__(self, clock: Callable[[], float], default_seconds: float) -> None:
@@ -52,7 +52,7 @@ class Expiring:
         """Remember a key, unless it is remembered already."""
         if key in self:
             return
-        if len(self._until) > _REMEMBERED:
+        if len(self._until) > _MAX_REMEMBERED:
             self._until = {remembered: until for remembered, until in self._until.items() if until >= self._clock()}
         self._until[key] = self._clock() + (seconds or self._default)
 
@@ -107,10 +107,10 @@ class Groups:
     def queued_at(self, pod: PodInfo, own: float) -> float:
         """Return the time that orders a pod in the queue: its group's last failure, else the group's creation, else
         its own (GetCreationTimestamp)."""
-        full = full_name(pod)
-        if not full:
+        group_key = group_key_of(pod)
+        if not group_key:
             return own
-        failed = self._failed.get(full)
+        failed = self._failed.get(group_key)
         if failed is not None:
             return failed
         group = self.of(pod)
@@ -126,27 +126,27 @@ class Groups:
                 seconds = epoch_seconds(text)
             except TimestampError:
                 seconds = -math.inf
-            if len(self._created) > _REMEMBERED:
+            if len(self._created) > _MAX_REMEMBERED:
                 self._created.clear()
             self._created[text] = seconds
         return seconds
 
-    def mark_failed(self, full: str, now: float) -> None:
+    def mark_failed(self, group_key: str, now: float) -> None:
         """Let a group queue up as of now."""
-        self._failed.pop(full, None)
-        self._failed[full] = now
-        if len(self._failed) > _REMEMBERED:
+        self._failed.pop(group_key, None)
+        self._failed[group_key] = now
+        if len(self._failed) > _MAX_REMEMBERED:
             # Of groups that are long gone, mostly: the oldest mark.
             del self._failed[next(iter(self._failed))]
-        self.reorder(full)
+        self.reorder(group_key)
 
-    def clear_failed(self, full: str) -> None:
+    def clear_failed(self, group_key: str) -> None:
         """Give a group its place by creation again."""
-        if self._failed.pop(full, None) is not None:
-            self.reorder(full)
+        if self._failed.pop(group_key, None) is not None:
+            self.reorder(group_key)
 
-    def reorder(self, full: str) -> None:
+    def reorder(self, group_key: str) -> None:
         """Have the queue look at the places of a group's pods again."""
         if self._handle is not None:
-            namespace, _, name = full.partition("/")
+            namespace, _, name = group_key.partition("/")
             self._handle.reorder(self.members(namespace, name))

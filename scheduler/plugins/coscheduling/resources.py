@@ -22,21 +22,21 @@ def resource_gap(group: PodGroup, view: NodeView, members: Iterable[tuple[PodInf
         members: the group's own pods on nodes, with their rows; what they take counts as free.
     """
     wanted: dict[str, str | int | float] = {**(group.spec.min_resources or {}), PODS: group.spec.min_member}
-    held = list(members)
+    members_with_rows = list(members)
     missing = {}
     for resource, amount in wanted.items():
-        free = _free(view, resource, held)
+        free = _free_by_row(view, resource, members_with_rows)
         need = milli_value(amount) if resource == "cpu" else value(amount)
         # Upstream goes from node to node and stops asking for a resource once it has enough: an overcommitted node
         # further on takes nothing away.
         if not len(free) or np.maximum.accumulate(np.cumsum(free))[-1] < need:
-            missing[resource] = _shown(amount, free, resource)
+            missing[resource] = _format_quantity(amount, free, resource)
     return (
         f"resource gap: map[{' '.join(f'{name}:{text}' for name, text in sorted(missing.items()))}]" if missing else ""
     )
 
 
-def _free(view: NodeView, resource: str, members: Iterable[tuple[PodInfo, int]]) -> FloatArray:
+def _free_by_row(view: NodeView, resource: str, members: Iterable[tuple[PodInfo, int]]) -> FloatArray:
     rows = view.rows
     if resource == PODS:
         free: FloatArray = (view.allowed_pods - view.pod_count).copy()
@@ -49,7 +49,7 @@ def _free(view: NodeView, resource: str, members: Iterable[tuple[PodInfo, int]])
     return free[rows]
 
 
-def _shown(amount: str | int | float, free: FloatArray, resource: str) -> str:
+def _format_quantity(amount: str | int | float, free: FloatArray, resource: str) -> str:
     """Return Go's print of the Quantity struct that is left after the subtractions."""
     left = parse(str(amount))
     mantissa, exponent = left.mantissa, left.exponent

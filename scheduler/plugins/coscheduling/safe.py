@@ -32,7 +32,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.kube.model import PodGroup
-from scheduler.plugins.coscheduling.groups import KIND, Expiring, Groups, full_name, wait_seconds
+from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, wait_seconds
 from scheduler.plugins.coscheduling.resources import resource_gap
 
 NAME = "Coscheduling"
@@ -50,12 +50,12 @@ class SafeCoscheduling:
         self._clock = context.clock
         self._wait = float(args.permit_waiting_time_seconds)
         self._backoff = float(args.pod_group_backoff_seconds)
-        self._backed_off = Expiring(self._clock, 0.0)
+        self._backed_off = ExpiringSet(self._clock, 0.0)
         self._bound: dict[str, set[str]] = {}
-        self._under_way: set[str] = set()
-        self._lacking: set[str] = set()
-        self._answered: tuple[str, float, int] = ("", 0.0, 0)
-        self._answer = SUCCESS
+        self._binding_groups: set[str] = set()
+        self._short_of_resources: set[str] = set()
+        self._checked_attempt: tuple[str, float, int] = ("", 0.0, 0)
+        self._checked_status = SUCCESS
         self.groups = Groups(context.handle)
 
     def use_objects(self, objects: Objects) -> None:
@@ -71,17 +71,17 @@ class SafeCoscheduling:
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, int, float, str]:
         """Return (gangs that hold nodes and lack members first, priority descending, time of the group or the pod,
         `namespace/name` of the pod)."""
-        urgency = _URGENT if self._is_partial(pod) else _ORDINARY
+        urgency = _URGENT if self._is_partly_bound(pod) else _ORDINARY
         return (urgency, -pod.priority, self.groups.queued_at(pod, queued_at), pod.key)
 
-    def _is_partial(self, pod: PodInfo) -> bool:
-        full = full_name(pod)
-        if not full or (full not in self._under_way and full not in self._bound):
+    def _is_partly_bound(self, pod: PodInfo) -> bool:
+        group_key = group_key_of(pod)
+        if not group_key or (group_key not in self._binding_groups and group_key not in self._bound):
             return False
         group = self.groups.of(pod)
         if group is None:
             return False
-        return full in self._under_way or len(self._bound[full]) < group.spec.min_member
+        return group_key in self._binding_groups or len(self._bound[group_key]) < group.spec.min_member
 
     def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
         """Return the pods whose group comes, goes or changes its size."""
@@ -95,80 +95,82 @@ class SafeCoscheduling:
         pod = new or old
         if pod is None:
             return
-        full = full_name(pod)
-        bound = self._bound.get(full, set())
+        group_key = group_key_of(pod)
+        bound = self._bound.get(group_key, set())
         before = len(bound)
         if new is not None and new.node_name and not new.deleting:
-            self._bound.setdefault(full, bound).add(pod.uid)
+            self._bound.setdefault(group_key, bound).add(pod.uid)
         else:
             bound.discard(pod.uid)
             if not bound:
-                self._bound.pop(full, None)
+                self._bound.pop(group_key, None)
         group = self.groups.of(pod)
         if group is not None and {before, len(bound)} & {0, group.spec.min_member} and before != len(bound):
-            self.groups.reorder(full)
+            self.groups.reorder(group_key)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """What changes a group or its members; where the cluster as a whole was too small, also what gives room."""
         return (
             HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE | ActionType.DELETE, self._group_changed),
             HintRegistration(POD, ActionType.ADD | ActionType.UPDATE_POD_LABEL, self._sibling_changed),
-            HintRegistration(POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN, self._room_came),
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE, self._room_came),
+            HintRegistration(POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN, self._capacity_changed),
+            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE, self._capacity_changed),
         )
 
     @staticmethod
     def _group_changed(pod: PodInfo, old: object, new: object) -> Hint:
         changed = new or old
-        if not isinstance(changed, PodGroup) or changed.metadata.key != full_name(pod):
+        if not isinstance(changed, PodGroup) or changed.metadata.key != group_key_of(pod):
             return Hint.SKIP
         # The controller writes the status all the time.
         return Hint.SKIP if isinstance(old, PodGroup) and new and old.spec == changed.spec else Hint.QUEUE
 
     @staticmethod
     def _sibling_changed(pod: PodInfo, old: object, new: object) -> Hint:
-        return Hint.QUEUE if isinstance(new, PodInfo) and full_name(new) == full_name(pod) else Hint.SKIP
+        return Hint.QUEUE if isinstance(new, PodInfo) and group_key_of(new) == group_key_of(pod) else Hint.SKIP
 
-    def _room_came(self, pod: PodInfo, old: object, new: object) -> Hint:
-        return Hint.QUEUE if full_name(pod) in self._lacking else Hint.SKIP
+    def _capacity_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+        return Hint.QUEUE if group_key_of(pod) in self._short_of_resources else Hint.SKIP
 
     # The attempt ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Park a pod whose group does not exist, is not complete, failed just now, or asks for more than there is."""
-        full = full_name(pod)
-        if not full:
+        group_key = group_key_of(pod)
+        if not group_key:
             return None, SUCCESS
         # The members of a gang are decided one after the other on one snapshot, and all get the same answer: what the
         # earlier ones were given counts as free for the later ones.
-        attempt = (full, view.now, view.assignments.end)
-        if self._answered != attempt:
-            self._lacking.discard(full)
-            self._answer = self._judge(full, pod, view)
-            self._answered = attempt
-        return None, self._answer
+        attempt = (group_key, view.now, view.assignments.end)
+        if self._checked_attempt != attempt:
+            self._short_of_resources.discard(group_key)
+            self._checked_status = self._check_group(group_key, pod, view)
+            self._checked_attempt = attempt
+        return None, self._checked_status
 
-    def _judge(self, full: str, pod: PodInfo, view: NodeView) -> Status:
+    def _check_group(self, group_key: str, pod: PodInfo, view: NodeView) -> Status:
         group = self.groups.of(pod)
         if group is None:
-            return _pending(f"pod group {full} does not exist")
-        if full in self._backed_off:
-            return unresolvable(f"podGroup {full} failed recently")
+            return _pending(f"pod group {group_key} does not exist")
+        if group_key in self._backed_off:
+            return unresolvable(f"podGroup {group_key} failed recently")
         needed = group.spec.min_member
         siblings = [sibling for sibling in self.groups.siblings(pod) if not sibling.deleting]
         if len(siblings) < needed:
-            return _pending(f"pod group {full}: {len(siblings)} of at least {needed} members exist")
+            return _pending(f"pod group {group_key}: {len(siblings)} of at least {needed} members exist")
         ready = sum(1 for sibling in siblings if not sibling.spec.gates)
         if ready < needed:
-            return _pending(f"pod group {full}: {ready} of at least {needed} members have no scheduling gates")
+            return _pending(f"pod group {group_key}: {ready} of at least {needed} members have no scheduling gates")
         if group.spec.min_resources is None:
             return SUCCESS
-        held = ((sibling, view.row(node)) for sibling in siblings if (node := self.groups.node_of(sibling)))
-        gap = resource_gap(group, view, [(sibling, row) for sibling, row in held if row >= 0])
+        members_with_rows = (
+            (sibling, view.row(node)) for sibling in siblings if (node := self.groups.node_of(sibling))
+        )
+        gap = resource_gap(group, view, [(sibling, row) for sibling, row in members_with_rows if row >= 0])
         if not gap:
             return SUCCESS
-        self._lacking.add(full)
-        return unresolvable(f"pod group {full}: {gap}")
+        self._short_of_resources.add(group_key)
+        return unresolvable(f"pod group {group_key}: {gap}")
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
@@ -191,10 +193,10 @@ class SafeCoscheduling:
 
     def gang_of(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod as it is now; None for a pod that belongs to none that can be tried."""
-        full, group = full_name(pod), self.groups.of(pod)
-        if group is None or full in self._backed_off:
+        group_key, group = group_key_of(pod), self.groups.of(pod)
+        if group is None or group_key in self._backed_off:
             return None
-        if len(self._bound.get(full, ())) >= group.spec.min_member and full not in self._under_way:
+        if len(self._bound.get(group_key, ())) >= group.spec.min_member and group_key not in self._binding_groups:
             # Enough run: its further pods, be they thousands, are pods like any other.
             return None
         placed, waiting = 0, []
@@ -208,31 +210,31 @@ class SafeCoscheduling:
         if placed + len(waiting) < group.spec.min_member:
             return None
         timeout = wait_seconds(group, self._wait)
-        return Gang(f"pod group {full}", tuple(waiting), group.spec.min_member, placed, timeout)
+        return Gang(f"pod group {group_key}", tuple(waiting), group.spec.min_member, placed, timeout)
 
     def gang_placed(self, pod: PodInfo) -> None:
         """Enough members hold nodes: until they are bound, one that loses its own goes first."""
-        full = full_name(pod)
-        self._under_way.add(full)
-        self.groups.clear_failed(full)
+        group_key = group_key_of(pod)
+        self._binding_groups.add(group_key)
+        self.groups.clear_failed(group_key)
 
     def gang_settled(self, pod: PodInfo) -> None:
         """The gang is complete, or gone."""
-        full = full_name(pod)
-        self._under_way.discard(full)
-        self.groups.reorder(full)
+        group_key = group_key_of(pod)
+        self._binding_groups.discard(group_key)
+        self.groups.reorder(group_key)
 
     def gang_failed(self, pod: PodInfo) -> None:
         """Queue up again at the end, after the configured back-off."""
-        full = full_name(pod)
-        self.groups.mark_failed(full, self._clock())
-        if self._backoff and full not in self._backed_off:
-            self._backed_off.add(full, self._backoff)
+        group_key = group_key_of(pod)
+        self.groups.mark_failed(group_key, self._clock())
+        if self._backoff and group_key not in self._backed_off:
+            self._backed_off.add(group_key, self._backoff)
             if self._handle is not None:
-                self._handle.call_later(self._backoff, lambda: self._try_again(pod))
+                self._handle.call_later(self._backoff, lambda: self._end_backoff(pod))
 
-    def _try_again(self, pod: PodInfo) -> None:
-        self._backed_off.discard(full_name(pod))
+    def _end_backoff(self, pod: PodInfo) -> None:
+        self._backed_off.discard(group_key_of(pod))
         if self._handle is not None:
             self._handle.activate(self.groups.siblings(pod))
 

@@ -27,7 +27,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.kube.model import PodGroup
-from scheduler.plugins.coscheduling.groups import KIND, Expiring, Groups, full_name, wait_seconds
+from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, wait_seconds
 from scheduler.plugins.coscheduling.resources import resource_gap
 
 NAME = "Coscheduling"
@@ -47,8 +47,8 @@ class UpstreamCoscheduling:
         self._wait = float(args.permit_waiting_time_seconds)
         self._backoff = float(args.pod_group_backoff_seconds)
         self._tolerated_gap = args.pod_group_reject_percentage / 100.0
-        self._permitted = Expiring(self._clock, _PERMITTED_SECONDS)
-        self._backed_off = Expiring(self._clock, _BACKED_OFF_SECONDS)
+        self._permitted = ExpiringSet(self._clock, _PERMITTED_SECONDS)
+        self._backed_off = ExpiringSet(self._clock, _BACKED_OFF_SECONDS)
         self._assigned: dict[str, set[str]] = {}
         self.groups = Groups(context.handle)
 
@@ -84,15 +84,15 @@ class UpstreamCoscheduling:
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Turn away a pod whose group failed just now, is not complete, or asks for more than the cluster has."""
-        problem = self._problem(pod, view)
+        problem = self._pre_filter_error(pod, view)
         return None, unresolvable(problem) if problem else SUCCESS
 
-    def _problem(self, pod: PodInfo, view: NodeView) -> str:
-        group, full = self.groups.of(pod), full_name(pod)
+    def _pre_filter_error(self, pod: PodInfo, view: NodeView) -> str:
+        group, group_key = self.groups.of(pod), group_key_of(pod)
         if group is None:
             return ""
-        if full in self._backed_off:
-            return f"podGroup {full} failed recently"
+        if group_key in self._backed_off:
+            return f"podGroup {group_key} failed recently"
         siblings = self.groups.siblings(pod)
         needed = group.spec.min_member
         if len(siblings) < needed:
@@ -102,11 +102,11 @@ class UpstreamCoscheduling:
             )
         if sum(1 for sibling in siblings if not sibling.spec.gates) < needed:
             return f"pre-filter pod {pod.name} cannot proceed due to gated pods in the same PodGroup"
-        if group.spec.min_resources is None or full in self._permitted:
+        if group.spec.min_resources is None or group_key in self._permitted:
             return ""
         gap = resource_gap(group, view, self._members_on_nodes(pod, view))
         if not gap:
-            self._permitted.add(full, self._wait)
+            self._permitted.add(group_key, self._wait)
         return gap
 
     def _members_on_nodes(self, pod: PodInfo, view: NodeView) -> Iterable[tuple[PodInfo, int]]:
@@ -120,31 +120,31 @@ class UpstreamCoscheduling:
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
         """Reject the group's waiting pods, unless enough have a node, or all but a few."""
-        group, full = self.groups.of(pod), full_name(pod)
+        group, group_key = self.groups.of(pod), group_key_of(pod)
         if group is None:
             return None, unschedulable("can not find pod group")
-        needed, assigned = group.spec.min_member, len(self._assigned.get(full, ()))
+        needed, assigned = group.spec.min_member, len(self._assigned.get(group_key, ()))
         if assigned >= needed:
             return None, unschedulable()
         if (needed - assigned) / needed <= self._tolerated_gap:
             return None, unschedulable()
-        self._reject_waiting(full, "optimistic rejection in PostFilter")
+        self._reject_waiting(group_key, "optimistic rejection in PostFilter")
         if self._backoff and len(self.groups.siblings(pod)) >= needed:
-            self._backed_off.add(full, self._backoff)
-        self._failed(full)
+            self._backed_off.add(group_key, self._backoff)
+        self._failed(group_key)
         return None, unschedulable(
-            f"PodGroup {full} gets rejected due to Pod {pod.name} is unschedulable even after PostFilter"
+            f"PodGroup {group_key} gets rejected due to Pod {pod.name} is unschedulable even after PostFilter"
         )
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
         """Let the pod wait until the group has enough nodes, and then all of it go on."""
-        full = full_name(pod)
-        if not full:
+        group_key = group_key_of(pod)
+        if not group_key:
             return SUCCESS, 0.0
         group = self.groups.of(pod)
         if group is None:
             return unschedulable("PodGroup not found"), 0.0
-        assigned = self._assigned.setdefault(full, set())
+        assigned = self._assigned.setdefault(group_key, set())
         assigned.add(pod.name)
         if len(assigned) < group.spec.min_member:
             if len(assigned) == 1:
@@ -152,10 +152,10 @@ class UpstreamCoscheduling:
                 siblings = {sibling.uid: sibling for sibling in self.groups.siblings(pod) if sibling.uid != pod.uid}
                 state.write(PODS_TO_ACTIVATE, siblings)
             return Status(Code.WAIT), wait_seconds(group, self._wait)
-        self.groups.clear_failed(full)
+        self.groups.clear_failed(group_key)
         if self._handle is not None:
             for waiting in self._handle.waiting_pods():
-                if full_name(waiting) == full:
+                if group_key_of(waiting) == group_key:
                     self._handle.allow_waiting(waiting, NAME)
         return SUCCESS, 0.0
 
@@ -165,36 +165,36 @@ class UpstreamCoscheduling:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Give the place up, and with it those of all waiting pods of the group."""
-        full = full_name(pod)
+        group_key = group_key_of(pod)
         if self.groups.of(pod) is None:
             return
-        self._unassign(full, pod.name)
-        self._reject_waiting(full, "rejection in Unreserve")
-        self._failed(full)
+        self._unassign(group_key, pod.name)
+        self._reject_waiting(group_key, "rejection in Unreserve")
+        self._failed(group_key)
 
     # Internals ------------------------------------------------------------------------------------------------------
 
-    def _failed(self, full: str) -> None:
-        self._permitted.discard(full)
-        self.groups.mark_failed(full, self._clock())
+    def _failed(self, group_key: str) -> None:
+        self._permitted.discard(group_key)
+        self.groups.mark_failed(group_key, self._clock())
 
-    def _reject_waiting(self, full: str, message: str) -> None:
+    def _reject_waiting(self, group_key: str, message: str) -> None:
         if self._handle is None:
             return
         for waiting in self._handle.waiting_pods():
-            if full_name(waiting) == full:
+            if group_key_of(waiting) == group_key:
                 self._handle.reject_waiting(waiting, NAME, message)
 
     def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
         """Upstream looks at pods that come with a node, and at those that go: not at those that get one."""
         if old is None and new is not None and new.node_name:
-            self._assigned.setdefault(full_name(new), set()).add(new.name)
+            self._assigned.setdefault(group_key_of(new), set()).add(new.name)
         elif new is None and old is not None and old.node_name:
-            self._unassign(full_name(old), old.name)
+            self._unassign(group_key_of(old), old.name)
 
-    def _unassign(self, full: str, name: str) -> None:
-        assigned = self._assigned.get(full)
+    def _unassign(self, group_key: str, name: str) -> None:
+        assigned = self._assigned.get(group_key)
         if assigned is not None:
             assigned.discard(name)
             if not assigned:
-                del self._assigned[full]
+                del self._assigned[group_key]

@@ -23,7 +23,7 @@ from scheduler.framework import (
 from scheduler.preemption import WAITING, Evaluator, VictimRules, wanted_candidates
 
 _NAME = "DefaultPreemption"
-_PARKED = unresolvable(WAITING, plugin=_NAME)
+_WAITING_FOR_VICTIMS = unresolvable(WAITING, plugin=_NAME)
 
 
 class DefaultPreemption:
@@ -34,11 +34,11 @@ class DefaultPreemption:
     def __init__(self, args: DefaultPreemptionArgs, context: PluginContext) -> None:
         """Without a handle (simulation) nobody is evicted."""
         self._args = args
-        self._evaluator = Evaluator(self.name, context, VictimRules(), self._wanted, prefix="preemption: ")
+        self._evaluator = Evaluator(self.name, context, VictimRules(), self._candidates_wanted, prefix="preemption: ")
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Park a pod whose preemption is under way."""
-        return _PARKED if self._evaluator.awaits_watch(pod) else SUCCESS
+        return _WAITING_FOR_VICTIMS if self._evaluator.awaits_watch(pod) else SUCCESS
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Deletions un-gate a pod parked here; whether they help is for the plugins to say that rejected it."""
@@ -50,7 +50,7 @@ class DefaultPreemption:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
         return self._evaluator.post_filter(state, pod, view, codes)
 
-    def _wanted(self, nodes: int) -> int:
+    def _candidates_wanted(self, nodes: int) -> int:
         return wanted_candidates(
             nodes, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
         )

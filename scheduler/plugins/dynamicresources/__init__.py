@@ -34,7 +34,7 @@ REASON = (
 NO_CLAIMS = "no new claims to deallocate"
 
 
-class _Seen:
+class _PreFilterRan:
     """Mark of an attempt in which PreFilter got as far as this plugin."""
 
 
@@ -52,7 +52,7 @@ class DynamicResources:
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Turn pods with claims away for good; Skip the others."""
-        state.write(self.name, _Seen())
+        state.write(self.name, _PreFilterRan())
         return None, unresolvable(REASON) if pod.spec.claims else SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
@@ -67,7 +67,7 @@ class DynamicResources:
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]
     ) -> tuple[PostFilterResult | None, Status]:
         """Add upstream's words: nothing to free, or the error it makes when PreFilter ended before this plugin."""
-        if state.read(self.name, _Seen) is None:
+        if state.read(self.name, _PreFilterRan) is None:
             return None, failure("not found")
         if pod.spec.claims:
             # Preemption cannot help: end PostFilter, and add nothing to the reason.

@@ -35,9 +35,9 @@ class ImageLocality:
                 total += image.present[rows] * np.int64(int(float(image.size) * spread))
         if not any_present:
             return total
-        most = MAX_BYTES_PER_CONTAINER * len(pod.spec.images)
-        clamped = np.clip(total, MIN_BYTES, most)
-        return 100 * (clamped - MIN_BYTES) // (most - MIN_BYTES)
+        max_bytes = MAX_BYTES_PER_CONTAINER * len(pod.spec.images)
+        clamped = np.clip(total, MIN_BYTES, max_bytes)
+        return 100 * (clamped - MIN_BYTES) // (max_bytes - MIN_BYTES)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Scores follow from the node's images, their sizes, and the share of the nodes that hold them."""

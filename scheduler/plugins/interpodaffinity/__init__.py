@@ -31,7 +31,7 @@ from scheduler.framework import (
 from scheduler.framework.locality import Follows, Locality
 from scheduler.plugins.interpodaffinity.counts import DomainCounts
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
-from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, means
+from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, matches_all_terms
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -41,7 +41,7 @@ _CODES = np.array([0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE, 0
 
 
 @dataclass(slots=True)
-class _FilterState:
+class _PreFilterState:
     """Pods per domain that matter to this pod; AddPod and RemovePod change them for what-if runs."""
 
     own: OwnTerms
@@ -49,13 +49,13 @@ class _FilterState:
     anti_affinity: DomainCounts
     existing: DomainCounts
 
-    def clone(self) -> "_FilterState":
+    def clone(self) -> "_PreFilterState":
         """Return an independent copy."""
-        return _FilterState(self.own, self.affinity.clone(), self.anti_affinity.clone(), self.existing.clone())
+        return _PreFilterState(self.own, self.affinity.clone(), self.anti_affinity.clone(), self.existing.clone())
 
 
 @dataclass(slots=True)
-class _ScoreState:
+class _PreScoreState:
     """Sums of weights per domain, by topology key."""
 
     weights: dict[str, IntArray] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class InterPodAffinity:
             affinity.take(term.topology_key, view.pods_by_domain(own.all_affinity, term.topology_key))
         for term in own.anti_affinity:
             anti_affinity.take(term.topology_key, view.pods_by_domain(term.query, term.topology_key))
-        state.write(self.name, _FilterState(own, affinity, anti_affinity, existing))
+        state.write(self.name, _PreFilterState(own, affinity, anti_affinity, existing))
         return None, SUCCESS
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
@@ -110,7 +110,7 @@ class InterPodAffinity:
         self._update(state, pod, removed, view, row, -1)
 
     def _update(self, state: CycleState, pod: PodInfo, other: PodInfo, view: NodeView, row: int, amount: int) -> None:
-        filter_state = state.read(self.name, _FilterState)
+        filter_state = state.read(self.name, _PreFilterState)
         if filter_state is None:
             return
         namespace = view.objects.get("Namespace", "", pod.namespace)
@@ -118,7 +118,7 @@ class InterPodAffinity:
         for existing_term in other.spec.terms.anti_affinity:
             if existing_term.matches(pod.namespace, pod.labels, labels):
                 filter_state.existing.add(view, existing_term.topology_key, row, amount)
-        if means(filter_state.own.affinity, other):
+        if matches_all_terms(filter_state.own.affinity, other):
             for term in filter_state.own.affinity:
                 filter_state.affinity.add(view, term.topology_key, row, amount)
         for term in filter_state.own.anti_affinity:
@@ -127,33 +127,35 @@ class InterPodAffinity:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes far from pods that are wanted, near to unwanted ones, or near to pods that do not want this."""
-        filter_state = state.read(self.name, _FilterState)
+        filter_state = state.read(self.name, _PreFilterState)
         if filter_state is None:
             return None
         bits: IntArray | None = None
         masks = (
-            self._far(filter_state, pod, view, rows),
-            filter_state.anti_affinity.near(view, rows),
-            filter_state.existing.near(view, rows),
+            self._unsatisfied_affinity(filter_state, pod, view, rows),
+            filter_state.anti_affinity.rows_near_matches(view, rows),
+            filter_state.existing.rows_near_matches(view, rows),
         )
-        refusals = [(1 << index, mask) for index, mask in enumerate(masks) if mask is not None]
-        if len(refusals) == 1:
-            bit, failed = refusals[0]
+        failures = [(1 << index, mask) for index, mask in enumerate(masks) if mask is not None]
+        if len(failures) == 1:
+            bit, failed = failures[0]
             return Verdicts(failed.view(np.int8) * _CODES[bit], failed * np.int64(bit), _REASONS)
-        for bit, failed in refusals:
+        for bit, failed in failures:
             bits = failed * np.int64(bit) if bits is None else np.where(bits != 0, bits, failed * np.int64(bit))
         if bits is None:
             return None
         return Verdicts(_CODES[bits], bits, _REASONS)
 
     @staticmethod
-    def _far(filter_state: _FilterState, pod: PodInfo, view: NodeView, rows: RowArray) -> BoolArray | None:
+    def _unsatisfied_affinity(
+        filter_state: _PreFilterState, pod: PodInfo, view: NodeView, rows: RowArray
+    ) -> BoolArray | None:
         """Return the rows that do not satisfy the pod's affinity, or None."""
         if not filter_state.own.affinity:
             return None
         failed = np.zeros(len(rows), dtype=np.bool_)
         # The first of a series that wants to be near its own kind goes anywhere where all keys are.
-        first = filter_state.affinity.empty and means(filter_state.own.affinity, pod)
+        first = filter_state.affinity.empty and matches_all_terms(filter_state.own.affinity, pod)
         for key in {term.topology_key for term in filter_state.own.affinity}:
             codes = gather_codes(view, view.labels(key).codes, rows)
             failed |= codes < 0 if first else (filter_state.affinity.by_key[key] <= 0)[codes]
@@ -167,7 +169,7 @@ class InterPodAffinity:
         own = self._resolver.own(pod, view.objects)
         if self._ignore_existing and not own.preferred:
             return SKIP
-        score_state = _ScoreState()
+        score_state = _PreScoreState()
         anything = False
         for term in own.preferred:
             counts = view.pods_by_domain(term.query, term.topology_key)
@@ -189,7 +191,7 @@ class InterPodAffinity:
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return the sum of the weights of a node's domains."""
-        score_state = state.read(f"{self.name}/score", _ScoreState)
+        score_state = state.read(f"{self.name}/score", _PreScoreState)
         if score_state is None:
             return None
         total: IntArray = np.zeros(len(rows), dtype=np.int64)

@@ -40,7 +40,7 @@ class DomainCounts:
             self._owned.add(key)
         self.by_key[key][code] += amount
 
-    def near(self, view: NodeView, rows: RowArray) -> BoolArray | None:
+    def rows_near_matches(self, view: NodeView, rows: RowArray) -> BoolArray | None:
         """Return the rows with a domain that has some; None where there is none."""
         failed: BoolArray | None = None
         for key, counts in self.by_key.items():

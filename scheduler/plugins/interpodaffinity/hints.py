@@ -13,7 +13,7 @@ from scheduler.framework import (
     Objects,
     PodInfo,
 )
-from scheduler.plugins.interpodaffinity.terms import OwnTerm, TermResolver, means
+from scheduler.plugins.interpodaffinity.terms import OwnTerm, TermResolver, matches_all_terms
 
 _A = ActionType
 
@@ -49,17 +49,24 @@ class AffinityHints:
         if any(other is not None and not other.node_name for other in (before, after)):
             return Hint.SKIP
         wanted, unwanted = self._terms(pod)
-        if after is not None and means(wanted, after) and not (before is not None and means(wanted, before)):
+        if (
+            after is not None
+            and matches_all_terms(wanted, after)
+            and not (before is not None and matches_all_terms(wanted, before))
+        ):
             return Hint.QUEUE
         if before is None:
             return Hint.SKIP
         if self._upstream:
-            gone = means(unwanted, before) and not (after is not None and means(unwanted, after))
+            gone = matches_all_terms(unwanted, before) and not (
+                after is not None and matches_all_terms(unwanted, after)
+            )
         else:
             gone = any(
-                means((term,), before) and not (after is not None and means((term,), after)) for term in unwanted
+                matches_all_terms((term,), before) and not (after is not None and matches_all_terms((term,), after))
+                for term in unwanted
             )
-            gone = gone or (after is None and self._keeps_away(before, pod))
+            gone = gone or (after is None and self._has_anti_affinity_to(before, pod))
         return Hint.QUEUE if gone else Hint.SKIP
 
     def node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
@@ -72,8 +79,8 @@ class AffinityHints:
             # A node without the key always takes a pod with anti-affinity.
             helps = any(term.topology_key in new.labels for term in terms.affinity) or bool(terms.anti_affinity)
         else:
-            helps = any(_joined(term, before, new) for term in terms.affinity) or any(
-                _left(term, before, new) for term in terms.anti_affinity
+            helps = any(_gained_domain(term, before, new) for term in terms.affinity) or any(
+                _lost_domain(term, before, new) for term in terms.anti_affinity
             )
         if not self._upstream and not terms.affinity and not terms.anti_affinity:
             # Only other pods' terms can have kept it away, and they may be about any key.
@@ -83,7 +90,9 @@ class AffinityHints:
     @staticmethod
     def namespace_changed(pod: PodInfo, old: object, new: object) -> Hint:
         """A namespace has other labels: terms that select namespaces mean other pods."""
-        selecting = [term for term in (*pod.spec.terms.affinity, *pod.spec.terms.anti_affinity) if _selects(term)]
+        selecting = [
+            term for term in (*pod.spec.terms.affinity, *pod.spec.terms.anti_affinity) if _selects_namespaces(term)
+        ]
         own = getattr(new, "metadata", None)
         # Other pods' terms may select this pod's namespace.
         return Hint.QUEUE if selecting or (own is not None and own.name == pod.namespace) else Hint.SKIP
@@ -91,30 +100,32 @@ class AffinityHints:
     def _terms(self, pod: PodInfo) -> tuple[Sequence[OwnTerm], Sequence[OwnTerm]]:
         terms = pod.spec.terms
         if self._upstream:
-            unresolved = self._resolver.unresolved
-            return [unresolved(term) for term in terms.affinity], [unresolved(term) for term in terms.anti_affinity]
+            unresolved_term = self._resolver.unresolved_term
+            return [unresolved_term(term) for term in terms.affinity], [
+                unresolved_term(term) for term in terms.anti_affinity
+            ]
         objects = self._objects()
         if objects is None:
             raise LookupError("no pod has been looked at yet")
         own = self._resolver.own(pod, objects)
         return own.affinity, own.anti_affinity
 
-    def _keeps_away(self, other: PodInfo, pod: PodInfo) -> bool:
+    def _has_anti_affinity_to(self, other: PodInfo, pod: PodInfo) -> bool:
         objects = self._objects()
         namespace = objects.get("Namespace", "", pod.namespace) if objects is not None else None
         labels = {} if namespace is None else namespace.metadata.labels
         return any(term.matches(pod.namespace, pod.labels, labels) for term in other.spec.terms.anti_affinity)
 
 
-def _selects(term: AffinityTerm) -> bool:
+def _selects_namespaces(term: AffinityTerm) -> bool:
     return not term.namespace_selector.nothing and not term.namespace_selector.everything
 
 
-def _joined(term: AffinityTerm, before: NodeInfo, after: NodeInfo) -> bool:
+def _gained_domain(term: AffinityTerm, before: NodeInfo, after: NodeInfo) -> bool:
     new = after.labels.get(term.topology_key)
     return new is not None and new != before.labels.get(term.topology_key)
 
 
-def _left(term: AffinityTerm, before: NodeInfo, after: NodeInfo) -> bool:
+def _lost_domain(term: AffinityTerm, before: NodeInfo, after: NodeInfo) -> bool:
     old = before.labels.get(term.topology_key)
     return old is not None and old != after.labels.get(term.topology_key)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from scheduler.framework import AffinityTerm, Objects, PodClause, PodInfo, PodQuery
 from scheduler.kube.primitives.selectors import Selector
 
-_MOST = 4096
+_MAX_CACHED = 4096
 
 
 class OwnTerm(NamedTuple):
@@ -36,7 +36,7 @@ class OwnTerms(NamedTuple):
         return PodQuery(tuple(term.clause for term in self.affinity))
 
 
-_NONE = OwnTerms((), (), ())
+_NO_TERMS = OwnTerms((), (), ())
 
 
 class TermResolver:
@@ -48,7 +48,7 @@ class TermResolver:
 
     def __init__(self, *, upstream: bool) -> None:
         self._upstream = upstream
-        self._known: dict[bytes, OwnTerms] = {}
+        self._cache: dict[bytes, OwnTerms] = {}
         self._generation = -1
         self._objects: Objects | None = None
 
@@ -56,18 +56,18 @@ class TermResolver:
         """Return a pod's terms as they are at this moment."""
         terms = pod.spec.terms
         if not terms.any:
-            return _NONE
+            return _NO_TERMS
         generation = objects.generation("Namespace")
-        if generation != self._generation or objects is not self._objects or len(self._known) >= _MOST:
-            self._known.clear()
+        if generation != self._generation or objects is not self._objects or len(self._cache) >= _MAX_CACHED:
+            self._cache.clear()
             self._generation, self._objects = generation, objects
-        own = self._known.get(pod.spec.class_key)
+        own = self._cache.get(pod.spec.class_key)
         if own is None:
             wanted = tuple(self._term(weighted.term, objects, weighted.weight) for weighted in terms.preferred_affinity)
             unwanted = tuple(
                 self._term(weighted.term, objects, -weighted.weight) for weighted in terms.preferred_anti_affinity
             )
-            own = self._known[pod.spec.class_key] = OwnTerms(
+            own = self._cache[pod.spec.class_key] = OwnTerms(
                 tuple(self._term(term, objects) for term in terms.affinity),
                 tuple(self._term(term, objects) for term in terms.anti_affinity),
                 wanted + unwanted,
@@ -75,7 +75,7 @@ class TermResolver:
         return own
 
     @staticmethod
-    def unresolved(term: AffinityTerm) -> OwnTerm:
+    def unresolved_term(term: AffinityTerm) -> OwnTerm:
         """Return a term as upstream's queueing hints take it: its namespace selector evaluated against no labels."""
         namespaces = None if term.namespace_selector.matches({}) else term.namespaces
         return OwnTerm(term.topology_key, PodClause(namespaces, term.selector))
@@ -98,6 +98,6 @@ class TermResolver:
         return term.namespaces.union(selected)
 
 
-def means(terms: Sequence[OwnTerm], pod: PodInfo) -> bool:
+def matches_all_terms(terms: Sequence[OwnTerm], pod: PodInfo) -> bool:
     """Tell whether there are terms and each of them means a pod (podMatchesAllAffinityTerms)."""
     return bool(terms) and all(term.clause.matches(pod.namespace, pod.labels) for term in terms)

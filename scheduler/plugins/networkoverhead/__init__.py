@@ -39,7 +39,7 @@ from scheduler.kube.model import (
     NetworkTopology,
 )
 from scheduler.kube.primitives.selectors import Operator, Requirement, Selector
-from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, Place, Ways
+from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, NetworkPaths, Place
 
 NAME = "NetworkOverhead"
 REASON = "node(s) exceeded more network cost limits of the pod's dependencies than they kept"
@@ -55,12 +55,12 @@ class _Overhead:
 
 
 @dataclass(frozen=True, slots=True)
-class _Map:
-    """Places of nodes, and the ways between them: the same until a node's labels or a NetworkTopology change."""
+class _TopologyMap:
+    """Places of nodes and the paths between them, valid until a node's labels or a NetworkTopology change."""
 
     versions: tuple[int, int]
     place_of_row: RowArray
-    ways: Ways
+    paths: NetworkPaths
 
 
 class NetworkOverhead:
@@ -79,7 +79,7 @@ class NetworkOverhead:
         self._upstream = context.upstream
         # Upstream takes what was measured to be in order; a list that is not loses costs.
         self._in_order = not context.upstream or args.weights_name != MEASURED
-        self._map: _Map | None = None
+        self._cached_map: _TopologyMap | None = None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Count, for every node, limits kept and exceeded, and sum up the costs."""
@@ -135,7 +135,7 @@ class NetworkOverhead:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods of the same AppGroup that come or go, nodes, and the objects that say what is wanted."""
         return (
-            HintRegistration(POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL, _same_group),
+            HintRegistration(POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL, _same_app_group),
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
             HintRegistration("AppGroup", ActionType.ALL),
             HintRegistration("NetworkTopology", ActionType.ALL),
@@ -145,10 +145,10 @@ class NetworkOverhead:
 
     def _app_group(self, pod: PodInfo, view: NodeView) -> AppGroup | None:
         name = pod.labels.get(APP_GROUP_LABEL, "")
-        group: AppGroup | None = self._first(view, "AppGroup", name) if name else None
+        group: AppGroup | None = self._first_in_namespaces(view, "AppGroup", name) if name else None
         return group
 
-    def _first(self, view: NodeView, kind: str, name: str) -> Any:
+    def _first_in_namespaces(self, view: NodeView, kind: str, name: str) -> Any:
         for namespace in self._namespaces:
             candidate = view.objects.get(kind, namespace, name)
             if candidate is not None:
@@ -156,43 +156,45 @@ class NetworkOverhead:
         return None
 
     def _overhead(self, group: str, dependencies: Sequence[AppGroupDependency], view: NodeView) -> _Overhead:
-        known = self._mapped(view)
-        ways, place_of_row = known.ways, known.place_of_row
-        satisfied, violated, everyone = (np.zeros(len(ways.cost), dtype=np.int64) for _ in range(3))
+        known = self._topology_map(view)
+        paths, place_of_row = known.paths, known.place_of_row
+        satisfied, violated, all_pods = (np.zeros(len(paths.cost), dtype=np.int64) for _ in range(3))
         own: IntArray = np.zeros(view.size, dtype=np.int64)
         for dependency in dependencies:
-            pods = _pods_of(group, dependency.workload.selector, view)
+            pods = _pods_of_workload(group, dependency.workload.selector, view)
             if not pods.any():
                 continue
             own += pods
             # float64 counts pods exactly, and multiplies fast.
-            counts: FloatArray = np.bincount(place_of_row, weights=pods, minlength=len(everyone)).astype(np.float64)
+            counts: FloatArray = np.bincount(place_of_row, weights=pods, minlength=len(all_pods)).astype(np.float64)
             limit = dependency.max_network_cost
             for total, ruled in (
-                (satisfied, ways.near | (ways.listed & (ways.cost <= limit))),
-                (violated, ways.far | (ways.listed & (ways.cost > limit))),
+                (satisfied, paths.local | (paths.listed & (paths.cost <= limit))),
+                (violated, paths.unlabelled | (paths.listed & (paths.cost > limit))),
             ):
                 np.add(total, (ruled.astype(np.float64) @ counts).astype(np.int64), out=total)
-            everyone += counts.astype(np.int64)
+            all_pods += counts.astype(np.int64)
         # Pods on the very node cost nothing and keep their limits, whatever the way within the place.
-        near, far, cost = ways.near.diagonal(), ways.far.diagonal(), ways.cost.diagonal()
+        local, unlabelled, cost = paths.local.diagonal(), paths.unlabelled.diagonal(), paths.cost.diagonal()
         return _Overhead(
-            satisfied[place_of_row] + np.where(near[place_of_row], 0, own),
-            violated[place_of_row] - np.where(far[place_of_row], own, 0),
-            (ways.cost @ everyone)[place_of_row] - cost[place_of_row] * own,
+            satisfied[place_of_row] + np.where(local[place_of_row], 0, own),
+            violated[place_of_row] - np.where(unlabelled[place_of_row], own, 0),
+            (paths.cost @ all_pods)[place_of_row] - cost[place_of_row] * own,
         )
 
-    def _mapped(self, view: NodeView) -> _Map:
+    def _topology_map(self, view: NodeView) -> _TopologyMap:
         versions = (view.topology, view.objects.generation("NetworkTopology"))
-        known = self._map
+        known = self._cached_map
         if known is None or known.versions != versions:
             regions, zones = view.labels(REGION), view.labels(ZONE)
             pairs, place_of_row = np.unique(np.stack((regions.codes, zones.codes), axis=1), axis=0, return_inverse=True)
             region_names, zone_names = [*regions.values, ""], [*zones.values, ""]
             places = [Place(region_names[region], zone_names[zone]) for region, zone in pairs.tolist()]
-            topology: NetworkTopology | None = self._first(view, "NetworkTopology", self._topology_name)
+            topology: NetworkTopology | None = self._first_in_namespaces(view, "NetworkTopology", self._topology_name)
             table = CostTable(topology, self._weights_name, in_order=self._in_order)
-            known = self._map = _Map(versions, place_of_row.reshape(-1).astype(np.intp), table.ways(places))
+            known = self._cached_map = _TopologyMap(
+                versions, place_of_row.reshape(-1).astype(np.intp), table.paths(places)
+            )
         return known
 
 
@@ -206,7 +208,7 @@ def _dependencies(pod: PodInfo, group: AppGroup) -> tuple[AppGroupDependency, ..
     )
 
 
-def _pods_of(group: str, workload: str, view: NodeView) -> IntArray:
+def _pods_of_workload(group: str, workload: str, view: NodeView) -> IntArray:
     """Return the pods of a workload per row; those without the label are of the workload with the empty selector."""
     member = Requirement(APP_GROUP_LABEL, Operator.IN, frozenset((group,)))
     pods = view.pods_by_node(_query(member, Requirement(WORKLOAD_LABEL, Operator.IN, frozenset((workload,)))))
@@ -219,7 +221,7 @@ def _query(*requirements: Requirement) -> PodQuery:
     return PodQuery((PodClause(None, Selector(frozenset(requirements))),))
 
 
-def _same_group(pod: PodInfo, old: object, new: object) -> Hint:
+def _same_app_group(pod: PodInfo, old: object, new: object) -> Hint:
     """The pod itself may have got another label; of other pods those of its AppGroup count."""
     group = pod.labels.get(APP_GROUP_LABEL)
     changed = [changed_pod for changed_pod in (old, new) if isinstance(changed_pod, PodInfo)]

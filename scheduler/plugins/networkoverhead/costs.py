@@ -12,9 +12,9 @@ REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 MEASURED = "NetperfCosts"
 """Name of the weights that a controller writes, in order; all others are written by people."""
 UNKNOWN_COST = 100
-"""Cost of a way that is not listed, and of any way to a node without zone and region."""
+"""Cost of a path that is not listed, and of any path to a node without zone and region (MaxCost upstream)."""
 SAME_ZONE_COST = 1
-_MOST_COST = 1 << 40
+_MAX_COST = 1 << 40
 """Higher costs count as this, so that sums over all pods of a cluster stay within 64 bits."""
 
 
@@ -25,19 +25,20 @@ class Place(NamedTuple):
     zone: str
 
 
-class Ways(NamedTuple):
-    """What is known of the way from each place (row) to each place (column) of a list of places.
+class NetworkPaths(NamedTuple):
+    """The network path from each place (row) to each place (column): square matrices over a list of places.
 
     Attributes:
-        cost: what the way adds to a node's cost.
-        near: places so close that no limit is asked.
-        far: places without region and zone, to which every limit is exceeded.
-        listed: the limit of a dependency decides by `cost`. Elsewhere nothing is known and nothing said.
+        cost: what the path adds to a node's cost.
+        local: same place, where every limit is kept.
+        unlabelled: the target has neither region nor zone, where every limit is exceeded.
+        listed: the topology lists the path, and a dependency's limit is compared with `cost`. A path that is neither
+            of the three counts neither as satisfied nor as violated.
     """
 
     cost: IntArray
-    near: BoolArray
-    far: BoolArray
+    local: BoolArray
+    unlabelled: BoolArray
     listed: BoolArray
 
 
@@ -45,40 +46,40 @@ class CostTable:
     """The costs under one name of weights."""
 
     def __init__(self, topology: NetworkTopology | None, weights_name: str, *, in_order: bool) -> None:
-        """`in_order`: lists are sorted before they are searched by halving."""
-        self._origins = [
-            {key: _origins(weight.topology_list, key, in_order) for key in (REGION, ZONE)}
+        """`in_order`: sort the lists before the binary search; upstream trusts its controller's lists."""
+        self._sorted_origins = [
+            {key: _sorted_origins(weight.topology_list, key, in_order) for key in (REGION, ZONE)}
             for weight in (topology.spec.weights if topology is not None else ())
             if weight.name == weights_name
         ]
 
-    def ways(self, places: Sequence[Place]) -> Ways:
-        """Return all ways between some places."""
+    def paths(self, places: Sequence[Place]) -> NetworkPaths:
+        """Return the paths between all pairs of places."""
         size = (len(places), len(places))
         cost = np.full(size, UNKNOWN_COST, dtype=np.int64)
-        near, far, listed = (np.zeros(size, dtype=np.bool_) for _ in range(3))
+        local, unlabelled, listed = (np.zeros(size, dtype=np.bool_) for _ in range(3))
         for row, origin in enumerate(places):
-            costs = self._from(origin)
+            costs = self._costs_from(origin)
             for column, target in enumerate(places):
                 if not target.region and not target.zone:
-                    far[row, column] = True
+                    unlabelled[row, column] = True
                 elif origin == target:
-                    near[row, column] = True
+                    local[row, column] = True
                     cost[row, column] = SAME_ZONE_COST
                 else:
                     same = origin.region == target.region
                     listed_cost = costs.get((origin.zone, target.zone) if same else (origin.region, target.region))
                     if listed_cost is not None:
                         listed[row, column] = True
-                        cost[row, column] = min(listed_cost, _MOST_COST)
-        return Ways(cost, near, far, listed)
+                        cost[row, column] = min(listed_cost, _MAX_COST)
+        return NetworkPaths(cost, local, unlabelled, listed)
 
-    def _from(self, origin: Place) -> dict[tuple[str, str], int]:
+    def _costs_from(self, origin: Place) -> dict[tuple[str, str], int]:
         """Return the costs from a place by (origin, destination); a zone's overwrite those of a region of its name."""
         costs: dict[tuple[str, str], int] = {}
-        for origins in self._origins:
+        for origins in self._sorted_origins:
             for key, name in ((REGION, origin.region), (ZONE, origin.zone)):
-                index = _halve([entry.origin for entry in origins[key]], name) if name else None
+                index = _binary_search([entry.origin for entry in origins[key]], name) if name else None
                 if index is not None:
                     costs.update(
                         ((name, entry.destination), entry.network_cost) for entry in origins[key][index].cost_list
@@ -86,15 +87,15 @@ class CostTable:
         return costs
 
 
-def _origins(topologies: Sequence[NetworkTopologyInfo], key: str, in_order: bool) -> Sequence[NetworkOrigin]:
+def _sorted_origins(topologies: Sequence[NetworkTopologyInfo], key: str, in_order: bool) -> Sequence[NetworkOrigin]:
     listed = sorted(topologies, key=lambda info: info.topology_key) if in_order else topologies
-    index = _halve([info.topology_key for info in listed], key)
+    index = _binary_search([info.topology_key for info in listed], key)
     origins = listed[index].origin_list if index is not None else ()
     return sorted(origins, key=lambda entry: entry.origin) if in_order else origins
 
 
-def _halve(names: Sequence[str], wanted: str) -> int | None:
-    """Search as upstream does, which finds nothing for sure in a list that is out of order."""
+def _binary_search(names: Sequence[str], wanted: str) -> int | None:
+    """Search as upstream does; in a list that is out of order, a name may be missed."""
     low, high = 0, len(names) - 1
     while low <= high:
         middle = (low + high) // 2

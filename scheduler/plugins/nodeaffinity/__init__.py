@@ -42,19 +42,19 @@ class NodeAffinity:
     name = "NodeAffinity"
 
     def __init__(self, args: NodeAffinityArgs, context: PluginContext) -> None:
-        self._added: NodeSelector | None = None
-        self._added_preferred: tuple[WeightedTerm, ...] = ()
+        self._added_node_selector: NodeSelector | None = None
+        self._added_preferred_terms: tuple[WeightedTerm, ...] = ()
         if args.added_affinity is not None:
             required = args.added_affinity.required_during_scheduling_ignored_during_execution
             if required is not None:
-                self._added = node_selector(required.node_selector_terms)
+                self._added_node_selector = node_selector(required.node_selector_terms)
             preferred = args.added_affinity.preferred_during_scheduling_ignored_during_execution
-            self._added_preferred = preferred_terms(preferred)
+            self._added_preferred_terms = preferred_terms(preferred)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Skip when nothing is asked; name the only nodes that can match where every term names some."""
         required = pod.spec.required
-        if required is None and not pod.spec.node_selector and self._added is None:
+        if required is None and not pod.spec.node_selector and self._added_node_selector is None:
             return None, SKIP
         if required is None or not required.terms:
             return None, SUCCESS
@@ -70,18 +70,18 @@ class NodeAffinity:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes that the profile's or the pod's own requirements exclude."""
-        refused: BoolArray | None = None
-        if self._added is not None:
-            refused = ~selector_mask(view, rows, self._added)
+        rejected: BoolArray | None = None
+        if self._added_node_selector is not None:
+            rejected = ~selector_mask(view, rows, self._added_node_selector)
         mask = labels_mask(view, rows, pod.spec.node_selector)
         if pod.spec.required is not None:
             terms = selector_mask(view, rows, pod.spec.required)
             mask = terms if mask is None else mask & terms
-        if mask is None and refused is None:
+        if mask is None and rejected is None:
             return None
         bits = np.zeros(len(rows), dtype=np.int64) if mask is None else (~mask).astype(np.int64) * 2
-        if refused is not None:
-            bits = np.where(refused, 1, bits)
+        if rejected is not None:
+            bits = np.where(rejected, 1, bits)
         if not bits.any():
             return None
         codes = np.where(bits != 0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
@@ -92,14 +92,14 @@ class NodeAffinity:
         if pod.spec.preferred_error:
             return failure(pod.spec.preferred_error)
         # Terms that prefer nothing (empty ones) are left out of `preferred`; upstream scores with them all the same.
-        own = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-        preferring = own is not None and own.preferred_during_scheduling_ignored_during_execution
-        return SUCCESS if preferring or self._added_preferred else SKIP
+        node_affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+        preferring = node_affinity is not None and node_affinity.preferred_during_scheduling_ignored_during_execution
+        return SUCCESS if preferring or self._added_preferred_terms else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the sum of the weights of matching preferred terms."""
         scores = np.zeros(len(rows), dtype=np.int64)
-        for preferred in (*self._added_preferred, *pod.spec.preferred):
+        for preferred in (*self._added_preferred_terms, *pod.spec.preferred):
             scores += term_mask(view, rows, preferred.term) * np.int64(preferred.weight)
         return scores
 
@@ -125,15 +125,15 @@ class NodeAffinity:
     def _node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
         if not isinstance(new, NodeInfo):
             return Hint.QUEUE
-        if self._added is not None and not self._added.matches(new.name, new.labels):
+        if self._added_node_selector is not None and not self._added_node_selector.matches(new.name, new.labels):
             return Hint.SKIP
         if not node_matches(pod.spec, new):
             return Hint.SKIP
-        matched_before = isinstance(old, NodeInfo) and node_matches(pod.spec, old) and self._admitted(old)
+        matched_before = isinstance(old, NodeInfo) and node_matches(pod.spec, old) and self._matches_added_affinity(old)
         return Hint.SKIP if matched_before else Hint.QUEUE
 
-    def _admitted(self, node: NodeInfo) -> bool:
-        return self._added is None or self._added.matches(node.name, node.labels)
+    def _matches_added_affinity(self, node: NodeInfo) -> bool:
+        return self._added_node_selector is None or self._added_node_selector.matches(node.name, node.labels)
 
 
 def _follows(status: Status) -> Follows:

@@ -51,7 +51,7 @@ class NodeResourcesBalancedAllocation:
             present.append(allocatable > 0)
         if not fractions:
             return np.full(len(rows), 100, dtype=np.int64)
-        return ((1.0 - _deviation(fractions, present)) * 100.0).astype(np.int64)
+        return ((1.0 - _std_of_fractions(fractions, present)) * 100.0).astype(np.int64)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Scores follow from the node's amounts and what its pods request."""
@@ -105,7 +105,7 @@ class NodeResourcesBalancedAllocation:
         return rate
 
 
-def _deviation(fractions: list[FloatArray], present: list[BoolArray]) -> FloatArray:
+def _std_of_fractions(fractions: list[FloatArray], present: list[BoolArray]) -> FloatArray:
     """Return the population standard deviation over the resources each node has; half the distance for two of them."""
     if len(fractions) == 2:
         has_both = present[0] & present[1]

@@ -51,14 +51,16 @@ class NodeResourcesFit:
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         strategy = args.strategy
         self._weights = [(spec.name, spec.effective_weight) for spec in strategy.effective_resources]
-        self._ratio_of_capacity = strategy.type == "RequestedToCapacityRatio"
+        self._is_capacity_ratio = strategy.type == "RequestedToCapacityRatio"
         self._most = strategy.type == "MostAllocated"
-        if self._ratio_of_capacity:
+        if self._is_capacity_ratio:
             points = strategy.requested_to_capacity_ratio.shape if strategy.requested_to_capacity_ratio else []
             if not points:
                 raise ValueError("requestedToCapacityRatio.shape: at least one point must be specified")
             shape = [(point.utilization, point.score * 10) for point in points]
-            self._formula: Formula = lambda allocatable, requested, wide: _by_shape(allocatable, requested, wide, shape)
+            self._formula: Formula = lambda allocatable, requested, wide: _requested_to_capacity_ratio(
+                allocatable, requested, wide, shape
+            )
         else:
             self._formula = _most_allocated if self._most else _least_allocated
 
@@ -80,7 +82,7 @@ class NodeResourcesFit:
             failures.append(("Too many pods", full))
         requests = pod.spec.requests
         if has_requests(requests):
-            for resource in _ordered(requests):
+            for resource in _in_message_order(requests):
                 request = requests[resource]
                 if request <= 0 or self._is_ignored(resource):
                     continue
@@ -112,7 +114,7 @@ class NodeResourcesFit:
             allocatable, requested = amounts_after(view, rows, resource, request, nonzero=basic)
             score = self._formula(allocatable, requested, view.wide(resource))
             counted = allocatable > 0
-            if self._ratio_of_capacity:
+            if self._is_capacity_ratio:
                 counted &= score > 0
             weighted = score if weight == 1 else score * float(weight)
             if counted.all():
@@ -122,7 +124,7 @@ class NodeResourcesFit:
                 total += np.where(counted, weighted, 0.0)
                 weights = weights + counted * float(weight)
         mean = total / np.maximum(weights, 1.0)
-        if self._ratio_of_capacity:
+        if self._is_capacity_ratio:
             return round_half_away(mean).astype(np.int64)
         # Numbers are not negative, so that truncation is floor.
         return mean.astype(np.int64)
@@ -156,7 +158,7 @@ class NodeResourcesFit:
     def _rate_block(self, pod: PodInfo, view: NodeView) -> Callable[[FloatArray], IntArray] | None:
         """`score` by cpu and memory alone, in the same operations."""
         weights = dict(self._weights)
-        if self._ratio_of_capacity or len(self._weights) != 2 or weights.keys() != set(BASIC):
+        if self._is_capacity_ratio or len(self._weights) != 2 or weights.keys() != set(BASIC):
             return None
         if any(map(view.wide, BASIC)):
             return None
@@ -208,7 +210,7 @@ class NodeResourcesFit:
             basic = resource in ("cpu", "memory")
             if not basic and resource != "ephemeral-storage" and request == 0:
                 continue
-            if self._ratio_of_capacity or view.wide(resource):
+            if self._is_capacity_ratio or view.wide(resource):
                 return None
             used = view.nonzero_requested(resource) if basic else view.requested(resource)
             parts.append((view.allocatable(resource).item, used.item, request, weight))
@@ -276,7 +278,7 @@ class NodeResourcesFit:
         return Hint.QUEUE if grew else Hint.SKIP
 
 
-def _ordered(requests: Resources) -> list[str]:
+def _in_message_order(requests: Resources) -> list[str]:
     """Return resource names in the order upstream reports them: cpu, memory, ephemeral-storage, then the others by
     name."""
     basic = [name for name in ("cpu", "memory", "ephemeral-storage") if name in requests]
@@ -291,7 +293,7 @@ def _most_allocated(allocatable: FloatArray, requested: FloatArray, wide: bool) 
     return ratio(np.minimum(requested, allocatable), allocatable, wide=wide)
 
 
-def _by_shape(
+def _requested_to_capacity_ratio(
     allocatable: FloatArray, requested: FloatArray, wide: bool, shape: Sequence[tuple[int, int]]
 ) -> FloatArray:
     utilization = np.where(requested > allocatable, float(MAX_SCORE), ratio(requested, allocatable, wide=wide))

@@ -26,13 +26,13 @@ from scheduler.framework import (
 )
 from scheduler.framework.locality import Follows, Locality
 from scheduler.plugins.noderesourcetopologymatch import leastnuma
-from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, misfits
+from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, alignment_failures
 from scheduler.plugins.noderesourcetopologymatch.caches import (
     DiscardReserved,
     OverReserve,
     Passthrough,
     TopologyCache,
-    promised,
+    assumed_amounts,
 )
 from scheduler.plugins.noderesourcetopologymatch.needs import Needs, NeedsOfPods
 from scheduler.plugins.noderesourcetopologymatch.resync import Resync
@@ -62,7 +62,7 @@ class NodeResourceTopologyMatch:
             self._strategy = strategy_of(
                 strategy.type, {resource.name: resource.weight for resource in strategy.resources}
             )
-        self._as_upstream = context.upstream
+        self._upstream = context.upstream
         self._needs = NeedsOfPods()
         self._resync: Resync | None = None
         self._cache = self._new_cache(args, context)
@@ -74,7 +74,7 @@ class NodeResourceTopologyMatch:
         period = args.cache_resync_period_seconds
         if period <= 0:
             return Passthrough(handle=handle)
-        cache = OverReserve(args, context.scheduler_name, self._needs.of, as_upstream=context.upstream, handle=handle)
+        cache = OverReserve(args, context.scheduler_name, self._needs.of, upstream=context.upstream, handle=handle)
         if handle is not None:
             handle.watch_pods(cache.pod_changed)
             self._resync = Resync(cache, handle, period, wakes=not context.upstream)
@@ -91,17 +91,17 @@ class NodeResourceTopologyMatch:
         for part in self._cache.table.parts(view, rows):
             if part.group.manager.policy != SINGLE_NUMA_NODE:
                 continue
-            bad = misfits(
+            failures = alignment_failures(
                 part.group,
                 self._available(part, view),
                 needs,
-                lambda resource, part=part: _on_node(view, rows[part.positions], resource),  # type: ignore[misc]
+                lambda resource, part=part: _has_resource(view, rows[part.positions], resource),  # type: ignore[misc]
             )
-            reasons[part.positions] = np.where(stale[part.positions], 1, np.where(bad > 0, bad + 1, 0))
+            reasons[part.positions] = np.where(stale[part.positions], 1, np.where(failures > 0, failures + 1, 0))
         self._count(state, view, rows, stale)
         if not reasons.any():
             return None
-        self._turned_down(pod, view, rows[reasons > 1])
+        self._record_rejection(pod, view, rows[reasons > 1])
         codes = np.where(reasons > 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
         return Verdicts(codes, np.where(reasons > 0, np.left_shift(1, np.maximum(reasons - 1, 0)), 0), _REASONS)
 
@@ -156,7 +156,7 @@ class NodeResourceTopologyMatch:
 
     def _stale(self, view: NodeView, rows: RowArray) -> BoolArray:
         nodes = set(self._cache.stale())
-        if self._cache.counts_reservations and isinstance(self._cache, DiscardReserved) and not self._as_upstream:
+        if self._cache.counts_reservations and isinstance(self._cache, DiscardReserved) and not self._upstream:
             nodes.update(assignment.node for assignment in view.overlay_assignments if assignment.sign > 0)
         marked: BoolArray = np.zeros(view.size, dtype=np.bool_)
         if nodes:
@@ -167,11 +167,11 @@ class NodeResourceTopologyMatch:
         """What the zones have left, less what other pods of this attempt are promised: read only."""
         group = part.group
         available = group.available.take(part.members, axis=0)
-        if view.overlay_assignments and isinstance(self._cache, OverReserve) and not self._as_upstream:
+        if view.overlay_assignments and isinstance(self._cache, OverReserve) and not self._upstream:
             added = (
                 (assignment.node, assignment.spec) for assignment in view.overlay_assignments if assignment.sign > 0
             )
-            for node, amounts in promised(added, self._needs.of).items():
+            for node, amounts in assumed_amounts(added, self._needs.of).items():
                 at = [index for index, member in enumerate(part.members.tolist()) if group.members[member] == node]
                 for name, amount in amounts.items():
                     column = group.columns.get(name)
@@ -182,16 +182,16 @@ class NodeResourceTopologyMatch:
     def _score(self, part: Part, view: NodeView, needs: Needs) -> IntArray:
         group, available = part.group, self._available(part, view)
         if self._strategy is None:
-            return leastnuma.score(group, available, needs, as_upstream=self._as_upstream)
+            return leastnuma.score(group, available, needs, upstream=self._upstream)
         if group.manager.policy != SINGLE_NUMA_NODE:
             return np.zeros(len(available), dtype=np.int64)
         return score(self._strategy, group, available, needs)
 
-    def _turned_down(self, pod: PodInfo, view: NodeView, misfitting: RowArray) -> None:
+    def _record_rejection(self, pod: PodInfo, view: NodeView, rejecting_rows: RowArray) -> None:
         if isinstance(self._cache, OverReserve):
-            self._cache.turned_down(view.name(row) for row in misfitting.tolist())
+            self._cache.mark_maybe_over_reserved(view.name(row) for row in rejecting_rows.tolist())
         if self._resync is not None:
-            self._resync.turned_down(pod)
+            self._resync.pod_rejected(pod)
 
     def _count(self, state: CycleState, view: NodeView, rows: RowArray, stale: BoolArray) -> None:
         table = self._cache.table
@@ -201,7 +201,7 @@ class NodeResourceTopologyMatch:
         state.count(f"flawed_topology/{NAME}", table.flawed(view, rows))
 
 
-def _on_node(view: NodeView, rows: RowArray, resource: str) -> BoolArray:
+def _has_resource(view: NodeView, rows: RowArray, resource: str) -> BoolArray:
     """Tell which nodes have a resource at all, be it none of it."""
     if resource in _ON_EVERY_NODE:
         return np.ones(len(rows), dtype=np.bool_)

@@ -16,52 +16,54 @@ MESSAGES = (
     "cannot align container",
     "cannot align pod",
 )
-_OF_KIND = {"init": 1, "sidecar": 2, "app": 3}
-_POD = 4
+_FAILURE_OF_KIND = {"init": 1, "sidecar": 2, "app": 3}
+_POD_FAILURE = 4
 
-OnNode = Callable[[str], BoolArray]
+HasResource = Callable[[str], BoolArray]
 """Tells which nodes of the question have a resource at all."""
 
 
-class _Fit(NamedTuple):
+class _ZoneFit(NamedTuple):
     """Which nodes have a zone that fits, and which zones (None: no zone matters)."""
 
     nodes: BoolArray
     zones: BoolArray | None
 
 
-def misfits(group: Group, available: IntArray, needs: Needs, on_node: OnNode) -> IntArray:
+def alignment_failures(group: Group, available: IntArray, needs: Needs, has_resource: HasResource) -> IntArray:
     """Return 0 for each node that can take the pod, else the position in MESSAGES, counted from 1, of what to say.
 
     Init containers run one after the other, each by itself; app containers in order take from the zone with the
     lowest number that fits. `available` belongs to the caller and is not changed.
     """
     if group.manager.scope == POD:
-        fit = _fit(group, available, needs.whole, needs.guaranteed, on_node)
-        return np.where(fit.nodes, 0, _POD)
+        fit = _zones_that_fit(group, available, needs.whole, needs.guaranteed, has_resource)
+        return np.where(fit.nodes, 0, _POD_FAILURE)
     reasons: IntArray = np.zeros(len(available), dtype=np.int64)
     last = len(needs.containers) - 1
     owned = False
     for index, container in enumerate(needs.containers):
-        fit = _fit(group, available, container.requests, needs.guaranteed, on_node)
-        reasons[(reasons == 0) & ~fit.nodes] = _OF_KIND[container.kind]
+        fit = _zones_that_fit(group, available, container.requests, needs.guaranteed, has_resource)
+        reasons[(reasons == 0) & ~fit.nodes] = _FAILURE_OF_KIND[container.kind]
         if index == last or (reasons != 0).all():
             break
         if container.kind == "app" and fit.zones is not None:
             if not owned:
                 available, owned = available.copy(), True
-            _take(group, available, container.requests, needs.guaranteed, fit)
+            _subtract_from_zone(group, available, container.requests, needs.guaranteed, fit)
     return reasons
 
 
-def _fit(group: Group, available: IntArray, request: Resources, guaranteed: bool, on_node: OnNode) -> _Fit:
+def _zones_that_fit(
+    group: Group, available: IntArray, request: Resources, guaranteed: bool, has_resource: HasResource
+) -> _ZoneFit:
     nodes: BoolArray = np.ones(len(available), dtype=np.bool_)
     zones: BoolArray | None = None
     for resource, amount in request.items():
         if amount == 0:
             continue
         column = group.columns.get(resource)
-        nodes &= on_node(resource)
+        nodes &= has_resource(resource)
         if column is None:
             # Not all devices say where they are; everything else must.
             if not is_host_level(resource):
@@ -75,10 +77,10 @@ def _fit(group: Group, available: IntArray, request: Resources, guaranteed: bool
         zones = suitable if zones is None else zones & suitable
     if zones is not None:
         nodes &= zones.any(axis=1)
-    return _Fit(nodes, zones)
+    return _ZoneFit(nodes, zones)
 
 
-def _take(group: Group, available: IntArray, request: Resources, guaranteed: bool, fit: _Fit) -> None:
+def _subtract_from_zone(group: Group, available: IntArray, request: Resources, guaranteed: bool, fit: _ZoneFit) -> None:
     assert fit.zones is not None
     members: RowArray = np.flatnonzero(fit.nodes)
     chosen = group.by_number[fit.zones[members][:, group.by_number].argmax(axis=1)]

@@ -13,7 +13,7 @@ from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
     METHOD_ATTRIBUTE,
     METHOD_EXCLUSIVE,
     fingerprint,
-    unusable,
+    incompatibility,
 )
 from scheduler.plugins.noderesourcetopologymatch.needs import Needs
 from scheduler.plugins.noderesourcetopologymatch.table import ZoneTable
@@ -51,7 +51,7 @@ class TopologyCache(Protocol):
         """The pod is bound."""
 
 
-class _Published:
+class _PublishedCache:
     """The zones as they were last published."""
 
     counts_reservations = False
@@ -61,7 +61,7 @@ class _Published:
         self._handle = handle
         self._objects: Objects | None = None
         self._generation = -1
-        self._seen: dict[str, NodeResourceTopology] = {}
+        self._objects_by_node: dict[str, NodeResourceTopology] = {}
 
     def refresh(self, objects: Objects) -> None:
         """Take in every object that has changed."""
@@ -71,15 +71,15 @@ class _Published:
         self._objects, self._generation = objects, generation
         published = {item.metadata.name: item for item in objects.every(KIND)}
         for name, item in published.items():
-            if self._seen.get(name) is not item:
+            if self._objects_by_node.get(name) is not item:
                 self.take(item)
-        for name in [name for name in self._seen if name not in published]:
+        for name in [name for name in self._objects_by_node if name not in published]:
             self.drop(name)
 
     def take(self, item: NodeResourceTopology) -> None:
         """Count on what an object says from now on."""
         name = item.metadata.name
-        self._seen[name] = item
+        self._objects_by_node[name] = item
         topology = read(item)
         if topology.flaws and self._handle is not None:
             self._handle.log(
@@ -90,14 +90,14 @@ class _Published:
                 resourceVersion=item.metadata.resource_version,
                 flaws=list(topology.flaws[:5]),
             )
-        self.table.put(name, topology, self.taken(name))
+        self.table.put(name, topology, self.reserved_amounts(name))
 
     def drop(self, name: str) -> None:
         """Forget a node's zones."""
-        del self._seen[name]
+        del self._objects_by_node[name]
         self.table.remove(name)
 
-    def taken(self, node: str) -> Mapping[str, int]:
+    def reserved_amounts(self, node: str) -> Mapping[str, int]:
         """Return what is held back of each of a node's zones."""
         return {}
 
@@ -115,11 +115,11 @@ class _Published:
         """Nothing is held back."""
 
 
-class Passthrough(_Published):
+class Passthrough(_PublishedCache):
     """What the agents publish is believed at once."""
 
 
-class DiscardReserved(_Published):
+class DiscardReserved(_PublishedCache):
     """A node that a pod is on its way to takes no other one until that pod is bound."""
 
     counts_reservations = True
@@ -149,7 +149,7 @@ class DiscardReserved(_Published):
         self.unreserve(pod, node)
 
 
-class OverReserve(_Published):
+class OverReserve(_PublishedCache):
     """What a reserved pod asks for is missing from every zone of its node until the agent has published numbers that
     include exactly the pods on the node.
 
@@ -166,21 +166,21 @@ class OverReserve(_Published):
         scheduler_name: str,
         needs_of: NeedsOf,
         *,
-        as_upstream: bool,
+        upstream: bool,
         handle: Handle | None,
     ) -> None:
         super().__init__(handle=handle)
-        self._own = scheduler_name
+        self._scheduler_name = scheduler_name
         self._needs_of = needs_of
-        self._as_upstream = as_upstream
+        self._upstream = upstream
         self._detect = args.cache.foreign_pods_detect
         self._method = args.cache.resync_method
         self.counts_ended = args.cache.informer_mode != "Shared"
         self._running_only = args.cache.informer_mode == "Shared"
         self._watch_managers = args.cache.resync_scope != "OnlyResources"
-        self._deciding = False
+        self._has_decided = False
         self._reserved: dict[str, dict[str, Mapping[str, int]]] = {}
-        self._turned_down: set[str] = set()
+        self._maybe_over_reserved: set[str] = set()
         self._foreign: set[str] = set()
 
     def refresh(self, objects: Objects) -> None:
@@ -188,32 +188,32 @@ class OverReserve(_Published):
 
         Upstream only ever knows the nodes that had one when it started.
         """
-        if not self._deciding:
-            self.follow(objects)
-            self._deciding = True
-            if self._as_upstream:
-                self._foreign &= self._seen.keys()
+        if not self._has_decided:
+            self.preload(objects)
+            self._has_decided = True
+            if self._upstream:
+                self._foreign &= self._objects_by_node.keys()
             return
         generation = objects.generation(KIND)
         if generation == self._generation:
             return
         self._generation = generation
-        if self._as_upstream:
+        if self._upstream:
             return
         published = {item.metadata.name: item for item in objects.every(KIND)}
         for name, item in published.items():
-            if name not in self._seen:
+            if name not in self._objects_by_node:
                 self.take(item)
-        for name in [name for name in self._seen if name not in published]:
+        for name in [name for name in self._objects_by_node if name not in published]:
             self.drop(name)
             self._forget(name)
 
-    def follow(self, objects: Objects) -> None:
+    def preload(self, objects: Objects) -> None:
         """Before the first decision, believe what is published: whoever decides meanwhile does not tell us."""
-        if not self._deciding:
+        if not self._has_decided:
             super().refresh(objects)
 
-    def taken(self, node: str) -> Mapping[str, int]:
+    def reserved_amounts(self, node: str) -> Mapping[str, int]:
         """Return the sum of what the reserved pods asked for."""
         total: dict[str, int] = {}
         for request in self._reserved.get(node, {}).values():
@@ -223,17 +223,17 @@ class OverReserve(_Published):
 
     def stale(self) -> Collection[str]:
         """Nodes on which something happened that the numbers may not include."""
-        return self._foreign & self._seen.keys()
+        return self._foreign & self._objects_by_node.keys()
 
-    def turned_down(self, nodes: Iterable[str]) -> None:
+    def mark_maybe_over_reserved(self, nodes: Iterable[str]) -> None:
         """Nodes had no zone for a pod, perhaps only because too much is held back: look at them at the next resync."""
-        self._turned_down.update(nodes)
+        self._maybe_over_reserved.update(nodes)
 
     def reserve(self, pod: PodInfo, node: str) -> None:
         """Hold back what the pod asks for."""
         self._reserved.setdefault(node, {})[pod.uid] = self._needs_of(pod.spec).whole
-        self._turned_down.discard(node)
-        self.table.reserve(node, self.taken(node))
+        self._maybe_over_reserved.discard(node)
+        self.table.reserve(node, self.reserved_amounts(node))
 
     def unreserve(self, pod: PodInfo, node: str) -> None:
         """Give it back."""
@@ -241,7 +241,7 @@ class OverReserve(_Published):
         if pods is not None and pods.pop(pod.uid, None) is not None:
             if not pods:
                 del self._reserved[node]
-            self.table.reserve(node, self.taken(node))
+            self.table.reserve(node, self.reserved_amounts(node))
 
     def pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
         """A pod on a node came, changed or went.
@@ -252,8 +252,8 @@ class OverReserve(_Published):
         pod = new or old
         if pod is None:
             return
-        if pod.scheduler_name == self._own:
-            if new is None and not self._as_upstream:
+        if pod.scheduler_name == self._scheduler_name:
+            if new is None and not self._upstream:
                 self.unreserve(pod, pod.node_name)
         elif not (old is not None and new is not None and old.resource_version == new.resource_version != ""):
             self._foreign_pod(pod)
@@ -261,7 +261,7 @@ class OverReserve(_Published):
     def _foreign_pod(self, pod: PodInfo) -> None:
         if self._detect == "None":
             return
-        if self._deciding and self._as_upstream and pod.node_name not in self._seen:
+        if self._has_decided and self._upstream and pod.node_name not in self._objects_by_node:
             return
         if self._detect == "OnlyExclusiveResources" and not self._needs_of(pod.spec).exclusive:
             return
@@ -269,11 +269,11 @@ class OverReserve(_Published):
 
     def desynced(self, objects: Objects) -> tuple[list[str], list[str]]:
         """Return the nodes whose fingerprint must be compared, and those whose topology manager has changed."""
-        suspects = sorted((self._foreign | self._turned_down) & self._seen.keys())
+        suspects = sorted((self._foreign | self._maybe_over_reserved) & self._objects_by_node.keys())
         if not self._watch_managers:
             return suspects, []
         changed = []
-        for name, known in self._seen.items():
+        for name, known in self._objects_by_node.items():
             item = objects.get(KIND, "", name)
             if item is not None and item is not known:
                 manager = topology_manager(item.topology_policies, item.attributes)
@@ -291,12 +291,12 @@ class OverReserve(_Published):
             return "no object"
         everyone = pods_on(node)
         uids = {pod.uid for pod in everyone}
-        pods = [pod for pod in everyone if self._counts(pod)]
+        pods = [pod for pod in everyone if self._is_reported(pod)]
         pods += [pod for pod in ended if pod.uid not in uids]
-        if not pods and self._as_upstream:
+        if not pods and self._upstream:
             return "no pods on the node"
         expected, exclusive_only = published_fingerprint(item, self._method)
-        problem = unusable(expected) if expected else "no fingerprint"
+        problem = incompatibility(expected) if expected else "no fingerprint"
         if problem:
             return problem
         counted = (
@@ -304,18 +304,18 @@ class OverReserve(_Published):
         )
         if fingerprint(counted) != expected:
             return MISMATCH
-        self._flush(item, {pod.uid for pod in everyone if not self._counts(pod)})
+        self._flush(item, {pod.uid for pod in everyone if not self._is_reported(pod)})
         return ""
 
-    def take_manager(self, item: NodeResourceTopology) -> None:
+    def update_topology_manager(self, item: NodeResourceTopology) -> None:
         """Take in an object with another topology manager. What is held back stays so until the fingerprint is right.
 
         Upstream drops it without looking at the fingerprint.
         """
-        if self._as_upstream:
+        if self._upstream:
             self._flush(item, ())
         else:
-            self._turned_down.add(item.metadata.name)
+            self._maybe_over_reserved.add(item.metadata.name)
             self.take(item)
 
     def _flush(self, item: NodeResourceTopology, not_started: Collection[str]) -> None:
@@ -326,7 +326,7 @@ class OverReserve(_Published):
         node = item.metadata.name
         reserved = self._reserved.get(node, {})
         self._forget(node)
-        if not self._as_upstream:
+        if not self._upstream:
             kept = {uid: request for uid, request in reserved.items() if uid in not_started}
             if kept:
                 self._reserved[node] = kept
@@ -334,14 +334,14 @@ class OverReserve(_Published):
 
     def forget_nodes(self, exists: Callable[[str], bool]) -> None:
         """Forget what was noted of nodes that are gone and never had an object."""
-        self._foreign -= {node for node in self._foreign - self._seen.keys() if not exists(node)}
+        self._foreign -= {node for node in self._foreign - self._objects_by_node.keys() if not exists(node)}
 
     def _forget(self, node: str) -> None:
         self._reserved.pop(node, None)
-        self._turned_down.discard(node)
+        self._maybe_over_reserved.discard(node)
         self._foreign.discard(node)
 
-    def _counts(self, pod: PodInfo) -> bool:
+    def _is_reported(self, pod: PodInfo) -> bool:
         """Tell whether an agent counts a pod: one that has been started."""
         return pod.phase == "Running" if self._running_only else pod.phase not in ("", "Pending")
 
@@ -358,7 +358,7 @@ def published_fingerprint(item: NodeResourceTopology, method: str) -> tuple[str,
     return attributes[ATTRIBUTE], exclusive
 
 
-def promised(specs: Iterable[tuple[str, SpecInfo]], needs_of: NeedsOf) -> dict[str, dict[str, int]]:
+def assumed_amounts(specs: Iterable[tuple[str, SpecInfo]], needs_of: NeedsOf) -> dict[str, dict[str, int]]:
     """Return, by node, what pods that are promised a node will take there."""
     total: dict[str, dict[str, int]] = {}
     for node, spec in specs:

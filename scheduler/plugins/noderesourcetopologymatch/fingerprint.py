@@ -9,19 +9,19 @@ ATTRIBUTE = "nodeTopologyPodsFingerprint"
 METHOD_ATTRIBUTE = "nodeTopologyPodsFingerprintMethod"
 METHOD_EXCLUSIVE = "with-exclusive-resources"
 ANNOTATION = "topology.node.k8s.io/fingerprint"
-_SHORTEST = 16
+_MIN_LENGTH = 16
 
 _MASK = (1 << 64) - 1
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate_left(value: int, bits: int) -> int:
     return (value << bits | value >> (64 - bits)) & _MASK
 
 
 def _round(lane: int, word: int) -> int:
-    return _rotated((lane + word * _P2) & _MASK, 31) * _P1 & _MASK
+    return _rotate_left((lane + word * _P2) & _MASK, 31) * _P1 & _MASK
 
 
 def xxhash64(data: bytes, seed: int = 0) -> int:
@@ -33,7 +33,7 @@ def xxhash64(data: bytes, seed: int = 0) -> int:
             for lane in range(4):
                 lanes[lane] = _round(lanes[lane], int.from_bytes(data[at : at + 8], "little"))
                 at += 8
-        value = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
+        value = sum(_rotate_left(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
         for lane in lanes:
             value = ((value ^ _round(0, lane)) * _P1 + _P4) & _MASK
     else:
@@ -41,14 +41,14 @@ def xxhash64(data: bytes, seed: int = 0) -> int:
     value = (value + size) & _MASK
     while at <= size - 8:
         word = int.from_bytes(data[at : at + 8], "little")
-        value = (_rotated(value ^ _round(0, word), 27) * _P1 + _P4) & _MASK
+        value = (_rotate_left(value ^ _round(0, word), 27) * _P1 + _P4) & _MASK
         at += 8
     if at <= size - 4:
         word = int.from_bytes(data[at : at + 4], "little")
-        value = (_rotated(value ^ word * _P1 & _MASK, 23) * _P2 + _P3) & _MASK
+        value = (_rotate_left(value ^ word * _P1 & _MASK, 23) * _P2 + _P3) & _MASK
         at += 4
     for byte in data[at:]:
-        value = _rotated(value ^ byte * _P5 & _MASK, 11) * _P1 & _MASK
+        value = _rotate_left(value ^ byte * _P5 & _MASK, 11) * _P1 & _MASK
     value = (value ^ value >> 33) * _P2 & _MASK
     value = (value ^ value >> 29) * _P3 & _MASK
     return value ^ value >> 32
@@ -71,8 +71,8 @@ def fingerprint(pods: Iterable[tuple[str, str]]) -> str:
     return f"{PREFIX}{VERSION}{xxhash64(joined):016x}"
 
 
-def unusable(text: str) -> str:
+def incompatibility(text: str) -> str:
     """Return why a fingerprint cannot be compared with ours; "" when it can."""
-    if len(text.encode()) < _SHORTEST or not text.startswith(PREFIX):
+    if len(text.encode()) < _MIN_LENGTH or not text.startswith(PREFIX):
         return "malformed fingerprint"
     return "" if text[4:8] == VERSION else "incompatible version"

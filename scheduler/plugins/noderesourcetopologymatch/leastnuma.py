@@ -13,13 +13,13 @@ from scheduler.plugins.noderesourcetopologymatch.table import Group
 from scheduler.plugins.noderesourcetopologymatch.topology import POD
 
 UNKNOWN_DISTANCE = 255
-MOST_COMBINATIONS = 20_000
+MAX_COMBINATIONS = 20_000
 """Combinations of one size that are looked at; more of them (14 zones have 3,432) would hold up the scheduler."""
-_MOST_SUMS = 2_000_000
+_MAX_SUMS = 2_000_000
 """Sums worked out at once: 16 MB."""
 
 
-class _Need(NamedTuple):
+class _ZoneChoice(NamedTuple):
     """Of each node: how many zones a request needs (0: it does not fit), whether no others of that number are nearer,
     and which they are."""
 
@@ -28,29 +28,29 @@ class _Need(NamedTuple):
     chosen: BoolArray
 
 
-def score(group: Group, available: IntArray, needs: Needs, *, as_upstream: bool) -> IntArray:
+def score(group: Group, available: IntArray, needs: Needs, *, upstream: bool) -> IntArray:
     """Return the score of each node; `available` belongs to the caller and is not changed."""
     if group.manager.scope == POD:
-        if _outside_zones(group, needs.whole):
+        if _is_outside_zones(group, needs.whole):
             return np.full(len(available), MAX_SCORE, dtype=np.int64)
-        need = _need(group, available, needs.whole)
+        need = _choose_zones(group, available, needs.whole)
         return np.where(need.zones > 0, _score(group, need.zones, need.nearest), 0)
-    most: IntArray = np.zeros(len(available), dtype=np.int64)
+    max_zones_needed: IntArray = np.zeros(len(available), dtype=np.int64)
     nearest: BoolArray = np.ones(len(available), dtype=np.bool_)
     fits: BoolArray = np.ones(len(available), dtype=np.bool_)
-    asking = [container for container in needs.containers if not _outside_zones(group, container.requests)]
-    if not asking:
+    zone_containers = [container for container in needs.containers if not _is_outside_zones(group, container.requests)]
+    if not zone_containers:
         return np.full(len(available), MAX_SCORE, dtype=np.int64)
-    if len(asking) > 1:
+    if len(zone_containers) > 1:
         available = available.copy()
-    for index, container in enumerate(asking):
-        need = _need(group, available, container.requests)
+    for index, container in enumerate(zone_containers):
+        need = _choose_zones(group, available, container.requests)
         fits &= need.zones > 0
         nearest &= need.nearest
-        most = np.maximum(most, need.zones)
-        if index < len(asking) - 1:
-            _take(group, available, container.requests, need.chosen, as_upstream=as_upstream)
-    return np.where(fits, _score(group, most, nearest), 0)
+        max_zones_needed = np.maximum(max_zones_needed, need.zones)
+        if index < len(zone_containers) - 1:
+            _subtract_from_zones(group, available, container.requests, need.chosen, upstream=upstream)
+    return np.where(fits, _score(group, max_zones_needed, nearest), 0)
 
 
 def _score(group: Group, count: IntArray, nearest: BoolArray) -> IntArray:
@@ -58,32 +58,32 @@ def _score(group: Group, count: IntArray, nearest: BoolArray) -> IntArray:
     return MAX_SCORE - count * step + np.where(nearest, step // 2, 0)
 
 
-def _outside_zones(group: Group, request: Resources) -> bool:
+def _is_outside_zones(group: Group, request: Resources) -> bool:
     return all(name not in group.columns for name in request)
 
 
-def _need(group: Group, available: IntArray, request: Resources) -> _Need:
+def _choose_zones(group: Group, available: IntArray, request: Resources) -> _ZoneChoice:
     members, zones = available.shape[:2]
-    need = _Need(
+    need = _ZoneChoice(
         np.zeros(members, dtype=np.int64),
         np.zeros(members, dtype=np.bool_),
         np.zeros((members, zones), dtype=np.bool_),
     )
-    usable = _listing_all(group, request)
+    usable = _zones_listing_all(group, request)
     if usable is None or not len(usable):
         return need
     wanted = {group.columns[name]: amount for name, amount in request.items() if amount}
-    fewest = _fewest(available[:, usable], wanted)
+    min_zones = _min_zones(available[:, usable], wanted)
     for size in range(1, len(usable) + 1):
-        rows: RowArray = np.flatnonzero((need.zones == 0) & (fewest <= size))
+        rows: RowArray = np.flatnonzero((need.zones == 0) & (min_zones <= size))
         if len(rows):
-            if math.comb(zones, size) > MOST_COMBINATIONS:
+            if math.comb(zones, size) > MAX_COMBINATIONS:
                 break
-            _choose(group, available, usable, wanted, size, rows, need)
+            _choose_of_size(group, available, usable, wanted, size, rows, need)
     return need
 
 
-def _listing_all(group: Group, request: Resources) -> RowArray | None:
+def _zones_listing_all(group: Group, request: Resources) -> RowArray | None:
     """Return the zones that list every resource of a request; None when a resource is in no zone."""
     columns = [group.columns[name] for name in request if name in group.columns]
     if len(columns) < len(request):
@@ -91,36 +91,36 @@ def _listing_all(group: Group, request: Resources) -> RowArray | None:
     return np.flatnonzero(group.listed[:, columns].all(axis=1))
 
 
-def _fewest(available: IntArray, wanted: dict[int, int]) -> IntArray:
+def _min_zones(available: IntArray, wanted: dict[int, int]) -> IntArray:
     """Return a number of zones below which a request cannot fit, more than there are where it never does."""
     zones = available.shape[1]
-    fewest: IntArray = np.ones(len(available), dtype=np.int64)
+    min_zones: IntArray = np.ones(len(available), dtype=np.int64)
     for column, amount in wanted.items():
         amounts = -np.sort(-available[:, :, column], axis=1)
         enough = np.maximum.accumulate(amounts.cumsum(axis=1), axis=1) >= amount
-        fewest = np.maximum(fewest, np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, zones + 1))
-    return fewest
+        min_zones = np.maximum(min_zones, np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, zones + 1))
+    return min_zones
 
 
-def _choose(
+def _choose_of_size(
     group: Group,
     available: IntArray,
     usable: RowArray,
     wanted: dict[int, int],
     size: int,
     rows: RowArray,
-    need: _Need,
+    need: _ZoneChoice,
 ) -> None:
     """Choose among the combinations of a size, for the nodes at `rows`: the nearest, then the first one that fits."""
-    members, distances, least = _combinations(group.shape.numbers, group.shape.costs, size)
+    members, distances, min_distance = _combinations(group.shape.numbers, group.shape.costs, size)
     allowed = np.flatnonzero(np.isin(members, usable).all(axis=1) & (distances < UNKNOWN_DISTANCE + 1))
     allowed = allowed[np.argsort(distances[allowed], kind="stable")]
     if not len(allowed):
         return
-    at_once = max(1, _MOST_SUMS // (len(allowed) * size))
-    if len(rows) > at_once:
-        for start in range(0, len(rows), at_once):
-            _choose(group, available, usable, wanted, size, rows[start : start + at_once], need)
+    batch_size = max(1, _MAX_SUMS // (len(allowed) * size))
+    if len(rows) > batch_size:
+        for start in range(0, len(rows), batch_size):
+            _choose_of_size(group, available, usable, wanted, size, rows[start : start + batch_size], need)
         return
     fits: BoolArray = np.ones((len(rows), len(allowed)), dtype=np.bool_)
     amounts = available[rows]
@@ -130,7 +130,7 @@ def _choose(
     has_fit = fits[np.arange(len(rows)), first]
     rows, combination = rows[has_fit], allowed[first[has_fit]]
     need.zones[rows] = size
-    need.nearest[rows] = distances[combination] == least
+    need.nearest[rows] = distances[combination] == min_distance
     need.chosen[rows[:, None], members[combination]] = True
 
 
@@ -147,22 +147,24 @@ def _combinations(
     return members, distances, np.float32(min(np.float32(UNKNOWN_DISTANCE), distances.min()))
 
 
-def _take(group: Group, available: IntArray, request: Resources, chosen: BoolArray, *, as_upstream: bool) -> None:
+def _subtract_from_zones(
+    group: Group, available: IntArray, request: Resources, chosen: BoolArray, *, upstream: bool
+) -> None:
     """Subtract a request from the chosen zones, in the order of their numbers, as far as each has something.
 
     Upstream takes a zone's number for its position in the list, and thus from another zone where they differ.
     """
-    left = {
+    remaining = {
         column: np.full(len(available), amount, dtype=np.int64)
         for name, amount in request.items()
         if (column := group.columns.get(name)) is not None
     }
     for zone in group.by_number.tolist():
         number = group.numbers[zone]
-        target = number if as_upstream and number < len(group.numbers) else zone
-        for column in left:
+        target = number if upstream and number < len(group.numbers) else zone
+        for column in remaining:
             if group.listed[target, column]:
                 amounts = available[:, target, column]
-                share = np.where(chosen[:, zone] & (left[column] > 0), np.minimum(left[column], amounts), 0)
+                share = np.where(chosen[:, zone] & (remaining[column] > 0), np.minimum(remaining[column], amounts), 0)
                 available[:, target, column] -= share
-                left[column] -= share
+                remaining[column] -= share

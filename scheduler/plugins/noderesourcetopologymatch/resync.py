@@ -6,9 +6,9 @@ from scheduler.framework import GiveWay, Handle, Objects, PodInfo
 from scheduler.plugins.noderesourcetopologymatch.caches import MISMATCH, OverReserve
 from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME
 
-MOST_REQUESTS = 10
+MAX_REQUESTS = 10
 """Nodes whose ended pods are asked for in one round: each costs the API server a list."""
-_MOST_WAITING = 10_000
+_MAX_WAITING = 10_000
 
 
 class Resync:
@@ -23,12 +23,12 @@ class Resync:
         self._period = period
         self._wakes = wakes
         self._waiting: dict[str, PodInfo] = {}
-        self._told: dict[str, int] = {}
+        self._logged: dict[str, int] = {}
         self._round = 0
 
-    def turned_down(self, pod: PodInfo) -> None:
+    def pod_rejected(self, pod: PodInfo) -> None:
         """Remember a pod that some node had no zone for, or could not be counted on for."""
-        if self._wakes and len(self._waiting) < _MOST_WAITING:
+        if self._wakes and len(self._waiting) < _MAX_WAITING:
             self._waiting[pod.uid] = pod
 
     def placed(self, pod: PodInfo) -> None:
@@ -39,7 +39,7 @@ class Resync:
         """Look now, as upstream does, and every period from then on."""
 
         async def compare_all(give_way: GiveWay) -> None:
-            self._cache.follow(objects)
+            self._cache.preload(objects)
             await self.once(objects, give_way)
 
         self._handle.run_every(self._period, compare_all, f"{NAME} resync")
@@ -48,14 +48,14 @@ class Resync:
         """Look at every suspicious node; returns how many can be counted on again."""
         suspects, changed = self._cache.desynced(objects)
         # Everybody's turn comes, though few can be asked about in a round.
-        start = self._round * MOST_REQUESTS % max(1, len(suspects))
+        start = self._round * MAX_REQUESTS % max(1, len(suspects))
         self._round += 1
         reasons: Counter[str] = Counter()
         fresh = 0
         requests = 0
         for node in (*suspects[start:], *suspects[:start]):
             problem = self._cache.compare(node, objects, self._handle.pods_on)
-            if problem == MISMATCH and self._cache.counts_ended and requests < MOST_REQUESTS:
+            if problem == MISMATCH and self._cache.counts_ended and requests < MAX_REQUESTS:
                 requests += 1
                 ended = await self._handle.ended_pods(node)
                 problem = self._cache.compare(node, objects, self._handle.pods_on, ended) if ended else problem
@@ -67,19 +67,19 @@ class Resync:
         for node in changed:
             item = objects.get(KIND, "", node)
             if item is not None:
-                self._cache.take_manager(item)
+                self._cache.update_topology_manager(item)
                 fresh += 1
         self._cache.forget_nodes(lambda name: self._handle.node(name) is not None)
-        self._tell(dict(reasons), fresh)
+        self._log_changes(dict(reasons), fresh)
         if fresh and self._waiting:
             waiting, self._waiting = self._waiting, {}
             self._handle.activate(waiting.values())
         return fresh
 
-    def _tell(self, reasons: dict[str, int], fresh: int) -> None:
+    def _log_changes(self, reasons: dict[str, int], fresh: int) -> None:
         """One line when it changes what nodes wait for."""
-        if reasons != self._told:
-            self._told = reasons
+        if reasons != self._logged:
+            self._logged = reasons
             if reasons:
                 message = "nodes wait for resource topologies that include their pods"
                 self._handle.log("info", NAME, message, fresh=fresh, waiting=reasons)

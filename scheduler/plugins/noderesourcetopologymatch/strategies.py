@@ -26,14 +26,14 @@ def strategy_of(name: str, weights: Mapping[str, int]) -> Strategy:
 def score(strategy: Strategy, group: Group, available: IntArray, needs: Needs) -> IntArray:
     """Return the score of each node: of the pod as a whole, or the mean over its containers."""
     if group.manager.scope == POD:
-        return _worst_zone(strategy(group, available, needs.whole))
+        return _min_over_zones(strategy(group, available, needs.whole))
     total: IntArray = np.zeros(len(available), dtype=np.int64)
     for container in needs.containers:
-        total += _worst_zone(strategy(group, available, container.requests))
+        total += _min_over_zones(strategy(group, available, container.requests))
     return (total / max(1, len(needs.containers))).astype(np.int64)
 
 
-def _worst_zone(scores: IntArray) -> IntArray:
+def _min_over_zones(scores: IntArray) -> IntArray:
     """Return the smallest score but 0 of each node, which no zone that cannot take the request has."""
     never = np.iinfo(np.int64).max
     worst: IntArray = np.where(scores == 0, never, scores).min(axis=1, initial=never)
@@ -77,12 +77,12 @@ def balanced(group: Group, available: IntArray, request: Resources) -> IntArray:
         shares.append(share)
     if not shares:
         return np.zeros(available.shape[:2], dtype=np.int64)
-    result: IntArray = ((1.0 - _variance(shares)) * float(MAX_SCORE)).astype(np.int64)
+    result: IntArray = ((1.0 - _sample_variance(shares)) * float(MAX_SCORE)).astype(np.int64)
     result[beyond] = 0
     return result
 
 
-def _variance(values: list[FloatArray]) -> FloatArray:
+def _sample_variance(values: list[FloatArray]) -> FloatArray:
     if len(values) == 1:
         return np.zeros_like(values[0])
     mean: FloatArray = np.zeros_like(values[0])

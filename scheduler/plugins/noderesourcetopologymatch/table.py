@@ -99,7 +99,7 @@ class ZoneTable:
         self._groups: dict[Shape, Group] = {}
         self._changes = 0
         # The rows are the same object while no node comes or goes.
-        self._arranged: tuple[RowArray | None, int] = (None, -1)
+        self._arranged_for: tuple[RowArray | None, int] = (None, -1)
         self._group_list: list[Group] = []
         self._group_of: RowArray = np.zeros(0, dtype=np.intp)
         self._member_of: RowArray = np.zeros(0, dtype=np.intp)
@@ -123,7 +123,7 @@ class ZoneTable:
         place = self._places.get(node)
         if place is None or place[0].shape != shape:
             if place is not None:
-                self._leave(node)
+                self._remove_from_group(node)
             group = self._groups.get(shape)
             if group is None:
                 group = self._groups[shape] = Group(shape)
@@ -143,7 +143,7 @@ class ZoneTable:
     def remove(self, node: str) -> None:
         """Forget a node's zones."""
         if self._topologies.pop(node, None) is not None:
-            self._leave(node)
+            self._remove_from_group(node)
             self._changes += 1
 
     def parts(self, view: NodeView, rows: RowArray) -> Iterator[Part]:
@@ -166,7 +166,7 @@ class ZoneTable:
         return int(np.count_nonzero(self._flawed[rows]))
 
     def _arrange(self, view: NodeView) -> None:
-        rows, changes = self._arranged
+        rows, changes = self._arranged_for
         if rows is view.rows and changes == self._changes:
             return
         self._group_list = list(self._groups.values())
@@ -180,9 +180,9 @@ class ZoneTable:
                 self._group_of[row] = number_of[id(group)]
                 self._member_of[row] = member
                 self._flawed[row] = bool(self._topologies[node].flaws)
-        self._arranged = (view.rows, self._changes)
+        self._arranged_for = (view.rows, self._changes)
 
-    def _leave(self, node: str) -> None:
+    def _remove_from_group(self, node: str) -> None:
         group, index = self._places.pop(node)
         moved = group.remove(index)
         if moved is not None:

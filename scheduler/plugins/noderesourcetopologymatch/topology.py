@@ -19,7 +19,7 @@ MAX_AMOUNT = 1 << 55
 SINGLE_NUMA_NODE, POD, CONTAINER = "single-numa-node", "pod", "container"
 _POLICIES = frozenset({"none", "best-effort", "restricted", SINGLE_NUMA_NODE})
 _SCOPES = frozenset({CONTAINER, POD})
-_MOST_ZONES = 1024
+_MAX_ZONES = 1024
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DEPRECATED = {
     "SingleNUMANodePodLevel": (SINGLE_NUMA_NODE, POD),
@@ -29,7 +29,7 @@ _DEPRECATED = {
     "RestrictedPodLevel": ("restricted", POD),
     "RestrictedContainerLevel": ("restricted", CONTAINER),
 }
-_WITHOUT_MEANING = frozenset({"", "None", "BestEffort", "Restricted"})
+_IGNORED_POLICIES = frozenset({"", "None", "BestEffort", "Restricted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def topology_manager(
     first = next(iter(policies), "")
     if first in _DEPRECATED:
         policy, scope = _DEPRECATED[first]
-    elif first not in _WITHOUT_MEANING:
+    elif first not in _IGNORED_POLICIES:
         flaws.append(f"topology policy {first!r} is ignored: it is not known")
     for attribute in attributes:
         name, text = attribute.name, attribute.value
@@ -98,7 +98,7 @@ def topology_manager(
         elif name == "topologyManagerPolicy" and text in _POLICIES:
             policy = text
         elif name == "topologyManagerMaxNUMANodes" and (number := _integer(text)) is not None and number > 1:
-            most = min(number, _MOST_ZONES)
+            most = min(number, _MAX_ZONES)
         elif name in ("topologyManagerScope", "topologyManagerPolicy", "topologyManagerMaxNUMANodes"):
             flaws.append(f"attribute {name} is ignored: {text!r} is no value of it")
     return TopologyManager(policy, scope, most)

@@ -7,13 +7,13 @@ import numpy as np
 from scheduler.framework import IntArray, NodeView, Objects, PodInfo
 from scheduler.helpers.csimigration import (
     TranslationError,
-    counted,
     handle_of,
-    migration_named,
+    is_migration_on,
     migration_of,
+    migration_of_plugin,
     source_of,
 )
-from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CLASS, VOLUME, claim_class, claim_of, foreign_claim
+from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CLASS, VOLUME, claim_class, claim_of, ownership_error
 from scheduler.kube.model import (
     CSINode,
     PersistentVolume,
@@ -61,7 +61,7 @@ def attachable_volumes(pod: PodInfo, objects: Objects, node: CSINode | None, pre
             if required:
                 raise MissingClaim(name)
             continue
-        foreign = foreign_claim(pod, claim) if ephemeral else ""
+        foreign = ownership_error(pod, claim) if ephemeral else ""
         if foreign:
             raise ValueError(foreign)
         driver, handle = _claimed(claim, objects, node, prefix)
@@ -75,7 +75,7 @@ def _add_inline(volume: PodVolume, node: CSINode | None, attached: Volumes) -> N
     if source is None:
         return
     migration = migration_of(source)
-    if not counted(migration, node):
+    if not is_migration_on(migration, node):
         return
     try:
         handle = handle_of(volume, source)
@@ -94,7 +94,7 @@ def _claimed(claim: PersistentVolumeClaim, objects: Objects, node: CSINode | Non
     if volume.spec.csi is not None:
         return volume.spec.csi.driver, volume.spec.csi.volume_handle
     source = source_of(volume)
-    if source is None or not counted(migration_of(source), node):
+    if source is None or not is_migration_on(migration_of(source), node):
         return "", ""
     try:
         return migration_of(source).driver, handle_of(volume, source)
@@ -108,10 +108,10 @@ def _by_class(claim: PersistentVolumeClaim, objects: Objects, node: CSINode | No
     if storage_class is None:
         return "", ""
     handle = f"{prefix}-{claim.metadata.key}"
-    migration = migration_named(storage_class.provisioner)
+    migration = migration_of_plugin(storage_class.provisioner)
     if migration is None:
         return storage_class.provisioner, handle
-    return (migration.driver, handle) if counted(migration, node) else ("", "")
+    return (migration.driver, handle) if is_migration_on(migration, node) else ("", "")
 
 
 class AttachedByApi:

@@ -37,7 +37,7 @@ from scheduler.plugins.podtopologyspread.constraints import (
 )
 from scheduler.plugins.podtopologyspread.hints import SpreadHints
 from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
-from scheduler.plugins.podtopologyspread.scoring import SoftState, normalized, soft_scores, soft_state
+from scheduler.plugins.podtopologyspread.scoring import PreScoreState, normalize_scores, pre_score_state, summed_scores
 
 REASON_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
 REASON_SKEW = "node(s) didn't match pod topology spread constraints"
@@ -48,7 +48,7 @@ _SYSTEM_DEFAULTS: tuple[ConstraintLike, ...] = (
 
 
 @dataclass(slots=True)
-class _HardConstraint:
+class _ConstraintCounts:
     """A constraint in one attempt: matching pods per domain, and the domains there are."""
 
     constraint: Constraint
@@ -64,7 +64,7 @@ class _HardConstraint:
             self.owned = True
         self.counts[code] += amount
 
-    def most(self) -> int:
+    def max_count(self) -> int:
         """Return the largest count of a domain that still takes the pod."""
         least = 0
         if self.counted.number and self.counted.number >= self.constraint.min_domains:
@@ -73,20 +73,20 @@ class _HardConstraint:
 
 
 @dataclass(slots=True)
-class _HardState:
+class _PreFilterState:
     """What PreFilter found; AddPod and RemovePod change it for what-if runs."""
 
-    constraints: list[_HardConstraint] = field(default_factory=list)
+    constraints: list[_ConstraintCounts] = field(default_factory=list)
 
-    def clone(self) -> "_HardState":
+    def clone(self) -> "_PreFilterState":
         """Return an independent copy; the counts are copied when either changes them."""
         copies = []
         for constraint in self.constraints:
             constraint.owned = False
             copies.append(
-                _HardConstraint(constraint.constraint, constraint.counts, constraint.counted, constraint.matches_self)
+                _ConstraintCounts(constraint.constraint, constraint.counts, constraint.counted, constraint.matches_self)
             )
-        return _HardState(copies)
+        return _PreFilterState(copies)
 
 
 class PodTopologySpread:
@@ -95,9 +95,9 @@ class PodTopologySpread:
     name = "PodTopologySpread"
 
     def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
-        self._system = args.defaulting_type == "System"
-        self._constraints = Constraints(_SYSTEM_DEFAULTS if self._system else args.default_constraints)
-        self._sets = NodeSets()
+        self._uses_system_defaults = args.defaulting_type == "System"
+        self._constraints = Constraints(_SYSTEM_DEFAULTS if self._uses_system_defaults else args.default_constraints)
+        self._node_sets = NodeSets()
         # Hints get no view; the store of other objects is the same one for every view of a daemon.
         self._objects: Objects | None = None
 
@@ -111,18 +111,18 @@ class PodTopologySpread:
         if not constraints:
             return None, SKIP
         keys = [constraint.topology_key for constraint in constraints]
-        hard_state = _HardState()
+        filter_state = _PreFilterState()
         for constraint in constraints:
-            counted = self._sets.counted(view, pod, constraint, keys)
+            counted = self._node_sets.counted(view, pod, constraint, keys)
             query = constraint.query(pod.namespace)
             if query is None:
                 counts = np.zeros(len(counted.present), dtype=np.int64)
             else:
                 counts = view.pods_by_domain(query, constraint.topology_key, counted.nodes)
-            hard_state.constraints.append(
-                _HardConstraint(constraint, counts, counted, constraint.selector.matches(pod.labels))
+            filter_state.constraints.append(
+                _ConstraintCounts(constraint, counts, counted, constraint.selector.matches(pod.labels))
             )
-        state.write(self.name, hard_state)
+        state.write(self.name, filter_state)
         return None, SUCCESS
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
@@ -134,10 +134,10 @@ class PodTopologySpread:
         self._update(state, pod, removed, view, row, -1)
 
     def _update(self, state: CycleState, pod: PodInfo, other: PodInfo, view: NodeView, row: int, amount: int) -> None:
-        hard_state = state.read(self.name, _HardState)
-        if hard_state is None or other.namespace != pod.namespace:
+        filter_state = state.read(self.name, _PreFilterState)
+        if filter_state is None or other.namespace != pod.namespace:
             return
-        for hard in hard_state.constraints:
+        for hard in filter_state.constraints:
             code = int(view.labels(hard.constraint.topology_key).codes[row])
             nodes = hard.counted.nodes
             # Unlike the counts of PreFilter, upstream's update also counts terminating pods, and all pods where the
@@ -147,13 +147,13 @@ class PodTopologySpread:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes that lack a key, or whose domain would hold too many more pods than the emptiest."""
-        hard_state = state.read(self.name, _HardState)
-        if hard_state is None:
+        filter_state = state.read(self.name, _PreFilterState)
+        if filter_state is None:
             return None
         verdict: IntArray | None = None
-        for hard in hard_state.constraints:
+        for hard in filter_state.constraints:
             codes = gather_codes(view, view.labels(hard.constraint.topology_key).codes, rows)
-            full = hard.counts > hard.most()
+            full = hard.counts > hard.max_count()
             # Code -1 picks the last entry.
             full[-1] = False
             absent = codes < 0
@@ -178,19 +178,19 @@ class PodTopologySpread:
         if not constraints:
             return SKIP
         # With upstream's own defaults, nodes without a zone still spread by host name.
-        require_all = bool(pod.spec.topology_spread) or not self._system
-        state.write(f"{self.name}/score", soft_state(view, pod, rows, constraints, require_all, self._sets))
+        require_all = bool(pod.spec.topology_spread) or not self._uses_system_defaults
+        state.write(f"{self.name}/score", pre_score_state(view, pod, rows, constraints, require_all, self._node_sets))
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return the weighted number of matching pods in a node's domains; 0 for a node that takes no part."""
-        soft_state = state.read(f"{self.name}/score", SoftState)
-        return None if soft_state is None else soft_scores(soft_state)
+        score_state = state.read(f"{self.name}/score", PreScoreState)
+        return None if score_state is None else summed_scores(score_state)
 
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Turn few matching pods into a high score."""
-        soft_state = state.read(f"{self.name}/score", SoftState)
-        return scores if soft_state is None else normalized(scores, soft_state.ignored)
+        score_state = state.read(f"{self.name}/score", PreScoreState)
+        return scores if score_state is None else normalize_scores(scores, score_state.ignored)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Only pods that have no constraint, and get none by default, are let through."""

@@ -15,13 +15,13 @@ HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 ACTIONS = (HARD, SOFT)
 OwnerSelector = dict[str, str] | LabelSelector | None
 """A plain map of a ReplicationController, a LabelSelector of the others."""
-_MOST = 4096
+_MAX_CACHED = 4096
 _OWNERS = {
     ("v1", "ReplicationController"): "ReplicationController",
     ("apps/v1", "ReplicaSet"): "ReplicaSet",
     ("apps/v1", "StatefulSet"): "StatefulSet",
 }
-_SELECTING = ("Service", *_OWNERS.values())
+_SELECTOR_KINDS = ("Service", *_OWNERS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Constraint:
             return None
         return PodQuery((PodClause(frozenset((namespace,)), self.selector),), alive=True)
 
-    def admits(self, pod: PodInfo, node: NodeInfo) -> bool:
+    def matches_inclusion_policies(self, pod: PodInfo, node: NodeInfo) -> bool:
         """Tell whether a node counts for a pod's domains (matchNodeInclusionPolicies)."""
         if self.honor_affinity and not node_matches(pod.spec, node):
             return False
@@ -116,7 +116,7 @@ class Constraints:
         token = (pod.spec.class_key, action, *keys)
         own = self._own.get(token)
         if own is None:
-            if len(self._own) >= _MOST:
+            if len(self._own) >= _MAX_CACHED:
                 self._own.clear()
             own = self._own[token] = own_constraints(pod, action)
         return own
@@ -130,12 +130,12 @@ class Constraints:
         wanted = self._defaults[action]
         if not wanted or objects is None:
             return ()
-        selector = self._deduced(pod, objects)
+        selector = self._deduced_selector(pod, objects)
         if selector.everything:
             return ()
         return tuple([constraint(source, selector) for source in wanted])
 
-    def _deduced(self, pod: PodInfo, objects: Objects) -> Selector:
+    def _deduced_selector(self, pod: PodInfo, objects: Objects) -> Selector:
         if objects is not self._objects:
             # Generations of two stores say nothing about each other.
             self._selectors.clear()
@@ -147,7 +147,7 @@ class Constraints:
         services, owners = objects.generation("Service"), owner_selector(pod, objects)
         deduced = self._selectors.get(token)
         if deduced is None or (deduced.services, deduced.owners) != (services, owners):
-            if len(self._selectors) >= _MOST:
+            if len(self._selectors) >= _MAX_CACHED:
                 self._selectors.clear()
             deduced = self._selectors[token] = _Deduced(services, owners, default_selector(pod, objects))
         return deduced.selector
@@ -183,7 +183,7 @@ def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
 
 def has_selectors(objects: Objects, namespace: str) -> bool:
     """Tell whether a namespace has anything that `default_selector` could find."""
-    for kind in _SELECTING:  # noqa: SIM110 -- asked in every attempt, and a generator takes twice as long
+    for kind in _SELECTOR_KINDS:  # noqa: SIM110 -- asked in every attempt, and a generator takes twice as long
         if objects.in_namespace(kind, namespace):
             return True
     return False

@@ -26,7 +26,7 @@ class SpreadHints:
         """A matching pod came or went, or a pod began or ceased to match; or the pod itself tolerates more."""
         before = old if isinstance(old, PodInfo) else None
         after = new if isinstance(new, PodInfo) else None
-        if any(other is not None and not _involved(other, pod) for other in (before, after)):
+        if any(other is not None and not _concerns(other, pod) for other in (before, after)):
             return Hint.SKIP
         constraints = self._constraints_of(pod)
         if before is None or after is None:
@@ -63,7 +63,7 @@ class SpreadHints:
         return _queue_if(has_keys and (moved or before.taints != after.taints))
 
 
-def _involved(other: PodInfo, pod: PodInfo) -> bool:
+def _concerns(other: PodInfo, pod: PodInfo) -> bool:
     return other.uid == pod.uid or (bool(other.node_name) and other.namespace == pod.namespace)
 
 

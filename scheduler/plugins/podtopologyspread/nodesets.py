@@ -9,7 +9,7 @@ from scheduler.framework import BoolArray, NodeSet, NodeView, PodInfo
 from scheduler.helpers import has_untolerated_taint, labels_mask, selector_mask
 from scheduler.plugins.podtopologyspread.constraints import Constraint
 
-_MOST = 512
+_MAX_CACHED = 512
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class NodeSets:
 
     def counted(self, view: NodeView, pod: PodInfo, constraint: Constraint, keys: Sequence[str]) -> CountedNodes:
         """Return the nodes that have all `keys` and pass the constraint's policies for a pod."""
-        if view.topology != self._topology or len(self._counted) >= _MOST:
+        if view.topology != self._topology or len(self._counted) >= _MAX_CACHED:
             self._counted.clear()
             self._topology = view.topology
         spec = pod.spec
@@ -65,9 +65,9 @@ class NodeSets:
                 masks.append(selector_mask(view, rows, pod.spec.required))
         if taints:
             column = view.taints
-            hostile = [has_untolerated_taint(each, pod.spec.tolerations) for each in column.classes]
-            if any(hostile):
-                masks.append(~np.array(hostile, dtype=np.bool_)[column.codes])
+            untolerated = [has_untolerated_taint(each, pod.spec.tolerations) for each in column.classes]
+            if any(untolerated):
+                masks.append(~np.array(untolerated, dtype=np.bool_)[column.codes])
         return np.logical_and.reduce(masks) if masks else None
 
 

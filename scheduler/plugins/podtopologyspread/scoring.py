@@ -17,32 +17,32 @@ from scheduler.framework import (
     RowArray,
     gather_codes,
 )
-from scheduler.helpers.scoring import quotients
+from scheduler.helpers.scoring import floor_divide
 from scheduler.plugins.podtopologyspread.constraints import HOSTNAME, Constraint
 from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
 
 
 @dataclass(slots=True)
-class SoftState:
+class PreScoreState:
     """What PreScore found for the feasible rows.
 
     Attributes:
-        parts: per constraint what it adds to each row.
+        scores_by_constraint: per constraint, what it adds to each row.
         ignored: rows that lack a key; None where none does.
     """
 
-    parts: list[FloatArray]
+    scores_by_constraint: list[FloatArray]
     ignored: BoolArray | None
 
 
-def soft_state(
+def pre_score_state(
     view: NodeView,
     pod: PodInfo,
     rows: RowArray,
     constraints: Sequence[Constraint],
     require_all: bool,
     sets: NodeSets,
-) -> SoftState:
+) -> PreScoreState:
     """Compute every constraint's part. With `require_all`, nodes that lack one of the keys take no part at all."""
     columns = [gather_codes(view, view.labels(constraint.topology_key).codes, rows) for constraint in constraints]
     ignored: BoolArray | None = None
@@ -50,26 +50,26 @@ def soft_state(
         lacking = np.logical_or.reduce([codes < 0 for codes in columns])
         ignored = lacking if lacking.any() else None
     keys = [constraint.topology_key for constraint in constraints] if require_all else ()
-    parts = []
+    scores_by_constraint = []
     for constraint, codes in zip(constraints, columns, strict=True):
         query = constraint.query(pod.namespace)
         if constraint.topology_key == HOSTNAME:
             size = len(rows) - (0 if ignored is None else int(np.count_nonzero(ignored)))
             counts = None if query is None else gather_codes(view, view.pods_by_node(query), rows)
-            parts.append(_by_host(constraint, counts, codes, size))
+            scores_by_constraint.append(_host_scores(constraint, counts, codes, size))
             continue
-        size = _domains(view, constraint, codes, ignored)
+        size = _count_domains(view, constraint, codes, ignored)
         counted = sets.counted(view, pod, constraint, keys)
         sums = np.zeros(len(counted.present), dtype=np.int64)
         if query is not None:
-            sums = _by_domain(view, constraint.topology_key, query, counted, require_all)
-        table = _part(constraint, sums, size)
+            sums = _counts_by_domain(view, constraint.topology_key, query, counted, require_all)
+        table = _score_for_counts(constraint, sums, size)
         table[-1] = 0.0
-        parts.append(table.take(codes, mode="wrap"))
-    return SoftState(parts, ignored)
+        scores_by_constraint.append(table.take(codes, mode="wrap"))
+    return PreScoreState(scores_by_constraint, ignored)
 
 
-def _domains(view: NodeView, constraint: Constraint, codes: RowArray, ignored: BoolArray | None) -> int:
+def _count_domains(view: NodeView, constraint: Constraint, codes: RowArray, ignored: BoolArray | None) -> int:
     """Return the number of domains of feasible nodes. A node without the label is in the domain ""."""
     column = view.labels(constraint.topology_key)
     seen = np.zeros(len(column.values) + 1, dtype=np.bool_)
@@ -81,7 +81,7 @@ def _domains(view: NodeView, constraint: Constraint, codes: RowArray, ignored: B
     return int(np.count_nonzero(seen))
 
 
-def _by_domain(view: NodeView, key: str, query: PodQuery, counted: CountedNodes, require_all: bool) -> IntArray:
+def _counts_by_domain(view: NodeView, key: str, query: PodQuery, counted: CountedNodes, require_all: bool) -> IntArray:
     """Return matching pods by domain; those on nodes without the label count for the domain "", unless such nodes take
     no part."""
     counts = view.pods_by_domain(query, key, counted.nodes)
@@ -89,25 +89,25 @@ def _by_domain(view: NodeView, key: str, query: PodQuery, counted: CountedNodes,
     empty = column.index.get("")
     if empty is None or require_all:
         return counts
-    stray = column.codes < 0
+    unlabelled = column.codes < 0
     if counted.nodes is not None:
-        stray &= counted.nodes.mask
-    if stray.any():
+        unlabelled &= counted.nodes.mask
+    if unlabelled.any():
         counts = counts.copy()
-        counts[empty] += int(view.pods_by_node(query)[stray].sum())
+        counts[empty] += int(view.pods_by_node(query)[unlabelled].sum())
     return counts
 
 
-def _by_host(constraint: Constraint, counts: IntArray | None, codes: RowArray, size: int) -> FloatArray:
+def _host_scores(constraint: Constraint, counts: IntArray | None, codes: RowArray, size: int) -> FloatArray:
     """Return what a host name constraint adds: pods on the node itself count, whatever the policies."""
-    part = _part(constraint, np.zeros(len(codes), dtype=np.int64) if counts is None else counts, size)
+    part = _score_for_counts(constraint, np.zeros(len(codes), dtype=np.int64) if counts is None else counts, size)
     absent = codes < 0
     if absent.any():
         part[absent] = 0.0
     return part
 
 
-def _part(constraint: Constraint, counts: IntArray, size: int) -> FloatArray:
+def _score_for_counts(constraint: Constraint, counts: IntArray, size: int) -> FloatArray:
     # In upstream's order of operations: the product first, then the skew.
     part = counts.astype(np.float64)
     part *= math.log(size + 2)
@@ -115,10 +115,10 @@ def _part(constraint: Constraint, counts: IntArray, size: int) -> FloatArray:
     return part
 
 
-def soft_scores(state: SoftState) -> IntArray:
+def summed_scores(state: PreScoreState) -> IntArray:
     """Return the sums, rounded half away from zero; 0 for ignored rows."""
-    total = state.parts[0]
-    for part in state.parts[1:]:
+    total = state.scores_by_constraint[0]
+    for part in state.scores_by_constraint[1:]:
         total = total + part
     # Rounded half away from zero; nothing is negative here.
     whole = np.floor(total)
@@ -129,14 +129,14 @@ def soft_scores(state: SoftState) -> IntArray:
     return scores
 
 
-def normalized(scores: IntArray, ignored: BoolArray | None) -> IntArray:
+def normalize_scores(scores: IntArray, ignored: BoolArray | None) -> IntArray:
     """Scale so that the least spread row gets the least: 100 * (max + min - score) / max; ignored rows get 0."""
-    taking_part = scores if ignored is None else scores[~ignored]
-    if not len(taking_part):
+    scored = scores if ignored is None else scores[~ignored]
+    if not len(scored):
         return np.zeros_like(scores)
-    least, most = int(taking_part.min()), int(taking_part.max())
-    if most:
-        result: IntArray = quotients(MAX_SCORE * (most + least - scores), most)
+    lowest, highest = int(scored.min()), int(scored.max())
+    if highest:
+        result: IntArray = floor_divide(MAX_SCORE * (highest + lowest - scores), highest)
     else:
         result = np.full_like(scores, MAX_SCORE)
     if ignored is not None:

@@ -39,7 +39,7 @@ class TolerationRules(VictimRules):
         return [
             other
             for other in view.pods_on(row)
-            if other.priority < pod.priority and not self._exempted(pod, other, view)
+            if other.priority < pod.priority and not self._is_exempted(pod, other, view)
         ]
 
     def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
@@ -49,7 +49,7 @@ class TolerationRules(VictimRules):
             return (f"No victims found on node {node} for preemptor pod {pod.name}" for node in nodes)
         return super().no_victims_reasons(pod, nodes)
 
-    def _exempted(self, pod: PodInfo, other: PodInfo, view: NodeView) -> bool:
+    def _is_exempted(self, pod: PodInfo, other: PodInfo, view: NodeView) -> bool:
         if not other.priority_class:
             return False
         priority_class = view.objects.get(_PRIORITY_CLASS, "", other.priority_class)
@@ -69,9 +69,9 @@ class TolerationRules(VictimRules):
         scheduled = next((condition for condition in other.conditions if condition.type == "PodScheduled"), None)
         if scheduled is None or scheduled.status != "True":
             return True
-        return self._lasts(scheduled.last_transition_time, policy.toleration_seconds, view.now)
+        return self._is_within_toleration(scheduled.last_transition_time, policy.toleration_seconds, view.now)
 
-    def _lasts(self, scheduled_at: str | None, seconds: int, now: float) -> bool:
+    def _is_within_toleration(self, scheduled_at: str | None, seconds: int, now: float) -> bool:
         """Tell whether a time after a moment is not over; in Go, a time of three centuries is one in the past."""
         if self._upstream:
             nanoseconds = seconds * _NANO + (1 << 63)
@@ -91,7 +91,9 @@ class PreemptionToleration:
     def __init__(self, args: PreemptionTolerationArgs, context: PluginContext) -> None:
         """Without a handle (simulation) nobody is evicted."""
         self._args = args
-        self._evaluator = Evaluator(self.name, context, TolerationRules(upstream=context.upstream), self._wanted)
+        self._evaluator = Evaluator(
+            self.name, context, TolerationRules(upstream=context.upstream), self._candidates_wanted
+        )
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
@@ -99,7 +101,7 @@ class PreemptionToleration:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
         return self._evaluator.post_filter(state, pod, view, codes)
 
-    def _wanted(self, nodes: int) -> int:
+    def _candidates_wanted(self, nodes: int) -> int:
         return wanted_candidates(
             nodes, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
         )

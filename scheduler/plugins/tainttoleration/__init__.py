@@ -44,11 +44,11 @@ class TaintToleration:
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes with a NoSchedule or NoExecute taint that is not tolerated."""
         column = view.taints
-        hostile = _by_class(column, pod.spec.tolerations, has_untolerated_taint)
-        if not any(hostile):
+        untolerated = _per_taint_class(column, pod.spec.tolerations, has_untolerated_taint)
+        if not any(untolerated):
             return None
         codes = gather_codes(view, column.codes, rows)
-        failed = np.array(hostile, dtype=np.bool_)[codes]
+        failed = np.array(untolerated, dtype=np.bool_)[codes]
         return reject(failed, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
@@ -58,7 +58,7 @@ class TaintToleration:
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the number of PreferNoSchedule taints that are not tolerated."""
         column = view.taints
-        counts = _by_class(column, pod.spec.tolerations, count_untolerated_preferences)
+        counts = _per_taint_class(column, pod.spec.tolerations, count_untolerated_preferences)
         if not any(counts):
             return np.zeros(len(rows), dtype=np.int64)
         return np.array(counts, dtype=np.int64)[gather_codes(view, column.codes, rows)]
@@ -75,25 +75,25 @@ class TaintToleration:
         """A node that is added or loses taints, or a toleration of the pod itself."""
         return (
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT, self._node_changed),
-            HintRegistration(POD, ActionType.UPDATE_POD_TOLERATION, self._own_toleration),
+            HintRegistration(POD, ActionType.UPDATE_POD_TOLERATION, self._toleration_changed),
         )
 
     @staticmethod
     def _node_changed(pod: PodInfo, old: object, new: object) -> Hint:
         if not isinstance(new, NodeInfo):
             return Hint.QUEUE
-        was_bad = not isinstance(old, NodeInfo) or has_untolerated_taint(old.taints, pod.spec.tolerations)
-        is_good = not has_untolerated_taint(new.taints, pod.spec.tolerations)
-        return Hint.QUEUE if was_bad and is_good else Hint.SKIP
+        was_untolerated = not isinstance(old, NodeInfo) or has_untolerated_taint(old.taints, pod.spec.tolerations)
+        is_tolerated = not has_untolerated_taint(new.taints, pod.spec.tolerations)
+        return Hint.QUEUE if was_untolerated and is_tolerated else Hint.SKIP
 
     @staticmethod
-    def _own_toleration(pod: PodInfo, old: object, new: object) -> Hint:
+    def _toleration_changed(pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
 
 
-def _by_class(
+def _per_taint_class(
     column: TaintColumn,
     tolerations: Sequence[Toleration],
-    judge: Callable[[tuple[Taint, ...], Sequence[Toleration]], int],
+    rule: Callable[[tuple[Taint, ...], Sequence[Toleration]], int],
 ) -> list[int]:
-    return [judge(taints, tolerations) for taints in column.classes]
+    return [rule(taints, tolerations) for taints in column.classes]

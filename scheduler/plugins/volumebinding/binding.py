@@ -17,8 +17,8 @@ from scheduler.helpers.volumes import (
     CSI_NODE,
     SELECTED_NODE,
     VOLUME,
-    bound_to,
-    fully_bound,
+    is_bound_to,
+    is_fully_bound,
     volume_affinity,
 )
 from scheduler.kube.model import (
@@ -108,7 +108,7 @@ def _reserved(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persist
     else:
         spec = volume.spec
     metadata = volume.metadata
-    if not bound_to(volume, claim) and BOUND_BY_CONTROLLER not in metadata.annotations:
+    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in metadata.annotations:
         annotations = {**metadata.annotations, BOUND_BY_CONTROLLER: "yes"}
         metadata = msgspec.structs.replace(metadata, annotations=annotations)
     return msgspec.structs.replace(volume, metadata=metadata, spec=spec)
@@ -162,7 +162,7 @@ def _volume_done(objects: Objects, written: PersistentVolume, claim: PersistentV
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
         raise BindingFailed(f'ClaimRef got reset for pv "{name}"')
-    return fully_bound(current)
+    return is_fully_bound(current)
 
 
 def _claim_done(objects: Objects, written: PersistentVolumeClaim, node: NodeInfo) -> bool:
@@ -184,7 +184,7 @@ def _claim_done(objects: Objects, written: PersistentVolumeClaim, node: NodeInfo
         if volume is None:
             return False
         _require_reach(objects, volume, node)
-    return fully_bound(claim)
+    return is_fully_bound(claim)
 
 
 def _present(item: Any, action: str, described: str) -> Any:
@@ -202,7 +202,7 @@ def _require_reach(objects: Objects, volume: PersistentVolume, node: NodeInfo) -
     affinity = volume.spec.node_affinity
     required = affinity.required if affinity is not None else None
     source = source_of(volume)
-    if source is not None and migration_of(source).switched_on:
+    if source is not None and migration_of(source).enabled:
         migration = migration_of(source)
         if migration.plugin in migrated_plugins(objects.get(CSI_NODE, "", node.name)):
             handle_of(volume, source)

@@ -10,8 +10,8 @@ from scheduler.helpers.volumes import (
     claim_class,
     claim_not_found,
     claims_of,
-    foreign_claim,
-    fully_bound,
+    is_fully_bound,
+    ownership_error,
 )
 from scheduler.kube.model import PersistentVolumeClaim, StorageClass
 
@@ -38,7 +38,7 @@ def problem_with_claims(pod: PodInfo, objects: Objects) -> str:
             return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
         if claim.metadata.deletion_timestamp is not None:
             return f'persistentvolumeclaim "{name}" is being deleted'
-        foreign = foreign_claim(pod, claim) if ephemeral else ""
+        foreign = ownership_error(pod, claim) if ephemeral else ""
         if foreign:
             return foreign
     return ""
@@ -55,7 +55,7 @@ def sorted_claims(pod: PodInfo, objects: Objects) -> PodClaims:
         claim: PersistentVolumeClaim | None = objects.latest(CLAIM, pod.namespace, name)
         if claim is None:
             raise ValueError(f'error getting PVC "{pod.namespace}/{name}": it does not exist')
-        if fully_bound(claim):
+        if is_fully_bound(claim):
             claims.bound.append(claim)
         elif _waits_for_consumer(claim, objects) and not claim.spec.volume_name:
             claims.delayed.append(claim)
@@ -67,7 +67,7 @@ def sorted_claims(pod: PodInfo, objects: Objects) -> PodClaims:
 def all_bound(pod: PodInfo, objects: Objects) -> bool:
     """Tell whether nothing is left to bind."""
     return all(
-        claim is not None and fully_bound(claim)
+        claim is not None and is_fully_bound(claim)
         for claim in (objects.latest(CLAIM, pod.namespace, name) for name, _ in claims_of(pod))
     )
 

@@ -17,14 +17,14 @@ from scheduler.helpers.volumes import (
     SELECTED_NODE,
     VOLUME,
     Size,
-    bound_to,
     claim_class,
-    offer_to_claim,
-    offer_to_class,
-    offered_to,
-    same_mode,
+    claim_index_key,
+    class_index_key,
+    is_bound_to,
     size_of,
     volume_class,
+    volume_index_key,
+    volume_modes_match,
 )
 from scheduler.kube.model import PersistentVolume, PersistentVolumeClaim
 from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
@@ -98,7 +98,7 @@ def _bound_reach(view: NodeView, rows: RowArray, volume: PersistentVolume) -> Bo
     reach = Reach(view, rows)
     within = reach.of(volume)
     source = source_of(volume)
-    if source is None or not migration_of(source).switched_on:
+    if source is None or not migration_of(source).enabled:
         return None if within is None else _mask(within, len(rows))
     migration = migration_of(source)
     nodes = (view.objects.get(CSI_NODE, "", view.name(row)) for row in rows.tolist())
@@ -159,15 +159,15 @@ def _match(
     if wanted is None:
         return match
     volume: PersistentVolume
-    for volume in view.objects.latest_by(VOLUME, offered_to, offer_to_claim(meta.namespace, meta.name)):
-        if bound_to(volume, claim) and volume_class(volume) == storage_class and _suits(claim, wanted, volume):
+    for volume in view.objects.latest_by(VOLUME, volume_index_key, claim_index_key(meta.namespace, meta.name)):
+        if is_bound_to(volume, claim) and volume_class(volume) == storage_class and _suits(claim, wanted, volume):
             # Pre-bound: this one or none.
             _choose(match, volume, reach, taken_rows)
             return match
     selector = _selector(claim)
     free = [
         (size_of(volume.spec.capacity) or wanted, volume)
-        for volume in view.objects.latest_by(VOLUME, offered_to, offer_to_class(storage_class))
+        for volume in view.objects.latest_by(VOLUME, volume_index_key, class_index_key(storage_class))
         if _is_free(claim, volume, selector) and _suits(claim, wanted, volume)
     ]
     left = count
@@ -194,7 +194,7 @@ def _choose(match: Match, volume: PersistentVolume, reach: Reach, taken_rows: di
 
 def _suits(claim: PersistentVolumeClaim, wanted: Size, volume: PersistentVolume) -> bool:
     capacity = size_of(volume.spec.capacity)
-    if capacity is None or capacity < wanted or not same_mode(claim.spec, volume):
+    if capacity is None or capacity < wanted or not volume_modes_match(claim.spec, volume):
         return False
     attributes = volume.spec.volume_attributes_class_name or ""
     return (claim.spec.volume_attributes_class_name or "") == attributes and volume.metadata.deletion_timestamp is None

@@ -21,7 +21,7 @@ from scheduler.helpers import (
     round_half_away,
     tolerates,
 )
-from scheduler.helpers.scoring import quotients
+from scheduler.helpers.scoring import floor_divide
 from scheduler.kube.model import Taint, Toleration
 from tests.unit.scheduler.core.builders import api_node, api_pod, container
 
@@ -198,4 +198,4 @@ def test_default_normalisation(scores: list[int], reverse: bool, expected: list[
 def test_quick_quotients_are_those_of_integers(dividends: list[int], divisor: int) -> None:
     near_multiples = [each for factor in (1, 99, 2**53 // divisor) for each in (factor * divisor, factor * divisor - 1)]
     values = dividends + [each for each in near_multiples if each < 2**63]
-    assert quotients(np.array(values, dtype=np.int64), divisor).tolist() == [value // divisor for value in values]
+    assert floor_divide(np.array(values, dtype=np.int64), divisor).tolist() == [value // divisor for value in values]

@@ -173,11 +173,11 @@ def test_order_after_a_failure(case: dict[str, Any]) -> None:
 
 
 def _mark(world: World, step: str) -> None:
-    verb, full = step.split()
+    verb, group_key = step.split()
     if verb == "mark_failure":
-        world.plugin.groups.mark_failed(full, world.handle.now())
+        world.plugin.groups.mark_failed(group_key, world.handle.now())
     else:
-        world.plugin.groups.clear_failed(full)
+        world.plugin.groups.clear_failed(group_key)
 
 
 @pytest.mark.parametrize("case", cases(FILE, "creation_timestamp_steps"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint, unusable, xxhash64
+from scheduler.plugins.noderesourcetopologymatch.fingerprint import fingerprint, incompatibility, xxhash64
 
 VECTORS = json.loads((Path(__file__).parents[3] / "conformance" / "vectors" / "podfingerprint.json").read_text())
 
@@ -35,4 +35,4 @@ def test_fingerprints_are_those_of_the_go_module_in_any_order(vector: dict[str, 
     ],
 )
 def test_a_fingerprint_of_another_kind_is_told_apart(text: str, why: str) -> None:
-    assert unusable(text) == why
+    assert incompatibility(text) == why

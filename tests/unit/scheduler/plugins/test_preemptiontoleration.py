@@ -124,9 +124,9 @@ def test_a_pod_that_must_not_preempt_does_not(safe: ProfileRunner) -> None:
 def test_the_search_ends_with_as_many_candidates_as_the_args_say() -> None:
     profile = only("PreemptionToleration", {"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 0})
     plugin = profile.plugins["PreemptionToleration"]
-    assert plugin._wanted(200) == 20  # type: ignore[attr-defined]
+    assert plugin._candidates_wanted(200) == 20  # type: ignore[attr-defined]
     default = only("PreemptionToleration").plugins["PreemptionToleration"]
-    assert [default._wanted(number) for number in (60, 200, 2000)] == [60, 100, 200]  # type: ignore[attr-defined]
+    assert [default._candidates_wanted(number) for number in (60, 200, 2000)] == [60, 100, 200]  # type: ignore[attr-defined]
 
 
 # Repairs: the two modes side by side --------------------------------------------------------------------------------
