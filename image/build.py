@@ -18,7 +18,7 @@ TOOLS = Path("/build/tools")
 INSTALLED = "/opt/secondary-scheduler"
 ENTRY_POINTS = {
     "kube-scheduler": "scheduler.__main__",
-    "secondary-scheduler-operator": "secondary_scheduler.operator.app",
+    "secondary-scheduler-operator": "secondary_scheduler.operator.__main__",
 }
 # -I: no PYTHON* variable, no user's packages and no directory of the caller decide what is imported.
 # -B: the root file system is read-only, and everything is compiled already.

@@ -4,6 +4,8 @@ import gc
 import sys
 from collections.abc import Sequence
 
+from scheduler.extras import requires_extra
+
 _WHILE_STARTING = 1_000_000
 """Objects between two collections until the first lists are in: all that is made until then stays."""
 
@@ -11,10 +13,11 @@ _WHILE_STARTING = 1_000_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon until it is told to stop; returns the exit code."""
     gc.set_threshold(_WHILE_STARTING)
-    _import_structlog()
-    from scheduler.app import run
+    with requires_extra("kube-scheduler", "scheduler"):
+        _import_structlog()
+        from scheduler.app import run
 
-    return run(sys.argv[1:] if arguments is None else arguments)
+        return run(sys.argv[1:] if arguments is None else arguments)
 
 
 def _import_structlog() -> None:

@@ -167,16 +167,10 @@ def _run(
 def _work(
     plan: Plan, project: Project, stopping: threading.Event, say: Callable[[str], None]
 ) -> Callable[[Stack], StackResult]:
-    try:
-        # Here, since pulumi takes longer to import than all the rest.
-        from secondary_scheduler.cli.fleet.installation import installed
-        from secondary_scheduler.cli.fleet.work import StackWork
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "pulumi":
-            raise
-        raise CommandError(
-            "the Python package pulumi is not there; in the project's environment: pip install -r requirements.txt"
-        ) from None
+    # Here, since pulumi takes longer to import than all the rest.
+    from secondary_scheduler.cli.fleet.installation import installed
+    from secondary_scheduler.cli.fleet.work import StackWork
+
     return StackWork(installed(), project, plan, stopping, say)
 
 

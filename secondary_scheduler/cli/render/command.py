@@ -80,6 +80,11 @@ def _record(stack: StackValues) -> list[dict[str, Any]]:
     if done.returncode:
         raise CommandError(f"the program in {stack.root} failed; see above (it ran with {python})")
     answer: dict[str, Any] = json.loads(done.stdout)
+    if "missing" in answer:
+        raise CommandError(
+            f"the program in {stack.root} needs the Python package {answer['missing']!r}, which {python} does not have; "
+            f"run `pulumi install` in {stack.root}"
+        )
     if "error" in answer:
         raise CommandError(f"stack {stack.stack} cannot be rendered:\n{answer['error']}", ExitCode.INVALID_INPUT)
     objects: list[dict[str, Any]] = answer["objects"]

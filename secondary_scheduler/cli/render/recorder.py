@@ -2,8 +2,8 @@
 
 Started by file name under the project's interpreter, so it imports nothing but the Pulumi SDK. stdin: JSON with
 `root`, `project`, `stack`, `config` and `secretKeys`. stdout: JSON, `objects` with each Kubernetes object's inputs as
-the engine would get them (`adopted`: others make it, and the program only waits for it), or `error`. What the program
-prints and warns of goes to stderr.
+the engine would get them (`adopted`: others make it, and the program only waits for it), or `error`, or `missing`: a
+package that the interpreter does not have. What the program prints and warns of goes to stderr.
 """
 
 from __future__ import annotations
@@ -83,8 +83,12 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main(given: TextIO, result: TextIO) -> int:
-    """Answer one request; 0 also where the program refused, which is an answer."""
-    from pulumi import RunError
+    """Answer one request; 0 also where the program refused or cannot be imported, which are answers."""
+    try:
+        from pulumi import RunError
+    except ModuleNotFoundError as error:
+        json.dump({"missing": error.name}, result)
+        return 0
 
     request = json.load(given)
     os.chdir(request["root"])
@@ -95,6 +99,8 @@ def main(given: TextIO, result: TextIO) -> int:
             answer: dict[str, Any] = {"objects": record(request)}
     except RunError as error:
         answer = {"error": str(error)}
+    except ModuleNotFoundError as error:
+        answer = {"missing": error.name}
     json.dump(answer, result)
     return 0
 

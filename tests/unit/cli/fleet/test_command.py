@@ -49,7 +49,7 @@ def test_without_the_package_pulumi_one_line_says_what_to_do(project: Path) -> N
     (project / "pulumi.py").write_text("raise ModuleNotFoundError(\"No module named 'pulumi'\", name='pulumi')\n")
     done = fleet(project, "up", "--stacks", "prod")
     assert done.returncode == 1
-    assert "the Python package pulumi is not there; in the project's environment: pip install" in done.stderr
+    assert "the Python package 'pulumi' is not installed; it comes with the extra 'cli': pip install" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
