@@ -74,7 +74,10 @@ def choose_by_class(
     counted = dict(state.counters) if filters else state.counters
     rows = profile.passing(state, pod, view, all_rows, filters) if filters else all_rows
     if plan.local and view.nominations:
-        rows = _beside_nominated(rows, view, pod, profile, plan.vouched)
+        # Nodes with nominated pods alone need another look, as all verdicts follow from the node.
+        rows = profile.rows_fitting_beside_nominated(
+            pod, view, rows, Diagnosis(len(rows)), lambda: _pre_filtered(view, pod, profile, plan.vouched)
+        )
     if not len(rows):
         state.counters = counted
         profile.make_up_pre_filter(state, pod, view, plan.vouched)
@@ -101,27 +104,11 @@ def choose_by_class(
     return Choice(int(rows[_pick(ties, rng)]), best + plan.constant, len(ties), len(rows), evaluated)
 
 
-def _beside_nominated(
-    rows: RowArray, view: Snapshot, pod: PodInfo, profile: ProfileRunner, vouched: frozenset[str]
-) -> RowArray:
-    """Return the rows where a pod fits beside those nominated there, too, of rows where it fits as things are: all
-    verdicts follow from the node, so that only nodes with a nomination need another look."""
-    promised, beside = view.with_nominated(pod)
-    marked = np.zeros(view.size, dtype=np.bool_)
-    marked[promised] = True
-    some = rows[marked[rows]]
-    if not len(some):
-        return rows
+def _pre_filtered(view: Snapshot, pod: PodInfo, profile: ProfileRunner, vouched: frozenset[str]) -> CycleState:
+    """Return a state of its own after PreFilter: the attempt's own stays without what only this question needs."""
     state = CycleState()
     profile.make_up_pre_filter(state, pod, view, vouched)
-    diagnosis = Diagnosis(len(some))
-    if profile.watches_pods(state):
-        fitting = profile.run_filters_with_nominated(state, pod, view, some, diagnosis)
-    else:
-        fitting = profile.run_filters(state, pod, beside, some, diagnosis)
-    marked[fitting] = False
-    turned_down = marked[rows]
-    return rows[~turned_down] if turned_down.any() else rows
+    return state
 
 
 def _pick(ties: RowArray, rng: RandomSource) -> int:
