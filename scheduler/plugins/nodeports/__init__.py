@@ -59,10 +59,10 @@ class NodePorts:
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A pod that gives a port back, or a new node."""
-        return (HintRegistration(POD, ActionType.DELETE, _port_freed), HintRegistration(NODE, ActionType.ADD))
+        return (HintRegistration(POD, ActionType.DELETE, _pod_deleted), HintRegistration(NODE, ActionType.ADD))
 
 
-def _port_freed(pod: PodInfo, old: object, new: object) -> Hint:
+def _pod_deleted(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, PodInfo):
         return Hint.QUEUE
     if not (old.node_name or old.nominated_node):
@@ -73,8 +73,8 @@ def _port_freed(pod: PodInfo, old: object, new: object) -> Hint:
 def _conflict(wanted: Sequence[HostPort], used: Sequence[HostPort]) -> bool:
     """Tell whether a port is in both: same protocol and number, and the same address or one of them any address."""
     return bool(used) and any(
-        mine.port == other.port and mine.protocol == other.protocol and _ips_overlap(mine.ip, other.ip)
-        for mine in wanted
+        requested.port == other.port and requested.protocol == other.protocol and _ips_overlap(requested.ip, other.ip)
+        for requested in wanted
         for other in used
     )
 

@@ -18,9 +18,9 @@ class NodeResourcesAllocatable:
         # Of a resource that is listed twice the last weight counts.
         self._weights = {resource.name: resource.weight for resource in args.resources}
         self._sign = 1 if args.mode == "Most" else -1
-        self._sum = sum(self._weights.values())
-        if self._sum > INT64_MAX:
-            raise ValueError(f"resources: the weights add up to {self._sum}, which is beyond 64 bits")
+        self._weighted_sum = sum(self._weights.values())
+        if self._weighted_sum > INT64_MAX:
+            raise ValueError(f"resources: the weights add up to {self._weighted_sum}, which is beyond 64 bits")
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the weighted mean of allocatable amounts (cpu in milli-units), negative in mode Least."""
@@ -28,7 +28,7 @@ class NodeResourcesAllocatable:
         for resource, weight in self._weights.items():
             # Amounts are whole numbers that float64 holds exactly up to 8 PiB; products wrap around as Go's.
             total += gather(view, view.allocatable(resource), rows).astype(np.int64) * weight
-        return go_divide(total * self._sign, np.full(1, self._sum, dtype=np.int64))
+        return go_divide(total * self._sign, np.full(1, self._weighted_sum, dtype=np.int64))
 
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Stretch the scores to 0..100; nodes that are all alike get 0."""

@@ -50,7 +50,7 @@ class NodeUnschedulable:
         """A node that is added or uncordoned, or a toleration of the pod itself."""
         return (
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT, self._node_changed),
-            HintRegistration(POD, ActionType.UPDATE_POD_TOLERATION, self._pod_tolerates),
+            HintRegistration(POD, ActionType.UPDATE_POD_TOLERATION, self._toleration_changed),
         )
 
     @staticmethod
@@ -61,7 +61,7 @@ class NodeUnschedulable:
         return Hint.QUEUE if was_cordoned and not new.unschedulable else Hint.SKIP
 
     @staticmethod
-    def _pod_tolerates(pod: PodInfo, old: object, new: object) -> Hint:
+    def _toleration_changed(pod: PodInfo, old: object, new: object) -> Hint:
         if not isinstance(new, PodInfo) or new.uid != pod.uid:
             return Hint.SKIP
         return Hint.QUEUE if tolerated(new.spec.tolerations, UNSCHEDULABLE_TAINT) else Hint.SKIP

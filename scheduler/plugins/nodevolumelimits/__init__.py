@@ -30,12 +30,12 @@ from scheduler.helpers.csimigration import migration_of, source_of
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CSI_NODE, claim_not_found, uses_claim
 from scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment
 from scheduler.plugins.nodevolumelimits.attachable import (
-    AttachedByApi,
+    AttachmentIndex,
     MissingClaim,
     Volumes,
     attachable_volumes,
 )
-from scheduler.plugins.nodevolumelimits.limits import Columns, CsiNodes, limits_of
+from scheduler.plugins.nodevolumelimits.limits import Columns, CSINodeLimits, limits_of
 
 REASON = "node(s) exceed max volume count"
 
@@ -48,8 +48,8 @@ class NodeVolumeLimits:
     def __init__(self, args: object, context: PluginContext) -> None:
         # Unbound claims are counted under a made-up handle, which must not meet a real one.
         self._prefix = secrets.token_hex(16)
-        self._attached_by_api = AttachedByApi()
-        self._nodes = CsiNodes()
+        self._attachments = AttachmentIndex()
+        self._nodes = CSINodeLimits()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Skip pods without a volume that a driver could have to attach."""
@@ -59,39 +59,39 @@ class NodeVolumeLimits:
         """Reject nodes where a driver of the pod's volumes has no slot left."""
         columns = self._nodes.columns(view)
         full = np.zeros(len(rows), dtype=np.bool_)
-        kinds = columns.kinds[rows]
+        migration_kinds = columns.migration_kinds[rows]
         try:
             # Which volumes are a driver's depends on what a node migrated; few nodes differ in that.
-            for kind, example in enumerate(columns.examples):
-                of_kind = kinds == kind
+            for migration_kind, example in enumerate(columns.examples):
+                of_kind = migration_kinds == migration_kind
                 if of_kind.any():
                     new = attachable_volumes(pod, view.objects, example, self._prefix, required=True)
-                    full |= of_kind & self._near_full(new, columns, view, rows)
+                    full |= of_kind & self._may_exceed_limits(new, columns, view, rows)
         except MissingClaim as missing:
             everywhere = np.ones(len(rows), dtype=np.bool_)
             reason = f"looking up PVC {pod.namespace}/{missing.name}: {claim_not_found(missing.name)}"
             return reject(everywhere, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason)
         for index in np.flatnonzero(full).tolist():
-            full[index] = self._exceeds(pod, columns, view, int(rows[index]))
+            full[index] = self._exceeds_limits(pod, columns, view, int(rows[index]))
         return reject(full, Code.UNSCHEDULABLE, REASON)
 
-    def _near_full(self, new: Volumes, columns: Columns, view: NodeView, rows: RowArray) -> BoolArray:
+    def _may_exceed_limits(self, new: Volumes, columns: Columns, view: NodeView, rows: RowArray) -> BoolArray:
         """Return where a limit would be exceeded if no volume were shared and all were the driver's: the rest fits."""
         near = np.zeros(len(rows), dtype=np.bool_)
-        most = view.attachable[rows] + self._attached_by_api.counts(view)[rows]
+        most = view.attachable[rows] + self._attachments.counts(view)[rows]
         for driver, count in Counter(new.values()).items():
             if driver in columns.limits:
                 near |= most > columns.limits[driver][rows] - count
         return near
 
-    def _exceeds(self, pod: PodInfo, columns: Columns, view: NodeView, row: int) -> bool:
-        node = columns.examples[int(columns.kinds[row])]
+    def _exceeds_limits(self, pod: PodInfo, columns: Columns, view: NodeView, row: int) -> bool:
+        node = columns.examples[int(columns.migration_kinds[row])]
         new = attachable_volumes(pod, view.objects, node, self._prefix, required=True)
         attached: Volumes = {}
         for other in view.pods_on(row):
             if other.spec.attachable:
                 attached |= attachable_volumes(other, view.objects, node, self._prefix, required=False)
-        by_api = self._attached_by_api.on(view.objects, view.name(row))
+        by_api = self._attachments.on_node(view.objects, view.name(row))
         current = Counter(attached.values())
         current.update(driver for volume, driver in by_api.items() if volume not in attached)
         wanted = Counter(driver for volume, driver in new.items() if volume not in attached)
@@ -108,21 +108,21 @@ class NodeVolumeLimits:
         """Limits that appear or grow, pods and attachments that go, the pod's claim."""
         return (
             HintRegistration(CSI_NODE, ActionType.ADD),
-            HintRegistration(CSI_NODE, ActionType.UPDATE, _limits_changed),
-            HintRegistration(POD, ActionType.DELETE, _pod_left),
+            HintRegistration(CSI_NODE, ActionType.UPDATE, _csi_node_changed),
+            HintRegistration(POD, ActionType.DELETE, _pod_deleted),
             HintRegistration(CLAIM, ActionType.ADD, _claim_added),
-            HintRegistration(ATTACHMENT, ActionType.DELETE, _detached),
+            HintRegistration(ATTACHMENT, ActionType.DELETE, _volume_detached),
         )
 
 
-def _limits_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _csi_node_changed(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, CSINode) or not isinstance(new, CSINode):
         return Hint.QUEUE
     before = limits_of(old)
     return Hint.QUEUE if any(limit > before.get(driver, 0) for driver, limit in limits_of(new).items()) else Hint.SKIP
 
 
-def _pod_left(pod: PodInfo, old: object, new: object) -> Hint:
+def _pod_deleted(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, PodInfo):
         return Hint.QUEUE
     assigned = old.node_name or old.nominated_node
@@ -135,7 +135,7 @@ def _claim_added(pod: PodInfo, old: object, new: object) -> Hint:
     return Hint.QUEUE if uses_claim(pod, new) else Hint.SKIP
 
 
-def _detached(pod: PodInfo, old: object, new: object) -> Hint:
+def _volume_detached(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, VolumeAttachment):
         return Hint.QUEUE
     for volume in pod.spec.volumes:

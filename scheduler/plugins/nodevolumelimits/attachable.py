@@ -64,7 +64,7 @@ def attachable_volumes(pod: PodInfo, objects: Objects, node: CSINode | None, pre
         foreign = ownership_error(pod, claim) if ephemeral else ""
         if foreign:
             raise ValueError(foreign)
-        driver, handle = _claimed(claim, objects, node, prefix)
+        driver, handle = _volume_of_claim(claim, objects, node, prefix)
         if driver and handle:
             attached[f"{driver}/{handle}"] = driver
     return attached
@@ -84,13 +84,15 @@ def _add_inline(volume: PodVolume, node: CSINode | None, attached: Volumes) -> N
     attached[f"{migration.driver}/{handle}"] = migration.driver
 
 
-def _claimed(claim: PersistentVolumeClaim, objects: Objects, node: CSINode | None, prefix: str) -> tuple[str, str]:
+def _volume_of_claim(
+    claim: PersistentVolumeClaim, objects: Objects, node: CSINode | None, prefix: str
+) -> tuple[str, str]:
     """Return (driver, handle) of a claim's volume; empty texts where no driver attaches it."""
     name = claim.spec.volume_name
     volume: PersistentVolume | None = objects.get(VOLUME, "", name) if name else None
     if volume is None:
         # Not provisioned, or pre-bound to a volume still to come: counted as one of the class.
-        return _by_class(claim, objects, node, prefix)
+        return _volume_of_class(claim, objects, node, prefix)
     if volume.spec.csi is not None:
         return volume.spec.csi.driver, volume.spec.csi.volume_handle
     source = source_of(volume)
@@ -102,7 +104,9 @@ def _claimed(claim: PersistentVolumeClaim, objects: Objects, node: CSINode | Non
         return "", ""
 
 
-def _by_class(claim: PersistentVolumeClaim, objects: Objects, node: CSINode | None, prefix: str) -> tuple[str, str]:
+def _volume_of_class(
+    claim: PersistentVolumeClaim, objects: Objects, node: CSINode | None, prefix: str
+) -> tuple[str, str]:
     name = claim_class(claim)
     storage_class: StorageClass | None = objects.get(CLASS, "", name) if name else None
     if storage_class is None:
@@ -114,31 +118,31 @@ def _by_class(claim: PersistentVolumeClaim, objects: Objects, node: CSINode | No
     return (migration.driver, handle) if is_migration_on(migration, node) else ("", "")
 
 
-class AttachedByApi:
+class AttachmentIndex:
     """Volumes that VolumeAttachments say are on a node; looked through once per change."""
 
     def __init__(self) -> None:
-        self._of: Objects | None = None
+        self._objects: Objects | None = None
         self._generation = -1
         self._by_node: dict[str, Volumes] = {}
         self._counts: IntArray = np.zeros(0, dtype=np.int64)
-        self._counts_at = (-1, -1)
+        self._counts_versions = (-1, -1)
 
-    def on(self, objects: Objects, node: str) -> Mapping[str, str]:
+    def on_node(self, objects: Objects, node: str) -> Mapping[str, str]:
         """Return driver by unique volume name."""
         generation = objects.generation(ATTACHMENT, VOLUME)
-        if self._of is not objects or self._generation != generation:
-            self._of, self._generation = objects, generation
+        if self._objects is not objects or self._generation != generation:
+            self._objects, self._generation = objects, generation
             self._by_node = _by_node(objects)
-            self._counts_at = (-1, -1)
+            self._counts_versions = (-1, -1)
         return self._by_node.get(node, {})
 
     def counts(self, view: NodeView) -> IntArray:
         """Return how many there are per row."""
-        self.on(view.objects, "")
-        at = (view.membership, self._generation)
-        if self._counts_at != at:
-            self._counts_at = at
+        self.on_node(view.objects, "")
+        versions = (view.membership, self._generation)
+        if self._counts_versions != versions:
+            self._counts_versions = versions
             self._counts = np.zeros(view.size, dtype=np.int64)
             for node, volumes in self._by_node.items():
                 row = view.row(node)

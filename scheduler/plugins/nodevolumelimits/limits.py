@@ -33,24 +33,24 @@ class Columns:
         limits: per driver, its limit on each row.
     """
 
-    kinds: IntArray
+    migration_kinds: IntArray
     examples: list[CSINode | None] = field(default_factory=list)
     limits: dict[str, IntArray] = field(default_factory=dict)
 
 
-class CsiNodes:
+class CSINodeLimits:
     """The columns; made anew when a CSINode, or which node is where, changed."""
 
     def __init__(self) -> None:
-        self._of: Objects | None = None
-        self._at = (-1, -1)
+        self._objects: Objects | None = None
+        self._versions = (-1, -1)
         self._columns = Columns(np.zeros(0, dtype=np.int64))
 
     def columns(self, view: NodeView) -> Columns:
         """Return the columns for a view."""
-        at = (view.membership, view.objects.generation(CSI_NODE))
-        if self._of is not view.objects or self._at != at:
-            self._of, self._at, self._columns = view.objects, at, _columns(view)
+        versions = (view.membership, view.objects.generation(CSI_NODE))
+        if self._objects is not view.objects or self._versions != versions:
+            self._objects, self._versions, self._columns = view.objects, versions, _columns(view)
         return self._columns
 
 
@@ -59,11 +59,11 @@ def _columns(view: NodeView) -> Columns:
     known: dict[frozenset[str] | None, int] = {}
     for row in view.rows.tolist():
         node: CSINode | None = view.objects.get(CSI_NODE, "", view.name(row))
-        kind = None if node is None else migrated_plugins(node)
-        if kind not in known:
-            known[kind] = len(known)
+        migration_kind = None if node is None else migrated_plugins(node)
+        if migration_kind not in known:
+            known[migration_kind] = len(known)
             columns.examples.append(node)
-        columns.kinds[row] = known[kind]
+        columns.migration_kinds[row] = known[migration_kind]
         for driver, limit in limits_of(node).items():
             if driver not in columns.limits:
                 columns.limits[driver] = np.full(view.size, NO_LIMIT, dtype=np.int64)

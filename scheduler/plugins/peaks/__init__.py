@@ -30,7 +30,14 @@ from scheduler.framework import (
 from scheduler.helpers.goexp import go_exp
 from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fresh_rows, is_load
 from scheduler.helpers.unmeasured import UnmeasuredUse
-from scheduler.plugins.peaks.model import VARIABLE, go_int64, model_columns, models_of_file, normalized, power_jump
+from scheduler.plugins.peaks.model import (
+    VARIABLE,
+    go_int64,
+    model_columns,
+    models_of_file,
+    normalize_scores,
+    power_jump,
+)
 
 NAME = "Peaks"
 _LARGEST = 2.0**61
@@ -59,7 +66,7 @@ class Peaks:
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return the growth of power per row, times 10^15; None in `safe` mode where nothing is known."""
         load = view.load(self._source)
-        models = self._power(view)
+        models = self._models_by_row(view)
         k1, k2, has_model = models[0].take(rows), models[1].take(rows), models[2].take(rows)
         measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_first[: view.size], rows)
         capacity = gather(view, view.capacity_cpu, rows)
@@ -67,7 +74,7 @@ class Peaks:
         if self._upstream:
             known: BoolArray = np.isfinite(measured)
             before = np.where(known, measured, 0.0)
-            after = _share(before / 100.0 * capacity + demand, capacity)
+            after = _utilization(before / 100.0 * capacity + demand, capacity)
             counted = known & ~(after > 100.0)
             state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
             return np.where(counted, go_int64(power_jump(k1, k2, before, after, go_exp)), 0)
@@ -78,7 +85,7 @@ class Peaks:
             self._staleness.count_left_out(state)
             return None
         used = self._used(view, load, measured, decision, capacity, rows)
-        before, after = _share(used, capacity), _share(used + demand, capacity)
+        before, after = _utilization(used, capacity), _utilization(used + demand, capacity)
         jump = np.clip(np.nan_to_num(power_jump(k1, k2, before, after, np.exp)), -_LARGEST, _LARGEST)
         known = has_model & ~decision.left_out
         overfull = (after > 100.0) & ~decision.left_out
@@ -92,15 +99,15 @@ class Peaks:
         """Turn the least growth into 100 and the largest into 0."""
         overfull = state.read(NAME, np.ndarray)
         if self._upstream or overfull is None or not len(overfull):
-            return normalized(scores)
+            return normalize_scores(scores)
         fits = np.ones(len(scores), dtype=np.bool_)
         fits[overfull] = False
         result = np.zeros_like(scores)
         if fits.any():
-            result[fits] = normalized(scores[fits])
+            result[fits] = normalize_scores(scores[fits])
         return result
 
-    def _power(self, view: NodeView) -> tuple[FloatArray, FloatArray, BoolArray]:
+    def _models_by_row(self, view: NodeView) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Models by row of the view, gathered anew when nodes come or go."""
         if self._membership != view.membership:
             names = [""] * view.size
@@ -127,7 +134,7 @@ class Peaks:
         return used
 
 
-def _share(used: FloatArray, capacity: FloatArray) -> FloatArray:
+def _utilization(used: FloatArray, capacity: FloatArray) -> FloatArray:
     """Per cent of the capacity; 0 where there is none."""
     has_capacity = capacity > 0.0
     return np.where(has_capacity, 100.0 * used / np.where(has_capacity, capacity, 1.0), 0.0)

@@ -12,7 +12,7 @@ from scheduler.framework import BoolArray, FloatArray, IntArray, NamedFile
 VARIABLE = "NODE_POWER_MODEL"
 """Environment variable with the path of the power models, `{node: {k0, k1, k2}}`."""
 _SCALE = 10.0**15
-_NEVER = -(2**63)
+_INT64_MIN = -(2**63)
 _JSON_TYPES: dict[type, str] = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
 
 
@@ -27,7 +27,9 @@ def models_of_file(file: NamedFile) -> dict[str, PowerModel]:
     except ValueError as error:
         raise ValueError(f"{VARIABLE} {file.path}: not JSON: {error}") from error
     if not isinstance(data, dict):
-        raise ValueError(f"json: cannot unmarshal {_kind(data)} into Go value of type map[string]config.PowerModel")
+        raise ValueError(
+            f"json: cannot unmarshal {_json_type(data)} into Go value of type map[string]config.PowerModel"
+        )
     return {name: _model(fields) for name, fields in data.items()}
 
 
@@ -35,17 +37,17 @@ def _model(data: Any) -> PowerModel:
     if data is None:
         return PowerModel()
     if not isinstance(data, dict):
-        raise ValueError(f"json: cannot unmarshal {_kind(data)} into Go value of type config.PowerModel")
+        raise ValueError(f"json: cannot unmarshal {_json_type(data)} into Go value of type config.PowerModel")
     for key, number in data.items():
         if key not in ("k0", "k1", "k2"):
             raise ValueError(f'json: unknown field "{key}"')
         if isinstance(number, bool) or not isinstance(number, int | float | None):
-            kind = _kind(number)
+            kind = _json_type(number)
             raise ValueError(f"json: cannot unmarshal {kind} into Go struct field PowerModel.{key} of type float64")
     return PowerModel(**{key: float(number) for key, number in data.items() if number is not None})
 
 
-def _kind(data: Any) -> str:
+def _json_type(data: Any) -> str:
     return "object" if isinstance(data, dict) else _JSON_TYPES.get(type(data), "null")
 
 
@@ -71,10 +73,10 @@ def power_jump(
 def go_int64(values: FloatArray) -> IntArray:
     """Truncate as Go does on amd64: what does not fit becomes the smallest integer."""
     fits = (values >= -(2.0**63)) & (values < 2.0**63)
-    return np.where(fits, np.where(fits, values, 0.0).astype(np.int64), _NEVER)
+    return np.where(fits, np.where(fits, values, 0.0).astype(np.int64), _INT64_MIN)
 
 
-def normalized(scores: IntArray) -> IntArray:
+def normalize_scores(scores: IntArray) -> IntArray:
     """Turn the smallest into 100 and the largest into 0; all 0 stay so, otherwise all equal become 100."""
     lowest, highest = scores.min(), scores.max()
     if lowest == 0 and highest == 0:

@@ -23,8 +23,8 @@ class SchedulingGates:
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """The pod's own gates being removed."""
-        return (HintRegistration(POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, self._own_gates),)
+        return (HintRegistration(POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, self._gates_removed),)
 
     @staticmethod
-    def _own_gates(pod: PodInfo, old: object, new: object) -> Hint:
+    def _gates_removed(pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP

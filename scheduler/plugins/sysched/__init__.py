@@ -30,7 +30,7 @@ class SySched:
         A node with nobody on it has 0. A pod of which no call is known scores all nodes alike.
         """
         self._profiles.refresh(view.objects)
-        own = self._profiles.calls_of(pod.spec.seccomp)
+        own = self._profiles.syscalls_of_paths(pod.spec.seccomp)
         if not own:
             return np.full(len(rows), INT64_MAX, dtype=np.int64)
         return self._neighbours.extraneous(view, own)[rows]

@@ -39,13 +39,13 @@ class Neighbours:
         With H the calls of the node and P those of the pod that is |H - P| + sum over pods S there of |(H + P) - S|.
         As each S is in H, it equals (pods + 1) * |H + P| - |P| - sum of |S|.
         """
-        columns = _widened(self._at(view), self._profiles.width)
+        columns = _widen(self._ensure_current(view), self._profiles.width)
         calls = columns.calls | _words(own, columns.calls.shape[1])
         allowed = np.bitwise_count(calls).sum(axis=1, dtype=np.int64)
         extra: IntArray = (columns.pods + 1) * allowed - own.bit_count() - columns.sums
         return extra
 
-    def _at(self, view: NodeView) -> _Columns:
+    def _ensure_current(self, view: NodeView) -> _Columns:
         moved = set(view.moved_rows)
         versions = (view.membership, self._profiles.version)
         changed = view.changed_since(self._generation) if versions == self._versions else None
@@ -56,14 +56,14 @@ class Neighbours:
             self._stale.update(changed)
         self._versions, self._generation = versions, view.generation
         # What an overlay shows is for this once.
-        self._columns = self._filled(self._columns, view, self._stale - moved)
+        self._columns = self._recount_rows(self._columns, view, self._stale - moved)
         self._stale &= moved
-        return self._filled(_copy(self._columns), view, moved) if moved else self._columns
+        return self._recount_rows(_copy(self._columns), view, moved) if moved else self._columns
 
-    def _filled(self, columns: _Columns, view: NodeView, rows: Iterable[int]) -> _Columns:
+    def _recount_rows(self, columns: _Columns, view: NodeView, rows: Iterable[int]) -> _Columns:
         for row in rows:
             calls, number, total = self._sum(view.pods_on(row))
-            columns = _widened(columns, self._profiles.width)
+            columns = _widen(columns, self._profiles.width)
             columns.calls[row] = _words(calls, columns.calls.shape[1])
             columns.pods[row] = number
             columns.sums[row] = total
@@ -78,7 +78,7 @@ class Neighbours:
                 if math.isnan(pod.started_at) or pod.name in names:
                     continue
                 names.add(pod.name)
-            own = self._profiles.calls_of(pod.spec.seccomp)
+            own = self._profiles.syscalls_of_paths(pod.spec.seccomp)
             calls |= own
             number += 1
             total += own.bit_count()
@@ -94,7 +94,7 @@ def _copy(columns: _Columns) -> _Columns:
     return _Columns(columns.calls.copy(), columns.pods.copy(), columns.sums.copy())
 
 
-def _widened(columns: _Columns, width: int) -> _Columns:
+def _widen(columns: _Columns, width: int) -> _Columns:
     missing = -(-width // _WORD) - columns.calls.shape[1]
     if missing <= 0:
         return columns

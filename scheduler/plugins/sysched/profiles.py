@@ -6,7 +6,7 @@ from scheduler.framework import Objects, SeccompPaths
 from scheduler.kube.model import SeccompProfileObject
 
 _KIND = "SeccompProfile"
-_ALLOWING = frozenset({"SCMP_ACT_ALLOW", "SCMP_ACT_LOG"})
+_ALLOWING_ACTIONS = frozenset({"SCMP_ACT_ALLOW", "SCMP_ACT_LOG"})
 
 Name = tuple[str, str]
 """Namespace and name of a SeccompProfile."""
@@ -40,32 +40,32 @@ class Profiles:
         if objects is self._objects and generation == self._generation:
             return
         self._objects, self._generation = objects, generation
-        now = {paths: self._read(paths) for paths in self._calls}
+        now = {paths: self._syscalls_of(paths) for paths in self._calls}
         if now != self._calls:
             self._calls = now
             self.version += 1
 
-    def calls_of(self, paths: SeccompPaths) -> int:
+    def syscalls_of_paths(self, paths: SeccompPaths) -> int:
         """Return the calls of a pod: of all profiles that it names, or else of the default profile."""
         calls = self._calls.get(paths)
         if calls is None:
-            calls = self._calls[paths] = self._read(paths)
+            calls = self._calls[paths] = self._syscalls_of(paths)
         return calls
 
-    def _read(self, paths: SeccompPaths) -> int:
+    def _syscalls_of(self, paths: SeccompPaths) -> int:
         calls = 0
         for path in paths.contexts:
             calls |= self._profile(profile_name(path)) or 0
-        calls |= self._first(paths.annotations) if self._upstream else self._all(paths.annotations)
+        calls |= self._first_profile(paths.annotations) if self._upstream else self._merged_profiles(paths.annotations)
         return calls or self._profile(self._default) or 0
 
-    def _all(self, paths: Iterable[str]) -> int:
+    def _merged_profiles(self, paths: Iterable[str]) -> int:
         calls = 0
         for path in paths:
             calls |= self._profile(profile_name(path)) or 0
         return calls
 
-    def _first(self, paths: Iterable[str]) -> int:
+    def _first_profile(self, paths: Iterable[str]) -> int:
         """Upstream takes one annotation, whichever comes first; here that is the first key."""
         for path in paths:
             name = profile_name(path)
@@ -83,7 +83,7 @@ class Profiles:
             return None
         calls = 0
         for rule in profile.spec.syscalls:
-            if rule.action in _ALLOWING:
+            if rule.action in _ALLOWING_ACTIONS:
                 for call in rule.names:
                     calls |= 1 << self._bits.setdefault(call, len(self._bits))
         return calls

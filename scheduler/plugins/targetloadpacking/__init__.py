@@ -46,7 +46,7 @@ from scheduler.plugins.targetloadpacking.formula import (
 )
 
 NAME = "TargetLoadPacking"
-_MAX_CLASSES = 10_000
+_MAX_CACHED = 10_000
 
 
 class TargetLoadPacking:
@@ -70,7 +70,7 @@ class TargetLoadPacking:
         key = spec.class_key
         predicted = self._predictions.get(key)
         if predicted is None:
-            if len(self._predictions) >= _MAX_CLASSES:
+            if len(self._predictions) >= _MAX_CACHED:
                 self._predictions.clear()
             predicted = self._predictions[key] = predicted_cpu(spec, self._multiplier, self._default_request)
         return predicted

@@ -8,7 +8,7 @@ from typing import Any
 from scheduler.catalog import TopologicalSortArgs
 from scheduler.framework import Objects, PluginContext, PodInfo
 from scheduler.kube.model import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
-from scheduler.plugins.topologicalsort.order import NOT_LISTED, find_order, order_of
+from scheduler.plugins.topologicalsort.order import NOT_LISTED, find_topology_order, topology_order
 from scheduler.plugins.topologicalsort.waves import Waves
 
 
@@ -40,21 +40,21 @@ class TopologicalSort:
         """Return (priority descending, when the first of the AppGroup's pods joined, AppGroup, order, time queued); in
         `upstream` mode, something that compares as upstream does."""
         if self._upstream:
-            return _Compared(self, pod, queued_at)
+            return _UpstreamSortKey(self, pod, queued_at)
         group = self._app_group(pod)
         if group is None:
             return (-pod.priority, queued_at, "", 0, queued_at)
         name = group.metadata.key
-        order = order_of(group).get(pod.labels.get(WORKLOAD_LABEL, ""), NOT_LISTED)
+        order = topology_order(group).get(pod.labels.get(WORKLOAD_LABEL, ""), NOT_LISTED)
         return (-pod.priority, self._waves.start(name, pod.priority, queued_at), name, order, queued_at)
 
-    def goes_before(self, mine: _Compared, other: _Compared) -> bool:
+    def less(self, mine: _UpstreamSortKey, other: _UpstreamSortKey) -> bool:
         """Compare as upstream: equal places in the order of one AppGroup come out as before, both ways round."""
         name = mine.pod.labels.get(APP_GROUP_LABEL, "")
         group = self._app_group(mine.pod) if name and name == other.pod.labels.get(APP_GROUP_LABEL) else None
         if group is None:
             return (-mine.pod.priority, mine.queued_at) < (-other.pod.priority, other.queued_at)
-        return find_order(group, mine.pod.labels.get(WORKLOAD_LABEL, "")) <= find_order(
+        return find_topology_order(group, mine.pod.labels.get(WORKLOAD_LABEL, "")) <= find_topology_order(
             group, other.pod.labels.get(WORKLOAD_LABEL, "")
         )
 
@@ -69,7 +69,7 @@ class TopologicalSort:
         return None
 
 
-class _Compared:
+class _UpstreamSortKey:
     """A sort key that has nothing but an order, and not quite that."""
 
     __slots__ = ("_plugin", "pod", "queued_at")
@@ -79,5 +79,5 @@ class _Compared:
         self.pod = pod
         self.queued_at = queued_at
 
-    def __lt__(self, other: _Compared) -> bool:
-        return self._plugin.goes_before(self, other)
+    def __lt__(self, other: _UpstreamSortKey) -> bool:
+        return self._plugin.less(self, other)

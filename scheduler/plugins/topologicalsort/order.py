@@ -8,12 +8,12 @@ NOT_LISTED = -1
 """Place of a workload that the order does not list: before all others."""
 
 
-def order_of(group: AppGroup) -> Mapping[str, int]:
+def topology_order(group: AppGroup) -> Mapping[str, int]:
     """Return the places by workload selector; of one that is listed twice the first."""
     return {entry.workload.selector: entry.index for entry in reversed(group.status.topology_order)}
 
 
-def find_order(group: AppGroup, selector: str) -> int:
+def find_topology_order(group: AppGroup, selector: str) -> int:
     """Look a place up as upstream: by halving, which misses workloads in a list that is not sorted by selector."""
     listed = group.status.topology_order
     low, high = 0, len(listed) - 1

@@ -5,7 +5,7 @@ from bisect import bisect_right, insort
 SPAN_SECONDS = 60.0
 """Pods queued within this time of an AppGroup's first one join it: long enough for an application to be rolled out, and
 the most by which they overtake pods of others."""
-_KEPT = 16
+_MAX_STARTS = 16
 
 
 class Waves:
@@ -22,5 +22,5 @@ class Waves:
             return starts[index]
         insort(starts, queued_at)
         # A pod that waited for longer than all of these begins a wave of its own when it is moved in the queue.
-        del starts[:-_KEPT]
+        del starts[:-_MAX_STARTS]
         return queued_at

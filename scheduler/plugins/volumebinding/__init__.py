@@ -29,42 +29,42 @@ from scheduler.framework.locality import Follows, Locality
 from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of
 from scheduler.plugins.volumebinding import hints
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
-from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, problem_with_claims, sorted_claims
-from scheduler.plugins.volumebinding.matching import REASONS, Findings, find
+from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, claim_error, pod_claims
+from scheduler.plugins.volumebinding.matching import REASONS, VolumeMatches, find_pod_volumes
 
 _NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
 
 @dataclass(slots=True)
-class _Attempt:
+class _StateData:
     """What an attempt knows: the pod's claims, the cluster it looks at, what it found last, and, once reserved, what
     is to be bound."""
 
     claims: PodClaims
     view: NodeView
     rows: RowArray
-    findings: Findings
+    matches: VolumeMatches
     volumes: PodVolumes | None = None
 
-    def find(self, rows: RowArray) -> Findings:
-        self.rows, self.findings = rows, find(self.view, rows, self.claims)
-        return self.findings
+    def find_pod_volumes(self, rows: RowArray) -> VolumeMatches:
+        self.rows, self.matches = rows, find_pod_volumes(self.view, rows, self.claims)
+        return self.matches
 
-    def found_for(self, row: int) -> PodVolumes:
+    def volumes_for_row(self, row: int) -> PodVolumes:
         """Return what serves the claims on one node: as found while filtering, which took longest."""
         at = np.flatnonzero(self.rows == row)
         if not len(at):
             at = np.zeros(1, dtype=np.intp)
-            self.find(np.array([row], dtype=np.intp))
-        index, findings = int(at[0]), self.findings
+            self.find_pod_volumes(np.array([row], dtype=np.intp))
+        index, matches = int(at[0]), self.matches
         return PodVolumes(
             [
                 (match.volumes[chosen], match.claim)
-                for match in findings.matches
+                for match in matches.static_bindings
                 if (chosen := int(match.chosen[index])) >= 0
             ],
-            [claim for claim, wanted in findings.provisions if wanted[index]],
+            [claim for claim, wanted in matches.dynamic_provisions if wanted[index]],
         )
 
 
@@ -81,21 +81,21 @@ class VolumeBinding:
         """Skip pods without claims; turn away those whose claims are not in a state to be used."""
         if not pod.spec.volumes or next(claims_of(pod), None) is None:
             return None, SKIP
-        problem = problem_with_claims(pod, view.objects)
+        problem = claim_error(pod, view.objects)
         if problem:
             return None, unresolvable(problem)
-        claims = sorted_claims(pod, view.objects)
+        claims = pod_claims(pod, view.objects)
         if claims.immediate:
             return None, unresolvable(UNBOUND_IMMEDIATE)
-        state.write(self.name, _Attempt(claims, view, _NO_ROWS, Findings(np.zeros(0, dtype=np.int64))))
+        state.write(self.name, _StateData(claims, view, _NO_ROWS, VolumeMatches(np.zeros(0, dtype=np.int64))))
         return None, SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes that a bound volume cannot reach, or on which a claim can be served by no volume."""
-        attempt = state.read(self.name, _Attempt)
+        attempt = state.read(self.name, _StateData)
         if attempt is None:
             return None
-        bits = attempt.find(rows).bits
+        bits = attempt.find_pod_volumes(rows).bits
         if not bits.any():
             return None
         codes = np.where(bits != 0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
@@ -111,10 +111,10 @@ class VolumeBinding:
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Take the volumes that serve the claims on the node, so that the next pod does not count on them."""
-        attempt = state.read(self.name, _Attempt)
+        attempt = state.read(self.name, _StateData)
         if attempt is None or all_bound(pod, attempt.view.objects):
             return SUCCESS
-        volumes = attempt.found_for(attempt.view.row(node))
+        volumes = attempt.volumes_for_row(attempt.view.row(node))
         try:
             attempt.volumes = assume(attempt.view.objects, volumes, node)
         except ValueError as error:
@@ -123,14 +123,14 @@ class VolumeBinding:
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Show volumes and claims again as the API server has them."""
-        attempt = state.read(self.name, _Attempt)
+        attempt = state.read(self.name, _StateData)
         if attempt is not None and attempt.volumes is not None:
             revert(attempt.view.objects, attempt.volumes)
             attempt.volumes = None
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
         """Write what was reserved and wait until the volume controller has bound all of it."""
-        attempt = state.read(self.name, _Attempt)
+        attempt = state.read(self.name, _StateData)
         if attempt is None or attempt.volumes is None:
             return SUCCESS
         if self._handle is None:

@@ -29,7 +29,7 @@ from scheduler.kube.model import (
     newer_version,
 )
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+_INITIAL_PAUSE, _MAX_PAUSE = 0.1, 1.0
 """Seconds between looks at what the watch brought; upstream looks once a second."""
 
 
@@ -86,12 +86,12 @@ async def bind(
         written = await _write(handle, volumes)
     except BindingFailed as error:
         return failure(str(error))
-    deadline, pause = handle.now() + timeout, _FIRST_PAUSE
+    deadline, pause = handle.now() + timeout, _INITIAL_PAUSE
     while handle.now() < deadline:
         await handle.pause(min(pause, max(0.0, deadline - handle.now())))
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        pause = min(pause * 2, _MAX_PAUSE)
         try:
-            if _all_done(handle, objects, written, pod, node):
+            if _bindings_complete(handle, objects, written, pod, node):
                 return SUCCESS
         except (BindingFailed, ValueError) as error:
             return failure(f"binding volumes: {error}")
@@ -135,44 +135,44 @@ async def _patch(handle: Handle, kind: str, item: Any, patch: dict[str, Any]) ->
     return answer
 
 
-def _all_done(handle: Handle, objects: Objects, written: PodVolumes, pod: PodInfo, node: str) -> bool:
+def _bindings_complete(handle: Handle, objects: Objects, written: PodVolumes, pod: PodInfo, node: str) -> bool:
     """Tell whether everything is bound; BindingFailed when it never will be (checkBindings)."""
     place = handle.node(node)
     if place is None:
         raise BindingFailed(f'failed to get node "{node}": node "{node}" not found')
     if not handle.exists(pod):
         raise BindingFailed(f'pod does not exist any more: pod "{pod.name}" not found')
-    return all(_volume_done(objects, volume, claim, place) for volume, claim in written.static) and all(
-        _claim_done(objects, claim, place) for claim in written.provisions
+    return all(_volume_is_bound(objects, volume, claim, place) for volume, claim in written.static) and all(
+        _claim_is_bound(objects, claim, place) for claim in written.provisions
     )
 
 
-def _volume_done(objects: Objects, written: PersistentVolume, claim: PersistentVolumeClaim, node: NodeInfo) -> bool:
+def _volume_is_bound(objects: Objects, written: PersistentVolume, claim: PersistentVolumeClaim, node: NodeInfo) -> bool:
     name = written.metadata.name
-    volume = _present(objects.get(VOLUME, "", name), "check binding", f'v1.PersistentVolume "{name}"')
+    volume = _require_object(objects.get(VOLUME, "", name), "check binding", f'v1.PersistentVolume "{name}"')
     key = claim.metadata.key
-    current = _present(
+    current = _require_object(
         objects.get(CLAIM, claim.metadata.namespace, claim.metadata.name),
         "check binding",
         f'v1.PersistentVolumeClaim "{key}"',
     )
-    if _behind(volume, written):
+    if _is_outdated(volume, written):
         return False
-    _require_reach(objects, volume, node)
+    _require_node_affinity(objects, volume, node)
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
         raise BindingFailed(f'ClaimRef got reset for pv "{name}"')
     return is_fully_bound(current)
 
 
-def _claim_done(objects: Objects, written: PersistentVolumeClaim, node: NodeInfo) -> bool:
+def _claim_is_bound(objects: Objects, written: PersistentVolumeClaim, node: NodeInfo) -> bool:
     meta = written.metadata
-    claim: PersistentVolumeClaim = _present(
+    claim: PersistentVolumeClaim = _require_object(
         objects.get(CLAIM, meta.namespace, meta.name),
         "check provisioning pvc",
         f'v1.PersistentVolumeClaim "{meta.key}"',
     )
-    if _behind(claim, written):
+    if _is_outdated(claim, written):
         return False
     if not claim.metadata.annotations:
         raise BindingFailed(f'selectedNode annotation reset for PVC "{meta.name}"')
@@ -183,22 +183,22 @@ def _claim_done(objects: Objects, written: PersistentVolumeClaim, node: NodeInfo
         volume: PersistentVolume | None = objects.get(VOLUME, "", claim.spec.volume_name)
         if volume is None:
             return False
-        _require_reach(objects, volume, node)
+        _require_node_affinity(objects, volume, node)
     return is_fully_bound(claim)
 
 
-def _present(item: Any, action: str, described: str) -> Any:
+def _require_object(item: Any, action: str, described: str) -> Any:
     if item is None:
         raise BindingFailed(f"failed to {action}: could not find {described}")
     return item
 
 
-def _behind(seen: Object, written: Object) -> bool:
+def _is_outdated(seen: Object, written: Object) -> bool:
     """Tell whether the watch has not brought yet what was written."""
     return newer_version(written.metadata.resource_version, seen.metadata.resource_version) is True
 
 
-def _require_reach(objects: Objects, volume: PersistentVolume, node: NodeInfo) -> None:
+def _require_node_affinity(objects: Objects, volume: PersistentVolume, node: NodeInfo) -> None:
     affinity = volume.spec.node_affinity
     required = affinity.required if affinity is not None else None
     source = source_of(volume)

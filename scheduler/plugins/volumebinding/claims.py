@@ -25,7 +25,7 @@ class PodClaims:
     immediate: list[PersistentVolumeClaim] = field(default_factory=list)
 
 
-def problem_with_claims(pod: PodInfo, objects: Objects) -> str:
+def claim_error(pod: PodInfo, objects: Objects) -> str:
     """Return why the pod cannot be placed for the state of a claim, in upstream's words; "" when it can."""
     for name, ephemeral in claims_of(pod):
         claim: PersistentVolumeClaim | None = objects.get(CLAIM, pod.namespace, name)
@@ -44,7 +44,7 @@ def problem_with_claims(pod: PodInfo, objects: Objects) -> str:
     return ""
 
 
-def sorted_claims(pod: PodInfo, objects: Objects) -> PodClaims:
+def pod_claims(pod: PodInfo, objects: Objects) -> PodClaims:
     """Return the pod's claims by what has to happen to them (GetPodVolumeClaims).
 
     Raises:

@@ -7,8 +7,8 @@ from scheduler.kube.model import CSIDriver, CSINode, CSIStorageCapacity, Persist
 from scheduler.plugins.volumebinding.provisioning import volume_limit
 
 
-def _queue_if(worth: bool) -> Hint:
-    return Hint.QUEUE if worth else Hint.SKIP
+def _queue_if(is_relevant: bool) -> Hint:
+    return Hint.QUEUE if is_relevant else Hint.SKIP
 
 
 def class_changed(pod: PodInfo, old: object, new: object) -> Hint:

@@ -1,7 +1,7 @@
 """On which nodes a pod's claims can be served, and by what: the binder's FindPodVolumes for many nodes at once.
 
-A volume's reach (node affinity) is a mask over nodes, computed once per volume; everything else about a claim and a
-volume is the same for all nodes.
+A volume's node affinity is evaluated once per volume, over all nodes; everything else about a claim and a volume is the
+same for all nodes.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from scheduler.framework import BoolArray, IntArray, NodeView, RowArray
+from scheduler.framework import BoolArray, IntArray, NodeView, RowArray, gather_codes
+from scheduler.helpers import selector_mask
 from scheduler.helpers.csimigration import handle_of, migrated_plugins, migration_of, source_of, translated_affinity
 from scheduler.helpers.volumes import (
     CSI_NODE,
@@ -22,15 +23,15 @@ from scheduler.helpers.volumes import (
     class_index_key,
     is_bound_to,
     size_of,
+    volume_affinity,
     volume_class,
     volume_index_key,
     volume_modes_match,
 )
-from scheduler.kube.model import PersistentVolume, PersistentVolumeClaim
-from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
+from scheduler.kube.model import NodeSelector, PersistentVolume, PersistentVolumeClaim
+from scheduler.kube.primitives.selectors import Operator, Selector, SelectorError, label_selector
 from scheduler.plugins.volumebinding.claims import PodClaims
 from scheduler.plugins.volumebinding.provisioning import provisionable
-from scheduler.plugins.volumebinding.reach import Reach
 
 REASONS = (
     "node(s) didn't match PersistentVolume's node affinity",
@@ -38,11 +39,12 @@ REASONS = (
     "node(s) did not have enough free storage",
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 )
+_NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
 NODE_CONFLICT, BIND_CONFLICT, NO_SPACE, NO_VOLUME = (1 << bit for bit in range(len(REASONS)))
 
 
 @dataclass(slots=True)
-class Match:
+class ClaimMatch:
     """One claim's volume per row: `chosen` indexes `volumes`, -1 for none."""
 
     claim: PersistentVolumeClaim
@@ -51,32 +53,80 @@ class Match:
 
 
 @dataclass(slots=True)
-class Findings:
+class VolumeMatches:
     """What was found for some rows.
 
     Attributes:
         bits: reasons against each row, as bits over `REASONS`; 0 where all claims can be served.
-        matches: existing volumes for claims.
-        provisions: claims for which a volume has to be made, with the rows where it has.
+        static_bindings: existing volumes for claims.
+        dynamic_provisions: claims for which a volume has to be made, with the rows where it has.
     """
 
     bits: IntArray
-    matches: list[Match] = field(default_factory=list)
-    provisions: list[tuple[PersistentVolumeClaim, BoolArray]] = field(default_factory=list)
+    static_bindings: list[ClaimMatch] = field(default_factory=list)
+    dynamic_provisions: list[tuple[PersistentVolumeClaim, BoolArray]] = field(default_factory=list)
 
 
-def find(view: NodeView, rows: RowArray, claims: PodClaims) -> Findings:
+class NodeAffinityRows:
+    """The nodes that satisfy a volume's node affinity, as indexes into some rows of a view.
+
+    A cluster of local disks has one volume per node, each bound to one host name. Evaluating every affinity over every
+    node would be quadratic, so nodes are grouped by label value once.
+    """
+
+    def __init__(self, view: NodeView, rows: RowArray) -> None:
+        self._view = view
+        self._rows = rows
+        self._by_value: dict[str, dict[str, RowArray]] = {}
+
+    def of(self, volume: PersistentVolume) -> RowArray | None:
+        """Return the nodes that a volume can be used on; None for all."""
+        affinity = volume.spec.node_affinity
+        return self.selected(affinity.required if affinity is not None else None)
+
+    def selected(self, source: NodeSelector | None) -> RowArray | None:
+        """Return the nodes that satisfy a node affinity; None for all."""
+        if source is None:
+            return None
+        selector = volume_affinity(source)
+        if len(selector.terms) == 1 and selector.terms[0].error is None:
+            requirements = selector.terms[0].labels.requirements
+            if len(requirements) == 1:
+                (requirement,) = requirements
+                if requirement.operator is Operator.IN:
+                    return self._rows_with_values(requirement.key, requirement.values)
+        return np.flatnonzero(selector_mask(self._view, self._rows, selector))
+
+    def _rows_with_values(self, key: str, values: frozenset[str]) -> RowArray:
+        groups = self._by_value.get(key)
+        if groups is None:
+            groups = self._by_value[key] = self._rows_by_value(key)
+        matching = [groups[value] for value in values if value in groups]
+        if len(matching) == 1:
+            return matching[0]
+        return np.concatenate(matching) if matching else _NO_ROWS
+
+    def _rows_by_value(self, key: str) -> dict[str, RowArray]:
+        column = self._view.labels(key)
+        codes = gather_codes(self._view, column.codes, self._rows)
+        order = np.argsort(codes, kind="stable")
+        present, starts = np.unique(codes[order], return_index=True)
+        groups = np.split(order, starts[1:])
+        return {column.values[code]: group for code, group in zip(present.tolist(), groups, strict=True) if code >= 0}
+
+
+def find_pod_volumes(view: NodeView, rows: RowArray, claims: PodClaims) -> VolumeMatches:
     """Look for volumes on every row.
 
     Raises:
         ValueError: a class or volume is such that no answer can be given; the pod is retried then.
     """
-    findings = Findings(np.zeros(len(rows), dtype=np.int64))
+    matches = VolumeMatches(np.zeros(len(rows), dtype=np.int64))
     if claims.bound:
-        findings.bits |= _check_bound(view, rows, claims.bound)
+        matches.bits |= _check_bound(view, rows, claims.bound)
     if claims.delayed:
-        _serve_delayed(view, rows, claims.delayed, findings)
-    return findings
+        _match_delayed(view, rows, claims.delayed, matches)
+    return matches
 
 
 def _check_bound(view: NodeView, rows: RowArray, claims: Sequence[PersistentVolumeClaim]) -> IntArray:
@@ -87,16 +137,16 @@ def _check_bound(view: NodeView, rows: RowArray, claims: Sequence[PersistentVolu
         if volume is None:
             bits[bits == 0] = NO_VOLUME
             break
-        reach = _bound_reach(view, rows, volume)
-        if reach is not None:
-            bits[(bits == 0) & ~reach] = NODE_CONFLICT
+        mask = _bound_volume_mask(view, rows, volume)
+        if mask is not None:
+            bits[(bits == 0) & ~mask] = NODE_CONFLICT
     return bits
 
 
-def _bound_reach(view: NodeView, rows: RowArray, volume: PersistentVolume) -> BoolArray | None:
+def _bound_volume_mask(view: NodeView, rows: RowArray, volume: PersistentVolume) -> BoolArray | None:
     """Return where a bound volume can be used; on nodes that migrated its plugin, as the CSI volume it became."""
-    reach = Reach(view, rows)
-    within = reach.of(volume)
+    affinity_rows = NodeAffinityRows(view, rows)
+    within = affinity_rows.of(volume)
     source = source_of(volume)
     if source is None or not migration_of(source).enabled:
         return None if within is None else _mask(within, len(rows))
@@ -106,15 +156,15 @@ def _bound_reach(view: NodeView, rows: RowArray, volume: PersistentVolume) -> Bo
     if not migrated.any():
         return None if within is None else _mask(within, len(rows))
     handle_of(volume, source)
-    translated = reach.selected(translated_affinity(volume, migration))
+    translated = affinity_rows.selected(translated_affinity(volume, migration))
     return np.where(migrated, _mask(translated, len(rows)), _mask(within, len(rows)))
 
 
-def _serve_delayed(
+def _match_delayed(
     view: NodeView,
     rows: RowArray,
     claims: Sequence[PersistentVolumeClaim],
-    findings: Findings,
+    matches: VolumeMatches,
 ) -> None:
     provisionable_rows = np.ones(len(rows), dtype=np.bool_)
     to_provision: list[tuple[PersistentVolumeClaim, BoolArray]] = []
@@ -126,13 +176,13 @@ def _serve_delayed(
             continue
         provisionable_rows &= rows == view.row(selected)
         to_provision.append((claim, provisionable_rows))
-    findings.bits[~provisionable_rows] |= BIND_CONFLICT
+    matches.bits[~provisionable_rows] |= BIND_CONFLICT
     taken_rows: dict[str, RowArray] = {}
-    reach = Reach(view, rows)
+    affinity_rows = NodeAffinityRows(view, rows)
     # Smallest first, so that a small claim does not take the volume a large one needs.
     for claim in sorted(to_match, key=lambda claim: size_of(claim.spec.resources.requests) or (0, 0)):
-        match = _match(view, len(rows), claim, reach, taken_rows)
-        findings.matches.append(match)
+        match = _match_claim(view, len(rows), claim, affinity_rows, taken_rows)
+        matches.static_bindings.append(match)
         missing = match.chosen < 0
         if missing.any():
             to_provision.append((claim, missing))
@@ -143,44 +193,50 @@ def _serve_delayed(
             continue
         reasons = provisionable(view, rows, claim, BIND_CONFLICT, NO_SPACE)
         failed = wanted & (reasons != 0)
-        findings.bits[failed] |= reasons[failed]
+        matches.bits[failed] |= reasons[failed]
         # Upstream stops at the first claim that cannot be provisioned on a node.
         open_rows &= ~failed
-        findings.provisions.append((claim, wanted & ~failed))
+        matches.dynamic_provisions.append((claim, wanted & ~failed))
 
 
-def _match(
-    view: NodeView, count: int, claim: PersistentVolumeClaim, reach: Reach, taken_rows: dict[str, RowArray]
-) -> Match:
+def _match_claim(
+    view: NodeView,
+    count: int,
+    claim: PersistentVolumeClaim,
+    affinity_rows: NodeAffinityRows,
+    taken_rows: dict[str, RowArray],
+) -> ClaimMatch:
     """Choose the smallest volume that suits the claim on each row (FindMatchingVolume); note it as taken."""
-    match = Match(claim, [], np.full(count, -1, dtype=np.int64))
+    match = ClaimMatch(claim, [], np.full(count, -1, dtype=np.int64))
     meta, storage_class = claim.metadata, claim_class(claim)
     wanted = size_of(claim.spec.resources.requests)
     if wanted is None:
         return match
     volume: PersistentVolume
     for volume in view.objects.latest_by(VOLUME, volume_index_key, claim_index_key(meta.namespace, meta.name)):
-        if is_bound_to(volume, claim) and volume_class(volume) == storage_class and _suits(claim, wanted, volume):
+        if is_bound_to(volume, claim) and volume_class(volume) == storage_class and _is_suitable(claim, wanted, volume):
             # Pre-bound: this one or none.
-            _choose(match, volume, reach, taken_rows)
+            _choose_rows(match, volume, affinity_rows, taken_rows)
             return match
     selector = _selector(claim)
     free = [
         (size_of(volume.spec.capacity) or wanted, volume)
         for volume in view.objects.latest_by(VOLUME, volume_index_key, class_index_key(storage_class))
-        if _is_free(claim, volume, selector) and _suits(claim, wanted, volume)
+        if _is_free(claim, volume, selector) and _is_suitable(claim, wanted, volume)
     ]
     left = count
     for _, volume in sorted(free, key=itemgetter(0)):
-        left -= _choose(match, volume, reach, taken_rows)
+        left -= _choose_rows(match, volume, affinity_rows, taken_rows)
         if not left:
             break
     return match
 
 
-def _choose(match: Match, volume: PersistentVolume, reach: Reach, taken_rows: dict[str, RowArray]) -> int:
-    """Give the volume to the rows that have none yet and can reach it; returns how many."""
-    within = reach.of(volume)
+def _choose_rows(
+    match: ClaimMatch, volume: PersistentVolume, affinity_rows: NodeAffinityRows, taken_rows: dict[str, RowArray]
+) -> int:
+    """Give the volume to the rows that have none yet and satisfy its node affinity; returns how many."""
+    within = affinity_rows.of(volume)
     rows = np.flatnonzero(match.chosen < 0) if within is None else within[match.chosen[within] < 0]
     others = taken_rows.get(volume.metadata.name)
     if others is not None:
@@ -192,7 +248,7 @@ def _choose(match: Match, volume: PersistentVolume, reach: Reach, taken_rows: di
     return len(rows)
 
 
-def _suits(claim: PersistentVolumeClaim, wanted: Size, volume: PersistentVolume) -> bool:
+def _is_suitable(claim: PersistentVolumeClaim, wanted: Size, volume: PersistentVolume) -> bool:
     capacity = size_of(volume.spec.capacity)
     if capacity is None or capacity < wanted or not volume_modes_match(claim.spec, volume):
         return False

@@ -17,9 +17,9 @@ from scheduler.kube.primitives.selectors import SelectorError, label_selector, r
 
 
 def provisionable(
-    view: NodeView, rows: RowArray, claim: PersistentVolumeClaim, not_here: int, no_space: int
+    view: NodeView, rows: RowArray, claim: PersistentVolumeClaim, unreachable: int, no_space: int
 ) -> IntArray:
-    """Return the reason against each row: 0, `not_here`, or `no_space` (checkVolumeProvisions).
+    """Return the reason against each row: 0, `unreachable`, or `no_space` (checkVolumeProvisions).
 
     Raises:
         ValueError: the claim has no class, or the class is gone.
@@ -31,10 +31,10 @@ def provisionable(
     if storage_class is None:
         raise ValueError(f'failed to find storage class "{name}"')
     if storage_class.provisioner in ("", NO_PROVISIONER):
-        return np.full(len(rows), not_here, dtype=np.int64)
+        return np.full(len(rows), unreachable, dtype=np.int64)
     reasons = np.zeros(len(rows), dtype=np.int64)
     if storage_class.allowed_topologies:
-        reasons[~_allowed(view, rows, storage_class.allowed_topologies)] = not_here
+        reasons[~_allowed(view, rows, storage_class.allowed_topologies)] = unreachable
     room = _has_room(view, rows, claim, storage_class)
     if room is not None:
         reasons[(reasons == 0) & ~room] = no_space
@@ -74,7 +74,7 @@ def _has_room(
     for capacity in view.objects.every(CSI_CAPACITY):
         limit = volume_limit(capacity)
         if capacity.storage_class_name == storage_class.metadata.name and limit is not None and limit >= wanted:
-            room |= _reaches(view, rows, capacity)
+            room |= _is_accessible_from(view, rows, capacity)
     return room
 
 
@@ -87,7 +87,7 @@ def volume_limit(capacity: CSIStorageCapacity) -> int | None:
         return None
 
 
-def _reaches(view: NodeView, rows: RowArray, capacity: CSIStorageCapacity) -> BoolArray:
+def _is_accessible_from(view: NodeView, rows: RowArray, capacity: CSIStorageCapacity) -> BoolArray:
     try:
         selector = label_selector(capacity.node_topology)
     except SelectorError:

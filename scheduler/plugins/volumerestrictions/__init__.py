@@ -34,20 +34,20 @@ REASON_DISK = "node(s) had no available disk"
 REASON_IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
-_ONE_POD = "ReadWriteOncePod"
+_READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 
 @dataclass(slots=True)
-class _Exclusive:
+class _ReadWriteOncePodState:
     """The pod's claims for one pod only, and how many uses of them by other pods there are."""
 
     claims: frozenset[str]
     uses: int
 
-    def clone(self) -> "_Exclusive":
-        return _Exclusive(self.claims, self.uses)
+    def clone(self) -> "_ReadWriteOncePodState":
+        return _ReadWriteOncePodState(self.claims, self.uses)
 
-    def count(self, other: PodInfo, sign: int) -> None:
+    def update_count(self, other: PodInfo, sign: int) -> None:
         # As upstream, by the name alone: pods of other namespaces count in a what-if run too.
         self.uses += sign * sum(
             volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in self.claims
@@ -75,10 +75,10 @@ class VolumeRestrictions:
             claim: PersistentVolumeClaim | None = view.objects.get(CLAIM, pod.namespace, name)
             if claim is None:
                 return None, unresolvable(claim_not_found(name))
-            if _ONE_POD in claim.spec.access_modes:
+            if _READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 claims.add(name)
         uses = sum(bool(view.holders(claim_key(pod.namespace, name))) for name in claims)
-        exclusive = _Exclusive(frozenset(claims), uses)
+        exclusive = _ReadWriteOncePodState(frozenset(claims), uses)
         if not exclusive.uses and not _disks(pod):
             return None, SKIP
         state.write(self.name, exclusive)
@@ -86,15 +86,15 @@ class VolumeRestrictions:
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Count the uses of a pod put on a node."""
-        exclusive = state.read(self.name, _Exclusive)
+        exclusive = state.read(self.name, _ReadWriteOncePodState)
         if exclusive is not None:
-            exclusive.count(added, 1)
+            exclusive.update_count(added, 1)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
         """No longer count the uses of a pod taken from a node."""
-        exclusive = state.read(self.name, _Exclusive)
+        exclusive = state.read(self.name, _ReadWriteOncePodState)
         if exclusive is not None:
-            exclusive.count(removed, -1)
+            exclusive.update_count(removed, -1)
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes with a pod on a disk of ours, and every node while a claim for one pod is in use."""
@@ -103,7 +103,7 @@ class VolumeRestrictions:
         if disks:
             conflicting_rows = {holder.row for holder in view.holders(DISKS) if _conflict(disks, _disks(holder.pod))}
             bits[np.isin(rows, list(conflicting_rows))] = 1
-        exclusive = state.read(self.name, _Exclusive)
+        exclusive = state.read(self.name, _ReadWriteOncePodState)
         if exclusive is not None and exclusive.uses > 0:
             bits[bits == 0] = 2
         if not bits.any():
@@ -118,7 +118,7 @@ class VolumeRestrictions:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A pod that lets go of a disk or claim, a new node, the pod's claim."""
         return (
-            HintRegistration(POD, ActionType.DELETE, _pod_left),
+            HintRegistration(POD, ActionType.DELETE, _pod_deleted),
             HintRegistration(NODE, ActionType.ADD),
             HintRegistration(CLAIM, ActionType.ADD, _claim_added),
         )
@@ -129,38 +129,38 @@ def _disks(pod: PodInfo) -> tuple[Volume, ...]:
 
 
 def _conflict(wanted: Sequence[Volume], used: Sequence[Volume]) -> bool:
-    return any(_same_disk(mine, other) for mine in wanted for other in used)
+    return any(_same_disk(volume, other) for volume in wanted for other in used)
 
 
-def _same_disk(mine: Volume, other: Volume) -> bool:
+def _same_disk(volume: Volume, other: Volume) -> bool:
     """Tell whether two volumes are one disk that both may not mount: any but two readers; of EBS not even those."""
-    gce, other_gce = mine.gce_persistent_disk, other.gce_persistent_disk
+    gce, other_gce = volume.gce_persistent_disk, other.gce_persistent_disk
     if gce is not None and other_gce is not None and gce.pd_name == other_gce.pd_name:
         return not (gce.read_only and other_gce.read_only)
-    aws, other_aws = mine.aws_elastic_block_store, other.aws_elastic_block_store
+    aws, other_aws = volume.aws_elastic_block_store, other.aws_elastic_block_store
     if aws is not None and other_aws is not None and aws.volume_id == other_aws.volume_id:
         return True
-    iscsi, other_iscsi = mine.iscsi, other.iscsi
+    iscsi, other_iscsi = volume.iscsi, other.iscsi
     if iscsi is not None and other_iscsi is not None and iscsi.iqn == other_iscsi.iqn:
         return not (iscsi.read_only and other_iscsi.read_only)
-    rbd, other_rbd = mine.rbd, other.rbd
+    rbd, other_rbd = volume.rbd, other.rbd
     if rbd is None or other_rbd is None or rbd.pool != other_rbd.pool or rbd.image != other_rbd.image:
         return False
     return not set(rbd.monitors).isdisjoint(other_rbd.monitors) and not (rbd.read_only and other_rbd.read_only)
 
 
-def _pod_left(pod: PodInfo, old: object, new: object) -> Hint:
+def _claim_names(pod: PodInfo) -> set[str]:
+    return {volume.persistent_volume_claim.claim_name for volume in pod.spec.volumes if volume.persistent_volume_claim}
+
+
+def _pod_deleted(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, PodInfo):
         return Hint.QUEUE
     if old.namespace != pod.namespace:
         return Hint.SKIP
     if _conflict(_disks(pod), _disks(old)):
         return Hint.QUEUE
-    mine = {volume.persistent_volume_claim.claim_name for volume in pod.spec.volumes if volume.persistent_volume_claim}
-    shared = any(
-        volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in mine
-        for volume in old.spec.volumes
-    )
+    shared = _claim_names(pod) & _claim_names(old)
     return Hint.QUEUE if shared else Hint.SKIP
 
 

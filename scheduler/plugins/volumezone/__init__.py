@@ -44,7 +44,7 @@ from scheduler.kube.model import PersistentVolume, PersistentVolumeClaim, Storag
 
 REASON = "node(s) had no available volume zone"
 _KEYS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
-_STABLE = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+_STABLE_KEYS = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 
 
 class _Topology(NamedTuple):
@@ -52,7 +52,7 @@ class _Topology(NamedTuple):
     values: frozenset[str]
 
 
-class _Rejected(Exception):
+class _RejectionError(Exception):
     """Carries the status that ends PreFilter."""
 
     def __init__(self, status: Status) -> None:
@@ -74,7 +74,7 @@ class VolumeZone:
             return None, SKIP
         try:
             topologies = _topologies_of(pod, view.objects)
-        except _Rejected as rejected:
+        except _RejectionError as rejected:
             return None, rejected.status
         if not topologies:
             return None, SKIP
@@ -116,16 +116,16 @@ def _topologies_of(pod: PodInfo, objects: Objects) -> tuple[_Topology, ...]:
             continue
         name = volume.persistent_volume_claim.claim_name
         if not name:
-            raise _Rejected(unresolvable("PersistentVolumeClaim had no name"))
+            raise _RejectionError(unresolvable("PersistentVolumeClaim had no name"))
         claim: PersistentVolumeClaim | None = objects.get(CLAIM, pod.namespace, name)
         if claim is None:
-            raise _Rejected(unresolvable(claim_not_found(name)))
+            raise _RejectionError(unresolvable(claim_not_found(name)))
         if not claim.spec.volume_name:
             _require_later_binding(claim, objects)
             continue
         bound: PersistentVolume | None = objects.get(VOLUME, "", claim.spec.volume_name)
         if bound is None:
-            raise _Rejected(unresolvable(volume_not_found(claim.spec.volume_name)))
+            raise _RejectionError(unresolvable(volume_not_found(claim.spec.volume_name)))
         topologies += _volume_topologies(bound)
     return tuple(topologies)
 
@@ -133,14 +133,14 @@ def _topologies_of(pod: PodInfo, objects: Objects) -> tuple[_Topology, ...]:
 def _require_later_binding(claim: PersistentVolumeClaim, objects: Objects) -> None:
     name = claim_class(claim)
     if not name:
-        raise _Rejected(unresolvable("PersistentVolumeClaim had no pv name and storageClass name"))
+        raise _RejectionError(unresolvable("PersistentVolumeClaim had no pv name and storageClass name"))
     storage_class: StorageClass | None = objects.get(CLASS, "", name)
     if storage_class is None:
-        raise _Rejected(unresolvable(class_not_found(name)))
+        raise _RejectionError(unresolvable(class_not_found(name)))
     if storage_class.volume_binding_mode is None:
-        raise _Rejected(unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"'))
+        raise _RejectionError(unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"'))
     if storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
-        raise _Rejected(unresolvable("PersistentVolume had no name"))
+        raise _RejectionError(unresolvable("PersistentVolume had no name"))
 
 
 def _volume_topologies(volume: PersistentVolume) -> list[_Topology]:
@@ -156,7 +156,7 @@ def _volume_topologies(volume: PersistentVolume) -> list[_Topology]:
 
 def _matches(view: NodeView, rows: RowArray, topology: _Topology) -> BoolArray:
     mask = _has_value(view, rows, topology.key, topology.values)
-    stable = _STABLE.get(topology.key)
+    stable = _STABLE_KEYS.get(topology.key)
     if stable is not None:
         absent = gather_codes(view, view.labels(topology.key).codes, rows) < 0
         mask |= absent & _has_value(view, rows, stable, topology.values)

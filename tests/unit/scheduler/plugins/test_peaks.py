@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scheduler.core import decide, explain
 from scheduler.framework import CycleState, LoadTable, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.goexp import go_exp
-from scheduler.plugins.peaks.model import VARIABLE, normalized
+from scheduler.plugins.peaks.model import VARIABLE, normalize_scores
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference_load as reference
@@ -64,7 +64,7 @@ def test_raw_scores_are_upstreams(case: dict[str, Any], model_file: Path) -> Non
 @pytest.mark.parametrize("case", cases(FILE, "normalize_score"))
 def test_normalisation_is_upstreams(case: dict[str, Any]) -> None:
     raw, expected = case["input"]["scores"], case["expected"]["scores"]
-    computed = normalized(np.array(list(raw.values()), dtype=np.int64))
+    computed = normalize_scores(np.array(list(raw.values()), dtype=np.int64))
     assert dict(zip(raw, computed.tolist(), strict=True)) == expected
 
 

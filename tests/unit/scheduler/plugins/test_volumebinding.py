@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from scheduler.framework import CycleState, Hint
-from scheduler.plugins.volumebinding.claims import sorted_claims
-from scheduler.plugins.volumebinding.matching import find
+from scheduler.plugins.volumebinding.claims import pod_claims
+from scheduler.plugins.volumebinding.matching import find_pod_volumes
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins.storage import (
     DRIVER,
@@ -42,9 +42,9 @@ def rejected(*reasons):
 def matched(state, new):
     """The volume each claim gets on each node."""
     view = state.snapshot(NOW)
-    findings = find(view, view.rows, sorted_claims(new, view.objects))
+    matches = find_pod_volumes(view, view.rows, pod_claims(new, view.objects))
     by_node = {}
-    for match in findings.matches:
+    for match in matches.static_bindings:
         for row, index in zip(view.rows.tolist(), match.chosen.tolist(), strict=True):
             chosen = match.volumes[index].metadata.name if index >= 0 else None
             by_node.setdefault(view.name(row), {})[match.claim.metadata.name] = chosen
