@@ -82,8 +82,8 @@ def _record(stack: StackValues) -> list[dict[str, Any]]:
     answer: dict[str, Any] = json.loads(done.stdout)
     if "missing" in answer:
         raise CommandError(
-            f"the program in {stack.root} needs the Python package {answer['missing']!r}, which {python} does not have; "
-            f"run `pulumi install` in {stack.root}"
+            f"the program in {stack.root} needs the Python package {answer['missing']!r}, which {python} does not "
+            f"have; run `pulumi install` in {stack.root}"
         )
     if "error" in answer:
         raise CommandError(f"stack {stack.stack} cannot be rendered:\n{answer['error']}", ExitCode.INVALID_INPUT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -90,8 +91,8 @@ def _model_in(annotation: Any) -> Any:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, UnionType, tuple) or get_args(annotation):
-        found = [_model_in(each) for each in get_args(annotation)]
-        return next((each for each in found if each is not Any), Any)
+        models = [_model_in(each) for each in get_args(annotation)]
+        return next((each for each in models if each is not Any), Any)
     return Any
 
 
@@ -119,15 +120,15 @@ def _anchor(heading: str) -> str:
 
 def test_what_needs_more_than_a_local_cluster_is_known_and_told_in_words() -> None:
     words = {"network": "needs a network", "openshift": "needs openshift"}
-    found = set()
+    needed = set()
     for guide in TYPED:
         lines = text_of(guide).splitlines()
         for block in blocks(guide):
             if block.needs:
-                found.add((guide, block.needs))
+                needed.add((guide, block.needs))
                 before = " ".join(lines[max(0, block.line - 5) : block.line - 1]).lower()
                 assert words[block.needs] in before, f"{guide}.md:{block.line}"
-    assert found == NEEDS
+    assert needed == NEEDS
 
 
 @pytest.mark.parametrize("guide", TYPED)
@@ -137,6 +138,14 @@ def test_programs_exist(guide: str) -> None:
         if words[0] == "for" or _ASSIGNMENT.fullmatch(words[0]):
             continue
         assert words[0] in PROGRAMS | SHELL, f"{guide}.md:{line}: {words[0]}"
+
+
+def test_what_guides_and_examples_install_with_pip_exists() -> None:
+    extras = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    texts = [path.read_text() for path in (*GUIDES.glob("*.md"), *(CHECKOUT / "examples").rglob("*.yaml"))]
+    installed = [argument for text in texts for argument in re.findall(r"pip install '?([^'\s]+)'?", text)]
+    assert installed
+    assert set(installed) <= {*(f".[{extra}]" for extra in extras), "./devcluster"}
 
 
 @pytest.mark.parametrize("guide", TYPED)
