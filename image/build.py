@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -20,6 +21,11 @@ ENTRY_POINTS = {
     "kube-scheduler": "scheduler.__main__",
     "secondary-scheduler-operator": "secondary_scheduler.operator.__main__",
 }
+SOURCES = (
+    *("pyproject.toml", "README.md", "LICENSE"),
+    *("scheduler", "secondary_scheduler/__init__.py", "secondary_scheduler/operator"),
+)
+"""What our wheel is built from here: the two daemons. The command line is for a person's machine."""
 # -I: no PYTHON* variable, no user's packages and no directory of the caller decide what is imported.
 # -B: the root file system is read-only, and everything is compiled already.
 SCRIPT = """\
@@ -61,10 +67,24 @@ def dependencies() -> None:
     install(OUT / "dependencies", "--require-hashes", "--only-binary", ":all:", "-r", HERE / "requirements.txt")
 
 
+def copy_sources(checkout: Path, target: Path) -> None:
+    """Copy what the daemons consist of, and what is needed to build a wheel of it."""
+    for name in SOURCES:
+        source, copied = checkout / name, target / name
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, copied)
+
+
 def product() -> None:
-    """Our own wheel, and one executable per entry point."""
+    """Our own wheel without the command line, and one executable per entry point."""
     pip("--require-hashes", "-r", HERE / "requirements-build.txt")
-    install(OUT / "product", "--no-build-isolation", HERE.parent)
+    with tempfile.TemporaryDirectory() as directory:
+        # A wheel of less, rather than files deleted after the installation: its RECORD stays true.
+        copy_sources(HERE.parent, Path(directory))
+        install(OUT / "product", "--no-build-isolation", directory)
     (OUT / "bin").mkdir()
     python = os.environ.get("PYTHON") or sys.executable
     for name, module in ENTRY_POINTS.items():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import runpy
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -14,13 +17,13 @@ FORBIDDEN = {"pulumi", "pulumi-kubernetes", "kubernetes", "typer", "rich", "pyte
 
 def pins(name: str) -> dict[str, set[str]]:
     """Hashes by requirement line."""
-    found: dict[str, set[str]] = {}
+    hashes_by_line: dict[str, set[str]] = {}
     for line in (ROOT / name).read_text().splitlines():
         if "==" in line:
-            hashes = found.setdefault(line.removesuffix(" \\"), set())
+            hashes = hashes_by_line.setdefault(line.removesuffix(" \\"), set())
         elif line.strip().startswith("--hash="):
             hashes.add(line.strip().removesuffix(" \\"))
-    return found
+    return hashes_by_line
 
 
 def names(name: str) -> set[str]:
@@ -39,10 +42,10 @@ def test_what_is_in_the_image_is_what_the_tests_ran_with(lock: str) -> None:
 def test_the_image_has_the_daemons_packages_and_none_of_the_program_or_the_tests() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["dependencies"] + [
-        one for extra in ("scheduler", "operator") for one in project["optional-dependencies"][extra]
+        requirement for extra in ("scheduler", "operator") for requirement in project["optional-dependencies"][extra]
     ]
     locked = names("image/requirements.txt")
-    direct = {re.split(r"[<>=!~\[ ]", one)[0].lower().replace(".", "-") for one in wanted}
+    direct = {re.split(r"[<>=!~\[ ]", requirement)[0].lower().replace(".", "-") for requirement in wanted}
     assert direct <= locked
     assert locked & FORBIDDEN == set()
 
@@ -60,3 +63,48 @@ def test_nothing_in_the_containerfile_needs_a_shell() -> None:
     commands = re.findall(r"^(?:RUN|CMD|ENTRYPOINT) (.*)$", text, re.MULTILINE)
     assert commands
     assert [command for command in commands if not command.startswith("[")] == []
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What build.py makes the wheel of."""
+    directory = tmp_path_factory.mktemp("sources")
+    runpy.run_path(str(ROOT / "image/build.py"))["copy_sources"](ROOT, directory)
+    return directory
+
+
+def test_the_image_holds_the_two_daemons_and_nothing_else(sources: Path) -> None:
+    modules = {str(path.relative_to(sources)) for path in sources.rglob("*.py")}
+    packages = {
+        "/".join(name.split("/")[:2]) if name.startswith("secondary") else name.split("/")[0] for name in modules
+    }
+    assert packages == {"scheduler", "secondary_scheduler/__init__.py", "secondary_scheduler/operator"}
+    whole = {str(path.relative_to(ROOT)) for path in (ROOT / "scheduler").rglob("*.py")}
+    assert whole <= modules
+
+
+def test_the_entry_points_run_from_what_the_image_holds(sources: Path) -> None:
+    entry_points = runpy.run_path(str(ROOT / "image/build.py"))["ENTRY_POINTS"]
+    for name, module in entry_points.items():
+        code = f"import sys; sys.path = [entry for entry in sys.path if entry != {str(ROOT)!r}]\n"
+        code += f"sys.path.insert(0, {str(sources)!r}); sys.argv = [{name!r}, '--version']\n"
+        code += f"from {module} import main; sys.exit(main())"
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, ""), name
+        assert done.stdout
+
+
+def test_everything_in_the_image_can_be_imported_without_the_command_line(sources: Path) -> None:
+    code = f"""
+import importlib, pkgutil, sys
+sys.path = [{str(sources)!r}, *(entry for entry in sys.path if entry != {str(ROOT)!r})]
+for name in ("scheduler", "secondary_scheduler"):
+    for module in pkgutil.walk_packages(importlib.import_module(name).__path__, name + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    assert sys.modules[name].__file__.startswith({str(sources)!r})
+"""
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
