@@ -20,7 +20,7 @@ import msgspec
 
 from scheduler.config import load_configuration
 from scheduler.core import decide
-from scheduler.framework import LoadTable, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
@@ -66,8 +66,8 @@ def cluster(nodes: int) -> ClusterState:
         state.upsert_node(reduce_node(decode_node(msgspec.json.encode(node))))
         filler = pod(reducer, f"filler-{number}", chance.randrange(100) * 100, chance.randrange(1, 100), node=name)
         state.upsert_pod(filler)
-        loads[name] = NodeLoad(cpu_average=chance.uniform(1.0, 60.0), timestamp=NOW)
-    state.set_load(LoadTable(f"watcher:{WATCHER}", NOW, NOW - 3600.0, loads))
+        loads[name] = NodeLoad(cpu_average=chance.uniform(1.0, 60.0), measured_at=NOW)
+    state.set_load(LoadReading(loads, NOW - 3600.0, source=f"watcher:{WATCHER}", answered_at=NOW))
     return state
 
 

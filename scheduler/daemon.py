@@ -24,12 +24,12 @@ from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import EventOrder, FirstAttemptOrder, LoadCoverage, LoadTable, PodInfo
+from scheduler.framework import EventOrder, FirstAttemptOrder, LoadReading, PodInfo
 from scheduler.helpers import PodReducer
 from scheduler.kube.client import KubeClient, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
-from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, laid_out, load_source, wanted_sources
+from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, load_source, wanted_sources
 from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks, LoopWatch
@@ -298,7 +298,7 @@ class Daemon:
                 key,
                 settings,
                 node_of_address=self.nodes.node_of_address,
-                on_table=self._take_load,
+                on_reading=self._take_load,
                 on_status=self._show_load,
                 metrics=self.metrics,
                 source=load_source(key, settings, self.client_config, self._capacity_of),
@@ -313,20 +313,20 @@ class Daemon:
         # The row may have gone to another node between the two look-ups.
         return (info.capacity_cpu, info.capacity_memory) if info is not None and info.name == node else None
 
-    def _prepare_load(self, table: LoadTable) -> list[Callable[[], None]]:
+    def _prepare_load(self, reading: LoadReading) -> list[Callable[[], None]]:
         """What plugins can work out in another thread before a load is taken."""
         plugins = [plugin for runner in self._runners for plugin in runner.plugins.values()]
         preparing = [plugin for plugin in plugins if isinstance(plugin, PreparesLoad)]
         if not preparing:
             return []
         view = self.state.snapshot(time.time())
-        load = laid_out(table, view)
+        load = self.state.lay_out_load(reading)
         return [work for plugin in preparing if (work := plugin.prepare_load(view, load)) is not None]
 
-    def _take_load(self, table: LoadTable) -> LoadCoverage:
-        coverage = self.state.set_load(table)
+    def _take_load(self, reading: LoadReading) -> tuple[str, ...]:
+        missing = self.state.set_load(reading)
         self.cycle.wake()
-        return coverage
+        return missing
 
     def _show_load(self, status: LoadStatus) -> None:
         """Say once per change whether the load is fresh: log, event, and the Lease, from which the controller reads."""

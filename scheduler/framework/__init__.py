@@ -69,7 +69,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Severity,
 )
-from scheduler.framework.load import REPORT_INTERVAL, LoadColumns, LoadCoverage, LoadTable, NodeLoad
+from scheduler.framework.load import REPORT_INTERVAL, LoadColumns, LoadReading, NodeLoad, is_fresh
 from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import (
@@ -172,8 +172,7 @@ __all__ = [
     "IntArray",
     "LabelColumn",
     "LoadColumns",
-    "LoadCoverage",
-    "LoadTable",
+    "LoadReading",
     "LocalPlugin",
     "Locality",
     "NamedFile",
@@ -239,6 +238,7 @@ __all__ = [
     "filter_by_node",
     "gather",
     "gather_codes",
+    "is_fresh",
     "node_changes",
     "node_update_events",
     "pod_changes",

@@ -5,7 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.catalog import LoadOptions
-from scheduler.framework import BoolArray, CycleState, FloatArray, IntArray, LoadColumns, NodeView, RowArray, gather
+from scheduler.framework import (
+    BoolArray,
+    CycleState,
+    FloatArray,
+    IntArray,
+    LoadColumns,
+    NodeView,
+    RowArray,
+    gather,
+    is_fresh,
+)
 from scheduler.helpers.scoring import round_half_away
 
 
@@ -16,11 +26,8 @@ def is_load(values: FloatArray) -> BoolArray:
 
 
 def fresh_rows(view: NodeView, load: LoadColumns, rows: RowArray, max_age: float) -> BoolArray:
-    """Return per row whether its sample is at most `max_age` seconds old; without any time it counts as fresh."""
-    sampled = gather(view, load.sampled_at[: view.size], rows)
-    sampled = np.where(sampled == 0.0, load.timestamp, sampled)
-    fresh: BoolArray = (sampled == 0.0) | (view.now - sampled <= max_age)
-    return fresh
+    """Return per row whether its sample is at most `max_age` seconds old; see `is_fresh`."""
+    return is_fresh(gather(view, load.sampled_at[: view.size], rows), view.now, max_age)
 
 
 class FreshnessCheck:
@@ -37,12 +44,12 @@ class FreshnessCheck:
         key = (load.version, view.membership)
         if key != self._key:
             sampled = load.sampled_at[view.rows]
-            sampled = np.where(sampled == 0.0, load.timestamp, sampled)
+            # A time that is not known counts as fresh, and so does infinity.
             self._oldest = float(np.min(sampled, where=sampled != 0.0, initial=np.inf))
             self._complete = bool(is_load(load.cpu_last[view.rows]).all())
             self._key = key
-        # The same operations as in `fresh_rows`, on the oldest sample alone: no other becomes stale before it.
-        return self._complete and view.now - self._oldest <= self._max_age
+        # No other sample becomes stale before the oldest.
+        return self._complete and is_fresh(self._oldest, view.now, self._max_age)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from scheduler.load.collector import Collector, LoadStatus
+from scheduler.load.configured import DEFAULT_ADDRESSES, load_settings, load_source, wanted_sources, window_seconds
 from scheduler.load.figures import MOST_PERCENT, Metric, instance_load, usable
-from scheduler.load.matching import by_address, match_instances
+from scheduler.load.matching import match_nodes, nodes_by_address
 from scheduler.load.nodes import KnownNode, list_nodes
-from scheduler.load.reading import InstanceLoad, LoadError, LoadReading, LoadRefused, LoadSource
 from scheduler.load.settings import LoadSettings, QueryTemplates
-from scheduler.load.sources import DEFAULT_ADDRESSES, load_settings, load_source, wanted_sources, window_seconds
+from scheduler.load.source import LoadError, LoadRefused, LoadSource
 from scheduler.load.watcherformat import watcher_document
 
 if TYPE_CHECKING:
-    from scheduler.load.feed import LoadFeed, PreparesLoad, laid_out, load_table
+    from scheduler.load.feed import LoadFeed, PreparesLoad
     from scheduler.load.metrics_server import MetricsServerSource
     from scheduler.load.prometheus import PrometheusSource
     from scheduler.load.signalfx import SignalFxSource
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _PLACES = {
     "LoadFeed": "feed",
     "PreparesLoad": "feed",
-    "laid_out": "feed",
-    "load_table": "feed",
     "MetricsServerSource": "metrics_server",
     "PrometheusSource": "prometheus",
     "SignalFxSource": "signalfx",
@@ -49,11 +47,9 @@ __all__ = [
     "DEFAULT_ADDRESSES",
     "MOST_PERCENT",
     "Collector",
-    "InstanceLoad",
     "KnownNode",
     "LoadError",
     "LoadFeed",
-    "LoadReading",
     "LoadRefused",
     "LoadSettings",
     "LoadSource",
@@ -65,14 +61,12 @@ __all__ = [
     "QueryTemplates",
     "SignalFxSource",
     "WatcherSource",
-    "by_address",
     "instance_load",
-    "laid_out",
     "list_nodes",
     "load_settings",
     "load_source",
-    "load_table",
-    "match_instances",
+    "match_nodes",
+    "nodes_by_address",
     "parse_watcher",
     "usable",
     "wanted_sources",

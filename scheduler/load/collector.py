@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scheduler.load.reading import LoadError, LoadReading, LoadSource
+from scheduler.framework import LoadReading, is_fresh
+from scheduler.load.source import LoadError, LoadSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Collector:
     def status(self) -> LoadStatus:
         """How it stands now; age goes on while the source is silent."""
         age = self._clock() - self._newest_sample
-        fresh = age <= self._max_age_seconds
+        fresh = is_fresh(self._newest_sample, self._clock(), self._max_age_seconds)
         message = "" if fresh else self._reason
         return LoadStatus(self._source.describe(), fresh, message, age, self._failures)
 
@@ -96,12 +97,12 @@ class Collector:
         self._on_change(self.status())
 
     def _take(self, reading: LoadReading) -> None:
-        times = [load.measured_at for load in reading.instances.values() if load.measured_at == load.measured_at]
+        times = [load.measured_at for load in reading.loads.values() if load.measured_at == load.measured_at]
         if times:
             # A source whose clock is ahead must not make its samples look younger than they can be.
             self._newest_sample = min(max(times), self._clock())
             self._reason = f"{self._source.describe()}: its newest sample is older than {self._max_age_seconds:g} s"
-        elif reading.instances:
+        elif reading.loads:
             self._newest_sample = reading.window_end
         else:
             why = reading.problems[0] if reading.problems else "has no load of any node"

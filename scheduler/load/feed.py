@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
@@ -14,17 +13,16 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import structlog
 
-from scheduler.framework import LoadColumns, LoadCoverage, LoadTable, NodeLoad, NodeView
+from scheduler.framework import FloatArray, LoadColumns, LoadReading, NodeView, is_fresh
 from scheduler.load.collector import Collector, LoadStatus
-from scheduler.load.matching import match_instances
-from scheduler.load.reading import InstanceLoad, LoadReading, LoadSource
+from scheduler.load.matching import match_nodes
 from scheduler.load.settings import LoadSettings
-from scheduler.load.sources import window_seconds
+from scheduler.load.source import LoadSource
 from scheduler.observe.metrics import Metrics
 
 _LOOP_PATIENCE_SECONDS = 5.0
 Works = Sequence[Callable[[], None]]
-Prepare = Callable[[LoadTable], Works]
+Prepare = Callable[[LoadReading], Works]
 log = structlog.get_logger(component="loads")
 
 
@@ -35,51 +33,6 @@ class PreparesLoad(Protocol):
     def prepare_load(self, view: NodeView, load: LoadColumns) -> Callable[[], None] | None:
         """Return what can be worked out ahead in another thread; None where the load does not concern the plugin."""
         ...
-
-
-def load_table(
-    source_key: str, reading: LoadReading, matched: Mapping[str, InstanceLoad], window_seconds: float
-) -> LoadTable:
-    """The table that the state takes; a value without a sample time is as old as the window's end."""
-    nodes = {
-        name: NodeLoad(
-            cpu_average=load.cpu_average,
-            cpu_stddev=load.cpu_stddev,
-            memory_average=load.memory_average,
-            memory_stddev=load.memory_stddev,
-            timestamp=reading.window_end if math.isnan(load.measured_at) else load.measured_at,
-            cpu_first=load.cpu_first,
-            cpu_last=load.cpu_last,
-        )
-        for name, load in matched.items()
-    }
-    return LoadTable(
-        source=source_key,
-        timestamp=reading.window_end,
-        window_start=reading.window_end - window_seconds if reading.window_start is None else reading.window_start,
-        window_end=reading.window_end,
-        nodes=nodes,
-    )
-
-
-def laid_out(table: LoadTable, view: NodeView) -> LoadColumns:
-    """A table by the rows of a view, as the state will show it once it has taken the table."""
-    nothing = NodeLoad()
-    loads: list[NodeLoad] = [nothing] * view.size
-    for row in view.rows.tolist():
-        loads[row] = table.nodes.get(view.name(row), nothing)
-    return LoadColumns(
-        table.source,
-        table.timestamp,
-        table.window_end,
-        cpu_average=np.array([load.cpu_average for load in loads]),
-        cpu_stddev=np.array([load.cpu_stddev for load in loads]),
-        memory_average=np.array([load.memory_average for load in loads]),
-        memory_stddev=np.array([load.memory_stddev for load in loads]),
-        cpu_first=np.array([load.cpu_average if load.cpu_first is None else load.cpu_first for load in loads]),
-        cpu_last=np.array([load.cpu_average if load.cpu_last is None else load.cpu_last for load in loads]),
-        sampled_at=np.array([load.timestamp for load in loads]),
-    )
 
 
 class LoadFeed:
@@ -97,23 +50,24 @@ class LoadFeed:
         settings: LoadSettings,
         *,
         node_of_address: Callable[[str], str | None],
-        on_table: Callable[[LoadTable], LoadCoverage],
+        on_reading: Callable[[LoadReading], Sequence[str]],
         on_status: Callable[[LoadStatus], None],
         metrics: Metrics,
         source: LoadSource,
         prepare: Prepare = lambda _: (),
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._source_key = source_key
-        self._window = window_seconds(settings.window)
         self._node_of_address = node_of_address
-        self._on_table = on_table
+        self._show_reading = on_reading
         self._on_status = on_status
         self._metrics = metrics
         self._prepare = prepare
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.first_read = asyncio.Event()
         self._max_age = settings.max_age_seconds
-        self._sampled: list[float] = []
+        self._sampled: FloatArray = np.zeros(0)
         self._absent = 0
         self._unusable = ""
         self._warned: dict[str, frozenset[str]] = {}
@@ -124,6 +78,7 @@ class LoadFeed:
             max_age_seconds=settings.max_age_seconds,
             on_reading=self._on_reading,
             on_change=lambda status: self._call(self._show, status),
+            clock=clock,
         )
 
     def _call(self, function: Callable[..., None], argument: object) -> None:
@@ -134,23 +89,23 @@ class LoadFeed:
     def _on_reading(self, reading: LoadReading) -> None:
         """Called on the collector's thread."""
         # Dictionaries may be read here while the loop changes them.
-        matched, unmatched = match_instances(reading, self._node_of_address)
-        table = load_table(self._source_key, reading, matched, self._window)
+        matched, unmatched = match_nodes(reading, self._node_of_address)
+        matched = replace(matched, source=self._source_key)
         try:
-            for work in self._ask(table):
+            for work in self._ask(matched):
                 work()
         except Exception:
             # Nothing is lost but time: what was not worked out ahead is worked out when it is needed.
             log.warning("a plugin could not work ahead of a load", source=self._source_key, exc_info=True)
-        self._call(lambda _: self._take(reading, table, unmatched), None)
+        self._call(lambda _: self._take(reading, matched, unmatched), None)
 
-    def _ask(self, table: LoadTable) -> Works:
+    def _ask(self, reading: LoadReading) -> Works:
         """Call `prepare` on the loop and wait for what it returns; nothing where the loop ends or is stuck."""
         answer: Future[Works] = Future()
 
         def call() -> None:
             try:
-                answer.set_result(self._prepare(table))
+                answer.set_result(self._prepare(reading))
             except Exception as error:
                 answer.set_exception(error)
 
@@ -163,9 +118,9 @@ class LoadFeed:
         except TimeoutError:
             return ()
 
-    def _take(self, reading: LoadReading, table: LoadTable, unmatched: Sequence[str]) -> None:
-        source, matched = self._source_key, table.nodes
-        self._metrics.load_nodes.labels(source).set(len(matched))
+    def _take(self, reading: LoadReading, matched: LoadReading, unmatched: Sequence[str]) -> None:
+        source = self._source_key
+        self._metrics.load_nodes.labels(source).set(len(matched.loads))
         self._metrics.load_unmatched.labels(source).set(len(unmatched))
         self._warn("load series whose instance is no node of the cluster", unmatched)
         for query, count in reading.rejected.items():
@@ -176,20 +131,19 @@ class LoadFeed:
         # Said when it happens twice in a row: a source that goes down between two queries is told of anyway.
         self._warn("a part of the load could not be read", set(reading.problems) & self._problems)
         self._problems = frozenset(reading.problems)
-        coverage = self._on_table(table)
+        missing = self._show_reading(matched)
         self._unusable = ""
-        if reading.instances and not matched:
+        if reading.loads and not matched.loads:
             self._unusable = (
-                f"{source}: none of its {len(reading.instances)} series is of a node of the cluster, like "
-                f"{next(iter(reading.instances))[:80]}; set nodeLabel to the label with the node's name or address"
+                f"{source}: none of its {len(reading.loads)} series is of a node of the cluster, like "
+                f"{next(iter(reading.loads))[:80]}; set nodeLabel to the label with the node's name or address"
             )
-        self._sampled = [load.timestamp for load in table.nodes.values()]
-        self._absent = len(coverage.missing)
+        self._sampled = np.array([matched.sampled_at(load) for load in matched.loads.values()])
+        self._absent = len(missing)
         # Where nothing matches, the status says so; a list of all nodes would add nothing.
-        self._warn("nodes without load in the source's answer", coverage.missing if matched else ())
-        oldest = time.time() - self._max_age
-        stale = [name for name, load in table.nodes.items() if load.timestamp < oldest]
-        self._warn("nodes whose load is too old to be used", stale if len(stale) < len(table.nodes) else ())
+        self._warn("nodes without load in the source's answer", missing if matched.loads else ())
+        stale = matched.loads.keys() - matched.fresh_loads(self._clock(), self._max_age).keys()
+        self._warn("nodes whose load is too old to be used", stale if len(stale) < len(matched.loads) else ())
 
     def _warn(self, what: str, names: Iterable[str]) -> None:
         """Say which nodes, queries or problems something holds for, if there are some it has not been said of."""
@@ -217,8 +171,7 @@ class LoadFeed:
         key = self._source_key
         self._metrics.load_fresh.labels(key).set(status.fresh)
         self._metrics.load_age.labels(key).set(status.age_seconds)
-        oldest = time.time() - self._max_age
-        stale = sum(sampled < oldest for sampled in self._sampled)
-        self._metrics.load_node_states.labels(key, "fresh").set(len(self._sampled) - stale)
-        self._metrics.load_node_states.labels(key, "stale").set(stale)
+        fresh = int(np.count_nonzero(is_fresh(self._sampled, self._clock(), self._max_age)))
+        self._metrics.load_node_states.labels(key, "fresh").set(fresh)
+        self._metrics.load_node_states.labels(key, "stale").set(len(self._sampled) - fresh)
         self._metrics.load_node_states.labels(key, "absent").set(self._absent)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from scheduler.load.reading import InstanceLoad
+from scheduler.framework import NodeLoad
 
 MOST_PERCENT = 100_000.0
 """A load beyond a thousand times the capacity is a broken rule or a wrong unit, not a load."""
@@ -24,7 +24,7 @@ def usable(value: float) -> bool:
     return math.isfinite(value) and 0.0 <= value <= MOST_PERCENT
 
 
-def instance_load(metrics: Iterable[Metric]) -> InstanceLoad:
+def instance_load(metrics: Iterable[Metric]) -> NodeLoad:
     """Return what a node's metrics say, by the rules of scheduler-plugins v0.34.7 (pkg/trimaran/resourcestats.go).
 
     An average by operator AVG wins over one by Latest or without operator; of several the last wins. Peaks takes the
@@ -35,7 +35,7 @@ def instance_load(metrics: Iterable[Metric]) -> InstanceLoad:
     cpu_average, cpu_stddev = _of_type(listed, "CPU")
     memory_average, memory_stddev = _of_type(listed, "Memory")
     averages = [one.value for one in listed if one.type == "CPU" and one.operator in _AVERAGES]
-    return InstanceLoad(
+    return NodeLoad(
         cpu_average=cpu_average,
         cpu_stddev=cpu_stddev,
         memory_average=memory_average,

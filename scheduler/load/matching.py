@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from scheduler.load.nodes import KnownNode
-from scheduler.load.reading import InstanceLoad, LoadReading
+from scheduler.framework import LoadReading, NodeLoad
 
 
-def match_instances(
-    reading: LoadReading, node_of_address: Callable[[str], str | None]
-) -> tuple[dict[str, InstanceLoad], list[str]]:
-    """Match a source's instance labels to nodes: by name first, then by an address of the node, port cut off.
+def match_nodes(reading: LoadReading, node_of_address: Callable[[str], str | None]) -> tuple[LoadReading, list[str]]:
+    """Return a reading with its loads by node name, and the instances that are no node of the cluster.
 
-    A node that has a series under its name keeps that one. Returns the loads by node name, and the instances that are
-    no node of the cluster.
+    An instance is looked up as it is, then without its port; `node_of_address` knows a node by its name and by its
+    addresses. A load under the node's name wins over one under an address; of several the last wins.
     """
-    by_name: dict[str, InstanceLoad] = {}
-    by_address: dict[str, InstanceLoad] = {}
+    by_name: dict[str, NodeLoad] = {}
+    by_address: dict[str, NodeLoad] = {}
     unmatched: list[str] = []
-    for instance, load in reading.instances.items():
+    for instance, load in reading.loads.items():
         host = _without_port(instance)
         node = node_of_address(instance) or node_of_address(host)
         if node is None:
@@ -28,18 +26,21 @@ def match_instances(
             by_name[node] = load
         else:
             by_address[node] = load
-    return {**by_address, **by_name}, unmatched
+    return replace(reading, loads={**by_address, **by_name}), unmatched
 
 
-def by_address(nodes: Iterable[KnownNode]) -> dict[str, str]:
-    """Return node names by name and by address; a node's name wins over another node's address."""
+def nodes_by_address(nodes: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:
+    """Return node names by name and by address, from pairs of a node's name and its addresses.
+
+    A node's name wins over another node's address; of nodes that share an address the first has it.
+    """
     names: dict[str, str] = {}
-    others: dict[str, str] = {}
-    for node in nodes:
-        names[node.name] = node.name
-        for address in node.addresses:
-            others.setdefault(address, node.name)
-    return {**others, **names}
+    by_address: dict[str, str] = {}
+    for name, addresses in nodes:
+        names[name] = name
+        for address in addresses:
+            by_address.setdefault(address, name)
+    return {**by_address, **names}
 
 
 def _without_port(instance: str) -> str:

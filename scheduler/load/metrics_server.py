@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
 from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
 from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 from scheduler.load.figures import usable
 from scheduler.load.nodes import NODES_PATH, list_nodes
-from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
+from scheduler.load.source import LoadError
 
 Capacity = tuple[int, int]
 """CPU in milli-units and memory in bytes."""
@@ -54,7 +55,7 @@ class MetricsServerSource:
         """Read the usage of all nodes; see `LoadSource.read`."""
         items = _items(self._get(METRICS_PATH), METRICS_PATH)
         capacity_of = self._capacity_of or self._list_capacities().get
-        instances: dict[str, InstanceLoad] = {}
+        instances: dict[str, NodeLoad] = {}
         rejected = 0
         for item in items:
             name = str(_part(item, "metadata").get("name") or "")
@@ -90,7 +91,7 @@ class MetricsServerSource:
             raise LoadError(f"{NODES_PATH}: answer is not JSON or no list of objects") from error
 
 
-def _load(item: Mapping[str, Any], capacity: Capacity) -> tuple[InstanceLoad | None, int]:
+def _load(item: Mapping[str, Any], capacity: Capacity) -> tuple[NodeLoad | None, int]:
     usage = _part(item, "usage")
     figures: list[float] = []
     for name, amount, total in (("cpu", milli_value, capacity[0]), ("memory", value, capacity[1])):
@@ -107,7 +108,7 @@ def _load(item: Mapping[str, Any], capacity: Capacity) -> tuple[InstanceLoad | N
         at = epoch_seconds(str(item.get("timestamp", "")))
     except TimestampError:
         at = math.nan
-    return InstanceLoad(cpu_average=figures[0], memory_average=figures[1], measured_at=at), broken
+    return NodeLoad(cpu_average=figures[0], memory_average=figures[1], measured_at=at), broken
 
 
 def _decoded(body: bytes, path: str) -> Mapping[str, Any]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
 
+from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load.figures import usable
-from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import LoadSettings
+from scheduler.load.source import LoadError
 
 _STAT = "secondary_scheduler_stat"
 _SAMPLE_TIME = "sample_time"
@@ -45,7 +46,7 @@ class PrometheusSource:
     def read(self) -> LoadReading:
         """Read all figures; see `LoadSource.read`."""
         window_end = time.time()
-        instances: dict[str, InstanceLoad] = {}
+        instances: dict[str, NodeLoad] = {}
         rejected: dict[str, int] = {}
         failures: list[LoadError] = []
         doubled: list[str] = []
@@ -112,7 +113,7 @@ class PrometheusSource:
 
 
 def _merge(
-    instances: dict[str, InstanceLoad], figure: str, series: list[Mapping[str, Any]], node_label: str
+    instances: dict[str, NodeLoad], figure: str, series: list[Mapping[str, Any]], node_label: str
 ) -> tuple[int, bool]:
     """Put one figure's series into the instances.
 
@@ -125,22 +126,23 @@ def _merge(
         if not instance or value is None:
             rejected += 1
             continue
-        known = instances.get(instance, InstanceLoad())
+        known = instances.get(instance, NodeLoad())
         if labels.get(_STAT) == _SAMPLE_TIME:
             newest = value if math.isnan(known.measured_at) else max(value, known.measured_at)
-            instances[instance] = replace(known, measured_at=newest)
+            instances[instance] = structs.replace(known, measured_at=newest)
         elif usable(value * 100):
             before: float = getattr(known, figure)
             several |= not math.isnan(before)
             # Doubled series of a replicated Prometheus differ little; of ones that should have been added up, the
             # largest is the least wrong.
-            instances[instance] = replace(known, **{figure: value * 100 if not before > value * 100 else before})
+            percent = before if before > value * 100 else value * 100
+            instances[instance] = structs.replace(known, **{figure: percent})
         else:
             rejected += 1
     return rejected, several
 
 
-def _has(load: InstanceLoad, figure: str) -> bool:
+def _has(load: NodeLoad, figure: str) -> bool:
     return not math.isnan(getattr(load, figure))
 
 

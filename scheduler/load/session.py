@@ -9,8 +9,8 @@ from typing import Any
 import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from scheduler.load.reading import LoadError, LoadRefused
 from scheduler.load.settings import LoadSettings
+from scheduler.load.source import LoadError, LoadRefused
 
 _CHUNK = 64 * 1024
 

@@ -6,14 +6,16 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
+from msgspec import structs
+
+from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load.figures import usable
-from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import LoadSettings
+from scheduler.load.source import LoadError
 
 DEFAULT_ADDRESS = "https://api.signalfx.com"
 _SERIES = (("cpu_average", "cpu.utilization"), ("memory_average", "memory.utilization"))
@@ -44,7 +46,7 @@ class SignalFxSource:
         if not (self._settings.token or self._settings.token_file):
             raise LoadError(f"{self.describe()}: a token is needed; give a token file")
         end = int(time.time())
-        instances: dict[str, InstanceLoad] = {}
+        instances: dict[str, NodeLoad] = {}
         rejected: dict[str, int] = {}
         problems: list[str] = []
         for figure, metric in _SERIES:
@@ -59,7 +61,7 @@ class SignalFxSource:
                 rejected[metric] = count
         return LoadReading(instances, float(end), rejected, tuple(problems))
 
-    def _add(self, instances: dict[str, InstanceLoad], figure: str, metric: str, end: int) -> int:
+    def _add(self, instances: dict[str, NodeLoad], figure: str, metric: str, end: int) -> int:
         settings = self._settings
         query = f'host:*{settings.host_suffix} AND cluster:{settings.cluster} AND sf_metric:"{metric}"'
         start = end - int(self._window)
@@ -76,10 +78,10 @@ class SignalFxSource:
                 continue
             mean, at = _mean(points[identity])
             if usable(mean):
-                known = instances.get(host, InstanceLoad())
+                known = instances.get(host, NodeLoad())
                 # The older of the two figures is the age of both.
                 measured_at = at if math.isnan(known.measured_at) else min(at, known.measured_at)
-                instances[host] = replace(known, measured_at=measured_at, **{figure: mean})
+                instances[host] = structs.replace(known, measured_at=measured_at, **{figure: mean})
             else:
                 rejected += 1
         return rejected

@@ -6,13 +6,15 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
+from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load.figures import Metric, instance_load, usable
-from scheduler.load.reading import InstanceLoad, LoadError, LoadReading
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import LoadSettings
+from scheduler.load.source import LoadError
 
 
 class WatcherSource:
@@ -59,19 +61,20 @@ def parse_watcher(body: bytes, where: str, *, now: float = 0.0) -> LoadReading:
         window = _object(root.get("window"), "window")
         nodes = _object(_object(root.get("data"), "data").get("NodeMetricsMap"), "data.NodeMetricsMap")
         end = _number(window.get("end"), "window.end") or now
+        # Upstream refuses an answer whose start is no number, although nothing reads it.
+        _number(window.get("start"), "window.start")
         timestamp = _number(root.get("timestamp"), "timestamp")
         rejected = 0
-        instances: dict[str, InstanceLoad] = {}
+        instances: dict[str, NodeLoad] = {}
         for name, node in nodes.items():
             listed = list(_metrics(node, f"data.NodeMetricsMap.{name}"))
             good = [metric for metric in listed if usable(metric.value)]
             rejected += len(listed) - len(good)
             if good:
-                instances[name] = replace(instance_load(good), measured_at=timestamp or math.nan)
+                instances[name] = structs.replace(instance_load(good), measured_at=timestamp or math.nan)
     except _WrongTypeError as error:
         raise LoadError(f"{where}: {error}; is this a load-watcher?") from error
-    start = _number(window.get("start"), "window.start")
-    return LoadReading(instances, end, {"watcher": rejected} if rejected else {}, window_start=start or None)
+    return LoadReading(instances, end, {"watcher": rejected} if rejected else {})
 
 
 def _decimal(text: str) -> float:

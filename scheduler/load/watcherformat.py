@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from scheduler.framework import NodeLoad
 from scheduler.load.figures import usable
-from scheduler.load.reading import InstanceLoad
 
 _FIGURES = (
     ("CPU", "AVG", "cpu_average"),
@@ -18,7 +18,7 @@ _FIGURES = (
 
 
 def watcher_document(
-    loads: Mapping[str, InstanceLoad],
+    loads: Mapping[str, NodeLoad],
     *,
     source: str,
     window: str,
@@ -51,7 +51,7 @@ def watcher_document(
     }
 
 
-def _metrics(load: InstanceLoad, rollup: str, *, latest: bool) -> list[dict[str, Any]]:
+def _metrics(load: NodeLoad, rollup: str, *, latest: bool) -> list[dict[str, Any]]:
     found = []
     for kind, operator, figure in _FIGURES:
         value: float = getattr(load, figure)

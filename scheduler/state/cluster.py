@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.catalog import ActionType
-from scheduler.framework import Assignment, LoadCoverage, LoadTable, NodeInfo, PodInfo, PodListener, node_changes
+from scheduler.framework import Assignment, LoadColumns, LoadReading, NodeInfo, PodInfo, PodListener, node_changes
 from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
 from scheduler.state.directory import PodDirectory
@@ -238,11 +238,15 @@ class ClusterState:
 
     # Load and reading -----------------------------------------------------------------------------------------------
 
-    def set_load(self, table: LoadTable) -> LoadCoverage:
-        """Take in an answer of a load source."""
-        coverage = self.table.set_load(table)
+    def lay_out_load(self, reading: LoadReading) -> LoadColumns:
+        """Return a reading by row, as views will show it after `set_load`."""
+        return self.table.lay_out_load(reading)
+
+    def set_load(self, reading: LoadReading) -> tuple[str, ...]:
+        """Show a new reading of a load source; returns the nodes that have no load in it, sorted."""
+        missing = self.table.set_load(reading)
         self.assignments.measured_until(self.table.measured_until)
-        return coverage
+        return missing
 
     @property
     def generation(self) -> int:

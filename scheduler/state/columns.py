@@ -1,12 +1,22 @@
 """Columns over node rows that grow with the cluster."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar, cast
 
 import numpy as np
 
-from scheduler.framework import BoolArray, FloatArray, LabelColumn, LoadColumns, NodeInfo, RowArray, TaintColumn
+from scheduler.framework import (
+    BoolArray,
+    FloatArray,
+    LabelColumn,
+    LoadColumns,
+    LoadReading,
+    NodeInfo,
+    NodeLoad,
+    RowArray,
+    TaintColumn,
+)
 from scheduler.kube.model import Taint
 
 WIDE = 9.0e13
@@ -121,32 +131,49 @@ def grow_label_column(column: LabelColumn, capacity: int) -> None:
     column.codes[old:] = -1
 
 
-LOAD_FIELDS = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev", "cpu_first", "cpu_last")
+LOAD_FIELDS = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev", "cpu_first", "cpu_last", "sampled_at")
 
 
-def empty_load(source: str, capacity: int) -> LoadColumns:
-    """Return load columns in which nothing is measured."""
+def lay_out_load(reading: LoadReading, row_of: Mapping[str, int], capacity: int) -> LoadColumns:
+    """Return a reading, whose loads are by the nodes' names, as columns by row."""
+    block = np.full((len(LOAD_FIELDS), capacity), np.nan)
+    block[-1] = 0.0
+    rows: list[int] = []
+    figures: list[tuple[float, ...]] = []
+    for name, row in row_of.items():
+        load = reading.loads.get(name)
+        if load is not None:
+            rows.append(row)
+            figures.append(_figures(reading, load))
+    if rows:
+        block[:, rows] = np.array(figures).T
+    return LoadColumns(reading.source, reading.timestamp, reading.window_end, *block)
 
-    def nothing() -> FloatArray:
-        return np.full(capacity, np.nan)
 
-    return LoadColumns(
-        source,
-        timestamp=0.0,
-        window_end=0.0,
-        cpu_average=nothing(),
-        cpu_stddev=nothing(),
-        memory_average=nothing(),
-        memory_stddev=nothing(),
-        cpu_first=nothing(),
-        cpu_last=nothing(),
-        sampled_at=np.zeros(capacity),
+def set_load_row(columns: LoadColumns, row: int, reading: LoadReading, node: str) -> None:
+    """Put a node's load into its row, where the reading has one."""
+    load = reading.loads.get(node)
+    if load is not None:
+        for field, figure in zip(LOAD_FIELDS, _figures(reading, load), strict=True):
+            getattr(columns, field)[row] = figure
+
+
+def _figures(reading: LoadReading, load: NodeLoad) -> tuple[float, ...]:
+    """A load in the order of LOAD_FIELDS."""
+    return (
+        load.cpu_average,
+        load.cpu_stddev,
+        load.memory_average,
+        load.memory_stddev,
+        load.cpu_average if load.cpu_first is None else load.cpu_first,
+        load.cpu_average if load.cpu_last is None else load.cpu_last,
+        reading.sampled_at(load),
     )
 
 
 def copy_load(load: LoadColumns) -> LoadColumns:
     """Return an independent copy."""
-    columns = {name: getattr(load, name).copy() for name in (*LOAD_FIELDS, "sampled_at")}
+    columns = {name: getattr(load, name).copy() for name in LOAD_FIELDS}
     return dataclasses.replace(load, **columns)
 
 
@@ -154,10 +181,9 @@ def grow_load(load: LoadColumns, capacity: int) -> None:
     """Extend to a capacity; new rows are not measured."""
     for name in LOAD_FIELDS:
         column = getattr(load, name)
-        longer = np.full(capacity, np.nan)
+        longer = np.full(capacity, 0.0 if name == "sampled_at" else np.nan)
         longer[: len(column)] = column
         setattr(load, name, longer)
-    load.sampled_at = grown(load.sampled_at, capacity)
 
 
 A = TypeVar("A", FloatArray, RowArray, BoolArray)

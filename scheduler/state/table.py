@@ -11,8 +11,7 @@ from scheduler.framework import (
     ImageColumn,
     LabelColumn,
     LoadColumns,
-    LoadCoverage,
-    LoadTable,
+    LoadReading,
     NodeInfo,
     PodInfo,
     RowArray,
@@ -23,12 +22,13 @@ from scheduler.state.columns import (
     Taints,
     copy_label_column,
     copy_load,
-    empty_load,
     grow_label_column,
     grow_load,
     grown,
     label_column,
+    lay_out_load,
     set_label,
+    set_load_row,
 )
 from scheduler.state.priorities import LowestPriorities
 from scheduler.state.rowlog import RowLog
@@ -61,7 +61,7 @@ class NodeTable:
         self._labels: dict[str, LabelColumn] = {}
         self._images: dict[str, ImageColumn | None] = {}
         self._load: dict[str, LoadColumns] = {}
-        self._load_tables: dict[str, LoadTable] = {}
+        self._readings: dict[str, LoadReading] = {}
         self.lowest_priorities = LowestPriorities()
         self._rows: RowArray | None = None
         self._zeros: FloatArray = np.zeros(capacity)
@@ -131,7 +131,7 @@ class NodeTable:
         self._forget_images(old, info)
         if old is None:
             for source, load in self._load.items():
-                _fill_load(load, row, info, self._load_tables[source])
+                set_load_row(load, row, self._readings[source], info.name)
         self.node_log.add(row)
         self.touch(row)
         return row
@@ -152,7 +152,7 @@ class NodeTable:
             set_label(column, row, None)
         for load in self._load.values():
             for field in LOAD_FIELDS:
-                getattr(load, field)[row] = np.nan
+                getattr(load, field)[row] = 0.0 if field == "sampled_at" else np.nan
         self._images.clear()
         self._free.append(row)
         self._incomplete.discard(row)
@@ -278,25 +278,22 @@ class NodeTable:
             self._images[name] = column
         return self._images[name]
 
-    def set_load(self, table: LoadTable) -> LoadCoverage:
-        """Lay an answer of a load source out by row, replacing the source's previous one."""
-        load = empty_load(table.source, self.capacity)
-        load.timestamp, load.window_end = table.timestamp, table.window_end
-        previous = self._load.get(table.source)
+    def lay_out_load(self, reading: LoadReading) -> LoadColumns:
+        """Return a reading by row, as `set_load` will show it."""
+        return lay_out_load(reading, self.row_of, self.capacity)
+
+    def set_load(self, reading: LoadReading) -> tuple[str, ...]:
+        """Replace what is known of a load source by a new reading; returns the nodes that have no load in it, sorted.
+
+        The reading's loads are by the nodes' names. It is kept, as a node that comes back later gets its load from it.
+        """
+        previous = self._load.get(reading.source)
+        load = self.lay_out_load(reading)
         load.version = previous.version + 1 if previous is not None else 1
-        used: set[str] = set()
-        missing: list[str] = []
-        for name, row in self.row_of.items():
-            info = self.infos[row]
-            found = _fill_load(load, row, info, table) if info is not None else None
-            if found is None:
-                missing.append(name)
-            else:
-                used.add(found)
-        self._load[table.source] = load
-        self._load_tables[table.source] = table
+        self._load[reading.source] = load
+        self._readings[reading.source] = reading
         self.log.forget()
-        return LoadCoverage(len(used), tuple(sorted(set(table.nodes) - used)), tuple(sorted(missing)))
+        return tuple(sorted(name for name in self.row_of if name not in reading.loads))
 
     def _forget_images(self, old: NodeInfo | None, new: NodeInfo) -> None:
         """Look images up anew whose presence on a node has changed."""
@@ -309,7 +306,7 @@ class NodeTable:
     @property
     def measured_until(self) -> float:
         """End of the averaging window, seconds since the epoch, of the source that is furthest behind."""
-        return min((table.window_end for table in self._load_tables.values()), default=float("-inf"))
+        return min((reading.window_end for reading in self._readings.values()), default=float("-inf"))
 
     def load(self, source: str) -> LoadColumns | None:
         """Return the latest answer of a load source."""
@@ -335,21 +332,8 @@ class NodeTable:
         twin._labels = {key: copy_label_column(column) for key, column in self._labels.items()}
         twin._images = dict(self._images)
         # An answer's columns are replaced as a whole by the next one, but a new node fills its row in place.
-        twin._load_tables = dict(self._load_tables)
+        twin._readings = dict(self._readings)
         twin._zeros = np.zeros(self.capacity)
         twin.log.forget(self.generation)
         twin._load = {source: copy_load(load) for source, load in self._load.items()}
         return twin
-
-
-def _fill_load(load: LoadColumns, row: int, info: NodeInfo, table: LoadTable) -> str | None:
-    """Copy one node's load into its row, found by name, else by address; returns the name it was found under."""
-    for name in (info.name, *info.addresses):
-        found = table.nodes.get(name)
-        if found is not None:
-            for field in LOAD_FIELDS:
-                figure = getattr(found, field)
-                getattr(load, field)[row] = found.cpu_average if figure is None else figure
-            load.sampled_at[row] = found.timestamp
-            return name
-    return None

@@ -26,7 +26,7 @@ from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
-from scheduler.framework import LoadTable, NodeLoad
+from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadError, load_source, parse_watcher, wanted_sources
 from scheduler.plugins import build_profile
@@ -160,8 +160,8 @@ def test_two_profiles_with_different_targets(
     assert placed == {20: "difference-b", 80: "difference-b"}, "the last profile's target counts for both"
 
     state = cluster(*(node(name) for name in NODES))
-    loads = {name: NodeLoad(cpu_average=load, timestamp=NOW) for name, load in NODES.items()}
-    state.set_load(LoadTable(f"watcher:{watcher.url}", NOW, NOW, loads))
+    loads = {name: NodeLoad(cpu_average=load, measured_at=NOW) for name, load in NODES.items()}
+    state.set_load(LoadReading(loads, NOW, source=f"watcher:{watcher.url}"))
     best = [
         explain(state.snapshot(NOW), pod("p", container("1m")), build_profile(wanted)).best
         for wanted in ours(configuration(*profiles)).profiles
@@ -238,7 +238,7 @@ def test_a_nan_in_the_answer_of_a_load_watcher(
         running.until(lambda: "unable to decode watcher metrics" in running.log, "the whole answer is refused")
     body = json.dumps(document({**NODES, "broken": float("nan")})).encode()
     reading = parse_watcher(body, "watcher")
-    assert set(reading.instances) == set(NODES)
+    assert set(reading.loads) == set(NODES)
     assert reading.rejected == {"watcher": 1}
 
 

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from devcluster.ports import LOOPBACK
@@ -22,7 +23,7 @@ from scheduler.engine.environment import plugin_environment
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
-from scheduler.load import load_table, parse_watcher
+from scheduler.load import parse_watcher
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from tests.conformance import schedulerplugins
@@ -242,7 +243,7 @@ class OursWithLoad:
             for wanted in load_configuration(text, source="conformance").profiles
         }
         reading = parse_watcher(watcher.body, watcher.url)
-        self._load = load_table(f"watcher:{watcher.url}", reading, reading.instances, 900.0)
+        self._load = replace(reading, source=f"watcher:{watcher.url}")
 
     def ask(self, pod: Json, world: tuple[Json, ...]) -> Answer:
         """Answer for a pod in a cluster given by its objects, which the process has just seen."""

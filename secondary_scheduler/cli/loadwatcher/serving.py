@@ -10,26 +10,25 @@ import signal
 import ssl
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError
 from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import (
     Collector,
-    InstanceLoad,
     LoadError,
-    LoadReading,
     LoadSettings,
     LoadSource,
     LoadStatus,
-    by_address,
     list_nodes,
     load_source,
-    match_instances,
+    match_nodes,
+    nodes_by_address,
     watcher_document,
     window_seconds,
 )
@@ -108,18 +107,18 @@ class NodeNamedSource:
         """Read; see `LoadSource.read`."""
         reading = self._source.read()
         self._list()
-        matched, unmatched = match_instances(reading, self._nodes.get)
+        matched, unmatched = match_nodes(reading, self._nodes.get)
         new = frozenset(unmatched) - self._unmatched
         self._unmatched = frozenset(unmatched)
         if new:
             self._say(f"{len(unmatched)} series are of no node of the cluster and left out, such as {min(new)[:80]}")
-        return replace(reading, instances=matched)
+        return matched
 
     def _list(self) -> None:
         if time.monotonic() - self._listed_at < _NODES_SECONDS:
             return
         try:
-            self._nodes = by_address(list_nodes(self._connection.get))
+            self._nodes = nodes_by_address((node.name, node.addresses) for node in list_nodes(self._connection.get))
         except (KubeError, ValueError) as error:
             if not self._nodes:
                 raise LoadError(f"nodes of the cluster: {error}") from error
@@ -208,21 +207,11 @@ class WatcherService:
             on_change=show,
         )
 
-    def _loads(self, reading: LoadReading) -> dict[str, InstanceLoad]:
-        """What is young enough to be served."""
-        oldest = time.time() - self._settings.max_age_seconds
-        found = {}
-        for name, load in reading.instances.items():
-            measured_at = load.measured_at if load.measured_at == load.measured_at else reading.window_end
-            if measured_at >= oldest:
-                found[name] = load
-        return found
-
     async def _watcher(self, request: web.Request) -> web.Response:
         reading = self._reading
         if reading is None:
             return web.Response(status=500, content_type=_JSON)
-        loads = self._loads(reading)
+        loads = reading.fresh_loads(time.time(), self._settings.max_age_seconds)
         host = request.query.get("host")
         if host is not None:
             if host not in loads:

@@ -13,18 +13,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from scheduler.framework import LoadReading
 from scheduler.load import (
-    InstanceLoad,
     KnownNode,
     LoadError,
-    LoadReading,
     LoadRefused,
     LoadSettings,
     LoadSource,
     MetricsServerSource,
     PrometheusSource,
-    by_address,
-    match_instances,
+    match_nodes,
+    nodes_by_address,
 )
 from scheduler.load.session import tls_advice
 from secondary_scheduler.cli.preflight import series
@@ -105,11 +104,11 @@ class Examination:
         except LoadError as error:
             yield Check("answers", Status.FAILED, str(error), self._without_answer())
             return
-        if not reading.instances:
+        if not reading.loads:
             found = "; ".join(reading.problems) or "it has no load of any node"
             yield Check("answers", Status.FAILED, found, self._without_answer())
             return
-        yield Check("answers", Status.OK, f"loads of {len(reading.instances)} instances")
+        yield Check("answers", Status.OK, f"loads of {len(reading.loads)} instances")
         yield from self._of_reading(reading)
 
     def _without_answer(self) -> str:
@@ -168,11 +167,11 @@ class Examination:
                 yield Check(name, bad, f"no series for {expression}", series.advice(source, figure))
 
     def _of_reading(self, reading: LoadReading) -> Iterator[Check]:
-        names = by_address(self._nodes)
-        matched, unmatched = match_instances(reading, names.get)
+        names = nodes_by_address((node.name, node.addresses) for node in self._nodes)
+        matched, unmatched = match_nodes(reading, names.get)
         yield self._labels(reading, matched, unmatched)
         yield self._coverage(matched)
-        yield self._ages(reading, matched)
+        yield self._ages(matched)
         rejected = sum(reading.rejected.values())
         if rejected:
             advice = "NaN, infinite, negative or beyond 100,000 %: look at the rule behind the query"
@@ -182,12 +181,12 @@ class Examination:
         else:
             yield Check("values", Status.OK, "all can be loads")
 
-    def _labels(self, reading: LoadReading, matched: Mapping[str, InstanceLoad], unmatched: list[str]) -> Check:
-        by_name = sum(name in reading.instances for name in matched)
-        found = f"{by_name} by name, {len(matched) - by_name} by address, {len(unmatched)} of no node"
+    def _labels(self, reading: LoadReading, matched: LoadReading, unmatched: list[str]) -> Check:
+        by_name = sum(name in reading.loads for name in matched.loads)
+        found = f"{by_name} by name, {len(matched.loads) - by_name} by address, {len(unmatched)} of no node"
         if unmatched:
             found += f" ({_some(unmatched)})"
-        if matched:
+        if matched.loads:
             return Check("labels", Status.WARNING if unmatched else Status.OK, found)
         advice = "set load.nodeLabel to the label that holds the node's name or address"
         if isinstance(self._source, PrometheusSource):
@@ -195,8 +194,9 @@ class Examination:
             advice = f"set load.nodeLabel: {better}" if better else advice
         return Check("labels", Status.FAILED, found, advice)
 
-    def _coverage(self, matched: Mapping[str, InstanceLoad]) -> Check:
-        missing = [name for name in self._counted if name not in matched or math.isnan(matched[name].cpu_average)]
+    def _coverage(self, matched: LoadReading) -> Check:
+        measured = {name for name, load in matched.loads.items() if not math.isnan(load.cpu_average)}
+        missing = sorted(self._counted - measured)
         total = len(self._counted)
         found = f"{total - len(missing)} of {total} have a CPU load"
         if not missing:
@@ -204,14 +204,16 @@ class Examination:
         advice = "is the exporter running there? Nodes that do not matter are left out with --selector"
         return Check("nodes", Status.FAILED, f"{found}; none: {_some(missing)}", advice)
 
-    def _ages(self, reading: LoadReading, matched: Mapping[str, InstanceLoad]) -> Check:
+    def _ages(self, matched: LoadReading) -> Check:
         now, limit = time.time(), self._settings.max_age_seconds
-        ages = {name: now - one.measured_at for name, one in matched.items() if not math.isnan(one.measured_at)}
+        ages = {
+            name: now - load.measured_at for name, load in matched.loads.items() if not math.isnan(load.measured_at)
+        }
         if not ages:
             advice = "set load.queries.sampleTime to a query for the time of each node's newest sample"
             return Check("ages", Status.WARNING, "unknown: a value counts as old as the answer", advice)
         found = f"newest {min(ages.values()):.0f} s, oldest {max(ages.values()):.0f} s; allowed {limit:g} s"
-        old = [name for name, age in ages.items() if age > limit]
+        old = sorted(ages.keys() - matched.fresh_loads(now, limit).keys())
         if old:
             advice = "are the exporters and the recording rules running? Else raise load.maxAgeSeconds"
             return Check("ages", Status.FAILED, f"{found}; too old: {_some(old)}", advice)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from scheduler.framework import PodInfo
+from scheduler.framework import LoadReading, PodInfo
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import NODES, PODS, Codec, DecodeError, Namespace, ObjectMeta
 from scheduler.kube.primitives.quantity import QuantityError, value
@@ -27,7 +27,7 @@ from secondary_scheduler.cli.simulate.defaults import (
 )
 from secondary_scheduler.cli.simulate.documents import Entry, read_entries
 from secondary_scheduler.cli.simulate.report import InputError, Report, with_field
-from secondary_scheduler.cli.simulate.watcherload import LOAD_KIND, MeasuredLoad, read_load
+from secondary_scheduler.cli.simulate.watcherload import LOAD_KIND, read_load
 
 _CLUSTER_WIDE = frozenset(
     {
@@ -125,7 +125,7 @@ class SimulatedCluster:
     pending: list[PodInfo] = field(default_factory=list)
     parked: list[Parked] = field(default_factory=list)
     newest: float = math.nan
-    load: MeasuredLoad | None = None
+    load: LoadReading | None = None
 
 
 def read_cluster(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -15,7 +16,7 @@ import typer
 
 from scheduler.config import Configuration, ConfigurationError, load_configuration
 from scheduler.engine.environment import plugin_environment
-from scheduler.framework import ProfileRunner
+from scheduler.framework import LoadReading, ProfileRunner
 from scheduler.plugins import build_profile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
@@ -25,7 +26,7 @@ from secondary_scheduler.cli.simulate.deciding import Outcome, Simulation
 from secondary_scheduler.cli.simulate.documents import read_bytes
 from secondary_scheduler.cli.simulate.options import Detail, Output, Request
 from secondary_scheduler.cli.simulate.report import Report
-from secondary_scheduler.cli.simulate.watcherload import MeasuredLoad, read_load
+from secondary_scheduler.cli.simulate.watcherload import read_load
 
 
 def run(request: Request) -> bool:
@@ -128,15 +129,20 @@ def _runners(configuration: Configuration) -> dict[str, ProfileRunner]:
         raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
 
 
-def _set_load(cluster: SimulatedCluster, configuration: Configuration, measured: MeasuredLoad) -> None:
-    """Every plugin that reads a load gets this one, wherever it is told to fetch it from."""
+def _set_load(cluster: SimulatedCluster, configuration: Configuration, measured: LoadReading) -> None:
+    """Give this load to every plugin that reads one, whatever source its args name."""
+    # Imported here: most simulations read no load.
+    from scheduler.load import match_nodes, nodes_by_address
+
+    nodes = filter(None, map(cluster.state.node, cluster.state.node_names))
+    matched, _ = match_nodes(measured, nodes_by_address((node.name, node.addresses) for node in nodes).get)
     arguments = (profile.args(name) for profile in configuration.profiles for name in profile.enabled)
     keys = {args.source_key() for args in arguments if args is not None}
     for source in sorted(key for key in keys if key is not None):
-        cluster.state.set_load(measured.table(source))
+        cluster.state.set_load(replace(matched, source=source))
 
 
-def _now(measured: MeasuredLoad | None, newest: float) -> float:
+def _now(measured: LoadReading | None, newest: float) -> float:
     if measured is not None and measured.window_end:
         return measured.window_end
     return 0.0 if math.isnan(newest) else newest

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from scheduler.framework import LoadTable, NodeLoad
+from scheduler.framework import LoadReading
 from secondary_scheduler.cli.simulate.report import InputError, Report
 
 LOAD_API_VERSION = "secondary-scheduler.io/v1"
@@ -14,47 +13,21 @@ LOAD_KIND = "NodeLoad"
 """Kind under which a snapshot file carries such an answer as one more document."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredLoad:
-    """One answer; times are seconds since the epoch, 0 where it says none, which counts as fresh."""
-
-    window_start: float
-    window_end: float
-    timestamp: float = 0.0
-    nodes: Mapping[str, NodeLoad] = field(default_factory=dict)
-
-    def table(self, source: str) -> LoadTable:
-        """Return it as the answer of a source."""
-        return LoadTable(source, self.timestamp, self.window_end, self.nodes, self.window_start)
-
-
-def read_load(data: bytes, where: str, report: Report) -> MeasuredLoad:
-    """Read an answer.
+def read_load(data: bytes, place: str, report: Report) -> LoadReading:
+    """Read an answer. One without a timestamp has no age, and counts as fresh at any time that is simulated.
 
     Raises:
-        InputError: it is not JSON, or a field has the wrong type.
+        InputError: it is not JSON, or a field has the wrong type; begins with `place`.
     """
-    # Here, since the package brings every source and its HTTP libraries.
+    # Imported here: most simulations read no load.
     from scheduler.load import LoadError, parse_watcher
 
     try:
-        reading = parse_watcher(data, where)
+        reading = parse_watcher(data, place)
     except LoadError as error:
         raise InputError(str(error)) from error
     rejected = sum(reading.rejected.values())
     if rejected:
-        report.warn(f"{where}: values that cannot be a load left out: {rejected}")
-    nodes = {
-        name: NodeLoad(
-            cpu_average=load.cpu_average,
-            cpu_stddev=load.cpu_stddev,
-            memory_average=load.memory_average,
-            memory_stddev=load.memory_stddev,
-            timestamp=0.0 if math.isnan(load.measured_at) else load.measured_at,
-            cpu_first=load.cpu_first,
-            cpu_last=load.cpu_last,
-        )
-        for name, load in reading.instances.items()
-    }
-    newest = max((load.timestamp for load in nodes.values()), default=0.0)
-    return MeasuredLoad(reading.window_start or 0.0, reading.window_end, newest, nodes)
+        report.warn(f"{place}: values that cannot be a load left out: {rejected}")
+    times = [load.measured_at for load in reading.loads.values() if not math.isnan(load.measured_at)]
+    return replace(reading, answered_at=max(times, default=0.0))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.load import LoadError, LoadSettings, PrometheusSource, match_instances, watcher_document, window_seconds
+from scheduler.load import LoadError, LoadSettings, PrometheusSource, match_nodes, watcher_document, window_seconds
 from scheduler.load.session import GuardedSession
 from secondary_scheduler.cli.simulate.watcherload import LOAD_API_VERSION, LOAD_KIND
 
@@ -70,12 +70,12 @@ def _from_prometheus(
         reading = source.read()
     finally:
         source.close()
-    matched, unmatched = match_instances(reading, node_of_address)
-    fresh = {name: load for name, load in matched.items() if not reading.window_end - load.measured_at > _MAX_AGE}
+    matched, unmatched = match_nodes(reading, node_of_address)
+    fresh = matched.fresh_loads(reading.window_end, _MAX_AGE)
     if unmatched:
         say(f"load of {len(unmatched)} instances that are no node left out, such as {unmatched[0]}")
-    if len(fresh) < len(matched):
-        old = sorted(matched.keys() - fresh.keys())
+    if len(fresh) < len(matched.loads):
+        old = sorted(matched.loads.keys() - fresh.keys())
         say(f"load of {len(old)} nodes older than {_MAX_AGE:.0f} s left out, such as {old[0]}")
     return watcher_document(
         fresh,

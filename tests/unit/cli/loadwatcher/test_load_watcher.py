@@ -19,7 +19,8 @@ import pytest
 import requests
 
 from devcluster.pki import CertificateAuthority
-from scheduler.load import InstanceLoad, LoadReading, LoadSettings, WatcherSource, parse_watcher, watcher_document
+from scheduler.framework import LoadReading, NodeLoad
+from scheduler.load import LoadSettings, WatcherSource, parse_watcher, watcher_document
 from secondary_scheduler.cli.loadwatcher.serving import Access, Listen, NodeNamedSource, WatcherService
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
@@ -121,7 +122,7 @@ def test_the_answer_has_load_watchers_form_and_reads_back_as_what_was_measured(f
         assert (node["tags"], node["metadata"]) == ({}, {"dataCenter": ""})
         assert node["metrics"][0] == {"name": "", "type": "CPU", "operator": "AVG", "rollup": "15m", "value": 50}
         reading = WatcherSource(LoadSettings(address=url)).read()
-    n2 = reading.instances["n2"]
+    n2 = reading.loads["n2"]
     assert (n2.cpu_average, n2.cpu_stddev, n2.memory_average, n2.memory_stddev) == (25, 2.5, 25, 2.5)
 
 
@@ -225,7 +226,7 @@ class OneReading:
         return "source"
 
     def read(self) -> LoadReading:
-        return LoadReading({name: InstanceLoad(cpu_average=1) for name in self.names}, 1)
+        return LoadReading({name: NodeLoad(cpu_average=1) for name in self.names}, 1)
 
     def close(self) -> None:
         pass
@@ -255,13 +256,13 @@ def test_addresses_become_names_of_nodes_and_strangers_are_said_once() -> None:
     nodes: Any = Nodes(n1="10.0.0.1", n2="10.0.0.2")
     source = NodeNamedSource(OneReading("10.0.0.1:9100", "n2", "10.9.9.9:9100"), nodes, said.append)
     for _ in range(2):
-        assert set(source.read().instances) == {"n1", "n2"}
+        assert set(source.read().loads) == {"n1", "n2"}
     assert said == ["1 series are of no node of the cluster and left out, such as 10.9.9.9:9100"]
 
 
 def test_a_metrics_servers_figures_are_marked_as_upstream_marks_them() -> None:
     document = watcher_document(
-        {"n1": InstanceLoad(cpu_average=10, memory_average=20)},
+        {"n1": NodeLoad(cpu_average=10, memory_average=20)},
         source="KubernetesMetricsServer",
         window="15m",
         window_seconds=900,
@@ -274,7 +275,7 @@ def test_a_metrics_servers_figures_are_marked_as_upstream_marks_them() -> None:
         ("CPU", "Latest", ""),
         ("Memory", "Latest", ""),
     ]
-    assert parse_watcher(json.dumps(document).encode(), "w").instances["n1"].cpu_average == 10
+    assert parse_watcher(json.dumps(document).encode(), "w").loads["n1"].cpu_average == 10
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -14,9 +14,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from devcluster import pki
+from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.sync import SyncConnection
-from scheduler.load import InstanceLoad, KnownNode, LoadReading, LoadSettings, PrometheusSource
+from scheduler.load import KnownNode, LoadSettings, PrometheusSource
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.preflight import openshift, series
 from secondary_scheduler.cli.preflight.checks import Examination, Status, tls
@@ -206,7 +207,7 @@ class OneReading:
 
 def test_other_sources_are_checked_by_what_they_answer() -> None:
     nodes = [KnownNode(name, (f"10.0.0.{index}",), (1000, 1)) for index, name in enumerate(("n1", "n2", "n3"))]
-    loads = {"n1": InstanceLoad(cpu_average=1), "10.0.0.1": InstanceLoad(cpu_average=1), "x": InstanceLoad()}
+    loads = {"n1": NodeLoad(cpu_average=1), "10.0.0.1": NodeLoad(cpu_average=1), "x": NodeLoad()}
     source = OneReading(LoadReading(loads, 1, {"watcher": 2}))
     names = frozenset(node.name for node in nodes)
     checks = {

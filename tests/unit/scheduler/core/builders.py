@@ -7,7 +7,7 @@ import msgspec
 
 from scheduler.config import load_configuration
 from scheduler.engine.environment import plugin_environment
-from scheduler.framework import LoadTable, NodeInfo, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
 from scheduler.plugins import build_profile
@@ -84,10 +84,12 @@ def cluster(*nodes: NodeInfo, pods: Mapping[str, list[PodInfo]] | None = None) -
     return state
 
 
-def load(cpu: Mapping[str, float], *, age: float = 0.0, source: str = SOURCE) -> LoadTable:
+def load(cpu: Mapping[str, float], *, age: float = 0.0, source: str = SOURCE) -> LoadReading:
     """CPU averages in per cent, measured `age` seconds before NOW."""
     at = NOW - age
-    return LoadTable(source, at, at, {name: NodeLoad(cpu_average=value, timestamp=at) for name, value in cpu.items()})
+    return LoadReading(
+        {name: NodeLoad(cpu_average=value, measured_at=at) for name, value in cpu.items()}, at, source=source
+    )
 
 
 CONFIGURATION = """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.core import classes, decide, explain
 from scheduler.core.byclass import usable_columns
 from scheduler.core.classes import ClassColumns
-from scheduler.framework import LoadTable, NodeInfo, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer
 from scheduler.state import CODEC_OF_KIND, ClusterState
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, api_pod, container, node, runner
@@ -259,8 +259,8 @@ class History:
         elif step == "load":
             names = [name for name in sorted(state.node_names) if chance.random() < 0.95]
             at = self.now - chance.choice([0.0, 100.0, 400.0])
-            loads = {name: NodeLoad(cpu_average=chance.uniform(0, 110), timestamp=at) for name in names}
-            state.set_load(LoadTable(SOURCE, self.now, at, loads))
+            loads = {name: NodeLoad(cpu_average=chance.uniform(0, 110), measured_at=at) for name in names}
+            state.set_load(LoadReading(loads, at, source=SOURCE, answered_at=self.now))
         elif step == "service":
             service = {"metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "x"}}}
             state.objects.upsert("Service", CODEC_OF_KIND["Service"].decode(msgspec.json.encode(service)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.load import Collector, InstanceLoad, LoadError, LoadReading
+from scheduler.framework import LoadReading, NodeLoad
+from scheduler.load import Collector, LoadError
 
 
 class ScriptedSource:
@@ -36,7 +37,7 @@ class Clock:
 
 
 def reading(measured_at: float) -> LoadReading:
-    return LoadReading({"n1": InstanceLoad(cpu_average=10, measured_at=measured_at)}, window_end=measured_at + 1)
+    return LoadReading({"n1": NodeLoad(cpu_average=10, measured_at=measured_at)}, window_end=measured_at + 1)
 
 
 def collector(clock: Clock, *script: LoadReading | LoadError) -> tuple[Collector, list[LoadReading]]:
@@ -90,7 +91,7 @@ def test_an_empty_answer_says_that_the_series_are_missing() -> None:
     watched.read_once()
     assert not watched.status().fresh
     assert watched.status().message == "Fake source: answers, but has no series"
-    assert taken[0].instances == {}
+    assert taken[0].loads == {}
 
 
 def test_recovery_clears_the_message() -> None:
@@ -110,7 +111,7 @@ def test_the_thread_reads_and_stops() -> None:
 
 @pytest.mark.parametrize("measured", [float("nan")])
 def test_without_sample_times_the_window_end_counts(measured: float) -> None:
-    only_values = LoadReading({"n1": InstanceLoad(cpu_average=10, measured_at=measured)}, window_end=990)
+    only_values = LoadReading({"n1": NodeLoad(cpu_average=10, measured_at=measured)}, window_end=990)
     watched, _ = collector(Clock(1000), only_values)
     watched.read_once()
     assert watched.status().age_seconds == 10

@@ -1,4 +1,4 @@
-"""Sources are shared, and what a feed makes of readings: tables, metrics, one warning per change."""
+"""Sources are shared, and what a feed makes of readings: readings, metrics, one warning per change."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import msgspec
 from structlog.testing import capture_logs
 
 from scheduler.config import load_configuration
-from scheduler.framework import LoadCoverage, LoadTable
-from scheduler.load import InstanceLoad, LoadError, LoadFeed, LoadReading, LoadSettings, LoadStatus, wanted_sources
+from scheduler.framework import LoadReading, NodeLoad
+from scheduler.load import LoadError, LoadFeed, LoadSettings, LoadStatus, wanted_sources
 from scheduler.observe.metrics import Metrics
 
 WATCHER = "http://watcher.test:2020"
@@ -76,22 +76,22 @@ async def feed(
     *script: LoadReading | LoadError,
     node_of: Callable[[str], str | None] = lambda name: name,
     nodes: tuple[str, ...] = (),
-) -> tuple[list[LoadTable], list[LoadStatus], Metrics, list[Any]]:
-    """Read the whole script; returns tables, statuses, metrics and log lines."""
-    tables: list[LoadTable] = []
+) -> tuple[list[LoadReading], list[LoadStatus], Metrics, list[Any]]:
+    """Read the whole script; returns readings, statuses, metrics and log lines."""
+    readings: list[LoadReading] = []
     statuses: list[LoadStatus] = []
     metrics = Metrics()
 
-    def take(table: LoadTable) -> LoadCoverage:
-        tables.append(table)
-        return LoadCoverage(len(table.nodes), (), tuple(name for name in nodes if name not in table.nodes))
+    def take(reading: LoadReading) -> tuple[str, ...]:
+        readings.append(reading)
+        return tuple(name for name in nodes if name not in reading.loads)
 
     with capture_logs() as logs:
         made = LoadFeed(
             "key",
             LoadSettings(address=WATCHER),
             node_of_address=node_of,
-            on_table=take,
+            on_reading=take,
             on_status=statuses.append,
             metrics=metrics,
             source=ScriptedSource(*script),
@@ -99,7 +99,7 @@ async def feed(
         for _ in script:
             await asyncio.to_thread(made.collector.read_once)
             await asyncio.sleep(0)
-    return tables, statuses, metrics, logs
+    return readings, statuses, metrics, logs
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -107,34 +107,34 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 async def test_values_that_are_no_load_are_counted_each_time_and_named_once() -> None:
-    broken = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 100, {"watcher": 2})
-    whole = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 100)
-    tables, _, metrics, logs = await feed(broken, broken, whole, broken)
-    assert len(tables) == 4
+    broken = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100, {"watcher": 2})
+    whole = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100)
+    readings, _, metrics, logs = await feed(broken, broken, whole, broken)
+    assert len(readings) == 4
     assert value(metrics, "secondary_scheduler_load_rejected_values_total", source="key", query="watcher") == 6
     warnings = named(logs, "can be no load")
     assert [one["examples"] for one in warnings] == [["watcher"]] * 2, "once, and once more after it had been well"
 
 
 async def test_a_figure_that_fails_is_counted_and_named_when_it_fails_again() -> None:
-    broken = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 100, {}, ("memory failed",))
-    whole = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 100)
+    broken = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100, {}, ("memory failed",))
+    whole = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100)
     _, _, metrics, logs = await feed(broken, whole, broken, broken, broken)
     assert [one["examples"] for one in named(logs, "could not be read")] == [["memory failed"]]
     assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 4
 
 
-async def test_a_failed_read_makes_no_table_and_says_why() -> None:
-    tables, statuses, metrics, _ = await feed(LoadError("http://w: not reachable"))
-    assert tables == []
+async def test_a_failed_read_changes_no_load_and_says_why() -> None:
+    readings, statuses, metrics, _ = await feed(LoadError("http://w: not reachable"))
+    assert readings == []
     assert (statuses[0].fresh, statuses[0].message) == (False, "http://w: not reachable")
     assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 1
 
 
 async def test_loads_of_strangers_are_counted_and_left_out() -> None:
-    reading = LoadReading({"n1": InstanceLoad(cpu_average=1), "x:9100": InstanceLoad(cpu_average=2)}, 100)
-    tables, _, metrics, _ = await feed(reading, node_of=lambda name: "n1" if name == "n1" else None)
-    assert set(tables[0].nodes) == {"n1"}
+    reading = LoadReading({"n1": NodeLoad(cpu_average=1), "x:9100": NodeLoad(cpu_average=2)}, 100)
+    readings, _, metrics, _ = await feed(reading, node_of=lambda name: "n1" if name == "n1" else None)
+    assert set(readings[0].loads) == {"n1"}
     assert value(metrics, "secondary_scheduler_load_unmatched_instances", source="key") == 1
     assert value(metrics, "secondary_scheduler_load_nodes", source="key") == 1
 
@@ -145,7 +145,7 @@ def named(logs: list[Any], event: str) -> list[Any]:
 
 async def test_nodes_without_load_are_named_once_and_again_when_others_join_them() -> None:
     def reading(*names: str) -> LoadReading:
-        return LoadReading({name: InstanceLoad(cpu_average=1) for name in names}, time.time())
+        return LoadReading({name: NodeLoad(cpu_average=1) for name in names}, time.time())
 
     _, _, metrics, logs = await feed(
         reading("n1"), reading("n1"), reading("n1", "n2"), reading("n1", "n2"), reading("n2"), nodes=("n1", "n2", "n3")
@@ -159,8 +159,8 @@ async def test_nodes_without_load_are_named_once_and_again_when_others_join_them
 async def test_single_nodes_whose_load_is_too_old_are_named_and_counted() -> None:
     now = time.time()
     loads = {
-        "n1": InstanceLoad(cpu_average=1, measured_at=now),
-        "n2": InstanceLoad(cpu_average=1, measured_at=now - 3600),
+        "n1": NodeLoad(cpu_average=1, measured_at=now),
+        "n2": NodeLoad(cpu_average=1, measured_at=now - 3600),
     }
     _, statuses, metrics, logs = await feed(LoadReading(loads, now), nodes=("n1", "n2"))
     assert statuses[0].fresh, "the source as a whole is fresh"
@@ -169,7 +169,7 @@ async def test_single_nodes_whose_load_is_too_old_are_named_and_counted() -> Non
 
 
 async def test_a_source_whose_series_match_no_node_is_not_fresh_and_says_what_to_set() -> None:
-    reading = LoadReading({"10.0.0.9:9100": InstanceLoad(cpu_average=1)}, time.time())
+    reading = LoadReading({"10.0.0.9:9100": NodeLoad(cpu_average=1)}, time.time())
     _, statuses, metrics, _ = await feed(reading, node_of=lambda _: None, nodes=("n1",))
     assert not statuses[0].fresh
     assert "10.0.0.9:9100" in statuses[0].message
@@ -180,7 +180,7 @@ async def test_a_source_whose_series_match_no_node_is_not_fresh_and_says_what_to
 async def test_a_mistake_of_the_reader_is_a_failed_read_and_not_the_end_of_reading() -> None:
     now = time.time()
     crash = RuntimeError("boom")
-    _, statuses, metrics, _ = await feed(crash, LoadReading({"n1": InstanceLoad(cpu_average=1)}, now))  # type: ignore[arg-type]
+    _, statuses, metrics, _ = await feed(crash, LoadReading({"n1": NodeLoad(cpu_average=1)}, now))  # type: ignore[arg-type]
     assert [one.fresh for one in statuses] == [False, True]
     assert "RuntimeError" in statuses[0].message
     assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 1
@@ -190,22 +190,22 @@ async def test_what_plugins_prepare_is_worked_out_off_the_loop_and_before_the_lo
     order: list[str] = []
     loop_thread = threading.get_ident()
 
-    def prepare(table: LoadTable) -> list[Callable[[], None]]:
-        order.append(f"asked for {sorted(table.nodes)} on the loop: {threading.get_ident() == loop_thread}")
+    def prepare(reading: LoadReading) -> list[Callable[[], None]]:
+        order.append(f"asked for {sorted(reading.loads)} on the loop: {threading.get_ident() == loop_thread}")
         return [lambda: order.append(f"worked on the loop: {threading.get_ident() == loop_thread}")]
 
-    def take(table: LoadTable) -> LoadCoverage:
+    def take(reading: LoadReading) -> tuple[str, ...]:
         order.append("taken")
-        return LoadCoverage(1, (), ())
+        return ()
 
     made = LoadFeed(
         "key",
         LoadSettings(address=WATCHER),
         node_of_address=lambda name: name,
-        on_table=take,
+        on_reading=take,
         on_status=lambda _: None,
         metrics=Metrics(),
-        source=ScriptedSource(LoadReading({"n1": InstanceLoad(cpu_average=1)}, 1)),
+        source=ScriptedSource(LoadReading({"n1": NodeLoad(cpu_average=1)}, 1)),
         prepare=prepare,
     )
     await asyncio.to_thread(made.collector.read_once)
@@ -214,21 +214,21 @@ async def test_what_plugins_prepare_is_worked_out_off_the_loop_and_before_the_lo
 
 
 async def test_a_plugin_that_fails_to_prepare_does_not_end_the_reading() -> None:
-    def prepare(_: LoadTable) -> list[Callable[[], None]]:
+    def prepare(_: LoadReading) -> list[Callable[[], None]]:
         raise RuntimeError("boom")
 
-    taken: list[LoadTable] = []
+    taken: list[LoadReading] = []
 
-    def take(table: LoadTable) -> LoadCoverage:
-        taken.append(table)
-        return LoadCoverage(1, (), ())
+    def take(reading: LoadReading) -> tuple[str, ...]:
+        taken.append(reading)
+        return ()
 
-    reading = LoadReading({"n1": InstanceLoad(cpu_average=1)}, 1)
+    reading = LoadReading({"n1": NodeLoad(cpu_average=1)}, 1)
     made = LoadFeed(
         "key",
         LoadSettings(address=WATCHER),
         node_of_address=lambda name: name,
-        on_table=take,
+        on_reading=take,
         on_status=lambda _: None,
         metrics=Metrics(),
         source=ScriptedSource(reading),
@@ -237,5 +237,5 @@ async def test_a_plugin_that_fails_to_prepare_does_not_end_the_reading() -> None
     with capture_logs() as logs:
         await asyncio.to_thread(made.collector.read_once)
         await asyncio.sleep(0)
-    assert [set(table.nodes) for table in taken] == [{"n1"}]
+    assert [set(reading.loads) for reading in taken] == [{"n1"}]
     assert [one["event"] for one in logs] == ["a plugin could not work ahead of a load"]

@@ -50,7 +50,7 @@ def test_usage_becomes_per_cent_of_capacity_with_its_own_time(api: FakeService) 
     api.json({"items": [usage("n1"), usage("n2", "1", "512Mi")]})
     reading = source(api, CAPACITY).read()
     assert api.paths == ["/apis/metrics.k8s.io/v1beta1/nodes"]
-    first, second = reading.instances["n1"], reading.instances["n2"]
+    first, second = reading.loads["n1"], reading.loads["n2"]
     assert (first.cpu_average, first.memory_average) == (6.25, 12.5)
     assert (second.cpu_average, second.memory_average) == (100, 50)
     assert first.measured_at == 1_700_000_000
@@ -59,7 +59,7 @@ def test_usage_becomes_per_cent_of_capacity_with_its_own_time(api: FakeService) 
 
 def test_nanocores_round_up_to_whole_millicores_as_upstream(api: FakeService) -> None:
     api.json({"items": [usage("n1", "1000001n")]})
-    assert source(api, CAPACITY).read().instances["n1"].cpu_average == 100 * 2 / 4000
+    assert source(api, CAPACITY).read().loads["n1"].cpu_average == 100 * 2 / 4000
 
 
 def test_without_known_capacities_the_nodes_are_listed_page_by_page(api: FakeService) -> None:
@@ -81,33 +81,33 @@ def test_without_known_capacities_the_nodes_are_listed_page_by_page(api: FakeSer
         send(handler, json.dumps(items if "metrics" in parts.path else pages[token]).encode())
 
     api.answer = answer
-    assert set(source(api).read().instances) == {"n1", "n2"}
+    assert set(source(api).read().loads) == {"n1", "n2"}
 
 
 def test_usage_of_a_node_that_is_gone_is_left_out(api: FakeService) -> None:
     api.json({"items": [usage("n1"), usage("gone")]})
     reading = source(api, CAPACITY).read()
-    assert (set(reading.instances), reading.rejected) == ({"n1"}, {})
+    assert (set(reading.loads), reading.rejected) == ({"n1"}, {})
 
 
 @pytest.mark.parametrize("cpu", ["", "x", "-1", None, [], "1e30"])
 def test_a_usage_that_is_none_is_missing_and_counted(api: FakeService, cpu: Any) -> None:
     api.json({"items": [usage("n1", cpu)]})
     reading = source(api, CAPACITY).read()
-    assert math.isnan(reading.instances["n1"].cpu_average)
-    assert reading.instances["n1"].memory_average == 12.5
+    assert math.isnan(reading.loads["n1"].cpu_average)
+    assert reading.loads["n1"].memory_average == 12.5
     assert reading.rejected == {"usage": 1}
 
 
 def test_a_node_without_capacity_has_no_load(api: FakeService) -> None:
     api.json({"items": [usage("n1")]})
-    assert source(api, {"n1": (0, 0)}).read().instances == {}
+    assert source(api, {"n1": (0, 0)}).read().loads == {}
 
 
 @pytest.mark.parametrize("timestamp", ["", "yesterday", None])
 def test_a_time_that_is_none_is_unknown(api: FakeService, timestamp: Any) -> None:
     api.json({"items": [usage("n1", timestamp=timestamp)]})
-    assert math.isnan(source(api, CAPACITY).read().instances["n1"].measured_at)
+    assert math.isnan(source(api, CAPACITY).read().loads["n1"].measured_at)
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_the_default_provider_is_the_metrics_server_of_our_own_api_server(api: F
     api.json({"items": [usage("n1")]})
     key = args.source_key()
     made = load_source(key, load_settings(args, LoadOptions()), ClientConfig(server=api.url), CAPACITY.get)
-    assert made.read().instances["n1"].cpu_average == 6.25
+    assert made.read().loads["n1"].cpu_average == 6.25

@@ -90,7 +90,7 @@ def test_one_read_costs_four_queries_and_yields_per_cent_with_their_age(promethe
 
     assert len(prometheus.queries) == 4
     assert all("[5m" in query and "$window" not in query for query in prometheus.queries)
-    n1, n2 = reading.instances["n1"], reading.instances["n2"]
+    n1, n2 = reading.loads["n1"], reading.loads["n2"]
     assert (n1.cpu_average, n1.cpu_stddev, n1.memory_average, n1.memory_stddev) == pytest.approx((42, 5, 50, 5))
     assert n1.measured_at == 990.5
     assert math.isnan(n2.cpu_average)
@@ -101,15 +101,15 @@ def test_one_read_costs_four_queries_and_yields_per_cent_with_their_age(promethe
 def test_a_value_that_is_no_load_is_missing_and_counted(prometheus: FakePrometheus, value: str) -> None:
     prometheus.answer = lambda handler, query: send(handler, vector({"bad": value, "good": "0.1"}))
     reading = source(prometheus).read()
-    assert "bad" not in reading.instances
+    assert "bad" not in reading.loads
     assert reading.rejected["cpu_average"] == 1
-    assert reading.instances["good"].cpu_average == pytest.approx(10)
+    assert reading.loads["good"].cpu_average == pytest.approx(10)
 
 
 def test_a_node_with_the_time_of_a_sample_and_no_value_has_no_load(prometheus: FakePrometheus) -> None:
     times = [sample_time(node, 990) for node in ("bad", "good")]
     prometheus.answer = lambda handler, query: send(handler, vector({"bad": "NaN", "good": "0.1"}, times))
-    assert set(source(prometheus).read().instances) == {"good"}
+    assert set(source(prometheus).read().loads) == {"good"}
 
 
 def test_one_failing_figure_leaves_the_others(prometheus: FakePrometheus) -> None:
@@ -120,7 +120,7 @@ def test_one_failing_figure_leaves_the_others(prometheus: FakePrometheus) -> Non
             send(handler, vector({"n1": "0.3"}))
 
     prometheus.answer = answer
-    load = source(prometheus).read().instances["n1"]
+    load = source(prometheus).read().loads["n1"]
     assert load.cpu_average == pytest.approx(30)
     assert math.isnan(load.memory_average)
 
@@ -197,15 +197,15 @@ def test_the_label_that_names_the_node_is_configurable(prometheus: FakePrometheu
     result = [{"metric": {"node": "n1", "instance": "10.0.0.1:9100"}, "value": [1000, "0.5"]}]
     body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
     prometheus.answer = lambda handler, query: send(handler, body)
-    assert set(source(prometheus, node_label="node").read().instances) == {"n1"}
-    assert set(source(prometheus).read().instances) == {"10.0.0.1:9100"}
+    assert set(source(prometheus, node_label="node").read().loads) == {"n1"}
+    assert set(source(prometheus).read().loads) == {"10.0.0.1:9100"}
 
 
 def test_a_ratio_beyond_a_thousand_nodes_is_no_load(prometheus: FakePrometheus) -> None:
     prometheus.answer = lambda handler, query: send(handler, vector({"n1": "10001", "n2": "1.2"}))
     reading = source(prometheus).read()
-    assert set(reading.instances) == {"n2"} or math.isnan(reading.instances["n1"].cpu_average)
-    assert reading.instances["n2"].cpu_average == 120
+    assert set(reading.loads) == {"n2"} or math.isnan(reading.loads["n1"].cpu_average)
+    assert reading.loads["n2"].cpu_average == 120
     assert reading.rejected["cpu_stddev"] == 1
 
 
@@ -217,7 +217,7 @@ def test_of_several_series_per_node_the_largest_counts_and_it_is_said(prometheus
     doubled = [{"metric": {"instance": "n1", "cpu": str(cpu)}, "value": [1000, str(cpu / 10)]} for cpu in (1, 4, 2)]
     prometheus.answer = lambda handler, query: send(handler, vector({}, doubled))  # type: ignore[arg-type]
     reading = source(prometheus).read()
-    assert reading.instances["n1"].cpu_average == pytest.approx(40)
+    assert reading.loads["n1"].cpu_average == pytest.approx(40)
     assert any("aggregate the query by (instance)" in problem for problem in reading.problems)
 
 

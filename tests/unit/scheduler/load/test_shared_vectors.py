@@ -13,11 +13,12 @@ import pytest
 from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
+from scheduler.framework import LoadReading
 from scheduler.helpers.beta import match_moments
 from scheduler.helpers.loadstats import MEGA, measured_upstream, resource_stats
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives.quantity import milli_value, value
-from scheduler.load import Collector, LoadReading, load_settings, load_source, match_instances, parse_watcher
+from scheduler.load import Collector, load_settings, load_source, match_nodes, parse_watcher
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
 from tests.unit.scheduler.load.fakes import FakeService, service
 from tests.unit.scheduler.plugins import reference
@@ -51,20 +52,20 @@ def readings_of(case: dict[str, Any], watcher: FakeService) -> list[LoadReading]
 @pytest.mark.parametrize("case", cases(SHARED, "collector_update"))
 def test_a_collector_takes_an_answer(case: dict[str, Any], watcher: FakeService) -> None:
     (reading,) = readings_of(case, watcher)
-    assert set(reading.instances) == set(case["watcher_response"]["data"]["NodeMetricsMap"])
+    assert set(reading.loads) == set(case["watcher_response"]["data"]["NodeMetricsMap"])
 
 
 @pytest.mark.parametrize("case", cases(SHARED, "collector_node_metrics"))
 def test_a_node_has_the_metrics_of_its_name_and_of_no_other(case: dict[str, Any], watcher: FakeService) -> None:
     (reading,) = readings_of(case, watcher)
     wanted = case["input"]["node"]
-    matched, _ = match_instances(reading, lambda name: wanted if name == wanted else None)
+    matched, _ = match_nodes(reading, lambda name: wanted if name == wanted else None)
     expected = case["expected"]["node_metrics"]
     if expected is None:
-        assert matched == {}
+        assert matched.loads == {}
         return
     values = {(one["type"], one["operator"]): one["value"] for one in expected}
-    found = matched[wanted]
+    found = matched.loads[wanted]
     assert {
         ("CPU", "AVG"): found.cpu_average,
         ("CPU", "STD"): found.cpu_stddev,
@@ -106,7 +107,7 @@ def test_a_source_is_accepted_or_refused_as_upstream_and_not_asked_for_that(case
 def test_amounts_follow_from_the_listed_metrics(case: dict[str, Any]) -> None:
     given, expected = case["input"], case["expected"]
     answer = {"data": {"NodeMetricsMap": {"node0": {"metrics": given["metrics"]}}}}
-    found = parse_watcher(json.dumps(answer).encode(), "w", now=NOW).instances["node0"]
+    found = parse_watcher(json.dumps(answer).encode(), "w", now=NOW).loads["node0"]
     resource = given["resource"]
     figures = [np.array([getattr(found, f"{resource}_{figure}")]) for figure in ("average", "stddev")]
     seen = measured_upstream(*figures)

@@ -45,10 +45,10 @@ def test_the_mean_of_the_points_is_the_load_of_the_short_host_name(signalfx: Fak
     }
     serve(signalfx, points, {"a": "test1.dev.com", "b": "test2", "d": "without-points"})
     reading = source(signalfx, host_suffix=".dev.com", cluster="east").read()
-    assert {name: load.cpu_average for name, load in reading.instances.items()} == {"test1": 85.0, "test2": 5.5}
-    assert reading.instances["test1"].memory_average == 85.0
-    assert reading.instances["test1"].measured_at == 1_600_000_060
-    assert math.isnan(reading.instances["test1"].cpu_stddev)
+    assert {name: load.cpu_average for name, load in reading.loads.items()} == {"test1": 85.0, "test2": 5.5}
+    assert reading.loads["test1"].memory_average == 85.0
+    assert reading.loads["test1"].measured_at == 1_600_000_060
+    assert math.isnan(reading.loads["test1"].cpu_stddev)
     asked = [parse_qs(urlsplit(path).query) for path in signalfx.paths]
     assert [one["query"][0] for one in asked][::2] == [
         f'host:*.dev.com AND cluster:east AND sf_metric:"{metric}.utilization"' for metric in ("cpu", "memory")
@@ -64,7 +64,7 @@ def test_the_mean_of_the_points_is_the_load_of_the_short_host_name(signalfx: Fak
 def test_points_that_are_no_load_are_missing_and_counted(signalfx: FakeService, points: Any) -> None:
     serve(signalfx, {"a": points, "b": [[1000, 1.0]]}, {"a": "n1", "b": "n2"})
     reading = source(signalfx).read()
-    assert set(reading.instances) == {"n2"}
+    assert set(reading.loads) == {"n2"}
     assert reading.rejected == {"cpu.utilization": 1, "memory.utilization": 1}
 
 
@@ -81,7 +81,7 @@ def test_names_of_another_shape_are_passed_over(signalfx: FakeService) -> None:
         send(handler, json.dumps(body).encode())
 
     signalfx.answer = answer
-    assert set(source(signalfx).read().instances) == {"n1"}
+    assert set(source(signalfx).read().loads) == {"n1"}
 
 
 def test_a_figure_that_fails_leaves_the_other(signalfx: FakeService) -> None:
@@ -95,8 +95,8 @@ def test_a_figure_that_fails_leaves_the_other(signalfx: FakeService) -> None:
 
     signalfx.answer = answer
     reading = source(signalfx).read()
-    assert reading.instances["n1"].cpu_average == 2
-    assert math.isnan(reading.instances["n1"].memory_average)
+    assert reading.loads["n1"].cpu_average == 2
+    assert math.isnan(reading.loads["n1"].memory_average)
     assert "HTTP 500" in reading.problems[0]
 
 

@@ -17,15 +17,8 @@ import pytest
 
 from devcluster.pki import CertificateAuthority
 from scheduler.catalog import LoadOptions, PeaksArgs, TargetLoadPackingArgs
-from scheduler.load import (
-    InstanceLoad,
-    LoadError,
-    LoadSettings,
-    WatcherSource,
-    load_settings,
-    load_source,
-    parse_watcher,
-)
+from scheduler.framework import NodeLoad
+from scheduler.load import LoadError, LoadSettings, WatcherSource, load_settings, load_source, parse_watcher
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 from tests.unit.scheduler.plugins.vectors import cases
 
@@ -53,8 +46,8 @@ def answer(*metrics: dict[str, Any], timestamp: float = 1000, end: float = 990) 
     }
 
 
-def parsed(*metrics: dict[str, Any]) -> InstanceLoad:
-    return parse_watcher(json.dumps(answer(*metrics)).encode(), "w").instances["n1"]
+def parsed(*metrics: dict[str, Any]) -> NodeLoad:
+    return parse_watcher(json.dumps(answer(*metrics)).encode(), "w").loads["n1"]
 
 
 def test_one_request_gives_all_figures_with_the_answers_own_times(watcher: FakeService) -> None:
@@ -62,9 +55,9 @@ def test_one_request_gives_all_figures_with_the_answers_own_times(watcher: FakeS
     watcher.json(answer(*(metric(*one) for one in figures)))
     reading = source(watcher).read()
     assert watcher.paths == ["/watcher"]
-    load = reading.instances["n1"]
+    load = reading.loads["n1"]
     assert (load.cpu_average, load.cpu_stddev, load.memory_average, load.memory_stddev) == (10, 2.5, 30, 4)
-    assert (load.measured_at, reading.window_start, reading.window_end) == (1000, 90, 990)
+    assert (load.measured_at, reading.window_end) == (1000, 990)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +88,7 @@ def test_a_type_without_average_is_listed_but_has_none(operator: str) -> None:
 @pytest.mark.parametrize("case", [*cases("trimaran_shared.json", "collector_metrics")])
 def test_upstreams_collector_answer_is_read_whole(case: dict[str, Any], watcher: FakeService) -> None:
     watcher.json(case["watcher_response"])
-    load = source(watcher).read().instances["node-1"]
+    load = source(watcher).read().loads["node-1"]
     assert (load.cpu_average, load.cpu_stddev, load.memory_average, load.memory_stddev) == (80, 16, 25, 6.25)
     assert math.isnan(load.measured_at), "a timestamp of 0 says nothing"
 
@@ -106,8 +99,8 @@ def test_a_value_that_is_no_load_is_missing_and_counted_and_the_others_stand(
 ) -> None:
     watcher.json(answer(metric("CPU", "AVG", value), metric("Memory", "AVG", 5)))
     reading = source(watcher).read()
-    assert math.isnan(reading.instances["n1"].cpu_average)
-    assert reading.instances["n1"].memory_average == 5
+    assert math.isnan(reading.loads["n1"].cpu_average)
+    assert reading.loads["n1"].memory_average == 5
     assert reading.rejected == {"watcher": 1}
 
 
@@ -125,7 +118,7 @@ def test_a_value_that_is_no_load_is_missing_and_counted_and_the_others_stand(
 )
 def test_absent_fields_are_no_mistake_and_no_load(body: dict[str, Any]) -> None:
     reading = parse_watcher(json.dumps(body).encode(), "w", now=7.0)
-    assert (reading.instances, reading.window_end) == ({}, 7.0)
+    assert (reading.loads, reading.window_end) == ({}, 7.0)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +134,7 @@ def test_absent_fields_are_no_mistake_and_no_load(body: dict[str, Any]) -> None:
 )
 def test_decimals_are_read_as_upstreams_reader_reads_them(text: str, value: float) -> None:
     body = json.dumps(answer(metric("CPU", "AVG", 1))).replace('"value": 1', f'"value": {text}').encode()
-    assert parse_watcher(body, "w").instances["n1"].cpu_average == value
+    assert parse_watcher(body, "w").loads["n1"].cpu_average == value
 
 
 def test_null_is_zero_as_for_upstreams_reader() -> None:
@@ -251,7 +244,7 @@ def test_a_certificate_of_another_ca_is_refused_and_the_right_one_accepted(tmp_p
     context.load_cert_chain(files["tls.crt"], files["tls.key"])
     with service(context) as fake:
         fake.json(answer(metric("CPU", "AVG", 1)))
-        assert source(fake, ca_file=files["right.crt"]).read().instances["n1"].cpu_average == 1
+        assert source(fake, ca_file=files["right.crt"]).read().loads["n1"].cpu_average == 1
         with pytest.raises(LoadError, match="TLS verification failed"):
             source(fake, ca_file=files["wrong.crt"]).read()
 

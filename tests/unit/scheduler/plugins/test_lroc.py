@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import CycleState, LoadTable, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.beta import density, match_moments, max_variance, regularized_incomplete_beta
 from scheduler.helpers.loadstats import (
     ResourceStats,
@@ -22,7 +22,7 @@ from scheduler.helpers.loadstats import (
     resource_stats,
 )
 from scheduler.kube.primitives.quantity import milli_value, value
-from scheduler.load import laid_out, parse_watcher
+from scheduler.load import parse_watcher
 from scheduler.plugins import lowriskovercommitment
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 from scheduler.state import ClusterState
@@ -39,8 +39,8 @@ def profile(compatibility: str = "safe", **args: object) -> ProfileRunner:
     return runner(only_scores(NAME), {NAME: {"watcherAddress": WATCHER, **args}}, compatibility=compatibility)
 
 
-def loads(values: dict[str, NodeLoad], *, age: float = 0.0) -> LoadTable:
-    return LoadTable(SOURCE, NOW - age, NOW - age, values)
+def loads(values: dict[str, NodeLoad], *, age: float = 0.0) -> LoadReading:
+    return LoadReading(values, NOW - age, source=SOURCE)
 
 
 def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[str, int | None]:
@@ -75,7 +75,7 @@ def test_risks_are_upstreams(case: dict[str, Any]) -> None:
         for name, amounts in inputs["node_requests_and_limits"].items()
     }
     answer = parse_watcher(json.dumps(case["watcher_response"]).encode(), "w", now=NOW)
-    load = answer.instances[inputs["node"]]
+    load = answer.loads[inputs["node"]]
     prefix = inputs["resource"]
     seen = measured_upstream(column(getattr(load, f"{prefix}_average")), column(getattr(load, f"{prefix}_stddev")))
     capacity = column(sums["capacity"])
@@ -245,7 +245,7 @@ def test_what_was_worked_out_before_never_shows_after_a_change() -> None:
     for step in range(60):
         if step % 10 == 0:
             table = {
-                f"n{index}": NodeLoad(*(rng.uniform(0, 90) for _ in range(4)), timestamp=NOW)
+                f"n{index}": NodeLoad(*(rng.uniform(0, 90) for _ in range(4)), measured_at=NOW)
                 for index in range(12)
                 if rng.random() < 0.9
             }
@@ -289,7 +289,7 @@ def test_stale_load_leaves_the_plugin_out_in_safe_mode_and_counts_upstream() -> 
 
 def test_pods_that_are_only_assumed_count_in_safe_mode() -> None:
     state = cluster(node("a"), node("b"))
-    state.set_load(loads({name: NodeLoad(40, 20, 10, 5, timestamp=NOW) for name in "ab"}))
+    state.set_load(loads({name: NodeLoad(40, 20, 10, 5, measured_at=NOW) for name in "ab"}))
     # Requests next to nothing, so that what it is predicted to use is beyond what is requested on the node.
     first = sized("first", ("1500m", "4", "1Mi", "2Mi"))
     state.assume(first, "a", NOW)
@@ -323,31 +323,31 @@ def test_risks_that_were_worked_out_ahead_are_used_and_change_no_score(
         return plugin.score(CycleState(), info, view, view.rows).tolist()
 
     for _ in range(2):
-        table = loads({f"n{i}": NodeLoad(*(rng.uniform(5, 90) for _ in range(4)), timestamp=NOW) for i in range(8)})
+        reading = loads({f"n{i}": NodeLoad(*(rng.uniform(5, 90) for _ in range(4)), measured_at=NOW) for i in range(8)})
         view = state.snapshot(NOW)
-        work = plugin.prepare_load(view, laid_out(table, view))
+        work = plugin.prepare_load(view, state.lay_out_load(reading))
         before = [] if not worked else score()
         work()
         if before:
             assert score() == before, "the load that is still in force counts"
-        state.set_load(table)
+        state.set_load(reading)
         worked.clear()
         scores = score()
         assert worked == [], "nothing is left to be worked out"
         assert scores == profile(mode).plugins[NAME].score(CycleState(), info, state.snapshot(NOW), view.rows).tolist()
         worked.append(0)
-    other = LoadTable("Prometheus:https://elsewhere", NOW, NOW, {})
-    assert plugin.prepare_load(view, laid_out(other, view)) is None
+    other = LoadReading({}, NOW, source="Prometheus:https://elsewhere")
+    assert plugin.prepare_load(view, state.lay_out_load(other)) is None
 
 
 def test_what_changes_between_working_ahead_and_the_load_is_worked_out_anew() -> None:
     state = cluster(*(node(f"n{index}") for index in range(4)))
     info, plugin = sized("p", ("500m", "2", "1Gi", "4Gi")), profile().plugins[NAME]
-    table = loads({f"n{index}": NodeLoad(60, 20, 50, 10, timestamp=NOW) for index in range(4)})
+    reading = loads({f"n{index}": NodeLoad(60, 20, 50, 10, measured_at=NOW) for index in range(4)})
     view = state.snapshot(NOW)
-    plugin.prepare_load(view, laid_out(table, view))()
+    plugin.prepare_load(view, state.lay_out_load(reading))()
     state.assume(sized("late", ("1", "3", "1Gi", "6Gi")), "n2", NOW)
-    state.set_load(table)
+    state.set_load(reading)
     view = state.snapshot(NOW)
     scores = plugin.score(CycleState(), info, view, view.rows).tolist()
     assert scores == profile().plugins[NAME].score(CycleState(), info, view, view.rows).tolist()

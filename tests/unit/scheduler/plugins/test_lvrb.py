@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import CycleState, LoadTable, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.loadstats import ResourceStats
 from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
 from scheduler.state import ClusterState
@@ -27,8 +27,8 @@ def profile(compatibility: str = "safe", **args: object) -> ProfileRunner:
     return runner(only_scores(NAME), {NAME: {"watcherAddress": WATCHER, **args}}, compatibility=compatibility)
 
 
-def loads(values: dict[str, NodeLoad], *, age: float = 0.0) -> LoadTable:
-    return LoadTable(SOURCE, NOW - age, NOW - age, values)
+def loads(values: dict[str, NodeLoad], *, age: float = 0.0) -> LoadReading:
+    return LoadReading(values, NOW - age, source=SOURCE)
 
 
 def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[str, int | None]:

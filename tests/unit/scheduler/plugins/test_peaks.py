@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import CycleState, LoadTable, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.goexp import go_exp
 from scheduler.plugins.peaks.model import VARIABLE, normalize_scores
 from scheduler.state import ClusterState
@@ -30,9 +30,9 @@ def profile(compatibility: str = "safe", models: dict[str, Any] | None = None, *
     return runner(only_scores(NAME), {NAME: fields}, compatibility=compatibility)
 
 
-def loads(values: dict[str, float], *, age: float = 0.0) -> LoadTable:
-    return LoadTable(
-        SOURCE, NOW - age, NOW - age, {name: NodeLoad(cpu_average=percent) for name, percent in values.items()}
+def loads(values: dict[str, float], *, age: float = 0.0) -> LoadReading:
+    return LoadReading(
+        {name: NodeLoad(cpu_average=percent) for name, percent in values.items()}, NOW - age, source=SOURCE
     )
 
 

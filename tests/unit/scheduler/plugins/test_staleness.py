@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
-from scheduler.framework import LoadTable, NodeLoad, ProfileRunner
+from scheduler.framework import LoadReading, NodeLoad, ProfileRunner
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod
@@ -50,7 +50,7 @@ def world(loads: dict[str, NodeLoad] | None) -> ClusterState:
     size = container("3", "12Gi", limits={"cpu": "4", "memory": "16Gi"})
     state = cluster(*(node(name) for name in NODES), pods={name: [pod(f"on-{name}", size)] for name in ("old", "new")})
     if loads is not None:
-        state.set_load(LoadTable(SOURCE, NOW, NOW, loads))
+        state.set_load(LoadReading(loads, NOW, source=SOURCE))
     return state
 
 
@@ -117,7 +117,7 @@ def test_the_age_is_configurable_and_five_minutes_by_default(plugin: str) -> Non
 
 def test_of_two_resources_the_one_without_load_is_left_out_alone() -> None:
     plugin = "LoadVariationRiskBalancing"
-    loads = {"low": figures(5), "high": figures(80), "new": NodeLoad(cpu_average=10, timestamp=NOW)}
+    loads = {"low": figures(5), "high": figures(80), "new": NodeLoad(cpu_average=10, measured_at=NOW)}
     scores, counters = outcome(world(loads), profile(plugin, whenAbsent="leaveOut"), plugin)
     # 10 % and half a cpu of four; the others' deviation of 20 %.
     assert scores["new"] == round((1 - (0.1 + 0.125 + 0.2) / 2) * 100)

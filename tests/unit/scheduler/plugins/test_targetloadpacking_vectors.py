@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from scheduler.core import decide, explain
-from scheduler.framework import LoadTable, NodeLoad
+from scheduler.framework import LoadReading, NodeLoad
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
 from scheduler.state import ClusterState
@@ -41,7 +41,7 @@ def state(case: dict[str, Any]) -> ClusterState:
         ]
         if values:
             loads[name] = NodeLoad(cpu_average=values[-1])
-    cluster.set_load(LoadTable(SOURCE, answer["timestamp"], answer["window"]["end"], loads))
+    cluster.set_load(LoadReading(loads, answer["window"]["end"], source=SOURCE))
     return cluster
 
 

@@ -1,6 +1,7 @@
 """Upstream's own test tables: cases as data, and the state and profile a case describes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
-from scheduler.load import load_table, parse_watcher
+from scheduler.load import parse_watcher
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, only_scores, runner
 
@@ -38,7 +39,7 @@ def state_of(case: dict[str, Any]) -> ClusterState:
         cluster.upsert_pod(pod_of(raw, f"uid-{raw['metadata']['name']}"), NOW - 3600)
     if case.get("watcher_http_status", 200) == 200:
         reading = parse_watcher(json.dumps(case["watcher_response"]).encode(), "watcher", now=NOW)
-        cluster.set_load(load_table(SOURCE, reading, reading.instances, 900.0))
+        cluster.set_load(replace(reading, source=SOURCE))
     return cluster
 
 

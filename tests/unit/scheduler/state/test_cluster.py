@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.catalog import ActionType
-from scheduler.framework import LoadTable, NodeInfo, NodeLoad, PodInfo
+from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo
 from scheduler.state import ClusterState, Snapshot
 from tests.unit.scheduler.core.builders import NOW, cluster, container, load, node, pod
 
@@ -264,20 +264,34 @@ def test_an_update_of_a_pod_whose_binding_is_under_way_changes_nothing() -> None
     assert state.pod_count == state.assumed_count == 0
 
 
-def test_load_is_matched_by_name_then_address_and_missing_is_never_zero() -> None:
-    state = cluster(node("n0"), node("n1", addresses=["10.0.0.1"]), node("n2"))
-    table = LoadTable(
-        "s",
-        NOW,
-        NOW,
-        {"n0": NodeLoad(cpu_average=5.0), "10.0.0.1": NodeLoad(cpu_average=7.0), "other": NodeLoad(cpu_average=1.0)},
-    )
-    coverage = state.set_load(table)
-    assert (coverage.matched, coverage.unknown, coverage.missing) == (2, ("other",), ("n2",))
+def test_a_missing_load_is_never_zero() -> None:
+    state = cluster(node("n0"), node("n1"), node("n2"))
+    loads = {"n0": NodeLoad(cpu_average=5.0), "n1": NodeLoad(cpu_average=7.0), "other": NodeLoad(cpu_average=1.0)}
+    assert state.set_load(LoadReading(loads, NOW, source="s")) == ("n2",)
     columns = state.snapshot(NOW).load("s")
     assert columns.cpu_average[:2].tolist() == [5.0, 7.0]
     assert math.isnan(columns.cpu_average[2])
     assert np.isnan(columns.memory_average[:3]).all()
+
+
+def test_a_load_without_sample_time_is_as_old_as_the_answer() -> None:
+    state = cluster(node("n0"), node("n1"), node("n2"))
+    loads = {"n0": NodeLoad(cpu_average=5.0, measured_at=90.0), "n1": NodeLoad(cpu_average=7.0)}
+    state.set_load(LoadReading(loads, 100.0, source="s"))
+    assert state.snapshot(NOW).load("s").sampled_at[:3].tolist() == [90.0, 100.0, 0.0]
+
+
+def test_columns_laid_out_ahead_are_those_that_the_load_shows_later() -> None:
+    state = cluster(node("n0"), node("n1"))
+    reading = LoadReading({"n1": NodeLoad(10.0, 20.0, 30.0, 40.0, cpu_first=1.0, cpu_last=2.0)}, NOW, source="s")
+    ahead = state.lay_out_load(reading)
+    assert state.snapshot(NOW).load("s") is None
+    state.set_load(reading)
+    columns = state.snapshot(NOW).load("s")
+    for name in ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev", "cpu_first", "cpu_last", "sampled_at"):
+        np.testing.assert_array_equal(getattr(ahead, name), getattr(columns, name))
+    assert columns.cpu_first[1] == 1.0
+    assert columns.cpu_last[1] == 2.0
 
 
 def test_a_frozen_snapshot_does_not_follow_the_state() -> None:
@@ -351,7 +365,7 @@ def test_assignments_that_a_load_shows_already_are_dropped_from_the_log() -> Non
     state = cluster(node("n0", allocatable={"pods": "100000"}))
     for index in range(8000):
         state.assume(pod(f"p{index}"), "n0", NOW + index / 100)
-    state.set_load(LoadTable("source", NOW + 125, NOW + 120, {}))
+    state.set_load(LoadReading({}, NOW + 120, source="source"))
     state.assume(pod("last"), "n0", NOW + 126)
     kept = state.assignments.since(state.assignments.start)
     # What the load may lack, which is what came in its last minute and later, is kept.

@@ -11,8 +11,8 @@ from pathlib import Path
 from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
 from scheduler.config import EffectiveProfile
 from scheduler.kube.client import ClientConfig
-from scheduler.load.reading import LoadSource
 from scheduler.load.settings import LoadSettings, QueryTemplates
+from scheduler.load.source import LoadSource
 
 DEFAULT_ADDRESSES = {"Prometheus": "http://prometheus-k8s:9090", "SignalFx": "https://api.signalfx.com"}
 """Where load-watcher looks when the configuration names no address."""
