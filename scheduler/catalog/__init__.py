@@ -1,4 +1,4 @@
-"""One pure descriptor per plugin: names, extension points, args, events, RBAC rules, CRDs.
+"""One pure descriptor per plugin: names, extension points, args, RBAC rules, CRDs.
 
 May import pydantic and `scheduler.kube.primitives`; the Pulumi program and the controller import it, so it
 must not pull in numpy, an HTTP client or a plugin's implementation.
@@ -38,7 +38,6 @@ from scheduler.catalog.args_trimaran import (
 from scheduler.catalog.descriptor import (
     GO_INTERFACES,
     ActionType,
-    EventRegistration,
     ExtensionPoint,
     PluginDescriptor,
     PolicyRule,
@@ -94,7 +93,6 @@ __all__ = [
     "DefaultPreemptionArgs",
     "Duration",
     "DynamicResourcesArgs",
-    "EventRegistration",
     "ExtensionPoint",
     "InterPodAffinityArgs",
     "LoadOptions",

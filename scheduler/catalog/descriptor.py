@@ -72,13 +72,6 @@ class ActionType(IntFlag):
     ALL = ADD | DELETE | UPDATE
 
 
-class EventRegistration(NamedTuple):
-    """An event that may make a pod schedulable which the plugin rejected; `resource` is `Pod`, `Node`, …, or `*`."""
-
-    resource: str
-    actions: ActionType
-
-
 class Watch(NamedTuple):
     """A resource a plugin reads besides nodes and pods, such as ("apps/v1", "replicasets")."""
 
@@ -117,7 +110,6 @@ class PluginDescriptor:
         points: extension points the plugin implements.
         args_model: model of `pluginConfig[].args`; None means that the plugin takes no args.
         default_weight: weight in the default profile; 0 for a plugin that does not score there.
-        events: events after which a pod it rejected may fit.
         rules: what it needs from the API server beyond `base_rules()`.
         crds: names of the CustomResourceDefinitions it reads.
         watches: what the daemon must list and watch for it.
@@ -131,7 +123,6 @@ class PluginDescriptor:
     points: frozenset[ExtensionPoint]
     args_model: type[ArgsModel] | None = None
     default_weight: int = 0
-    events: tuple[EventRegistration, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
     crds: tuple[str, ...] = ()
     implemented: bool = False
@@ -139,11 +130,6 @@ class PluginDescriptor:
     flavours: frozenset[str] = field(default_factory=lambda: frozenset({"ours", "kube-scheduler", "scheduler-plugins"}))
     factory: str = ""
     watches: tuple[Watch, ...] = ()
-
-    @property
-    def role_suffix(self) -> str:
-        """Return the part of the ClusterRole's name that stands for this plugin."""
-        return self.name.lower()
 
 
 def points(names: Iterable[str]) -> frozenset[ExtensionPoint]:

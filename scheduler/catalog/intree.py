@@ -10,9 +10,8 @@ from scheduler.catalog.args_intree import (
     PodTopologySpreadArgs,
     VolumeBindingArgs,
 )
-from scheduler.catalog.descriptor import ActionType, EventRegistration, PluginDescriptor, PolicyRule, Watch, points
+from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule, Watch, points
 
-_A = ActionType
 _READ = ("get", "list", "watch")
 
 
@@ -36,7 +35,6 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
         "SchedulingGates",
         points(["preEnqueue"]),
-        events=(EventRegistration("Pod", _A.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),),
         implemented=True,
         default=True,
     ),
@@ -44,17 +42,12 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
         "NodeUnschedulable",
         points(["filter"]),
-        events=(
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),
-            EventRegistration("Pod", _A.UPDATE_POD_TOLERATION),
-        ),
         implemented=True,
         default=True,
     ),
     PluginDescriptor(
         "NodeName",
         points(["filter"]),
-        events=(EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),),
         implemented=True,
         default=True,
     ),
@@ -62,10 +55,6 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         "TaintToleration",
         points(["filter", "preScore", "score"]),
         default_weight=3,
-        events=(
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),
-            EventRegistration("Pod", _A.UPDATE_POD_TOLERATION),
-        ),
         implemented=True,
         default=True,
     ),
@@ -74,17 +63,12 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         points(["preFilter", "filter", "preScore", "score"]),
         NodeAffinityArgs,
         default_weight=2,
-        events=(EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),),
         implemented=True,
         default=True,
     ),
     PluginDescriptor(
         "NodePorts",
         points(["preFilter", "filter"]),
-        events=(
-            EventRegistration("Pod", _A.DELETE),
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),
-        ),
         implemented=True,
         default=True,
     ),
@@ -93,21 +77,12 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         points(["preFilter", "filter", "preScore", "score"]),
         NodeResourcesFitArgs,
         default_weight=1,
-        events=(
-            EventRegistration("Pod", _A.DELETE | _A.UPDATE_POD_SCALE_DOWN),
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_ALLOCATABLE | _A.UPDATE_NODE_TAINT),
-        ),
         implemented=True,
         default=True,
     ),
     PluginDescriptor(
         "VolumeRestrictions",
         points(["preFilter", "filter"]),
-        events=(
-            EventRegistration("Pod", _A.DELETE),
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_TAINT),
-            EventRegistration("PersistentVolumeClaim", _A.ADD),
-        ),
         rules=(_read("", "persistentvolumeclaims"),),
         watches=(_CLAIMS,),
         implemented=True,
@@ -116,12 +91,6 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
         "NodeVolumeLimits",
         points(["preFilter", "filter"]),
-        events=(
-            EventRegistration("CSINode", _A.ADD | _A.UPDATE),
-            EventRegistration("Pod", _A.DELETE),
-            EventRegistration("PersistentVolumeClaim", _A.ADD),
-            EventRegistration("VolumeAttachment", _A.DELETE),
-        ),
         rules=(*_VOLUMES, _read("storage.k8s.io", "volumeattachments")),
         watches=(*_WATCHED_VOLUMES, Watch("storage.k8s.io/v1", "volumeattachments")),
         implemented=True,
@@ -132,15 +101,6 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         points(["preFilter", "filter", "reserve", "preBind", "preScore", "score"]),
         VolumeBindingArgs,
         default_weight=1,
-        events=(
-            EventRegistration("StorageClass", _A.ADD | _A.UPDATE),
-            EventRegistration("PersistentVolumeClaim", _A.ADD | _A.UPDATE),
-            EventRegistration("PersistentVolume", _A.ADD | _A.UPDATE),
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
-            EventRegistration("CSINode", _A.ADD | _A.UPDATE),
-            EventRegistration("CSIDriver", _A.UPDATE),
-            EventRegistration("CSIStorageCapacity", _A.ADD | _A.UPDATE),
-        ),
         rules=(
             *_VOLUMES,
             _read("storage.k8s.io", "csidrivers", "csistoragecapacities"),
@@ -157,12 +117,6 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
         "VolumeZone",
         points(["preFilter", "filter"]),
-        events=(
-            EventRegistration("StorageClass", _A.ADD),
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
-            EventRegistration("PersistentVolumeClaim", _A.ADD | _A.UPDATE),
-            EventRegistration("PersistentVolume", _A.ADD | _A.UPDATE),
-        ),
         rules=(
             _read("", "persistentvolumes", "persistentvolumeclaims"),
             _read("storage.k8s.io", "storageclasses"),
@@ -176,10 +130,6 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         points(["preFilter", "filter", "preScore", "score"]),
         PodTopologySpreadArgs,
         default_weight=2,
-        events=(
-            EventRegistration("Pod", _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL | _A.UPDATE_POD_TOLERATION),
-            EventRegistration("Node", _A.ADD | _A.DELETE | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
-        ),
         rules=(
             _read("", "services", "replicationcontrollers"),
             _read("apps", "replicasets", "statefulsets"),
@@ -198,10 +148,6 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         points(["preFilter", "filter", "preScore", "score"]),
         InterPodAffinityArgs,
         default_weight=2,
-        events=(
-            EventRegistration("Pod", _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL),
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT),
-        ),
         watches=(Watch("v1", "namespaces"),),
         implemented=True,
         default=True,
@@ -218,7 +164,6 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         "DefaultPreemption",
         points(["preEnqueue", "postFilter"]),
         DefaultPreemptionArgs,
-        events=(EventRegistration("Pod", _A.DELETE),),
         rules=(
             PolicyRule(("",), ("pods",), ("delete",)),
             _read("policy", "poddisruptionbudgets"),

@@ -19,7 +19,7 @@ from scheduler.catalog.args_trimaran import (
     PeaksArgs,
     TargetLoadPackingArgs,
 )
-from scheduler.catalog.descriptor import ActionType, EventRegistration, PluginDescriptor, PolicyRule, Watch, points
+from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule, Watch, points
 from scheduler.catalog.options import SecondarySchedulerOptionsArgs
 
 OPTIONS = "SecondarySchedulerOptions"
@@ -31,7 +31,6 @@ _NODE_METRICS = (PolicyRule(("metrics.k8s.io",), ("nodes",), ("get", "list")),)
 _READ = ("get", "list", "watch")
 _BUDGETS = Watch("policy/v1", "poddisruptionbudgets")
 _ELASTIC_QUOTAS = Watch("scheduling.x-k8s.io/v1alpha1", "elasticquotas")
-_A = ActionType
 _APP_GROUPS = Watch("appgroup.diktyo.x-k8s.io/v1alpha1", "appgroups")
 
 SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
@@ -64,10 +63,6 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         "Coscheduling",
         points(["queueSort", "preFilter", "postFilter", "permit", "reserve"]),
         CoschedulingArgs,
-        events=(
-            EventRegistration("Pod", ActionType.ADD),
-            EventRegistration("PodGroup", ActionType.ADD | ActionType.UPDATE),
-        ),
         rules=(PolicyRule(("scheduling.x-k8s.io",), ("podgroups",), _READ),),
         crds=("podgroups.scheduling.x-k8s.io",),
         watches=(Watch("scheduling.x-k8s.io/v1alpha1", "podgroups"),),
@@ -77,7 +72,6 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
     PluginDescriptor(
         "CapacityScheduling",
         points(["preFilter", "postFilter", "reserve"]),
-        events=(EventRegistration("Pod", _A.DELETE), EventRegistration("ElasticQuota", _A.ALL)),
         rules=(
             PolicyRule(("scheduling.x-k8s.io",), ("elasticquotas",), _READ),
             PolicyRule(("",), ("pods",), ("delete",)),
@@ -95,11 +89,6 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         rules=(PolicyRule(("topology.node.k8s.io",), ("noderesourcetopologies",), _READ),),
         crds=("noderesourcetopologies.topology.node.k8s.io",),
         watches=(Watch("topology.node.k8s.io/v1alpha2", "noderesourcetopologies"),),
-        events=(
-            EventRegistration("Pod", _A.DELETE),
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_ALLOCATABLE | _A.UPDATE_NODE_TAINT),
-            EventRegistration("NodeResourceTopology", _A.ADD | _A.UPDATE),
-        ),
         implemented=True,
         flavours=_FLAVOURS,
     ),
@@ -156,12 +145,6 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         crds=(
             "appgroups.appgroup.diktyo.x-k8s.io",
             "networktopologies.networktopology.diktyo.x-k8s.io",
-        ),
-        events=(
-            EventRegistration("Pod", _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL),
-            EventRegistration("Node", _A.ADD | _A.UPDATE_NODE_LABEL),
-            EventRegistration("AppGroup", _A.ALL),
-            EventRegistration("NetworkTopology", _A.ALL),
         ),
         watches=(_APP_GROUPS, Watch("networktopology.diktyo.x-k8s.io/v1alpha1", "networktopologies")),
         implemented=True,

@@ -5,7 +5,7 @@ Imports nothing but the catalogue, as `pulumi preview` imports it too; the plugi
 
 from collections.abc import Iterator
 
-from scheduler.catalog import ActionType, ArgsModel, EventRegistration, ExtensionPoint, PluginDescriptor, PolicyRule
+from scheduler.catalog import ArgsModel, ExtensionPoint, PluginDescriptor, PolicyRule
 
 __all__ = ["DESCRIPTOR", "SchedulerTimestampArgs"]
 
@@ -26,7 +26,6 @@ DESCRIPTOR = PluginDescriptor(
     points=frozenset({ExtensionPoint.PRE_SCORE, ExtensionPoint.SCORE, ExtensionPoint.RESERVE}),
     args_model=SchedulerTimestampArgs,
     default_weight=1,
-    events=(EventRegistration("Node", ActionType.ADD),),
     # The scheduler's own rights do not include changing pods: the ClusterRole of this plugin does, and is bound to the
     # scheduler only where a configuration enables the plugin.
     rules=(PolicyRule(("",), ("pods",), ("patch",)),),
