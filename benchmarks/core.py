@@ -130,15 +130,15 @@ def exponent(times: Mapping[int, float]) -> float:
 
 def measure(sizes: list[int], seconds: float, *, anew: bool) -> list[dict[str, Any]]:
     """One entry per profile, stream and way of deciding."""
-    found = []
+    measurements = []
     for name in PROFILES:
         for kind in STREAMS:
             for way in (False, True) if anew else (False,):
                 times = {size: microseconds(profile(name), size, kind, seconds=seconds, anew=way) for size in sizes}
                 rates = {size: round(1e6 / each) for size, each in times.items()}
-                one = {"profile": name, "pods": kind, "anew": way, "decisionsPerSecond": rates}
-                found.append({**one, "exponent": round(exponent(times), 2)})
-    return found
+                measurement = {"profile": name, "pods": kind, "anew": way, "decisionsPerSecond": rates}
+                measurements.append({**measurement, "exponent": round(exponent(times), 2)})
+    return measurements
 
 
 def main() -> None:
@@ -150,15 +150,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     sizes = [int(text) for text in options.nodes.split(",")]
-    found = measure(sizes, options.seconds, anew=options.anew)
+    measurements = measure(sizes, options.seconds, anew=options.anew)
     if options.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(measurements, indent=1))
         return
     print(f"{'decisions per CPU second':<46}" + "".join(f"{size:>9,}" for size in sizes) + "  exponent")
-    for one in found:
-        title = f"{one['profile']}, {one['pods']}" + (", anew" if one["anew"] else "")
-        rates = "".join(f"{one['decisionsPerSecond'][size]:>9,}" for size in sizes)
-        print(f"{title:<46}{rates}{one['exponent']:>10.2f}")
+    for measurement in measurements:
+        title = f"{measurement['profile']}, {measurement['pods']}" + (", anew" if measurement["anew"] else "")
+        rates = "".join(f"{measurement['decisionsPerSecond'][size]:>9,}" for size in sizes)
+        print(f"{title:<46}{rates}{measurement['exponent']:>10.2f}")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,10 @@ def main(arguments: Sequence[str]) -> int:
     except (DevClusterError, RuntimeError, KubeError) as error:
         print(f"benchmarks endurance: {error}", file=sys.stderr)
         return 1
-    growth = {name: slope([(one["pods"], one[name]) for one in samples]) for name in ("rss", "descriptors", "threads")}
+    growth = {
+        name: slope([(sample["pods"], sample[name]) for sample in samples])
+        for name in ("rss", "descriptors", "threads")
+    }
     if options.json:
         print(json.dumps({"samples": samples, "growth_per_100000_pods": growth}, indent=1))
     else:
@@ -86,7 +89,9 @@ async def _run(
     scenario: Scenario, workload: Workload, cluster: Cluster, paths: dict[str, Path], waves: int
 ) -> list[Sample]:
     operations = resolved(scenario, workload)
-    count = next(int(one.count) for one in operations if isinstance(one, CreatePods) and one.measured)
+    count = next(
+        int(operation.count) for operation in operations if isinstance(operation, CreatePods) and operation.measured
+    )
     samples: list[Sample] = []
     async with KubeClient(cluster.client_config(), qps=0, user_agent="endurance", timeout=300) as client:
         world, seen = World(client, scenario, workload.params, operations), Observer(client)
@@ -167,7 +172,7 @@ def _line(sample: Sample) -> str:
 
 
 def _table(samples: Sequence[Sample], growth: dict[str, float]) -> str:
-    shown = [one for index, one in enumerate(samples) if index % max(1, len(samples) // 10) == 0] + [samples[-1]]
+    shown = [sample for index, sample in enumerate(samples) if index % max(1, len(samples) // 10) == 0] + [samples[-1]]
     return "\n".join(
         (
             *map(_line, shown),

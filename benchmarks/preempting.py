@@ -59,8 +59,10 @@ def full_cluster(nodes: int, *, budgets: bool) -> ClusterState:
         state.upsert_node(reduce_node(decode_node(msgspec.json.encode(node))))
         for index in range(PER_NODE):
             labels = {"app": f"app-{(number + index) % GROUPS}"}
-            one = pod(reducer, f"low-{number}-{index}", 0, 900, name, labels=labels, requests={"example.com/gpu": "1"})
-            state.upsert_pod(one)
+            victim = pod(
+                reducer, f"low-{number}-{index}", 0, 900, name, labels=labels, requests={"example.com/gpu": "1"}
+            )
+            state.upsert_pod(victim)
     for group in range(GROUPS if budgets else 0):
         budget = {
             "metadata": {"name": f"app-{group}", "namespace": "bench"},
@@ -94,16 +96,16 @@ def measure(runner: ProfileRunner, nodes: int, pods: int, case: str) -> dict[str
     preempting: list[float] = []
     placing: list[float] = []
     for index in range(min(pods, nodes)):
-        one = make(reducer, index)
+        preemptor = make(reducer, index)
         started = time.process_time()
         snapshot = state.snapshot(NOW)
-        placement = decide(snapshot, one, runner, rng)
+        placement = decide(snapshot, preemptor, runner, rng)
         outcome = run_post_filters(snapshot, placement, runner)
         preempting.append(time.process_time() - started)
         if outcome.nominated_node:
-            one = msgspec.structs.replace(one, nominated_node=outcome.nominated_node)
-            state.nominator.set(one, outcome.nominated_node)
-            waiting.append((one, outcome.nominated_node, outcome.victims))
+            preemptor = msgspec.structs.replace(preemptor, nominated_node=outcome.nominated_node)
+            state.nominator.set(preemptor, outcome.nominated_node)
+            waiting.append((preemptor, outcome.nominated_node, outcome.victims))
         if len(waiting) < LAG:
             continue
         former, _, victims = waiting.pop(0)
@@ -130,17 +132,17 @@ def main() -> None:
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be repeated")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = []
+    measurements = []
     for case in options.case or CASES:
         for size in map(int, options.nodes.split(",")):
-            found.append(
+            measurements.append(
                 {"pods": case, "nodes": size, "milliseconds": measure(profile("default"), size, options.pods, case)}
             )
             if not options.json:
-                times = found[-1]["milliseconds"]
+                times = measurements[-1]["milliseconds"]
                 print(f"{case:<26} {size:>6,} nodes: {times} ms", flush=True)
     if options.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(measurements, indent=1))
 
 
 if __name__ == "__main__":

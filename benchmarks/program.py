@@ -91,11 +91,11 @@ class Bench:
             text=True,
             check=False,
         )
-        taken = (time.monotonic() - clock, _children_cpu() - cpu)
+        cost = (time.monotonic() - clock, _children_cpu() - cpu)
         if done.returncode:
             raise RuntimeError(f"pulumi {arguments[0]} failed:\n{done.stdout}")
-        self.seen[name].append(taken)
-        print(f"  {name}: {taken[0]:.2f} s, {taken[1]:.2f} s of processor time", file=sys.stderr, flush=True)
+        self.seen[name].append(cost)
+        print(f"  {name}: {cost[0]:.2f} s, {cost[1]:.2f} s of processor time", file=sys.stderr, flush=True)
 
 
 def imports(rounds: int) -> dict[str, float]:
@@ -155,21 +155,21 @@ def main(arguments: Sequence[str]) -> int:
     except (DevClusterError, RuntimeError) as error:
         print(f"benchmarks program: {error}", file=sys.stderr)
         return 1
-    found = bench.figures()
-    missed = [name for name, target in TARGETS.items() if found[name]["seconds"] > target]
+    measured = bench.figures()
+    missed = [name for name, target in TARGETS.items() if measured[name]["seconds"] > target]
     if options.json:
-        print(json.dumps({"rounds": options.rounds, "commands": found, "imports": read, "missed": missed}, indent=1))
+        print(json.dumps({"rounds": options.rounds, "commands": measured, "imports": read, "missed": missed}, indent=1))
     else:
-        print(f"{_table(found)}\n\n{_imports_table(read)}")
+        print(f"{_table(measured)}\n\n{_imports_table(read)}")
     if options.check and missed:
         print(f"missed: {', '.join(missed)}", file=sys.stderr)
         return 3
     return 0
 
 
-def _table(found: Figures) -> str:
+def _table(figures_by_command: Figures) -> str:
     lines = [f"{'':28}{'median':>9}{'longest':>9}{'target':>9}{'processor':>11}"]
-    for name, figures in found.items():
+    for name, figures in figures_by_command.items():
         target = f"{TARGETS[name]:.0f} s" if name in TARGETS else ""
         clock = f"{figures['seconds']:>7.2f} s{figures['longest']:>7.2f} s"
         lines.append(f"{name:28}{clock}{target:>9}{figures['cpu']:>9.2f} s")

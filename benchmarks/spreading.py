@@ -120,18 +120,18 @@ def main() -> None:
     parser.add_argument("--anew", action="store_true", help="compare with asking every plugin every time")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = []
+    measurements = []
     for case in CASES:
         for anew in (False, True) if options.anew else (False,):
             each = microseconds(profile("default"), options.nodes, options.pods, case, options.decisions, anew=anew)
-            found.append({"pods": case, "anew": anew, "decisionsPerSecond": round(1e6 / each)})
+            measurements.append({"pods": case, "anew": anew, "decisionsPerSecond": round(1e6 / each)})
     if options.json:
-        print(json.dumps({"nodes": options.nodes, "podsBefore": options.pods, "cases": found}, indent=1))
+        print(json.dumps({"nodes": options.nodes, "podsBefore": options.pods, "cases": measurements}, indent=1))
         return
     print(f"decisions per CPU second: {options.nodes} nodes, {options.pods} pods")
-    for one in found:
-        title = f"{one['pods']}, anew" if one["anew"] else one["pods"]
-        print(f"{title:<58} {one['decisionsPerSecond']:>8,}")
+    for measurement in measurements:
+        title = f"{measurement['pods']}, anew" if measurement["anew"] else measurement["pods"]
+        print(f"{title:<58} {measurement['decisionsPerSecond']:>8,}")
 
 
 if __name__ == "__main__":

@@ -78,8 +78,10 @@ def main(arguments: Sequence[str]) -> int:
     except (DevClusterError, RuntimeError, KubeError) as error:
         print(f"benchmarks start: {error}", file=sys.stderr)
         return 1
-    found = _summaries(runs)
-    print(json.dumps({**params, "rounds": options.rounds, **found}, indent=1) if options.json else _table(found))
+    summaries = _summaries(runs)
+    print(
+        json.dumps({**params, "rounds": options.rounds, **summaries}, indent=1) if options.json else _table(summaries)
+    )
     return 0
 
 
@@ -90,11 +92,13 @@ class _Stage:
         self._scenario, self._cluster, self._paths = scenario, cluster, paths
         self._params = workload.params
         self._operations: list[Operation] = resolved(scenario, workload)
-        self._backlog = next(one for one in self._operations if isinstance(one, CreatePods) and one.measured)
+        self._backlog = next(
+            operation for operation in self._operations if isinstance(operation, CreatePods) and operation.measured
+        )
         self._livez = livez
 
     async def run(self, roots: dict[str, Path], rounds: int) -> dict[str, list[Figures]]:
-        found: dict[str, list[Figures]] = {role: [] for role in roots}
+        runs: dict[str, list[Figures]] = {role: [] for role in roots}
         async with KubeClient(self._cluster.client_config(), qps=0, user_agent="start", timeout=300) as client:
             self._world = World(client, self._scenario, self._params, self._operations)
             self._seen = Observer(client)
@@ -104,9 +108,9 @@ class _Stage:
                     for role in roots if number % 2 == 0 else reversed(roots):
                         figures = await self._start(role, roots[role], f"{role}-{number}")
                         if number:
-                            found[role].append(figures)
+                            runs[role].append(figures)
                         print(f"  {number} {role}: {_line(figures)}", file=sys.stderr, flush=True)
-        return found
+        return runs
 
     async def _start(self, role: str, root: Path, tag: str) -> Figures:
         seen = self._seen
@@ -155,21 +159,21 @@ def _line(figures: Figures) -> str:
 
 def _summaries(runs: dict[str, list[Figures]]) -> dict[str, dict[str, dict[str, float]]]:
     """Median, minimum and maximum of each figure, and of ours divided by the peer's in the same round."""
-    found = {
-        role: {name: summary([one[name] for one in each]) for name in UNITS if each and name in each[0]}
+    summaries = {
+        role: {name: summary([run[name] for run in each]) for name in UNITS if each and name in each[0]}
         for role, each in runs.items()
     }
     for other in (PEER, BEFORE):
         pairs = list(zip(runs.get(OURS, ()), runs.get(other, ()), strict=False))
         if pairs:
-            found[f"ours/{other}"] = {name: summary([a[name] / b[name] for a, b in pairs]) for name in RATIOS}
-    return found
+            summaries[f"ours/{other}"] = {name: summary([a[name] / b[name] for a, b in pairs]) for name in RATIOS}
+    return summaries
 
 
-def _table(found: dict[str, dict[str, dict[str, float]]]) -> str:
+def _table(summaries: dict[str, dict[str, dict[str, float]]]) -> str:
     lines = []
-    for who, figures in found.items():
+    for role, figures in summaries.items():
         for name, each in figures.items():
-            unit = f"times as many {UNITS[name]}" if "/" in who else UNITS[name]
-            lines.append(f"{who:<11} {each['median']:>8g} ({each['min']:g} to {each['max']:g}) {unit}")
+            unit = f"times as many {UNITS[name]}" if "/" in role else UNITS[name]
+            lines.append(f"{role:<11} {each['median']:>8g} ({each['min']:g} to {each['max']:g}) {unit}")
     return "\n".join(lines)

@@ -58,8 +58,8 @@ class LocalCluster:
     def attach(cls, name: str, state_root: Path | None = None) -> LocalCluster:
         """The cluster of that name as it was started. Raises ClusterStateError when there is none."""
         root = state_root or state.default_root()
-        found = StateDirectory(root, name).read()
-        if found is None:
+        recorded = StateDirectory(root, name).read()
+        if recorded is None:
             raise ClusterStateError(
                 f"no local cluster {name!r} in {root / 'clusters'}: "
                 f"start it with: secondary-scheduler cluster up --name {name}"
@@ -67,12 +67,12 @@ class LocalCluster:
         return cls(
             ClusterSpec(
                 name=name,
-                nodes=found.nodes,
-                real_nodes=found.real_nodes,
-                prometheus="prometheus" in found.ports,
-                default_scheduler="kube-scheduler" in found.ports,
-                kwok="kwok" in found.ports,
-                olm="opm" in found.ports,
+                nodes=recorded.nodes,
+                real_nodes=recorded.real_nodes,
+                prometheus="prometheus" in recorded.ports,
+                default_scheduler="kube-scheduler" in recorded.ports,
+                kwok="kwok" in recorded.ports,
+                olm="opm" in recorded.ports,
                 state_root=root,
             )
         )
@@ -151,18 +151,18 @@ class LocalCluster:
         """
         report = report or SilentReporter()
         with self._directory.lock():
-            found = self._directory.read() if self._directory.path.exists() else None
-            if found is not None and self._runs(found):
+            recorded = self._directory.read() if self._directory.path.exists() else None
+            if recorded is not None and self._runs(recorded):
                 return False
             if self._directory.path.exists():
                 with report.step(f"removing what is left of an earlier cluster {self.name!r}"):
-                    self._end(found)
+                    self._end(recorded)
             try:
                 start_cluster(self.spec, self._directory, report)
             except BaseException:
                 with contextlib.suppress(ClusterStateError):
-                    found = self._directory.read()
-                self._end(found)
+                    recorded = self._directory.read()
+                self._end(recorded)
                 raise
         return True
 
@@ -175,38 +175,38 @@ class LocalCluster:
         with self._directory.lock():
             if not self._directory.path.exists():
                 return False
-            found = None
+            recorded = None
             with contextlib.suppress(ClusterStateError):
-                found = self._directory.read()
+                recorded = self._directory.read()
             with report.step(f"ending cluster {self.name!r}"):
-                self._end(found)
+                self._end(recorded)
         return True
 
     def status(self) -> ClusterStatus:
         """What is recorded, and which of its processes live. Raises ClusterStateError when there is no such cluster."""
-        found = self._state()
+        recorded = self._state()
         services = tuple(
             ServiceStatus(record.service, record.pid, processes.is_alive(record), record.log)
-            for record in found.processes
+            for record in recorded.processes
         )
         return ClusterStatus(
             name=self.name,
-            running=self._runs(found),
+            running=self._runs(recorded),
             api_server=self.api_server,
-            prometheus=self.prometheus_url if "prometheus-gateway" in found.ports else None,
-            olm_catalog=self.olm_catalog_address if "opm" in found.ports else None,
+            prometheus=self.prometheus_url if "prometheus-gateway" in recorded.ports else None,
+            olm_catalog=self.olm_catalog_address if "opm" in recorded.ports else None,
             kubeconfig=self.kubeconfig,
             state_dir=self.state_dir,
             services=services,
         )
 
     def _state(self) -> ClusterState:
-        found = self._directory.read()
-        if found is None:
+        recorded = self._directory.read()
+        if recorded is None:
             raise ClusterStateError(
                 f"no local cluster {self.name!r}: start it with: secondary-scheduler cluster up --name {self.name}"
             )
-        return found
+        return recorded
 
     def _port(self, service: str) -> int:
         port = self._state().ports.get(service)
@@ -215,12 +215,12 @@ class LocalCluster:
         return port
 
     @staticmethod
-    def _runs(found: ClusterState) -> bool:
-        return found.complete and all(processes.is_alive(record) for record in found.processes)
+    def _runs(recorded: ClusterState) -> bool:
+        return recorded.complete and all(processes.is_alive(record) for record in recorded.processes)
 
-    def _end(self, found: ClusterState | None) -> None:
+    def _end(self, recorded: ClusterState | None) -> None:
         with _uninterrupted():
-            processes.stop(found.processes if found else ())
+            processes.stop(recorded.processes if recorded else ())
             processes.sweep(self._directory.path)
             self._directory.remove()
 

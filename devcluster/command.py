@@ -123,18 +123,18 @@ def status(
     output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
 ) -> None:
     """Say whether a cluster runs, and where everything is."""
-    found = LocalCluster.attach(name).status()
+    cluster_status = LocalCluster.attach(name).status()
     if output is Output.JSON:
-        typer.echo(json.dumps(_status_data(found), indent=2))
+        typer.echo(json.dumps(_status_data(cluster_status), indent=2))
         return
     console = Console()
     facts = Table.grid(padding=(0, 2))
-    for key, value in _status_data(found).items():
+    for key, value in _status_data(cluster_status).items():
         if key != "services":
             facts.add_row(key, str("yes" if value is True else "no" if value is False else value or "-"))
     console.print(facts)
     services = Table("service", "running", "pid")
-    for service in found.services:
+    for service in cluster_status.services:
         services.add_row(service.name, "yes" if service.running else "no", str(service.pid))
     console.print(services)
 
@@ -144,8 +144,8 @@ def env(name: Name = "dev") -> None:
     env)".
     """
     cluster = LocalCluster.attach(name)
-    found = cluster.status()
-    if not found.running:
+    cluster_status = cluster.status()
+    if not cluster_status.running:
         # On stderr, which `eval` leaves visible.
         _say(
             Console(stderr=True),
@@ -153,7 +153,7 @@ def env(name: Name = "dev") -> None:
         )
     typer.echo(
         environment.export_lines(
-            environment.variables(cluster.layout, found.prometheus, os.environ, found.olm_catalog)
+            environment.variables(cluster.layout, cluster_status.prometheus, os.environ, cluster_status.olm_catalog)
         ),
         nl=False,
     )
@@ -203,19 +203,19 @@ def set_load(
     Console().print(table)
 
 
-def _status_data(found: ClusterStatus) -> dict[str, Any]:
+def _status_data(cluster_status: ClusterStatus) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "running": found.running,
-        "kubeconfig": str(found.kubeconfig),
-        "readonlyKubeconfig": str(found.kubeconfig.with_name("kubeconfig-readonly")),
-        "apiServer": found.api_server,
-        "prometheus": found.prometheus,
-        "olmCatalog": found.olm_catalog,
-        "stateDir": str(found.state_dir),
+        "name": cluster_status.name,
+        "running": cluster_status.running,
+        "kubeconfig": str(cluster_status.kubeconfig),
+        "readonlyKubeconfig": str(cluster_status.kubeconfig.with_name("kubeconfig-readonly")),
+        "apiServer": cluster_status.api_server,
+        "prometheus": cluster_status.prometheus,
+        "olmCatalog": cluster_status.olm_catalog,
+        "stateDir": str(cluster_status.state_dir),
         "services": [
             {"name": each.name, "pid": each.pid, "running": each.running, "log": str(each.log)}
-            for each in found.services
+            for each in cluster_status.services
         ],
     }
 

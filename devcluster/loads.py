@@ -14,12 +14,12 @@ from devcluster.errors import ServiceError, SpecError
 _TIMEOUT_SECONDS = 5.0
 
 
-def fraction(what: str, text: str) -> float:
+def fraction(quantity: str, text: str) -> float:
     """A share written as `85%` or `0.85`, as a fraction. Raises SpecError for anything else and outside 0 to 1."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text.strip())
     value = float(match.group(1)) / (100 if match.group(2) else 1) if match else -1.0
     if not 0 <= value <= 1:
-        raise SpecError(f"{what} {text!r}: write a share between 0% and 100%, such as 85% or 0.85")
+        raise SpecError(f"{quantity} {text!r}: write a share between 0% and 100%, such as 85% or 0.85")
     return value
 
 

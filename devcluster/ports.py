@@ -38,7 +38,7 @@ def allocate(names: Iterable[str], fixed: Mapping[str, int], avoid: Iterable[int
 
     Raises PortTakenError when a fixed port cannot be used or no free one is left.
     """
-    taken = {*avoid, *fixed.values()}
+    used = {*avoid, *fixed.values()}
     chosen: dict[str, int] = {}
     for name in names:
         if name in fixed:
@@ -47,13 +47,13 @@ def allocate(names: Iterable[str], fixed: Mapping[str, int], avoid: Iterable[int
             continue
         for _ in range(_ATTEMPTS):
             port = random.randint(FIRST_PORT, LAST_PORT)
-            if port not in taken and is_free(port):
+            if port not in used and is_free(port):
                 break
         else:
             raise PortTakenError(
                 f"no free port for {name} between {FIRST_PORT} and {LAST_PORT} on {LOOPBACK}: end other local services"
             )
-        taken.add(port)
+        used.add(port)
         chosen[name] = port
     return chosen
 
@@ -106,9 +106,9 @@ def _listening_inodes(port: int) -> set[str]:
 
 def pod_network(avoid: Iterable[str]) -> str:
     """A /16 of 127.0.0.0/8 as its first two octets ("127.83") for the pods of one cluster's real nodes."""
-    taken = set(avoid)
+    used = set(avoid)
     # 127.0 belongs to the services above.
-    candidates = [f"127.{second}" for second in range(16, 250) if f"127.{second}" not in taken]
+    candidates = [f"127.{second}" for second in range(16, 250) if f"127.{second}" not in used]
     if not candidates:
         raise PortTakenError(
             "no loopback network is left for pods: end a local cluster with: secondary-scheduler cluster down"

@@ -36,8 +36,8 @@ def application(upstream: str, token: str) -> web.Application:
             yield
 
     async def pass_on(request: web.Request) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").encode()
-        if not hmac.compare_digest(given, expected):
+        authorization = request.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(authorization, expected):
             return web.Response(status=401, text="Unauthorized\n", headers={"WWW-Authenticate": "Bearer"})
         headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
         try:

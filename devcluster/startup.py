@@ -226,15 +226,15 @@ class _Startup:
         missing = expected - monitoring.nodes_with_load(self._state.ports)
         return f"the load of {missing} of {expected} nodes" if missing > 0 else ""
 
-    def _wait(self, what: str, missing: Callable[[], str]) -> None:
+    def _wait(self, condition: str, missing: Callable[[], str]) -> None:
         """Wait until nothing is missing any more, while all processes live."""
         seconds = _READY_SECONDS + _READY_SECONDS_PER_NODE * self._spec.nodes
         deadline = time.monotonic() + seconds
-        with self._report.step(what):
+        with self._report.step(condition):
             while still := missing():
                 self._check_alive()
                 if self._cancelled:
-                    raise ServiceError(f"gave up waiting until {what}")
+                    raise ServiceError(f"gave up waiting until {condition}")
                 if time.monotonic() > deadline:
                     raise ServiceError(
                         f"the cluster is not complete after {seconds:.0f} s: {still} still missing; "

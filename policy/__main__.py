@@ -54,11 +54,11 @@ def together(
     """A validation of every SecondaryScheduler with all ConfigMaps of the stack."""
 
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        maps = [plain(one.props) for one in args.resources if one.resource_type == rules.CONFIG_MAP]
-        for one in args.resources:
-            if one.resource_type == rules.SECONDARY_SCHEDULER:
-                for message in judge(plain(one.props), maps):
-                    report(message, one.urn)
+        maps = [plain(resource.props) for resource in args.resources if resource.resource_type == rules.CONFIG_MAP]
+        for resource in args.resources:
+            if resource.resource_type == rules.SECONDARY_SCHEDULER:
+                for message in judge(plain(resource.props), maps):
+                    report(message, resource.urn)
 
     return validate
 

@@ -77,8 +77,8 @@ def default_name_problems(scheduler: Properties, config_maps: Iterable[Propertie
     text = _mapping(config_map.get("data")).get(CONFIG_KEY)
     for index, profile in enumerate(_profiles(text)):
         if profile.get("schedulerName") in (None, "", _DEFAULT_NAME):
-            where = f"ConfigMap {config_map['metadata']['name']}, {CONFIG_KEY}: profiles[{index}].schedulerName"
-            yield f"{where}: two schedulers named {_DEFAULT_NAME} would place the same pods; give it a name of its own"
+            place = f"ConfigMap {config_map['metadata']['name']}, {CONFIG_KEY}: profiles[{index}].schedulerName"
+            yield f"{place}: two schedulers named {_DEFAULT_NAME} would place the same pods; give it a name of its own"
 
 
 def token_problems(config_map: Properties) -> Iterator[str]:
@@ -153,11 +153,11 @@ def _profiles(text: Any) -> Iterator[Mapping[str, Any]]:
 def _literal_secrets(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            here = (*path, str(key))
+            key_path = (*path, str(key))
             if isinstance(item, str) and item and _SECRET.search(str(key)) and not _A_FILE.search(str(key)):
-                yield here
+                yield key_path
             else:
-                yield from _literal_secrets(item, here)
+                yield from _literal_secrets(item, key_path)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _literal_secrets(item, (*path[:-1], f"{path[-1]}[{index}]"))

@@ -37,21 +37,21 @@ FILES = {
 
 def libraries(binaries: Iterable[Path]) -> set[Path]:
     """Shared libraries, and the loader, that the dynamic linker finds for binaries."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for binary in binaries:
         done = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False)
-        found |= {Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)}
-    return found
+        paths |= {Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)}
+    return paths
 
 
 def expected_libraries() -> Iterator[Path]:
     """Those that any wheel may load, as the linker's cache has them."""
     listing = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
     for name in EXPECTED:
-        if found := re.search(rf"^\s*{re.escape(name)} \(libc6,x86-64[^)]*\) => (\S+)", listing, re.M) or re.search(
+        if match := re.search(rf"^\s*{re.escape(name)} \(libc6,x86-64[^)]*\) => (\S+)", listing, re.M) or re.search(
             rf"^\s*{re.escape(name)} \(libc6[^)]*\) => (\S+)", listing, re.M
         ):
-            yield Path(found[1])
+            yield Path(match[1])
 
 
 def write_rootfs(archive: tarfile.TarFile) -> None:

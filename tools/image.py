@@ -62,8 +62,8 @@ def fetch_wheels() -> None:
 
 def ensure_local_base(podman: str) -> str:
     """Make the base image out of this machine's Python, if it is not there yet."""
-    there = subprocess.run([podman, "image", "exists", LOCAL_BASE], check=False).returncode == 0
-    if not there:
+    exists = subprocess.run([podman, "image", "exists", LOCAL_BASE], check=False).returncode == 0
+    if not exists:
         print(f"image: making {LOCAL_BASE} from {sys.base_prefix}", flush=True)
         run(sys.executable, ROOT / "tools/base_image.py", LOCAL_BASE)
     return LOCAL_BASE
@@ -89,15 +89,15 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--builder", default="", help="image with the same Python and ensurepip (default: the base)")
     parser.add_argument("--python", default="", help="where Python is in the base (default: /usr/local/bin/python3)")
     parser.add_argument("--tag", action="append", default=[], help=f"names (default: {', '.join(default_tags())})")
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     podman = shutil.which("podman")
     try:
         if podman is None:
             raise Failure("podman is not on PATH; on Debian: apt-get install podman runc")
         fetch_wheels()
-        base = given.base or ensure_local_base(podman)
-        tags = given.tag or default_tags()
-        build(podman, base, given.builder, given.python, tags)
+        base = options.base or ensure_local_base(podman)
+        tags = options.tag or default_tags()
+        build(podman, base, options.builder, options.python, tags)
     except Failure as failure:
         print(f"image: {failure}", file=sys.stderr)
         return 1

@@ -37,10 +37,10 @@ def e2e_files() -> list[str]:
     return [str(file.relative_to(ROOT)) for file in sorted((ROOT / "tests/e2e").glob("test_*.py"))]
 
 
-def among(few: list[str], many: list[str]) -> list[str]:
+def among(busy: list[str], waiting: list[str]) -> list[str]:
     """`few` spread over the beginning of `many`: one of them, which keep a core busy, beside two that mostly wait."""
-    rest = list(many)
-    mixed = [file for one in few for file in (one, *(rest.pop(0) for _ in range(2) if rest))]
+    rest = list(waiting)
+    mixed = [file for busy_file in busy for file in (busy_file, *(rest.pop(0) for _ in range(2) if rest))]
     return mixed + rest
 
 

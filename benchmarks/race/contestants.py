@@ -63,7 +63,7 @@ def start(
     if role == OURS:
         argv = [sys.executable, "-m", "scheduler", *argv]
     else:
-        rights = (f"--{what}-kubeconfig={layout.kubeconfig}" for what in ("authentication", "authorization"))
+        rights = (f"--{purpose}-kubeconfig={layout.kubeconfig}" for purpose in ("authentication", "authorization"))
         argv = [str(binaries[scenario.peer]), *argv, *rights]
     service = Service(role, argv, ports=[port], env=environment)
     return Contestant(role, processes.start(service, layout.root), port)

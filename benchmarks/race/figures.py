@@ -96,7 +96,7 @@ def spread(loads: Iterable[float]) -> tuple[float, float]:
 
 def ratios(rounds: Sequence[Round], other: str = PEER, names: Iterable[str] = RATIOS) -> dict[str, dict[str, float]]:
     """Ours divided by another's, per round, as median, minimum and maximum; what one of the two lacks is left out."""
-    found: dict[str, dict[str, float]] = {}
+    summaries: dict[str, dict[str, float]] = {}
     for name in names:
         values = [
             run.runs[OURS].figures[name] / theirs
@@ -107,8 +107,8 @@ def ratios(rounds: Sequence[Round], other: str = PEER, names: Iterable[str] = RA
             and (theirs := run.runs[other].figures.get(name, 0.0)) > 0
         ]
         if values:
-            found[name] = summary(values)
-    return found
+            summaries[name] = summary(values)
+    return summaries
 
 
 def of_the_ceiling(rounds: Sequence[Round]) -> dict[str, dict[str, float]]:
@@ -118,13 +118,15 @@ def of_the_ceiling(rounds: Sequence[Round]) -> dict[str, dict[str, float]]:
 
 def figures(rounds: Sequence[Round]) -> dict[str, dict[str, dict[str, float]]]:
     """Each contestant's figures as median, minimum and maximum over the rounds."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    summaries: dict[str, dict[str, dict[str, float]]] = {}
     for role in (OURS, PEER, NULL):
-        runs = [one.runs[role] for one in rounds if role in one.runs]
+        runs = [race_round.runs[role] for race_round in rounds if role in race_round.runs]
         if runs:
             names = [name for name in UNITS if any(name in run.figures for run in runs)]
-            found[role] = {name: summary([run.figures[name] for run in runs if name in run.figures]) for name in names}
-    return found
+            summaries[role] = {
+                name: summary([run.figures[name] for run in runs if name in run.figures]) for name in names
+            }
+    return summaries
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
@@ -135,20 +137,20 @@ def summary(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def excesses(found: Mapping[str, Mapping[str, Mapping[str, float]]], limits: Mapping[str, float]) -> list[str]:
+def excesses(summaries: Mapping[str, Mapping[str, Mapping[str, float]]], limits: Mapping[str, float]) -> list[str]:
     """The limits that a figure of ours goes beyond, one line each."""
     return [
         f"{name}: {most:g} {UNITS[name]}, at most {limit:g} wanted"
         for name, limit in limits.items()
-        if (most := found[OURS][name]["max"]) > limit
+        if (most := summaries[OURS][name]["max"]) > limit
     ]
 
 
-def shortfalls(found: Mapping[str, Mapping[str, float]], thresholds: Mapping[Metric, Bound]) -> list[str]:
+def shortfalls(summaries: Mapping[str, Mapping[str, float]], thresholds: Mapping[Metric, Bound]) -> list[str]:
     """The thresholds that the medians miss, one line each."""
     lines = []
     for name, bound in thresholds.items():
-        median = found.get(name, {}).get("median")
+        median = summaries.get(name, {}).get("median")
         if median is None:
             lines.append(f"{name}: no ratio was measured")
         elif bound.least is not None and median < bound.least:

@@ -64,8 +64,8 @@ def document(scenario: Scenario, workload: Workload, rounds: Sequence[Round], ab
         "units": {name: unit for name, unit in UNITS.items() if unit},
         "machine": {
             **about,
-            "load_before": [one.load_before for one in rounds],
-            "stolen_seconds": [one.stolen_seconds for one in rounds],
+            "load_before": [race_round.load_before for race_round in rounds],
+            "stolen_seconds": [race_round.stolen_seconds for race_round in rounds],
         },
     }
 
@@ -79,10 +79,10 @@ def table(result: dict[str, Any]) -> str:
     ]
     for name in RATIOS:
         if name in result["ratios"]:
-            one = result["ratios"][name]
-            lines.append(f"{name:<22}{one['min']:>10.3g}{one['median']:>10.3g}{one['max']:>10.3g}")
-    for name, one in result["ratios_to_null"].items():
-        lines.append(f"{name + ' (null)':<22}{one['min']:>10.3g}{one['median']:>10.3g}{one['max']:>10.3g}")
+            ratio = result["ratios"][name]
+            lines.append(f"{name:<22}{ratio['min']:>10.3g}{ratio['median']:>10.3g}{ratio['max']:>10.3g}")
+    for name, ratio in result["ratios_to_null"].items():
+        lines.append(f"{name + ' (null)':<22}{ratio['min']:>10.3g}{ratio['median']:>10.3g}{ratio['max']:>10.3g}")
     roles = [role for role in (OURS, PEER, NULL) if role in result["figures"]]
     lines.append(f"{'medians':<22}" + "".join(f"{role:>10}" for role in roles))
     for name, unit in UNITS.items():
@@ -96,7 +96,12 @@ def table(result: dict[str, Any]) -> str:
 def plot(scenario: Scenario, workload: Workload, rounds: Sequence[Round]) -> str:
     """An SVG: pods bound over the seconds since each process started, one line per contestant and round."""
     width, height, left, bottom, top = 720, 400, 70, 50, 50
-    curves = [(role, one.runs[role].curve) for one in rounds for role in (NULL, PEER, OURS) if role in one.runs]
+    curves = [
+        (role, race_round.runs[role].curve)
+        for race_round in rounds
+        for role in (NULL, PEER, OURS)
+        if role in race_round.runs
+    ]
     right = max((points[-1][0] for _, points in curves if points), default=1.0)
     most = max((points[-1][1] for _, points in curves if points), default=1.0)
 

@@ -59,7 +59,9 @@ class _Round:
         self._scenario, self._workload = scenario, workload
         self._cluster, self._binaries = cluster, binaries
         self._operations: list[Operation] = resolved(scenario, workload)
-        self._backlog = next(one for one in self._operations if isinstance(one, CreatePods) and one.measured)
+        self._backlog = next(
+            operation for operation in self._operations if isinstance(operation, CreatePods) and operation.measured
+        )
         self._watcher = ""
 
     async def run(self, number: int) -> dict[str, Run]:
@@ -105,27 +107,27 @@ class _Round:
             contestant = self._start(role)
             stack.callback(contestants.stop, contestant)
             probe = await stack.enter_async_context(liveness(contestant, self._scenario.probe_liveness))
-            for churn in (one for one in self._operations if isinstance(one, Churn)):
+            for churn in (operation for operation in self._operations if isinstance(operation, Churn)):
                 task = asyncio.create_task(self._world.churn(churn, role))
                 stack.callback(task.cancel)
-            found = await self._drain(contestant, names, started)
+            figures = await self._drain(contestant, names, started)
             times = [self._seen.bound[name] for name in names if name in self._seen.bound]
-            if not any(isinstance(one, CreatePods) and one.every_round for one in self._operations):
+            if not any(isinstance(operation, CreatePods) and operation.every_round for operation in self._operations):
                 # Where pods make room for others, the load says nothing about the choice of nodes.
-                found |= self._quality(names)
+                figures |= self._quality(names)
             if probe:
-                found |= {"livez_p99": 1000 * percentile(probe, 0.99), "livez_max": 1000 * max(probe)}
+                figures |= {"livez_p99": 1000 * percentile(probe, 0.99), "livez_max": 1000 * max(probe)}
             if role != NULL:
-                found |= await self._steady(contestant)
-            found["rss"] = peak_memory(contestant.process.pid) / 2**20
+                figures |= await self._steady(contestant)
+            figures["rss"] = peak_memory(contestant.process.pid) / 2**20
         await self._clear()
-        return Run(figures=found, curve=curve(times, started))
+        return Run(figures=figures, curve=curve(times, started))
 
     async def _drain(self, contestant: Contestant, names: list[str], started: float) -> dict[str, float]:
         """The backlog, until the last event is written too."""
         pids = (contestant.process.pid, self._cluster.api_server.pid, self._cluster.etcd.pid)
         seen = self._seen
-        makes_room = any(isinstance(one, CreatePods) and one.every_round for one in self._operations)
+        makes_room = any(isinstance(operation, CreatePods) and operation.every_round for operation in self._operations)
         # From the first binding on: starting is a figure of its own. Where others have to go first, from the first word
         # about them: most of the work may lie before the first binding.
         if not await self._until(
@@ -159,7 +161,7 @@ class _Round:
 
     async def _steady(self, contestant: Contestant) -> dict[str, float]:
         """The time from creation to binding while pods arrive at a rate that both can carry."""
-        arrivals = next((one for one in self._operations if isinstance(one, Arrivals)), None)
+        arrivals = next((operation for operation in self._operations if isinstance(operation, Arrivals)), None)
         if arrivals is None:
             return {}
         tag = f"steady-{contestant.role}"
@@ -174,19 +176,19 @@ class _Round:
     def _quality(self, names: list[str]) -> dict[str, float]:
         """How evenly the nodes are loaded: measured load, if any, and the CPU that all pods on a node ask for."""
         nodes = self._world.nodes
-        asked: Counter[str] = Counter()
+        requested: Counter[str] = Counter()
         for operation in self._operations:
             if isinstance(operation, CreatePods) and operation.placed:
                 millis = _cpu_request(self._scenario.templates[operation.template])
                 for index in range(int(operation.count)):
-                    asked[nodes[index % len(nodes)]] += millis
+                    requested[nodes[index % len(nodes)]] += millis
         millis = _cpu_request(self._scenario.templates[self._backlog.template])
         for name in names:
             if name in self._seen.node:
-                asked[self._seen.node[name]] += millis
+                requested[self._seen.node[name]] += millis
         loads = [
             self._measured_loads.get(node, 0.0)
-            + 100 * asked[node] / milli_value(self._world.allocatable[node].get("cpu", "1"))
+            + 100 * requested[node] / milli_value(self._world.allocatable[node].get("cpu", "1"))
             for node in nodes
         ]
         deviation, most = spread(loads)
@@ -231,15 +233,17 @@ def _say(text: str) -> None:
 
 def _cpu_request(template: Json) -> int:
     containers = template.get("spec", {}).get("containers", ())
-    return sum(milli_value(one.get("resources", {}).get("requests", {}).get("cpu", "0")) for one in containers)
+    return sum(
+        milli_value(container.get("resources", {}).get("requests", {}).get("cpu", "0")) for container in containers
+    )
 
 
 @contextlib.asynccontextmanager
 async def liveness(contestant: Contestant, wanted: bool) -> AsyncIterator[list[float]]:
     """Ask /livez all the time, from its first answer on; yields the seconds that each answer took."""
-    found: list[float] = []
+    latencies: list[float] = []
     if not wanted or not contestant.port:
-        yield found
+        yield latencies
         return
 
     async def ask() -> None:
@@ -251,7 +255,7 @@ async def liveness(contestant: Contestant, wanted: bool) -> AsyncIterator[list[f
                     async with session.get(url) as answer:
                         await answer.read()
                         if answer.status == 200:
-                            found.append(time.monotonic() - began)
+                            latencies.append(time.monotonic() - began)
                 except aiohttp.ClientConnectionError:
                     # Not serving yet; a process that has ended is noticed elsewhere.
                     await asyncio.sleep(_PROBE_EVERY)
@@ -259,7 +263,7 @@ async def liveness(contestant: Contestant, wanted: bool) -> AsyncIterator[list[f
 
     task = asyncio.create_task(ask())
     try:
-        yield found
+        yield latencies
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

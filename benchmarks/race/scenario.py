@@ -142,20 +142,24 @@ class Scenario(_Model):
         for operation in self.workload_template:
             if operation.template not in self.templates:
                 raise ValueError(f"{operation.opcode}: there is no template named {operation.template!r}")
-        if sum(isinstance(one, CreatePods) and one.measured for one in self.workload_template) != 1:
+        if sum(isinstance(operation, CreatePods) and operation.measured for operation in self.workload_template) != 1:
             raise ValueError("exactly one createPods has to be `measured`")
         return self
 
     def measured(self) -> CreatePods:
         """The operation that makes the backlog."""
-        return next(one for one in self.workload_template if isinstance(one, CreatePods) and one.measured)
+        return next(
+            operation
+            for operation in self.workload_template
+            if isinstance(operation, CreatePods) and operation.measured
+        )
 
     def require_implemented(self) -> None:
         """Raise ScenarioError when our catalogue has a plugin of the profile as known, but not as implemented."""
         names = {
             entry["name"] for point in self.plugins.values() for entry in point.get("enabled", ()) if "name" in entry
         }
-        missing = sorted(name for name in names if (found := lookup(name)) is None or not found.implemented)
+        missing = sorted(name for name in names if (descriptor := lookup(name)) is None or not descriptor.implemented)
         if missing:
             raise ScenarioError(
                 f"scenario {self.name}: plugin {', '.join(missing)} is not implemented by this scheduler yet, so there "
@@ -168,8 +172,8 @@ def with_params(templates: dict[str, Json], params: dict[str, int]) -> dict[str,
     text = json.dumps(templates)
     for name, value in params.items():
         text = text.replace(f'"${name}"', str(value))
-    found: dict[str, Json] = json.loads(text)
-    return found
+    filled: dict[str, Json] = json.loads(text)
+    return filled
 
 
 class Render:
@@ -194,7 +198,7 @@ def resolved(scenario: Scenario, workload: Workload) -> list[Operation]:
     Raises:
         ScenarioError: a parameter is missing.
     """
-    found: list[Operation] = []
+    operations: list[Operation] = []
     for operation in scenario.workload_template:
         values: dict[str, int] = {}
         for field, value in operation:
@@ -204,8 +208,8 @@ def resolved(scenario: Scenario, workload: Workload) -> list[Operation]:
                 values[field] = workload.params[value[1:]]
         filled = operation.model_copy(update=values)
         if getattr(filled, "count", 1) and getattr(filled, "rate", 1):
-            found.append(filled)
-    return found
+            operations.append(filled)
+    return operations
 
 
 def load(directory: Path = DIRECTORY) -> dict[str, Scenario]:
@@ -214,14 +218,14 @@ def load(directory: Path = DIRECTORY) -> dict[str, Scenario]:
     Raises:
         ScenarioError: a file is no scenario.
     """
-    found: dict[str, Scenario] = {}
+    scenarios: dict[str, Scenario] = {}
     for file in sorted(directory.glob("*.yaml")):
         try:
             scenario = Scenario.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
         except (yaml.YAMLError, ValidationError) as error:
             raise ScenarioError(f"{file}: {error}") from error
-        found[scenario.name] = scenario
-    return found
+        scenarios[scenario.name] = scenario
+    return scenarios
 
 
 def choose(
@@ -234,17 +238,17 @@ def choose(
     """
     for name in names or list(scenarios):
         wanted, _, size = name.partition("/")
-        scenario = next((one for key, one in scenarios.items() if key.lower() == wanted.lower()), None)
+        scenario = next((candidate for key, candidate in scenarios.items() if key.lower() == wanted.lower()), None)
         if scenario is None:
             raise ScenarioError(f"--scenario {name}: no such scenario; one of {', '.join(scenarios)}")
         fitting = [
-            one
-            for one in scenario.workloads
-            if (not size or one.name == size)
-            and (label is None or label in one.labels)
-            and (nodes is None or one.params.get("nodes") == nodes)
+            workload
+            for workload in scenario.workloads
+            if (not size or workload.name == size)
+            and (label is None or label in workload.labels)
+            and (nodes is None or workload.params.get("nodes") == nodes)
         ]
         if names and not fitting:
-            have = ", ".join(one.name for one in scenario.workloads)
+            have = ", ".join(workload.name for workload in scenario.workloads)
             raise ScenarioError(f"--scenario {name}: no workload of it fits; it has {have}")
-        yield from ((scenario, one) for one in fitting)
+        yield from ((scenario, workload) for workload in fitting)

@@ -133,7 +133,7 @@ class World:
     async def clear(self) -> None:
         """Delete what a contestant had to do with; the caller waits until its watch says that it is gone."""
         await self._client.delete(_PODS, None, {"labelSelector": ROLE}, timeout=300)
-        if any(isinstance(one, CreatePods) and one.every_round for one in self._operations):
+        if any(isinstance(operation, CreatePods) and operation.every_round for operation in self._operations):
             await self._client.delete(_PODS, None, timeout=300)
         await self._client.delete(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events", None, timeout=300)
 

@@ -61,8 +61,8 @@ class Workload:
         )
 
     def _namespaces(self) -> list[Any]:
-        found: list[Any] = self._core.list_namespace(field_selector=f"metadata.name={self._namespace}").items
-        return found
+        namespaces: list[Any] = self._core.list_namespace(field_selector=f"metadata.name={self._namespace}").items
+        return namespaces
 
     def wait_bound(self, seconds: float) -> float:
         """Wait until every pod has a node; returns how long it took.

@@ -182,8 +182,8 @@ class Agent:
                 worker.data_changed(kind, name)
 
     def _container_runs(self, namespace: str, pod: str, container: str) -> bool:
-        found = (one for one in self._workers.values() if (one.namespace, one.name) == (namespace, pod))
-        return any(worker.runs(container) for worker in found)
+        workers = (worker for worker in self._workers.values() if (worker.namespace, worker.name) == (namespace, pod))
+        return any(worker.runs(container) for worker in workers)
 
     async def _housekeeping(self) -> None:
         """Cap logs, and remove the directories of pods that went while no agent was running."""

@@ -82,7 +82,7 @@ class _WatchedKind:
         log.warning("%s cannot be read: %s", metadata.key, error)
 
     def _tell(self, deleted: Sequence[Unstructured], present: Sequence[Unstructured]) -> None:
-        self._changed([one.content for one in deleted], [one.content for one in present])
+        self._changed([obj.content for obj in deleted], [obj.content for obj in present])
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class ClusterData:
     async def follow(self, owner: str, namespace: str, references: Collection[tuple[DataKind, str]]) -> None:
         """See ``objects.DataStore``."""
         followed = [self._follow(owner, kind, namespace, name) for kind, name in references]
-        waits = [asyncio.ensure_future(one.reflector.synced.wait()) for one in followed]
+        waits = [asyncio.ensure_future(entry.reflector.synced.wait()) for entry in followed]
         if waits:
             _, late = await asyncio.wait(waits, timeout=_SYNC_SECONDS)
             for wait in late:
@@ -112,10 +112,10 @@ class ClusterData:
 
     def release(self, owner: str) -> None:
         """See ``objects.DataStore``."""
-        for key, one in list(self._followed.items()):
-            one.owners.discard(owner)
-            if not one.owners:
-                one.task.cancel()
+        for key, entry in list(self._followed.items()):
+            entry.owners.discard(owner)
+            if not entry.owners:
+                entry.task.cancel()
                 del self._followed[key]
 
     def get(self, kind: DataKind, namespace: str, name: str) -> Obj | None:
@@ -125,8 +125,8 @@ class ClusterData:
             reason = None if followed is None else followed.reflector.state.error
             text = f"failed to sync {kind.lower()} cache: timed out waiting for the condition"
             raise NotSyncedError(f"{text}: {reason}" if reason else text)
-        found = followed.sink.store.named(name, namespace)
-        return None if found is None else found.content
+        obj = followed.sink.store.named(name, namespace)
+        return None if obj is None else obj.content
 
     def _follow(self, owner: str, kind: DataKind, namespace: str, name: str) -> _Followed:
         key = (kind, namespace, name)
@@ -149,7 +149,7 @@ class ClusterData:
 
     async def close(self) -> None:
         """End all watches."""
-        tasks = [one.task for one in self._followed.values()]
+        tasks = [entry.task for entry in self._followed.values()]
         self._followed.clear()
         for task in tasks:
             task.cancel()

@@ -88,9 +88,9 @@ class ContainerRunner:
         if delay <= 0:
             return
         pod = self._home.pod["metadata"]
-        where = f"{self.container['name']} in pod {pod['name']}_{pod['namespace']}({pod['uid']})"
-        self._wait("CrashLoopBackOff", f"back-off {delay:g}s restarting failed container={where}")
-        self._event("BackOff", f"Back-off restarting failed container {where}", warning=True)
+        full_name = f"{self.container['name']} in pod {pod['name']}_{pod['namespace']}({pod['uid']})"
+        self._wait("CrashLoopBackOff", f"back-off {delay:g}s restarting failed container={full_name}")
+        self._event("BackOff", f"Back-off restarting failed container {full_name}", warning=True)
         await self._pause(delay)
 
     # --- before the start ---------------------------------------------------------------------------------------------

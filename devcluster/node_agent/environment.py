@@ -45,11 +45,11 @@ def base_environment(image: Mapping[str, str], hostname: str) -> dict[str, str]:
 
 def _find(kind: DataKind, name: str, optional: bool, context: VolumeContext) -> dict[str, bytes] | None:
     try:
-        found = context.store.get(kind, context.pod["metadata"]["namespace"], name)
+        obj = context.store.get(kind, context.pod["metadata"]["namespace"], name)
     except NotSyncedError as error:
         raise ConfigurationError(str(error)) from error
-    if found is not None:
-        return object_data(kind, found)
+    if obj is not None:
+        return object_data(kind, obj)
     if optional:
         return None
     raise ConfigurationError(f'{kind.lower()} "{name}" not found')
@@ -77,8 +77,8 @@ def _value_from(source: dict[str, Any], container: str, context: VolumeContext) 
     if reference["key"] not in data:
         if optional:
             return None
-        where = f"{context.pod['metadata']['namespace']}/{reference['name']}"
-        raise ConfigurationError(f"couldn't find key {reference['key']} in {kind} {where}")
+        object_name = f"{context.pod['metadata']['namespace']}/{reference['name']}"
+        raise ConfigurationError(f"couldn't find key {reference['key']} in {kind} {object_name}")
     return _text(data[reference["key"]])
 
 

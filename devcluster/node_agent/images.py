@@ -66,10 +66,10 @@ class Image:
     def _lookup(self, name: str) -> str:
         if name in self.executables:
             return name
-        found = sorted(path for path in self.executables if PurePosixPath(path).name == name)
-        if not found:
+        paths = sorted(path for path in self.executables if PurePosixPath(path).name == name)
+        if not paths:
             raise NoSuchExecutableError(f'exec: "{name}": stat {name}: no such file or directory')
-        return found[0]
+        return paths[0]
 
 
 def repository(reference: str) -> str:
@@ -94,39 +94,39 @@ class ImageMap:
         return sorted(self._images)
 
 
-def _strings(value: Any, where: str) -> tuple[str, ...]:
+def _strings(value: Any, place: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ImageMapError(f"{where} must be a list of strings")
+        raise ImageMapError(f"{place} must be a list of strings")
     return tuple(value)
 
 
-def _mapping(value: Any, where: str) -> dict[str, Any]:
+def _mapping(value: Any, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ImageMapError(f"{where} must be an object")
+        raise ImageMapError(f"{place} must be an object")
     return value
 
 
-def _image(value: Any, where: str) -> Image:
-    given = _mapping(value, where)
-    unknown = set(given) - {"executables", "entrypoint", "appendArgs", "user", "env", "hostPaths"}
+def _image(value: Any, place: str) -> Image:
+    entry = _mapping(value, place)
+    unknown = set(entry) - {"executables", "entrypoint", "appendArgs", "user", "env", "hostPaths"}
     if unknown:
-        raise ImageMapError(f"{where}: unknown key {sorted(unknown)[0]!r}")
-    executables = _mapping(given.get("executables", {}), f"{where}.executables")
-    append = _mapping(given.get("appendArgs", {}), f"{where}.appendArgs")
-    user = given.get("user")
+        raise ImageMapError(f"{place}: unknown key {sorted(unknown)[0]!r}")
+    executables = _mapping(entry.get("executables", {}), f"{place}.executables")
+    append = _mapping(entry.get("appendArgs", {}), f"{place}.appendArgs")
+    user = entry.get("user")
     if user is not None and (not isinstance(user, int) or isinstance(user, bool) or user < 0):
-        raise ImageMapError(f"{where}.user must be a numeric user id")
+        raise ImageMapError(f"{place}.user must be a numeric user id")
     image = Image(
-        executables={path: _strings(argv, f"{where}.executables[{path!r}]") for path, argv in executables.items()},
-        entrypoint=_strings(given.get("entrypoint", []), f"{where}.entrypoint"),
-        append_args={path: _strings(args, f"{where}.appendArgs[{path!r}]") for path, args in append.items()},
+        executables={path: _strings(argv, f"{place}.executables[{path!r}]") for path, argv in executables.items()},
+        entrypoint=_strings(entry.get("entrypoint", []), f"{place}.entrypoint"),
+        append_args={path: _strings(args, f"{place}.appendArgs[{path!r}]") for path, args in append.items()},
         user=user,
-        env={str(name): str(text) for name, text in _mapping(given.get("env", {}), f"{where}.env").items()},
-        host_paths=_strings(given.get("hostPaths", []), f"{where}.hostPaths"),
+        env={str(name): str(text) for name, text in _mapping(entry.get("env", {}), f"{place}.env").items()},
+        host_paths=_strings(entry.get("hostPaths", []), f"{place}.hostPaths"),
     )
     for path, argv in image.executables.items():
         if not argv:
-            raise ImageMapError(f"{where}.executables[{path!r}] must name a host command")
+            raise ImageMapError(f"{place}.executables[{path!r}] must name a host command")
     return image
 
 

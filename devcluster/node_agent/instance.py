@@ -111,11 +111,11 @@ class Instance:
             await asyncio.sleep(max(0.0, state.due() - time.monotonic()))
             address = self._home.pod["status"]["podIP"]
             timeout = state.timing.timeout
-            asked = time.monotonic()
+            asked_at = time.monotonic()
             result = await self._node.prober.probe(probe, self._container, address, timeout, self.run_command)
             if not result.ok:
                 self._event("Unhealthy", f"{kind.capitalize()} probe failed: {result.message}", warning=True)
-            if not state.record(result.ok, asked):
+            if not state.record(result.ok, asked_at):
                 continue
             if kind == "readiness":
                 self._report.ready = state.passing
@@ -131,8 +131,8 @@ class Instance:
         self._event("Killing", f"Container {name} failed {kind} probe, will be restarted")
         grace = timing.grace_period
         if grace is None:
-            given = self._home.pod["spec"].get("terminationGracePeriodSeconds")
-            grace = DEFAULT_GRACE if given is None else given
+            seconds = self._home.pod["spec"].get("terminationGracePeriodSeconds")
+            grace = DEFAULT_GRACE if seconds is None else seconds
         # On its own: finish() cancels the probes as soon as the process has ended.
         await asyncio.shield(asyncio.ensure_future(self.stop(grace)))
 

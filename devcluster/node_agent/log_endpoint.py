@@ -58,21 +58,21 @@ class LogEndpoint:
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         if ALLOWED_GROUP not in _groups(request):
             raise web.HTTPForbidden(text=f"a client certificate of group {ALLOWED_GROUP} is needed\n")
-        where = (request.match_info["namespace"], request.match_info["pod"], request.match_info["container"])
+        source = (request.match_info["namespace"], request.match_info["pod"], request.match_info["container"])
         for option in _UNSUPPORTED:
             if request.query.get(option, "false") != "false":
                 raise web.HTTPBadRequest(text=f"{option} is not supported: logs are kept without times\n")
-        path = self._log_file(*where)
+        path = self._log_file(*source)
         if request.query.get("previous") == "true":
             path = logs.previous(path)
-        if not all(_NAME.fullmatch(part) for part in where) or not _exists(path):
-            raise web.HTTPNotFound(text=f"no log of container {where[2]} in pod {where[0]}/{where[1]}\n")
+        if not all(_NAME.fullmatch(part) for part in source) or not _exists(path):
+            raise web.HTTPNotFound(text=f"no log of container {source[2]} in pod {source[0]}/{source[1]}\n")
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         follow = request.query.get("follow") == "true"
         with contextlib.suppress(ConnectionError):
             await self._copy(
-                response, path, _number(request, "tailLines"), _number(request, "limitBytes"), where, follow
+                response, path, _number(request, "tailLines"), _number(request, "limitBytes"), source, follow
             )
         return response
 
@@ -82,7 +82,7 @@ class LogEndpoint:
         path: Path,
         lines: int | None,
         limit: int | None,
-        where: tuple[str, str, str],
+        source: tuple[str, str, str],
         follow: bool,
     ) -> None:
         left = limit if limit is not None else -1
@@ -90,7 +90,7 @@ class LogEndpoint:
             if lines is not None:
                 stream.seek(_start_of_tail(stream, lines))
             while True:
-                alive = follow and self._alive(*where)  # asked before reading: what came last must not be missed
+                alive = follow and self._alive(*source)  # asked before reading: what came last must not be missed
                 while left and (data := stream.read(CHUNK)):
                     data = data if left < 0 else data[:left]
                     left = left if left < 0 else left - len(data)

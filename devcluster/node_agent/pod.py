@@ -84,7 +84,7 @@ class PodWorker:
 
     def runs(self, container: str) -> bool:
         """Whether a container may still write to its log."""
-        return any(one.spec["name"] == container and not one.finished for one in (*self._init, *self._main))
+        return any(report.spec["name"] == container and not report.finished for report in (*self._init, *self._main))
 
     @property
     def name(self) -> str:
@@ -116,8 +116,8 @@ class PodWorker:
 
     async def shutdown(self, longest: float) -> None:
         """End all processes because the agent ends; the pod object stays."""
-        given = self._home.pod["spec"].get("terminationGracePeriodSeconds")
-        self._grace = min(longest, DEFAULT_GRACE if given is None else given)
+        seconds = self._home.pod["spec"].get("terminationGracePeriodSeconds")
+        self._grace = min(longest, DEFAULT_GRACE if seconds is None else seconds)
         await self._stop_all(self._grace)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._write_last_status(), LAST_WORDS_SECONDS)
@@ -207,8 +207,8 @@ class PodWorker:
             task.result()
 
     def _given_grace(self) -> float:
-        given = self._home.pod["spec"].get("terminationGracePeriodSeconds")
-        return DEFAULT_GRACE if given is None else float(given)
+        seconds = self._home.pod["spec"].get("terminationGracePeriodSeconds")
+        return DEFAULT_GRACE if seconds is None else float(seconds)
 
     def _start(self, report: ContainerReport, section: str) -> "asyncio.Task[None]":
         runner = ContainerRunner(self._node, self._home, report, section)

@@ -80,11 +80,11 @@ class Registration:
         with contextlib.suppress(KubeError):
             await self._report(self._ready(False))
 
-    async def _try(self, what: str, action: Awaitable[None]) -> bool:
+    async def _try(self, task: str, action: Awaitable[None]) -> bool:
         try:
             await action
         except KubeError as error:
-            log.warning("cannot %s: %s", what, error)
+            log.warning("cannot %s: %s", task, error)
             return False
         return True
 
@@ -94,10 +94,10 @@ class Registration:
         cidr = self._description.pod_cidr
         node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
         try:
-            found = await self._api.create("/api/v1/nodes", node)
+            registered = await self._api.create("/api/v1/nodes", node)
         except AlreadyExists:
-            found = await self._api.patch(f"/api/v1/nodes/{name}", {"metadata": metadata})
-        self._uid = found["metadata"]["uid"]
+            registered = await self._api.patch(f"/api/v1/nodes/{name}", {"metadata": metadata})
+        self._uid = registered["metadata"]["uid"]
         await self._report_ready()
         log.info("registered node %s (sandbox tier %s)", name, self._description.tier)
 
@@ -131,7 +131,7 @@ class Registration:
                 {"type": "InternalIP", "address": description.host_ip},
                 {"type": "Hostname", "address": description.name},
             ],
-            "conditions": [{**one, "lastHeartbeatTime": now} for one in (*conditions, ready)],
+            "conditions": [{**condition, "lastHeartbeatTime": now} for condition in (*conditions, ready)],
             "nodeInfo": _node_info(description),
             "images": [{"names": [name], "sizeBytes": 0} for name in description.images],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},

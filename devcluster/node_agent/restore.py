@@ -11,7 +11,7 @@ LOST_EXIT_CODE = 137
 def restore(container: Obj, statuses: list[Obj] | None, now: float) -> ContainerReport:
     """The report to go on from; a container that ran when the predecessor ended counts as killed, as by kubelet."""
     report = ContainerReport(container)
-    old = next((one for one in statuses or [] if one["name"] == container["name"]), None)
+    old = next((status for status in statuses or [] if status["name"] == container["name"]), None)
     if old is None:
         return report
     report.restarts = old.get("restartCount", 0)

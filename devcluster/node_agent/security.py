@@ -66,9 +66,9 @@ def container_security(pod: Obj, container: Obj, image_user: int | None) -> Secu
     )
 
 
-def _capabilities(given: dict[str, list[str]]) -> tuple[int, ...]:
+def _capabilities(capabilities: dict[str, list[str]]) -> tuple[int, ...]:
     def names(key: str) -> set[str]:
-        return {name.upper().removeprefix("CAP_") for name in given.get(key) or []}
+        return {name.upper().removeprefix("CAP_") for name in capabilities.get(key) or []}
 
     kept = set() if "ALL" in names("drop") else set(DEFAULT_CAPABILITIES) - names("drop")
     kept |= names("add") & set(DEFAULT_CAPABILITIES)

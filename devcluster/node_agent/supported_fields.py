@@ -129,57 +129,57 @@ def unsupported_fields(pod: Obj) -> list[str]:
     ]
 
 
-def _unknown(given: dict[str, Any], known: frozenset[str], where: str) -> Iterator[str]:
-    for name, value in given.items():
+def _unknown(fields: dict[str, Any], known: frozenset[str], path: str) -> Iterator[str]:
+    for name, value in fields.items():
         # The API server fills in false and empty values; they ask for nothing.
         if name not in known and value not in (None, False, "", [], {}):
-            yield f"{where}.{name}"
+            yield f"{path}.{name}"
 
 
 def _containers(spec: Obj, section: str) -> Iterator[str]:
     for index, container in enumerate(spec.get(section) or []):
-        where = f"spec.{section}[{index}]"
-        yield from _unknown(container, _CONTAINER, where)
-        yield from _security(container.get("securityContext") or {}, _SECURITY, f"{where}.securityContext")
+        path = f"spec.{section}[{index}]"
+        yield from _unknown(container, _CONTAINER, path)
+        yield from _security(container.get("securityContext") or {}, _SECURITY, f"{path}.securityContext")
         for name in ("startupProbe", "livenessProbe", "readinessProbe"):
-            yield from _unknown(container.get(name) or {}, _PROBE, f"{where}.{name}")
+            yield from _unknown(container.get(name) or {}, _PROBE, f"{path}.{name}")
         for hook, handler in (container.get("lifecycle") or {}).items():
-            yield from _unknown({hook: True}, frozenset(("preStop",)), f"{where}.lifecycle")
-            yield from _unknown(handler if isinstance(handler, dict) else {}, _HANDLERS, f"{where}.lifecycle.{hook}")
+            yield from _unknown({hook: True}, frozenset(("preStop",)), f"{path}.lifecycle")
+            yield from _unknown(handler if isinstance(handler, dict) else {}, _HANDLERS, f"{path}.lifecycle.{hook}")
         for number, mount in enumerate(container.get("volumeMounts") or []):
-            yield from _mount(mount, f"{where}.volumeMounts[{number}]")
+            yield from _mount(mount, f"{path}.volumeMounts[{number}]")
         for number, port in enumerate(container.get("ports") or []):
             if port.get("hostPort") and not spec.get("hostNetwork"):
-                yield f"{where}.ports[{number}].hostPort"
+                yield f"{path}.ports[{number}].hostPort"
         if (container.get("resources") or {}).get("claims"):
-            yield f"{where}.resources.claims"
+            yield f"{path}.resources.claims"
 
 
-def _mount(mount: Obj, where: str) -> Iterator[str]:
-    yield from _unknown(mount, _MOUNT, where)
+def _mount(mount: Obj, path: str) -> Iterator[str]:
+    yield from _unknown(mount, _MOUNT, path)
     if mount.get("mountPropagation") not in (None, "None"):
-        yield f"{where}.mountPropagation"
+        yield f"{path}.mountPropagation"
     if mount.get("recursiveReadOnly") not in (None, "Disabled", "IfPossible"):
-        yield f"{where}.recursiveReadOnly"
+        yield f"{path}.recursiveReadOnly"
 
 
-def _volume(volume: Obj, where: str) -> Iterator[str]:
+def _volume(volume: Obj, path: str) -> Iterator[str]:
     for name in volume:
         if name != "name" and name not in SOURCES:
-            yield f"{where}.{name}"
+            yield f"{path}.{name}"
     for index, source in enumerate((volume.get("projected") or {}).get("sources") or []):
-        yield from (f"{where}.projected.sources[{index}].{name}" for name in source if name not in PROJECTED)
+        yield from (f"{path}.projected.sources[{index}].{name}" for name in source if name not in PROJECTED)
 
 
-def _security(given: dict[str, Any], known: frozenset[str], where: str) -> Iterator[str]:
-    yield from _unknown(given, known, where)
-    if given.get("privileged"):
-        yield f"{where}.privileged"
-    if given.get("procMount") not in (None, "Default"):
-        yield f"{where}.procMount"
+def _security(fields: dict[str, Any], known: frozenset[str], path: str) -> Iterator[str]:
+    yield from _unknown(fields, known, path)
+    if fields.get("privileged"):
+        yield f"{path}.privileged"
+    if fields.get("procMount") not in (None, "Default"):
+        yield f"{path}.procMount"
     for name in ("seccompProfile", "appArmorProfile"):
-        if (given.get(name) or {}).get("type") not in (None, *_PROFILES):
-            yield f"{where}.{name}"
-    for name in (given.get("capabilities") or {}).get("add") or []:
+        if (fields.get(name) or {}).get("type") not in (None, *_PROFILES):
+            yield f"{path}.{name}"
+    for name in (fields.get("capabilities") or {}).get("add") or []:
         if name.upper().removeprefix("CAP_") not in DEFAULT_CAPABILITIES:
-            yield f"{where}.capabilities.add[{name}]"
+            yield f"{path}.capabilities.add[{name}]"

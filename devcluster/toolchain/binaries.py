@@ -166,7 +166,7 @@ def ensure(names: Iterable[str], report: Reporter) -> dict[str, Path]:
 
     Raises BinaryError with one line: no Go and none to be had, no network, no disk space, or the compiler's complaint.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     missing: list[Binary] = []
     for name in names:
         binary = BINARIES[name]
@@ -174,15 +174,15 @@ def ensure(names: Iterable[str], report: Reporter) -> dict[str, Path]:
         if path is None:
             missing.append(binary)
         else:
-            found[name] = path
+            paths[name] = path
     if missing:
         with golang.build_lock(bin_cache(), report):
             # Somebody else may have built them while we waited for the lock.
             wanted = [binary for binary in missing if find(binary) is None]
             if wanted:
                 _build(wanted, report)
-        found |= {binary.name: bin_cache() / binary.cache_name() for binary in missing}
-    return found
+        paths |= {binary.name: bin_cache() / binary.cache_name() for binary in missing}
+    return paths
 
 
 def _build(wanted: list[Binary], report: Reporter) -> None:

@@ -175,17 +175,17 @@ def _install_wheel(target: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _explain(what: str, output: str) -> str:
+def _explain(step: str, output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
     detail = " | ".join(lines[-2:])[:400] or "no output"
     if "no space left on device" in output:
-        return f"{what} failed: the disk is full: make room and run the command again ({detail})"
+        return f"{step} failed: the disk is full: make room and run the command again ({detail})"
     if _NETWORK_SIGNS.search(output):
         return (
-            f"{what} failed, the network does not answer: check the connection (or GOPROXY, PIP_INDEX_URL), or point "
+            f"{step} failed, the network does not answer: check the connection (or GOPROXY, PIP_INDEX_URL), or point "
             f"SECONDARY_SCHEDULER_BIN_DIR at binaries that you have ({detail})"
         )
-    return f"{what} failed: {detail}"
+    return f"{step} failed: {detail}"
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -57,10 +57,10 @@ class _MountAttr(ctypes.Structure):
     )
 
 
-def _check(result: int, what: str) -> int:
+def _check(result: int, call: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{call}: {os.strerror(number)}")
     return result
 
 
@@ -225,15 +225,15 @@ def exit_code(status: int) -> int:
 
 def reap(expected: int) -> int | None:
     """Collect every dead child; return the wait status of the expected one if it is among them."""
-    found = None
+    expected_status = None
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 break
             if pid == expected:
-                found = status
-    return found
+                expected_status = status
+    return expected_status
 
 
 def tend(child: int, group: bool) -> int:

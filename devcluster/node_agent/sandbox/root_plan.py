@@ -46,8 +46,8 @@ def list_host(path: str) -> list[HostEntry] | None:
     """The entries of a host directory that a container may see, or None if it is no readable directory."""
     entries = []
     try:
-        with os.scandir(path) as found:
-            for entry in found:
+        with os.scandir(path) as listing:
+            for entry in listing:
                 if entry.is_symlink():
                     entries.append(HostEntry(entry.name, False, os.readlink(entry.path)))
                 elif entry.is_dir() or stat.S_ISREG(entry.stat().st_mode):
@@ -121,8 +121,8 @@ class _Planner:
 
 
 def _parents(path: str) -> list[str]:
-    found = [str(parent) for parent in PurePosixPath(path).parents]
-    return found[::-1]
+    parents = [str(parent) for parent in PurePosixPath(path).parents]
+    return parents[::-1]
 
 
 def _devices() -> list[Operation]:
@@ -194,4 +194,4 @@ def _mask(path: str, shown: Sequence[str], hidden: Sequence[str], lister: Lister
 
 
 def _beneath(path: str, outer: Iterable[str]) -> bool:
-    return any(path == one or path.startswith(one + "/") for one in outer)
+    return any(path == other or path.startswith(other + "/") for other in outer)

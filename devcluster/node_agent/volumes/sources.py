@@ -52,24 +52,27 @@ def token_requests(volume: Obj) -> Iterator[TokenRequest]:
 
 def references(pod: Obj) -> set[tuple[DataKind, str]]:
     """The ConfigMaps and Secrets that the pod's files and environment are made of."""
-    found: set[tuple[DataKind, str]] = set()
+    names: set[tuple[DataKind, str]] = set()
     for container in all_containers(pod["spec"]):
-        given = [*(container.get("envFrom") or []), *(one.get("valueFrom") or {} for one in container.get("env") or [])]
-        for source in given:
+        env_sources = [
+            *(container.get("envFrom") or []),
+            *(variable.get("valueFrom") or {} for variable in container.get("env") or []),
+        ]
+        for source in env_sources:
             for key, kind in _ENVIRONMENT_SOURCES.items():
                 if key in source:
-                    found.add((kind, source[key]["name"]))
+                    names.add((kind, source[key]["name"]))
     for volume in pod["spec"].get("volumes") or []:
         if "configMap" in volume:
-            found.add(("ConfigMap", volume["configMap"]["name"]))
+            names.add(("ConfigMap", volume["configMap"]["name"]))
         if "secret" in volume:
-            found.add(("Secret", volume["secret"]["secretName"]))
+            names.add(("Secret", volume["secret"]["secretName"]))
         for source in (volume.get("projected") or {}).get("sources") or []:
             if "configMap" in source:
-                found.add(("ConfigMap", source["configMap"]["name"]))
+                names.add(("ConfigMap", source["configMap"]["name"]))
             if "secret" in source:
-                found.add(("Secret", source["secret"]["name"]))
-    return found
+                names.add(("Secret", source["secret"]["name"]))
+    return names
 
 
 def volume_payload(volume: Obj, context: VolumeContext) -> dict[str, FileContent] | None:
@@ -92,12 +95,12 @@ def volume_payload(volume: Obj, context: VolumeContext) -> dict[str, FileContent
     return None
 
 
-def object_data(kind: DataKind, found: Obj) -> dict[str, bytes]:
+def object_data(kind: DataKind, obj: Obj) -> dict[str, bytes]:
     """All keys of a ConfigMap or Secret, decoded."""
     if kind == "Secret":
-        return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
-    data = {key: value.encode() for key, value in (found.get("data") or {}).items()}
-    return data | {key: base64.b64decode(value) for key, value in (found.get("binaryData") or {}).items()}
+        return {key: base64.b64decode(value) for key, value in (obj.get("data") or {}).items()}
+    data = {key: value.encode() for key, value in (obj.get("data") or {}).items()}
+    return data | {key: base64.b64decode(value) for key, value in (obj.get("binaryData") or {}).items()}
 
 
 def _request(token: dict[str, Any]) -> TokenRequest:
@@ -111,20 +114,20 @@ def _projected(source: dict[str, Any], mode: int, context: VolumeContext) -> dic
     if "downwardAPI" in source:
         return _downward({"defaultMode": mode, **source["downwardAPI"]}, context)
     kind: DataKind = "ConfigMap" if "configMap" in source else "Secret"
-    given = source["configMap" if kind == "ConfigMap" else "secret"]
-    return _data(kind, given["name"], {"defaultMode": mode, **given}, context)
+    reference = source["configMap" if kind == "ConfigMap" else "secret"]
+    return _data(kind, reference["name"], {"defaultMode": mode, **reference}, context)
 
 
-def _data(kind: DataKind, name: str, given: dict[str, Any], context: VolumeContext) -> dict[str, FileContent]:
-    optional = bool(given.get("optional"))
-    found = context.store.get(kind, context.pod["metadata"]["namespace"], name)
-    if found is None:
+def _data(kind: DataKind, name: str, reference: dict[str, Any], context: VolumeContext) -> dict[str, FileContent]:
+    optional = bool(reference.get("optional"))
+    obj = context.store.get(kind, context.pod["metadata"]["namespace"], name)
+    if obj is None:
         if optional:
             return {}
         raise MissingSourceError(f'{kind.lower()} "{name}" not found')
-    data = object_data(kind, found)
-    mode = given.get("defaultMode") or DEFAULT_MODE
-    items = given.get("items")
+    data = object_data(kind, obj)
+    mode = reference.get("defaultMode") or DEFAULT_MODE
+    items = reference.get("items")
     if not items:
         return {key: FileContent(value, mode) for key, value in data.items()}
     files = {}
@@ -136,10 +139,10 @@ def _data(kind: DataKind, name: str, given: dict[str, Any], context: VolumeConte
     return files
 
 
-def _downward(given: dict[str, Any], context: VolumeContext) -> dict[str, FileContent]:
-    mode = given.get("defaultMode") or DEFAULT_MODE
+def _downward(volume: dict[str, Any], context: VolumeContext) -> dict[str, FileContent]:
+    mode = volume.get("defaultMode") or DEFAULT_MODE
     files = {}
-    for item in given.get("items") or []:
+    for item in volume.get("items") or []:
         if "fieldRef" in item:
             text = pod_field(context.pod, item["fieldRef"]["fieldPath"])
         else:

@@ -68,12 +68,12 @@ def _link_names(directory: Path, names: set[str]) -> None:
 
 
 def _current(directory: Path) -> dict[str, FileContent] | None:
-    found = {}
+    content = {}
     for base, _, names in os.walk(directory):
         for name in names:
             path = Path(base, name)
             try:
-                found[str(path.relative_to(directory))] = FileContent(path.read_bytes(), path.stat().st_mode & 0o777)
+                content[str(path.relative_to(directory))] = FileContent(path.read_bytes(), path.stat().st_mode & 0o777)
             except OSError:
                 return None
-    return found
+    return content

@@ -74,7 +74,7 @@ class Checked:
 
 
 def check(
-    given: Object,
+    inputs: Object,
     old: Object,
     *,
     naming: Naming,
@@ -85,21 +85,21 @@ def check(
 
     `is_namespaced(api_version, kind)` is only asked when the program gave no namespace.
     """
-    obj = without_nulls(reveal(given))
+    obj = without_nulls(reveal(inputs))
     failures = list(_identity_failures(obj))
     if failures:
-        return Checked(given, failures)
+        return Checked(inputs, failures)
     obj = {**obj, "metadata": obj.get("metadata", {})}
     if not is_unknown(obj["metadata"]):
         named = _named(obj, reveal(old), naming)
         if named is None:
             reason = "automatic naming is disabled by pulumi:autonaming; give metadata.name"
-            return Checked(given, [Failure("metadata.name", reason)])
+            return Checked(inputs, [Failure("metadata.name", reason)])
         obj = named
         if not metadata_of(obj).get("namespace") and is_namespaced(obj["apiVersion"], obj["kind"]):
             obj = _with_metadata(obj, namespace=default_namespace)
     failures = list(_value_failures(obj))
-    return Checked(with_secrets_of(normalised(obj), _marks(given)), failures)
+    return Checked(with_secrets_of(normalised(obj), _marks(inputs)), failures)
 
 
 def refreshed(inputs: Object, live: Object) -> Object:
@@ -137,11 +137,11 @@ def normalised(obj: Object) -> Object:
     return {**rest, "data": {**(obj.get("data") or {}), **encoded}}
 
 
-def _marks(given: Object) -> Object:
+def _marks(inputs: Object) -> Object:
     """Where secrets are, for the normalised form: a secret stringData makes all of `data` secret."""
-    if given.get("kind") == "Secret" and contains_secret(given.get("stringData")):
-        return {**given, "data": secret({})}
-    return given
+    if inputs.get("kind") == "Secret" and contains_secret(inputs.get("stringData")):
+        return {**inputs, "data": secret({})}
+    return inputs
 
 
 def _with_metadata(obj: Object, **fields: Any) -> Object:
@@ -199,13 +199,13 @@ def _await_failures(obj: Object) -> Iterator[Failure]:
         yield Failure(f'metadata.annotations["{ANNOTATION_TIMEOUT}"]', "must be a whole number of seconds")
 
 
-def _text_map(value: Any, where: str) -> Iterator[Failure]:
+def _text_map(value: Any, path: str) -> Iterator[Failure]:
     if not isinstance(value, dict):
         return
     for key, item in value.items():
         if not isinstance(item, str):
             # The value itself is not shown: it may be a secret.
-            yield Failure(f"{where}.{key}", f"must be a string, not {type(item).__name__}; put it in quotes")
+            yield Failure(f"{path}.{key}", f"must be a string, not {type(item).__name__}; put it in quotes")
 
 
 def _is_base64(value: Any) -> bool:

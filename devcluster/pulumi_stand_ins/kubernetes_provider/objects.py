@@ -131,8 +131,8 @@ def split_identity(identifier: str) -> tuple[str, str]:
 def conditions(obj: Object) -> dict[str, Object]:
     """Status conditions by type; empty while there is no status (a new CRD's `conditions` is null)."""
     status = obj.get("status")
-    found: Any = status.get("conditions") if isinstance(status, dict) else None
-    return {str(c["type"]): c for c in found or () if isinstance(c, dict) and "type" in c}
+    entries: Any = status.get("conditions") if isinstance(status, dict) else None
+    return {str(c["type"]): c for c in entries or () if isinstance(c, dict) and "type" in c}
 
 
 def is_crd(obj: Object) -> bool:

@@ -114,8 +114,8 @@ class Operations:
         manager = field_manager(plain)
         writer = Writer(api, self._cancellation)
         if preview:
-            made = self._previewed(plain, lambda: writer.preview_create(plain, manager, warn=self._warner(urn)))
-            return "", inputs if made is None else Checkpoint(_unborn(made), inputs, manager).outputs()
+            previewed = self._previewed(plain, lambda: writer.preview_create(plain, manager, warn=self._warner(urn)))
+            return "", inputs if previewed is None else Checkpoint(_unborn(previewed), inputs, manager).outputs()
         tell = self._teller(urn)
         try:
             if self._settings.upsert_existing_objects and metadata_of(plain).get("name"):
@@ -236,13 +236,13 @@ class Operations:
         except KubeError:
             return None
 
-    def _awaited(self, urn: str, made: Checkpoint, timeout: float, verb: str) -> Object:
+    def _awaited(self, urn: str, checkpoint: Checkpoint, timeout: float, verb: str) -> Object:
         """Outputs once the object is ready.
 
         It exists by now. Whatever goes wrong here, even a fault of ours, must not lose it: state would not know of it,
         and the next run would find it in its way.
         """
-        live = made.live
+        live = checkpoint.live
         try:
             api = self._api()
             if is_crd(live):
@@ -254,14 +254,14 @@ class Operations:
                 tell=self._teller(urn),
                 cancellation=self._cancellation,
             )
-            return replace(made, live=ready).outputs()
+            return replace(checkpoint, live=ready).outputs()
         except NotReady as error:
             live, reasons = error.live, error.reasons
         except Exception as error:
             reasons = [f"the stand-in provider failed while waiting: {type(error).__name__}: {error}"]
         first = f"{describe(live)} was {verb} but is not ready: {reasons[0]}"
-        outputs = replace(made, live=live).outputs()
-        raise PartialFailure(identity(live), outputs, made.inputs, [first, *reasons[1:]])
+        outputs = replace(checkpoint, live=live).outputs()
+        raise PartialFailure(identity(live), outputs, checkpoint.inputs, [first, *reasons[1:]])
 
     def _check_ready(self, api: DynamicClient, live: Object, identifier: str, outputs: Object, inputs: Object) -> None:
         try:
@@ -288,10 +288,10 @@ class Operations:
         return warn
 
 
-def _unborn(made: Object) -> Object:
+def _unborn(obj: Object) -> Object:
     """A dry run's answer without what the real object will have otherwise: unknown, so that nothing is built on it."""
-    metadata = {key: value for key, value in metadata_of(made).items() if key not in _SERVER_METADATA}
-    rest = {key: value for key, value in made.items() if key != "status"}
+    metadata = {key: value for key, value in metadata_of(obj).items() if key not in _SERVER_METADATA}
+    rest = {key: value for key, value in obj.items() if key != "status"}
     return {**rest, "metadata": {**metadata, "uid": UNKNOWN, "resourceVersion": UNKNOWN}}
 
 

@@ -24,14 +24,14 @@ def taken_over(live: Object, manager: str) -> list[Object] | None:
     """The managedFields after `manager` has taken over; None if there is nothing to take."""
     entries: list[Object] = list(metadata_of(live).get("managedFields") or ())
     ours = [entry for entry in entries if _is_applied_by(entry, manager)]
-    taken = [entry for entry in entries if entry not in ours and _is_takeable(entry, manager)]
-    if not taken:
+    takeable = [entry for entry in entries if entry not in ours and _is_takeable(entry, manager)]
+    if not takeable:
         return None
     fields: Object = {}
-    for entry in [*ours, *taken]:
+    for entry in [*ours, *takeable]:
         fields = _union(fields, entry.get("fieldsV1") or {})
-    kept = [entry for entry in entries if entry not in ours and entry not in taken]
-    template = (ours or taken)[0]
+    kept = [entry for entry in entries if entry not in ours and entry not in takeable]
+    template = (ours or takeable)[0]
     merged = {**template, "manager": manager, "operation": "Apply", "fieldsV1": fields}
     return [merged, *kept]
 

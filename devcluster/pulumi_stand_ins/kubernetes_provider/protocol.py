@@ -17,15 +17,15 @@ def decode(struct: Any) -> Object:
 
 
 def _decode_value(value: Any) -> Any:
-    which = value.WhichOneof("kind")
-    if which == "struct_value":
+    kind = value.WhichOneof("kind")
+    if kind == "struct_value":
         return decode(value.struct_value)
-    if which == "list_value":
+    if kind == "list_value":
         return [_decode_value(item) for item in value.list_value.values]
-    if which == "number_value":
+    if kind == "number_value":
         number: float = value.number_value
         return int(number) if number.is_integer() else number
-    return None if which in (None, "null_value") else getattr(value, which)
+    return None if kind in (None, "null_value") else getattr(value, kind)
 
 
 def encode(value: Object) -> Any:

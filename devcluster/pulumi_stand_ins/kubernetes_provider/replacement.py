@@ -99,7 +99,7 @@ _BY_KIND: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "PersistentVolumeClaim"): (".spec",),
     ("", "Pod"): (
         *(f".spec.{name}" for name in _POD_SPEC),
-        *(f".spec.{which}[*].{name}" for which in ("containers", "initContainers") for name in _CONTAINER),
+        *(f".spec.{section}[*].{name}" for section in ("containers", "initContainers") for name in _CONTAINER),
     ),
     ("", "ResourceQuota"): (".spec.scopes",),
     ("", "Service"): (".spec.clusterIP",),

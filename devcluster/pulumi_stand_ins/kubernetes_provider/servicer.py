@@ -94,8 +94,8 @@ def _type_token(request: Any) -> str:
     return str(request.type or request.urn.split("::")[2].rpartition("$")[2])
 
 
-def _failures(found: Iterable[Failure]) -> list[Any]:
-    return [provider_pb2.CheckFailure(property=failure.property, reason=failure.reason) for failure in found]
+def _failures(failures: Iterable[Failure]) -> list[Any]:
+    return [provider_pb2.CheckFailure(property=failure.property, reason=failure.reason) for failure in failures]
 
 
 class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
@@ -120,8 +120,8 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
         return empty_pb2.Empty()
 
     def CheckConfig(self, request: Any, context: Any) -> Any:
-        found = check_settings(decode(request.news), provider_name=request.urn.rpartition("::")[2])
-        return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(found))
+        failures = check_settings(decode(request.news), provider_name=request.urn.rpartition("::")[2])
+        return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(failures))
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
         old = decode(request.old_inputs if len(request.old_inputs.fields) else request.olds)
@@ -136,8 +136,8 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Check(self, request: Any, context: Any) -> Any:
-        given = decode(request.news)
-        reason = unsupported(_type_token(request), str(given.get("kind", "")))
+        inputs = decode(request.news)
+        reason = unsupported(_type_token(request), str(inputs.get("kind", "")))
         if reason is not None:
             return provider_pb2.CheckResponse(inputs=request.news, failures=_failures([Failure("", reason)]))
         naming = Naming(request.name or request.urn.rpartition("::")[2], request.randomSeed)
@@ -145,7 +145,7 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
             mode = NamingMode(request.autonaming.mode)
             naming = Naming(naming.resource_name, naming.seed, request.autonaming.proposed_name, mode)
         checked = check(
-            given,
+            inputs,
             decode(request.olds),
             naming=naming,
             default_namespace=self._cluster.default_namespace,
@@ -156,7 +156,7 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Diff(self, request: Any, context: Any) -> Any:
         old = Checkpoint.read(decode(request.olds), decode(request.old_inputs))
         new = reveal(decode(request.news))
-        found = difference(
+        diff = difference(
             old.live,
             reveal(old.inputs),
             new,
@@ -164,13 +164,13 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
             mutable_kinds=self._cluster.settings.mutable_kinds,
             cluster_scoped=not self._cluster.is_namespaced(new["apiVersion"], new["kind"]),
         )
-        outcome = provider_pb2.DiffResponse.DIFF_SOME if found.changes else provider_pb2.DiffResponse.DIFF_NONE
+        outcome = provider_pb2.DiffResponse.DIFF_SOME if diff.changes else provider_pb2.DiffResponse.DIFF_NONE
         return provider_pb2.DiffResponse(
             changes=outcome,
-            replaces=[render(change.path) for change in found.changes if change.replaces],
-            diffs=sorted({str(change.path[0]) for change in found.changes}),
-            deleteBeforeReplace=found.delete_first,
-            detailedDiff={render(change.path): _property_diff(change) for change in found.changes},
+            replaces=[render(change.path) for change in diff.changes if change.replaces],
+            diffs=sorted({str(change.path[0]) for change in diff.changes}),
+            deleteBeforeReplace=diff.delete_first,
+            detailedDiff={render(change.path): _property_diff(change) for change in diff.changes},
             hasDetailedDiff=True,
         )
 

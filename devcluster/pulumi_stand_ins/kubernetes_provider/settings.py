@@ -39,16 +39,16 @@ class Settings:
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> "Settings":
         """From the `kubernetes:config:<key>` variables of Configure: strings, everything else JSON-encoded."""
-        given = {key.removeprefix(_PREFIX): value for key, value in variables.items() if key.startswith(_PREFIX)}
+        values = {key.removeprefix(_PREFIX): value for key, value in variables.items() if key.startswith(_PREFIX)}
 
         def switch(name: str) -> bool:
-            return given.get(name, "").lower() == "true"
+            return values.get(name, "").lower() == "true"
 
         return cls(
-            kubeconfig=given.get("kubeconfig") or None,
-            context=given.get("context") or None,
-            cluster=given.get("cluster") or None,
-            namespace=given.get("namespace") or None,
+            kubeconfig=values.get("kubeconfig") or None,
+            context=values.get("context") or None,
+            cluster=values.get("cluster") or None,
+            namespace=values.get("namespace") or None,
             enable_config_map_mutable=switch("enableConfigMapMutable"),
             enable_secret_mutable=switch("enableSecretMutable"),
             enable_patch_force=switch("enablePatchForce"),
@@ -82,9 +82,9 @@ def _cluster_of(path_or_content: Any, *, context: str | None, cluster: str | Non
     return config.server, config.ca_file, config.ca_data, config.tls_server_name, config.insecure_skip_tls_verify
 
 
-def check_settings(given: Object, *, provider_name: str) -> list[Failure]:
+def check_settings(arguments: Object, *, provider_name: str) -> list[Failure]:
     """What is wrong with a provider's arguments; strictMode's rules are the official provider's."""
-    plain = {key: _decoded(value) for key, value in reveal(given).items()}
+    plain = {key: _decoded(value) for key, value in reveal(arguments).items()}
     failures = []
     if plain.get("strictMode") is True:
         if provider_name == "default" or provider_name.startswith("default_"):

@@ -43,17 +43,17 @@ class Condition:
     def unmet(self, obj: Object) -> str | None:
         """What is still missing. A condition that speaks of an older generation does not count."""
         wanted = f'condition "{self.type}" to be "{self.status}"'
-        found = conditions(obj).get(self.type)
-        if found is None:
+        condition = conditions(obj).get(self.type)
+        if condition is None:
             return f"Waiting for {wanted}; it is not set yet"
-        observed = found.get("observedGeneration", obj["status"].get("observedGeneration"))
+        observed = condition.get("observedGeneration", obj["status"].get("observedGeneration"))
         generation = obj.get("metadata", {}).get("generation")
         if isinstance(observed, int) and isinstance(generation, int) and observed < generation:
             return f"Waiting for {wanted}; it still speaks of generation {observed} of {generation}"
-        if str(found.get("status", "")).lower() == self.status.lower():
+        if str(condition.get("status", "")).lower() == self.status.lower():
             return None
-        reported = [str(found[key]) for key in ("reason", "message") if found.get(key)]
-        return f'Waiting for {wanted}; it is "{found.get("status")}"' + (
+        reported = [str(condition[key]) for key in ("reason", "message") if condition.get(key)]
+        return f'Waiting for {wanted}; it is "{condition.get("status")}"' + (
             f" ({': '.join(reported)})" if reported else ""
         )
 
@@ -70,7 +70,7 @@ class JsonPath:
         """What is still missing; one of several places that a path leads to is enough."""
         places: list[Any] = [obj]
         for step in self.steps:
-            places = [found for place in places for found in _follow(step, place)]
+            places = [match for place in places for match in _follow(step, place)]
         if not places:
             return f"Waiting for {self.text}; there is no such field yet"
         if self.value is None:
@@ -92,7 +92,7 @@ def _follow(step: re.Match[str], place: Any) -> Iterable[Any]:
     if step["all"]:
         return items
     literal = step["literal"].strip("\"'")
-    return [item for item in items if literal in (_text(found) for found in _field(item, step["field"]))]
+    return [item for item in items if literal in (_text(match) for match in _field(item, step["field"]))]
 
 
 def _field(item: Any, dotted: str) -> list[Any]:

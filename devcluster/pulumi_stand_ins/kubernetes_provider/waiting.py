@@ -114,16 +114,16 @@ def until_ready(
     """
     name = str(metadata_of(live).get("name"))
     deadline = time.monotonic() + timeout_seconds
-    said = trouble = ""
+    last_line = trouble = ""
     for pause in _pauses():
         state = state_now(api, live)
         if isinstance(state, Ready):
             return live
         if isinstance(state, Failed):
             raise NotReady(list(state.reasons), live)
-        if state.status != said:
-            said = state.status
-            tell(said)
+        if state.status != last_line:
+            last_line = state.status
+            tell(last_line)
         reasons = [*(state.reasons or (state.status,)), *([trouble] if trouble else [])]
         left = deadline - time.monotonic()
         if left <= 0:
@@ -149,7 +149,7 @@ def until_gone(
     """Wait until the object is gone, or another one has its name. Raises NotReady as `until_ready` does."""
     uid, name = metadata_of(live).get("uid"), str(metadata_of(live).get("name"))
     deadline = time.monotonic() + timeout_seconds
-    said = ""
+    last_line = ""
     for pause in _pauses():
         try:
             live = api.get(live, name)
@@ -162,8 +162,8 @@ def until_gone(
         if uid and metadata_of(live).get("uid") != uid:
             return
         held = deletion_status(live)
-        if held != said:
-            said = held
+        if held != last_line:
+            last_line = held
             tell(held)
         left = deadline - time.monotonic()
         if left <= 0:
@@ -202,7 +202,7 @@ def _other_conditions(live: Object, reasons: list[str]) -> list[str]:
     if annotation(live, ANNOTATION_WAIT_FOR) is None:
         return []
     return [
-        f'Its condition "{kind}" is "{found.get("status")}" ({found.get("reason", "")}: {found["message"]})'
-        for kind, found in conditions(live).items()
-        if found.get("message") and not any(str(found["message"]) in reason for reason in reasons)
+        f'Its condition "{kind}" is "{condition.get("status")}" ({condition.get("reason", "")}: {condition["message"]})'
+        for kind, condition in conditions(live).items()
+        if condition.get("message") and not any(str(condition["message"]) in reason for reason in reasons)
     ]

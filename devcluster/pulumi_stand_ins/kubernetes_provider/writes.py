@@ -81,8 +81,8 @@ class Writer:
                 raise
         name = f"{metadata_of(obj)['name'][:240]}-preview"
         beside = {**obj, "metadata": {**metadata_of(obj), "name": name}}
-        made = self._apply(beside, manager, force=True, dry_run=True, warn=warn)
-        return {**made, "metadata": {**metadata_of(made), "name": metadata_of(obj)["name"]}}
+        previewed = self._apply(beside, manager, force=True, dry_run=True, warn=warn)
+        return {**previewed, "metadata": {**metadata_of(previewed), "name": metadata_of(obj)["name"]}}
 
     def update(
         self, obj: Object, manager: str, *, force: bool, ignore: Iterable[Path], dry_run: bool, warn: Warn
@@ -121,10 +121,10 @@ class Writer:
         try:
             return self._api.request("POST", self._api.path(obj), body=obj, query=_query(manager), warn=warn)
         except ConnectionLost:
-            made = self._made_after_all(obj, manager)
-            if made is None:
+            created = self._made_after_all(obj, manager)
+            if created is None:
                 raise
-            return made
+            return created
 
     def _made_after_all(self, obj: Object, manager: str) -> Object | None:
         """The object, if it was made although the answer got lost: only we use this manager's name."""

@@ -23,19 +23,19 @@ def import_path(python: str) -> list[str]:
     """Where the interpreter finds packages: our own path if it is ours, else the environment's site-packages."""
     if python == sys.executable:
         return [entry for entry in sys.path if entry]
-    return [str(found) for found in Path(python).parent.parent.glob("lib/python*/site-packages")]
+    return [str(directory) for directory in Path(python).parent.parent.glob("lib/python*/site-packages")]
 
 
 def required_packages(path: Iterable[str]) -> list[Package]:
     """The packages whose SDKs ship a `pulumi-plugin.json` that says they need a resource plugin."""
-    found = set()
+    packages = set()
     for directory in path:
         for file in Path(directory).glob(f"*/{_PLUGIN_FILE}"):
             described = json.loads(file.read_text())
             if described.get("resource") and described.get("name"):
                 version = described.get("version")
-                found.add(Package(described["name"], f"v{version}" if version else "", described.get("server", "")))
-    return sorted(found)
+                packages.add(Package(described["name"], f"v{version}" if version else "", described.get("server", "")))
+    return sorted(packages)
 
 
 def installed(path: Iterable[str], *, transitive: bool) -> list[tuple[str, str]]:

@@ -46,8 +46,8 @@ class Run:
             "parallel": str(self.parallel),
             "dry_run": str(self.dry_run).lower(),
         }
-        given = [part for name, value in flags.items() for part in (f"--{name}", value)]
-        return [python, "-u", str(_SHIM), *given, self.entry_point, *self.arguments]
+        options = [part for name, value in flags.items() for part in (f"--{name}", value)]
+        return [python, "-u", str(_SHIM), *options, self.entry_point, *self.arguments]
 
     def environment(self) -> dict[str, str]:
         """The engine's environment and the configuration, which the SDK reads from these two variables."""

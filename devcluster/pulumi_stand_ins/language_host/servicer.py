@@ -72,9 +72,9 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.GetRequiredPluginsResponse(plugins=plugins)
 
     def GetProgramDependencies(self, request: Any, context: Any) -> Any:
-        found = installed(_import_path(request.info), transitive=request.transitiveDependencies)
+        packages = installed(_import_path(request.info), transitive=request.transitiveDependencies)
         return language_pb2.GetProgramDependenciesResponse(
-            dependencies=[language_pb2.DependencyInfo(name=name, version=version) for name, version in found]
+            dependencies=[language_pb2.DependencyInfo(name=name, version=version) for name, version in packages]
         )
 
     def InstallDependencies(self, request: Any, context: Any) -> Iterator[Any]:

@@ -72,20 +72,20 @@ class _PatientQueue(deque[Any]):
             time.sleep(self._pause)
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> int:
     import pulumi
     import pulumi.runtime
 
     pulumi.runtime.set_all_config(pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env())
     settings = pulumi.runtime.Settings(
-        monitor=given.monitor,
-        engine=given.engine,
-        project=given.project,
-        stack=given.stack,
-        parallel=given.parallel,
-        dry_run=given.dry_run == "true",
-        organization=given.organization,
-        root_directory=given.root_directory,
+        monitor=arguments.monitor,
+        engine=arguments.engine,
+        project=arguments.project,
+        stack=arguments.stack,
+        parallel=arguments.parallel,
+        dry_run=arguments.dry_run == "true",
+        organization=arguments.organization,
+        root_directory=arguments.root_directory,
     )
     settings.outputs = _PatientQueue()
     pulumi.runtime.configure(settings)
@@ -93,9 +93,9 @@ def _run(given: argparse.Namespace) -> int:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    threads = ThreadPoolExecutor(max(given.parallel, 1) * 4)
+    threads = ThreadPoolExecutor(max(arguments.parallel, 1) * 4)
     loop.set_default_executor(threads)
-    path = os.path.abspath(given.program)
+    path = os.path.abspath(arguments.program)
 
     def program() -> None:
         runpy.run_path(path, run_name="__main__")
@@ -118,16 +118,16 @@ def _run(given: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str]) -> int:
     """Run the program that `argv` names; 0, 1 (message printed), or 32 (trace printed, nothing to add)."""
-    given = _arguments(argv)
+    arguments = _arguments(argv)
     _leave_with_parent()
-    if given.pwd:
-        os.chdir(given.pwd)
-    sys.argv = [given.program, *given.arguments]
+    if arguments.pwd:
+        os.chdir(arguments.pwd)
+    sys.argv = [arguments.program, *arguments.arguments]
     # Python put this file's directory first; a program must not find our modules under its own imports.
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    directory = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != directory]
     try:
-        return _run(given)
+        return _run(arguments)
     except ImportError:
         sys.stderr.write(traceback.format_exc())
         sys.stderr.write(

@@ -129,21 +129,21 @@ def _from_files(files: list[Path], context: str | None, cluster_name: str | None
 
 
 def _from_documents(
-    documents: list[tuple[Path, Mapping[str, Any]]], context: str | None, cluster_name: str | None, where: str
+    documents: list[tuple[Path, Mapping[str, Any]]], context: str | None, cluster_name: str | None, source: str
 ) -> ClientConfig:
     """Build the configuration from parsed kubeconfigs, each with its path; `where` names them in messages."""
     current = context or next(
         (str(document["current-context"]) for _, document in documents if document.get("current-context")), ""
     )
     if not current:
-        raise ConfigError(f"{where}: no current-context; choose one with --context")
-    chosen, _ = _entry(documents, "contexts", "context", current, where)
+        raise ConfigError(f"{source}: no current-context; choose one with --context")
+    chosen, _ = _entry(documents, "contexts", "context", current, source)
     cluster_name = cluster_name or str(chosen.get("cluster", ""))
-    cluster, cluster_file = _entry(documents, "clusters", "cluster", cluster_name, where)
+    cluster, cluster_file = _entry(documents, "clusters", "cluster", cluster_name, source)
     user: Mapping[str, Any] = {}
     user_file = cluster_file
     if chosen.get("user"):
-        user, user_file = _entry(documents, "users", "user", str(chosen["user"]), where)
+        user, user_file = _entry(documents, "users", "user", str(chosen["user"]), source)
     _refuse(cluster, ("proxy-url",), cluster_file)
     _refuse(user, ("exec", "auth-provider", "username", "password", "as", "as-groups", "as-uid"), user_file)
     if not cluster.get("server"):
@@ -161,7 +161,7 @@ def _from_documents(
         key_data=_data(user, "client-key-data", user_file),
         token=str(user["token"]) if user.get("token") else None,
         token_file=_path(user, "tokenFile", user_file),
-        source=where,
+        source=source,
     )
 
 
@@ -173,7 +173,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     return _parse(content, str(path))
 
 
-def _parse(content: bytes, where: str) -> Mapping[str, Any]:
+def _parse(content: bytes, source: str) -> Mapping[str, Any]:
     import yaml  # here, since a pod has no kubeconfig and need not load a YAML parser
 
     try:
@@ -181,14 +181,14 @@ def _parse(content: bytes, where: str) -> Mapping[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         # The parser's own message may quote a line, and with it a token.
         mark = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{where}{f':{mark.line + 1}' if mark else ''}: not valid YAML") from None
+        raise ConfigError(f"{source}{f':{mark.line + 1}' if mark else ''}: not valid YAML") from None
     if not isinstance(document, dict):
-        raise ConfigError(f"{where}: not a kubeconfig file (no mapping at the top)")
+        raise ConfigError(f"{source}: not a kubeconfig file (no mapping at the top)")
     return document
 
 
 def _entry(
-    documents: list[tuple[Path, Mapping[str, Any]]], section: str, kind: str, name: str, where: str
+    documents: list[tuple[Path, Mapping[str, Any]]], section: str, kind: str, name: str, source: str
 ) -> tuple[Mapping[str, Any], Path]:
     """Find a named entry; the first file that has it wins, as in kubectl."""
     known: list[str] = []
@@ -203,7 +203,7 @@ def _entry(
                 if not isinstance(content, dict):
                     raise ConfigError(f"{path}: {kind} {name!r} is not a mapping")
                 return content, path
-    raise ConfigError(f"{where}: no {kind} {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
+    raise ConfigError(f"{source}: no {kind} {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
 
 
 def _refuse(entry: Mapping[str, Any], keys: tuple[str, ...], path: Path) -> None:

@@ -34,7 +34,9 @@ class Credentials:
         self._config = config
         self._clock = clock
         self._token = _File(config.token_file, clock) if config.token_file else None
-        self._tls_files = tuple(one for one in (config.ca_file, config.cert_file, config.key_file) if one is not None)
+        self._tls_files = tuple(
+            path for path in (config.ca_file, config.cert_file, config.key_file) if path is not None
+        )
         self._tls_signature: _Signature = ()
         self._tls_looked = float("-inf")
         self._tls: ssl.SSLContext | None = None
@@ -71,7 +73,7 @@ class Credentials:
         if self._tls is not None and now - self._tls_looked < _LOOK_EVERY:
             return self._tls
         self._tls_looked = now
-        signature = tuple(_signature(one) for one in self._tls_files)
+        signature = tuple(_signature(path) for path in self._tls_files)
         if self._tls is None or signature != self._tls_signature:
             try:
                 self._tls = _context(self._config)
@@ -121,10 +123,10 @@ class _File:
 
 def _signature(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class _RecordReader(ssl.SSLObject):
@@ -173,14 +175,14 @@ def _load_pair(context: ssl.SSLContext, cert: bytes | Path, key: bytes | Path) -
     opened: list[int] = []
     try:
         names = []
-        for one in (cert, key):
-            if isinstance(one, bytes):
+        for pem in (cert, key):
+            if isinstance(pem, bytes):
                 descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
                 opened.append(descriptor)
-                os.write(descriptor, one)
+                os.write(descriptor, pem)
                 names.append(f"/proc/self/fd/{descriptor}")
             else:
-                names.append(str(one))
+                names.append(str(pem))
         context.load_cert_chain(names[0], names[1])
     finally:
         for descriptor in opened:

@@ -163,4 +163,4 @@ def connection_error(method: str, path: str, cause: BaseException, *, sent: bool
 def clean(text: str) -> str:
     """Cut and make harmless for a log or a terminal what another machine sent."""
     cut = text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 3] + "..."
-    return "".join(one if one.isprintable() else " " for one in cut).strip()
+    return "".join(character if character.isprintable() else " " for character in cut).strip()

@@ -263,12 +263,12 @@ class KubeClient:
         authorization = self._credentials.authorization()
         if authorization is not None:
             headers["Authorization"] = authorization
-        found: dict[str, Any] = {"headers": headers}
+        options: dict[str, Any] = {"headers": headers}
         if self._credentials.secure:
-            found["ssl"] = self._credentials.ssl_context()
+            options["ssl"] = self._credentials.ssl_context()
             if self._server_hostname is not None:
-                found["server_hostname"] = self._server_hostname
-        return found
+                options["server_hostname"] = self._server_hostname
+        return options
 
     def _request_session(self) -> aiohttp.ClientSession:
         if self._requests is None:

@@ -51,7 +51,7 @@ NEVER: Final = ResourceVersion("")
 _LONGEST_LINE: Final = 32 << 20
 _PATIENCE: Final = 2
 """Spans of silence through which a version is resumed, before a new list is taken."""
-_EVENT_TYPES: Final = {str(one): one for one in EventType}
+_EVENT_TYPES: Final = {str(event_type): event_type for event_type in EventType}
 
 
 class Sink(Protocol[Item]):
@@ -220,11 +220,11 @@ class Reflector(Generic[T, U]):
         invalid: list[tuple[ObjectMeta, DecodeError]] = []
         token = ""
         restarts = 0
-        asked = self._pages.ask("", self._page)
+        request = self._pages.ask("", self._page)
         try:
             while True:
                 try:
-                    page = self._codec.decode_list(await asked)
+                    page = self._codec.decode_list(await request)
                 except Expired:
                     # The snapshot behind the token was compacted while we read: all pages must be of one version.
                     restarts += 1
@@ -233,13 +233,13 @@ class Reflector(Generic[T, U]):
                     token = ""
                     items.clear()
                     invalid.clear()
-                    asked = self._pages.ask("", self._page)
+                    request = self._pages.ask("", self._page)
                     continue
                 except ResponseTooLarge:
                     if self._page == 1:
                         raise
                     self._page = max(1, self._page // 8)
-                    asked = self._pages.ask(token, self._page)
+                    request = self._pages.ask(token, self._page)
                     continue
                 except DecodeError as error:
                     raise MalformedResponse(f"GET {self._path}: {error}") from error
@@ -247,21 +247,21 @@ class Reflector(Generic[T, U]):
                 token = page.continue_token
                 if token:
                     # The API server makes the next page while this one is reduced.
-                    asked = self._pages.ask(token, self._page)
+                    request = self._pages.ask(token, self._page)
                     await _sent()
                 before = len(items)
-                for one in page.items:
+                for item in page.items:
                     try:
-                        items.append(self._transform(one))
+                        items.append(self._transform(item))
                     except ValueError as error:
-                        invalid.append((one.metadata, _refused(error)))
-                invalid.extend((one.metadata, one.error) for one in page.invalid)
+                        invalid.append((item.metadata, _refused(error)))
+                invalid.extend((item.metadata, item.error) for item in page.invalid)
                 if self._on_page and not self.state.synced:
                     self._on_page(items[before:])
                 if not token:
                     return items, invalid, page.resource_version
         finally:
-            asked.cancel()
+            request.cancel()
 
     async def _watch(self) -> None:
         seconds = random.uniform(self._timing.watch_least, self._timing.watch_most)
@@ -373,9 +373,9 @@ async def _sent() -> None:
         await asyncio.sleep(0)
 
 
-def unchanged(one: T) -> T:
+def unchanged(obj: T) -> T:
     """Pass objects on as they are: the `transform` of a Reflector that keeps them whole."""
-    return one
+    return obj
 
 
 def _refused(error: ValueError) -> DecodeError:

@@ -24,9 +24,9 @@ class Changes(Generic[U]):
         return bool(self.deleted or self.updated or self.added)
 
 
-def object_meta(one: Object) -> ObjectMeta:
+def object_meta(obj: Object) -> ObjectMeta:
     """Return the metadata of a modelled object."""
-    return one.metadata
+    return obj.metadata
 
 
 class Store(Generic[U]):
@@ -61,23 +61,23 @@ class Store(Generic[U]):
         changes: Changes[U] = Changes()
         old = self._by_uid
         self._by_uid, self._uid_by_key = {}, {}
-        for one in items:
-            meta = self._meta(one)
-            self._by_uid[meta.uid] = one
+        for obj in items:
+            meta = self._meta(obj)
+            self._by_uid[meta.uid] = obj
             self._uid_by_key[meta.key] = meta.uid
             before = old.pop(meta.uid, None)
             if before is None:
-                changes.added.append(one)
+                changes.added.append(obj)
             elif self._meta(before).resource_version != meta.resource_version:
-                changes.updated.append((before, one))
+                changes.updated.append((before, obj))
         changes.deleted.extend(old.values())
         return changes
 
     def apply(self, events: Sequence[tuple[EventType, U]]) -> Changes[U]:
         """Take over a batch of events; several on one object are folded into their net effect."""
         changes = _Folding[U]()
-        for kind, one in events:
-            meta = self._meta(one)
+        for kind, obj in events:
+            meta = self._meta(obj)
             held = self._by_uid.get(meta.uid)
             if kind is EventType.DELETED:
                 if held is not None:
@@ -90,9 +90,9 @@ class Store(Generic[U]):
             if namesake is not None and namesake != meta.uid:
                 changes.delete(namesake, self._by_uid[namesake])
                 self._remove(namesake, meta.key)
-            self._by_uid[meta.uid] = one
+            self._by_uid[meta.uid] = obj
             self._uid_by_key[meta.key] = meta.uid
-            changes.put(meta.uid, held, one)
+            changes.put(meta.uid, held, obj)
         return changes.result()
 
     def _remove(self, uid: str, key: str) -> None:

@@ -130,11 +130,11 @@ class Codec(Generic[T]):
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise DecodeError(f"not a list of {self.kind.__name__}: {error}") from error
         items, invalid = [], []
-        for one in raw.items or ():
+        for item in raw.items or ():
             try:
-                items.append(self.decode(one))
+                items.append(self.decode(item))
             except DecodeError as error:
-                invalid.append(_invalid(one, error))
+                invalid.append(_invalid(item, error))
         return _page(items, invalid, _convert(raw.metadata, ListMeta))
 
     def _decode_event_slowly(self, line: bytes) -> WatchEvent[T]:
@@ -201,9 +201,9 @@ def _convert(data: bytes | Raw, kind: type[V], *, keep_nulls: bool = False) -> V
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
     if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
+        return [_without_nulls(child) for child in value]
     return value
 
 
@@ -218,9 +218,11 @@ def _invalid(raw: Raw, error: DecodeError) -> Invalid:
 def _minimal_meta(raw: Raw) -> ObjectMeta:
     """Keep what identifies an object whose metadata is itself malformed."""
     try:
-        found = _any.decode(raw)["metadata"]
+        metadata = _any.decode(raw)["metadata"]
         fields = {"name": "name", "namespace": "namespace", "uid": "uid", "resource_version": "resourceVersion"}
-        return ObjectMeta(**{ours: found[theirs] for ours, theirs in fields.items() if type(found.get(theirs)) is str})
+        return ObjectMeta(
+            **{ours: metadata[theirs] for ours, theirs in fields.items() if type(metadata.get(theirs)) is str}
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError, TypeError, AttributeError):
         return ObjectMeta()
 

@@ -38,4 +38,4 @@ class ElasticQuota(Object, frozen=True, gc=False, rename="camel"):
 
 def in_force(quotas: Iterable[ElasticQuota]) -> ElasticQuota | None:
     """Return the one of a namespace's quotas that counts: the oldest, of equally old ones the first by name."""
-    return min(quotas, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name), default=None)
+    return min(quotas, key=lambda quota: (quota.metadata.creation_timestamp, quota.metadata.name), default=None)

@@ -60,9 +60,9 @@ class ObjectMeta(Struct, frozen=True, gc=False, rename="camel"):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that controls this object, if any."""
-        for one in self.owner_references:
-            if one.controller:
-                return one
+        for reference in self.owner_references:
+            if reference.controller:
+                return reference
         return None
 
 

@@ -100,18 +100,18 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Say whether the labels satisfy this; NotIn and DoesNotExist also match where the key is absent."""
-        found = labels.get(self.key)
+        value = labels.get(self.key)
         match self.operator:
             case Operator.IN:
-                return found is not None and found in self.values
+                return value is not None and value in self.values
             case Operator.NOT_IN:
-                return found is None or found not in self.values
+                return value is None or value not in self.values
             case Operator.EXISTS:
-                return found is not None
+                return value is not None
             case Operator.DOES_NOT_EXIST:
-                return found is None
+                return value is None
             case _:
-                number = _parse_int64(found) if found is not None else None
+                number = _parse_int64(value) if value is not None else None
                 if number is None:
                     return False
                 return number > self.bound if self.operator is Operator.GT else number < self.bound
@@ -127,10 +127,10 @@ def requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
             "DoesNotExist, Gt, Lt"
         ) from None
     _check_key(key)
-    for one in values:
-        if len(one) > 63 or (one and _NAME.fullmatch(one) is None):
+    for value in values:
+        if len(value) > 63 or (value and _NAME.fullmatch(value) is None):
             raise SelectorError(
-                f"selector key {_quote(key)}: {_quote(one)} is not a label value (at most 63 letters, "
+                f"selector key {_quote(key)}: {_quote(value)} is not a label value (at most 63 letters, "
                 "digits, '-', '_', '.', starting and ending with a letter or digit)"
             )
     bound = 0
@@ -162,17 +162,17 @@ class Selector:
     @property
     def keys(self) -> frozenset[str]:
         """The label keys the verdict depends on."""
-        return frozenset(one.key for one in self.requirements)
+        return frozenset(requirement.key for requirement in self.requirements)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Say whether an object with these labels is selected."""
         if self.nothing:
             return False
-        return all(one.matches(labels) for one in self.requirements)
+        return all(requirement.matches(labels) for requirement in self.requirements)
 
     def with_values(self, labels: Mapping[str, str]) -> Selector:
         """Return this selector AND `key In (value)` for each label (what matchLabelKeys adds)."""
-        extra = frozenset(Requirement(key, Operator.IN, frozenset((one,))) for key, one in labels.items())
+        extra = frozenset(Requirement(key, Operator.IN, frozenset((value,))) for key, value in labels.items())
         return Selector(self.requirements | extra, self.nothing)
 
 
@@ -184,7 +184,7 @@ def label_selector(source: LabelSelectorLike | None) -> Selector:
     """Compile a metav1.LabelSelector (LabelSelectorAsSelector): None selects nothing, empty selects everything."""
     if source is None:
         return NOTHING
-    parts = [requirement(key, Operator.IN, (one,)) for key, one in source.match_labels.items()]
+    parts = [requirement(key, Operator.IN, (value,)) for key, value in source.match_labels.items()]
     for expression in source.match_expressions:
         if expression.operator in (Operator.GT, Operator.LT):
             raise SelectorError(f"{_quote(expression.operator)} is not a valid label selector operator")
@@ -194,7 +194,7 @@ def label_selector(source: LabelSelectorLike | None) -> Selector:
 
 def selector_from_set(labels: Mapping[str, str]) -> Selector:
     """Compile a plain map such as spec.nodeSelector (labels.SelectorFromSet): not validated; empty is everything."""
-    return Selector(frozenset(Requirement(key, Operator.IN, frozenset((one,))) for key, one in labels.items()))
+    return Selector(frozenset(Requirement(key, Operator.IN, frozenset((value,))) for key, value in labels.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +222,15 @@ class NodeSelectorTerm:
         """Say whether the node satisfies the term; fields are not looked at for a node without a name."""
         if self.error is not None or not self.labels.matches(labels):
             return False
-        return not node_name or all(one.matches(node_name) for one in self.fields)
+        return not node_name or all(field_requirement.matches(node_name) for field_requirement in self.fields)
 
     def node_names(self) -> frozenset[str] | None:
         """Return the only nodes that can match by `metadata.name In [x]`, or None where the term names none."""
-        names = {one.value for one in self.fields if one.key == "metadata.name" and not one.negated}
+        names = {
+            field_requirement.value
+            for field_requirement in self.fields
+            if field_requirement.key == "metadata.name" and not field_requirement.negated
+        }
         if not names:
             return None
         return frozenset(names) if len(names) == 1 else frozenset()
@@ -240,12 +244,12 @@ class NodeSelector:
 
     def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
         """Say whether any term matches the node."""
-        return any(one.matches(node_name, labels) for one in self.terms)
+        return any(term.matches(node_name, labels) for term in self.terms)
 
     @property
     def errors(self) -> tuple[str, ...]:
         """Why invalid terms are invalid."""
-        return tuple(one.error for one in self.terms if one.error is not None)
+        return tuple(term.error for term in self.terms if term.error is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,20 +262,20 @@ class WeightedTerm:
 
 def node_selector(terms: Iterable[NodeSelectorTermLike]) -> NodeSelector:
     """Compile nodeSelectorTerms (NewLazyErrorNodeSelector): empty terms match nothing and are left out."""
-    return NodeSelector(tuple(_term(one) for one in terms if one.match_expressions or one.match_fields))
+    return NodeSelector(tuple(_term(term) for term in terms if term.match_expressions or term.match_fields))
 
 
 def preferred_terms(terms: Iterable[PreferredTermLike]) -> tuple[WeightedTerm, ...]:
     """Compile preferred terms; weight 0 and empty terms are left out; SelectorError if one is invalid (as upstream)."""
     compiled = []
-    for one in terms:
-        preference = one.preference
-        if one.weight == 0 or not (preference.match_expressions or preference.match_fields):
+    for preferred in terms:
+        preference = preferred.preference
+        if preferred.weight == 0 or not (preference.match_expressions or preference.match_fields):
             continue
         term = _term(preference)
         if term.error is not None:
             raise SelectorError(term.error)
-        compiled.append(WeightedTerm(one.weight, term))
+        compiled.append(WeightedTerm(preferred.weight, term))
     return tuple(compiled)
 
 

@@ -17,11 +17,11 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 
 def custom_resource_definition(obj: Object, look: Look) -> State:
     """Ready when established and served: a custom resource made next must find its kind."""
-    found = conditions(obj)
-    refused = found.get("NamesAccepted", {})
+    by_type = conditions(obj)
+    refused = by_type.get("NamesAccepted", {})
     if refused.get("status") == "False":
         return Failed((f"its names were not accepted: {refused.get('reason')}: {refused.get('message')}",))
-    if found.get("Established", {}).get("status") != "True":
+    if by_type.get("Established", {}).get("status") != "True":
         return Pending("Waiting for the CustomResourceDefinition to be established")
     spec = obj.get("spec") or {}
     kind, group = (spec.get("names") or {}).get("kind", ""), spec.get("group", "")
@@ -57,7 +57,7 @@ def service(obj: Object, look: Look) -> State:
     metadata = metadata_of(obj)
     selector = {"matchLabels": {"kubernetes.io/service-name": metadata["name"]}}
     slices = look.list("discovery.k8s.io/v1", "EndpointSlice", str(metadata.get("namespace", "default")), selector)
-    endpoints = [endpoint for found in slices for endpoint in found.get("endpoints") or ()]
+    endpoints = [endpoint for slice_ in slices for endpoint in slice_.get("endpoints") or ()]
     if any((endpoint.get("conditions") or {}).get("ready") is not False for endpoint in endpoints):
         return READY
     text = (

@@ -39,6 +39,6 @@ def container_problem(container: Object) -> str | None:
         parts.append(": ".join(str(waiting[key]) for key in ("reason", "message") if waiting.get(key)))
     if ended and (parts or ended.get("exitCode") != 0):
         text = f"last exit code {ended.get('exitCode')}"
-        said = ": ".join(str(ended[key]).strip() for key in ("reason", "message") if ended.get(key))
-        parts.append(f"{text} ({said[:_MESSAGE_LIMIT]})" if said else text)
+        ending = ": ".join(str(ended[key]).strip() for key in ("reason", "message") if ended.get(key))
+        parts.append(f"{text} ({ending[:_MESSAGE_LIMIT]})" if ending else text)
     return f'container "{container.get("name")}": {"; ".join(parts)}' if parts else None

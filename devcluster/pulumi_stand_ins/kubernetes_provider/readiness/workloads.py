@@ -28,18 +28,18 @@ def deployment(obj: Object, look: Look) -> State:
     available = status.get("availableReplicas", 0)
     if updated >= wanted and total <= updated and available >= updated:
         return READY
-    found = problems(_newest_pods(obj, look))
+    reasons = problems(_newest_pods(obj, look))
     progressing = conditions(obj).get("Progressing", {})
     if progressing.get("reason") == "ProgressDeadlineExceeded":
-        return Failed((str(progressing.get("message") or "the progress deadline was exceeded"), *found))
+        return Failed((str(progressing.get("message") or "the progress deadline was exceeded"), *reasons))
     replica_failure = conditions(obj).get("ReplicaFailure", {})
     if replica_failure.get("status") == "True":
-        found = (f"{replica_failure.get('reason')}: {replica_failure.get('message')}", *found)
+        reasons = (f"{replica_failure.get('reason')}: {replica_failure.get('message')}", *reasons)
     if total > updated and available >= wanted:
         text = f"Waiting for {total - updated} replicas of the old generation to end"
     else:
         text = f"Waiting for the rollout: {min(available, updated)} of {wanted} replicas are updated and available"
-    return _pending(text, found)
+    return _pending(text, reasons)
 
 
 def stateful_set(obj: Object, look: Look) -> State:
@@ -74,11 +74,11 @@ def daemon_set(obj: Object, look: Look) -> State:
 
 def job(obj: Object, look: Look) -> State:
     """Ready when complete; a suspended Job is not waited for."""
-    found = conditions(obj)
-    if found.get("Complete", {}).get("status") == "True" or (obj.get("spec") or {}).get("suspend") is True:
+    by_type = conditions(obj)
+    if by_type.get("Complete", {}).get("status") == "True" or (obj.get("spec") or {}).get("suspend") is True:
         return READY
     pods = problems(_owned_pods(obj, look))
-    failed = found.get("Failed", {})
+    failed = by_type.get("Failed", {})
     if failed.get("status") == "True":
         return Failed((f"the Job failed: {failed.get('reason', '')}: {failed.get('message', '')}", *pods))
     return _pending("Waiting for the Job to complete", pods)
@@ -89,13 +89,13 @@ def pod(obj: Object, look: Look) -> State:
     phase = (obj.get("status") or {}).get("phase")
     if phase == "Succeeded" or conditions(obj).get("Ready", {}).get("status") == "True":
         return READY
-    found = problems([obj])
+    reasons = problems([obj])
     if phase == "Failed":
-        return Failed(found or ("the pod failed",))
+        return Failed(reasons or ("the pod failed",))
     waiting = next(
         (text for c in (obj.get("status") or {}).get("containerStatuses") or () if (text := container_problem(c))), None
     )
-    return _pending(f"Waiting for the pod to be ready ({waiting or phase or 'Pending'})", found)
+    return _pending(f"Waiting for the pod to be ready ({waiting or phase or 'Pending'})", reasons)
 
 
 def trouble(obj: Object, look: Look) -> tuple[str, ...]:
@@ -109,8 +109,8 @@ def _observed(obj: Object) -> bool:
     return observed >= generation
 
 
-def _pending(text: str, found: tuple[str, ...]) -> Pending:
-    return Pending(f"{text}; {found[0]}" if found else text, (text, *found))
+def _pending(text: str, reasons: tuple[str, ...]) -> Pending:
+    return Pending(f"{text}; {reasons[0]}" if reasons else text, (text, *reasons))
 
 
 def _selected(obj: Object, look: Look, api_version: str, kind: str) -> list[Object]:
@@ -126,13 +126,15 @@ def _is_owned(obj: Object, owner: Object) -> bool:
 
 
 def _owned_pods(obj: Object, look: Look) -> list[Object]:
-    return [found for found in _selected(obj, look, "v1", "Pod") if _is_owned(found, obj)]
+    return [pod_object for pod_object in _selected(obj, look, "v1", "Pod") if _is_owned(pod_object, obj)]
 
 
 def _newest_pods(obj: Object, look: Look) -> list[Object]:
     """Pods of the newest ReplicaSet: older ones may be broken, which is why they are being replaced."""
-    sets = [found for found in _selected(obj, look, "apps/v1", "ReplicaSet") if _is_owned(found, obj)]
+    sets = [replica_set for replica_set in _selected(obj, look, "apps/v1", "ReplicaSet") if _is_owned(replica_set, obj)]
     if not sets:
         return []
-    newest = max(sets, key=lambda found: int((metadata_of(found).get("annotations") or {}).get(_REVISION, 0)))
-    return [found for found in _selected(obj, look, "v1", "Pod") if _is_owned(found, newest)]
+    newest = max(
+        sets, key=lambda replica_set: int((metadata_of(replica_set).get("annotations") or {}).get(_REVISION, 0))
+    )
+    return [pod_object for pod_object in _selected(obj, look, "v1", "Pod") if _is_owned(pod_object, newest)]
