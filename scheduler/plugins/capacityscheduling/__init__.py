@@ -13,6 +13,7 @@ from scheduler.framework import (
     POD,
     SUCCESS,
     CycleState,
+    EnqueueExtensions,
     Hint,
     HintRegistration,
     NodeCodes,
@@ -20,8 +21,12 @@ from scheduler.framework import (
     Objects,
     PluginContext,
     PodInfo,
+    PostFilterPlugin,
     PostFilterResult,
+    PreFilterExtensions,
+    PreFilterPlugin,
     PreFilterResult,
+    ReservePlugin,
     Resources,
     SpecInfo,
     Status,
@@ -142,3 +147,11 @@ def _quota_spec_changed(pod: PodInfo, old: object, new: object) -> Hint:
     if isinstance(old, ElasticQuota) and isinstance(new, ElasticQuota) and old.spec == new.spec:
         return Hint.SKIP
     return Hint.QUEUE
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = CapacityScheduling
+_POST_FILTER: type[PostFilterPlugin] = CapacityScheduling
+_RESERVE: type[ReservePlugin] = CapacityScheduling
+_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = CapacityScheduling
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = CapacityScheduling

@@ -16,17 +16,28 @@ from scheduler.framework import (
     ClusterEvent,
     Code,
     CycleState,
+    EnqueueExtensions,
+    EventOrder,
+    FirstAttemptOrder,
     Gang,
+    GangPlugin,
     Hint,
     HintRegistration,
     NodeCodes,
     NodeView,
+    ObjectReader,
     Objects,
+    PermitPlugin,
     PluginContext,
     PodInfo,
+    PodReader,
     Pods,
+    PostFilterPlugin,
     PostFilterResult,
+    PreFilterPlugin,
     PreFilterResult,
+    QueueSortPlugin,
+    ReservePlugin,
     Status,
     unresolvable,
     unschedulable,
@@ -241,3 +252,17 @@ class SafeCoscheduling:
 
 def _pending(reason: str) -> Status:
     return Status(Code.PENDING, (reason,))
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_QUEUE_SORT: type[QueueSortPlugin] = SafeCoscheduling
+_PRE_FILTER: type[PreFilterPlugin] = SafeCoscheduling
+_POST_FILTER: type[PostFilterPlugin] = SafeCoscheduling
+_RESERVE: type[ReservePlugin] = SafeCoscheduling
+_PERMIT: type[PermitPlugin] = SafeCoscheduling
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = SafeCoscheduling
+_OBJECT_READER: type[ObjectReader] = SafeCoscheduling
+_POD_READER: type[PodReader] = SafeCoscheduling
+_EVENT_ORDER: type[EventOrder] = SafeCoscheduling
+_FIRST_ATTEMPT_ORDER: type[FirstAttemptOrder] = SafeCoscheduling
+_GANG: type[GangPlugin] = SafeCoscheduling

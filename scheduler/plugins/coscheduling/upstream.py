@@ -13,15 +13,25 @@ from scheduler.framework import (
     ClusterEvent,
     Code,
     CycleState,
+    EnqueueExtensions,
+    EventOrder,
+    FirstAttemptOrder,
     HintRegistration,
     NodeCodes,
     NodeView,
+    ObjectReader,
     Objects,
+    PermitPlugin,
     PluginContext,
     PodInfo,
+    PodReader,
     Pods,
+    PostFilterPlugin,
     PostFilterResult,
+    PreFilterPlugin,
     PreFilterResult,
+    QueueSortPlugin,
+    ReservePlugin,
     Status,
     unresolvable,
     unschedulable,
@@ -198,3 +208,16 @@ class UpstreamCoscheduling:
             assigned.discard(name)
             if not assigned:
                 del self._assigned[group_key]
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_QUEUE_SORT: type[QueueSortPlugin] = UpstreamCoscheduling
+_PRE_FILTER: type[PreFilterPlugin] = UpstreamCoscheduling
+_POST_FILTER: type[PostFilterPlugin] = UpstreamCoscheduling
+_RESERVE: type[ReservePlugin] = UpstreamCoscheduling
+_PERMIT: type[PermitPlugin] = UpstreamCoscheduling
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = UpstreamCoscheduling
+_OBJECT_READER: type[ObjectReader] = UpstreamCoscheduling
+_POD_READER: type[PodReader] = UpstreamCoscheduling
+_EVENT_ORDER: type[EventOrder] = UpstreamCoscheduling
+_FIRST_ATTEMPT_ORDER: type[FirstAttemptOrder] = UpstreamCoscheduling

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scheduler.framework import CycleState, PluginContext, PodInfo, Status, failure
+from scheduler.framework import BindPlugin, CycleState, PluginContext, PodInfo, Status, failure
 
 
 class DefaultBinder:
@@ -18,3 +18,7 @@ class DefaultBinder:
         if self._handle is None:
             return failure("nothing is bound in a simulation")
         return await self._handle.bind(pod, node)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_BIND: type[BindPlugin] = DefaultBinder

@@ -10,13 +10,16 @@ from scheduler.framework import (
     POD,
     SUCCESS,
     CycleState,
+    EnqueueExtensions,
     Hint,
     HintRegistration,
     NodeCodes,
     NodeView,
     PluginContext,
     PodInfo,
+    PostFilterPlugin,
     PostFilterResult,
+    PreEnqueuePlugin,
     Status,
     unresolvable,
 )
@@ -54,3 +57,9 @@ class DefaultPreemption:
         return wanted_candidates(
             nodes, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
         )
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_ENQUEUE: type[PreEnqueuePlugin] = DefaultPreemption
+_POST_FILTER: type[PostFilterPlugin] = DefaultPreemption
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = DefaultPreemption

@@ -12,12 +12,19 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     HintRegistration,
     NodeView,
     PluginContext,
     PodInfo,
+    PostFilterPlugin,
     PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
     PreFilterResult,
+    ReservePlugin,
     RowArray,
     Status,
     Verdicts,
@@ -25,7 +32,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 
 REASON = (
     "resource claims are not supported by this scheduler yet: remove spec.resourceClaims from the pod, "
@@ -88,3 +95,14 @@ class DynamicResources:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """None: no event makes a pod with claims fit, as its claims cannot be changed."""
         return ()
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_ENQUEUE: type[PreEnqueuePlugin] = DynamicResources
+_PRE_FILTER: type[PreFilterPlugin] = DynamicResources
+_FILTER: type[FilterPlugin] = DynamicResources
+_POST_FILTER: type[PostFilterPlugin] = DynamicResources
+_RESERVE: type[ReservePlugin] = DynamicResources
+_PRE_BIND: type[PreBindPlugin] = DynamicResources
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = DynamicResources
+_LOCAL: type[LocalPlugin] = DynamicResources

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray, ScorePlugin
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 
 MIB = 1024 * 1024
 MIN_BYTES = 23 * MIB
@@ -48,3 +48,8 @@ class ImageLocality:
             return tuple([None if image is None else (image.size, image.nodes) for image in images])
 
         return Locality(scores=Follows.NODE, version=version)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = ImageLocality
+_LOCAL: type[LocalPlugin] = ImageLocality

@@ -13,14 +13,21 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     HintRegistration,
     IntArray,
     NodeView,
     Objects,
     PluginContext,
     PodInfo,
+    PreFilterExtensions,
+    PreFilterPlugin,
     PreFilterResult,
+    PreScorePlugin,
     RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
     Status,
     TermKind,
     Verdicts,
@@ -28,7 +35,7 @@ from scheduler.framework import (
     gather_codes,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.plugins.interpodaffinity.counts import DomainCounts
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
 from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, matches_all_terms
@@ -218,3 +225,14 @@ class InterPodAffinity:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods that are wanted nearby, pods whose leaving makes room, nodes with the keys."""
         return AffinityHints(self._resolver, lambda: self._objects, upstream=self._upstream).registrations()
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = InterPodAffinity
+_FILTER: type[FilterPlugin] = InterPodAffinity
+_PRE_SCORE: type[PreScorePlugin] = InterPodAffinity
+_SCORE: type[ScorePlugin] = InterPodAffinity
+_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = InterPodAffinity
+_SCORE_NORMALIZER: type[ScoreNormalizer] = InterPodAffinity
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = InterPodAffinity
+_LOCAL: type[LocalPlugin] = InterPodAffinity

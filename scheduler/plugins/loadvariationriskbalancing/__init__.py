@@ -23,6 +23,7 @@ from scheduler.framework import (
     PluginContext,
     PodInfo,
     RowArray,
+    ScorePlugin,
     gather,
 )
 from scheduler.helpers import round_half_away
@@ -138,3 +139,7 @@ class LoadVariationRiskBalancing:
         average = load.cpu_average if resource == "cpu" else load.memory_average
         deviation = load.cpu_stddev if resource == "cpu" else load.memory_stddev
         return gather(view, average[: view.size], rows), gather(view, deviation[: view.size], rows)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = LoadVariationRiskBalancing

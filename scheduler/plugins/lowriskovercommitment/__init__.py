@@ -26,7 +26,9 @@ from scheduler.framework import (
     NodeView,
     PluginContext,
     PodInfo,
+    PreScorePlugin,
     RowArray,
+    ScorePlugin,
     Status,
     gather,
 )
@@ -218,3 +220,8 @@ def _risk_inputs(
 def gather_mask(view: NodeView, mask: BoolArray, rows: RowArray) -> BoolArray:
     """Return a mask at rows."""
     return mask if rows is view.rows and view.dense else mask.take(rows, mode="clip")
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_SCORE: type[PreScorePlugin] = LowRiskOverCommitment
+_SCORE: type[ScorePlugin] = LowRiskOverCommitment

@@ -15,6 +15,8 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     FloatArray,
     Hint,
     HintRegistration,
@@ -24,8 +26,12 @@ from scheduler.framework import (
     PodClause,
     PodInfo,
     PodQuery,
+    PreFilterExtensions,
+    PreFilterPlugin,
     PreFilterResult,
     RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
     Status,
     Verdicts,
     reject,
@@ -229,3 +235,12 @@ def _same_app_group(pod: PodInfo, old: object, new: object) -> Hint:
         changed_pod.uid == pod.uid or changed_pod.labels.get(APP_GROUP_LABEL) == group for changed_pod in changed
     )
     return Hint.QUEUE if concerned else Hint.SKIP
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = NetworkOverhead
+_FILTER: type[FilterPlugin] = NetworkOverhead
+_SCORE: type[ScorePlugin] = NetworkOverhead
+_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = NetworkOverhead
+_SCORE_NORMALIZER: type[ScoreNormalizer] = NetworkOverhead
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NetworkOverhead

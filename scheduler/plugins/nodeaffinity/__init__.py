@@ -13,6 +13,8 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     Hint,
     HintRegistration,
     IntArray,
@@ -20,14 +22,18 @@ from scheduler.framework import (
     NodeView,
     PluginContext,
     PodInfo,
+    PreFilterPlugin,
     PreFilterResult,
+    PreScorePlugin,
     RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
     Status,
     Verdicts,
     failure,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.helpers import default_normalize, labels_mask, node_matches, selector_mask, term_mask
 from scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm, node_selector, preferred_terms
 
@@ -140,3 +146,13 @@ def _follows(status: Status) -> Follows:
     if status.is_skip:
         return Follows.NOTHING
     return Follows.NODE if status.is_success else Follows.ANYTHING
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = NodeAffinity
+_FILTER: type[FilterPlugin] = NodeAffinity
+_PRE_SCORE: type[PreScorePlugin] = NodeAffinity
+_SCORE: type[ScorePlugin] = NodeAffinity
+_SCORE_NORMALIZER: type[ScoreNormalizer] = NodeAffinity
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeAffinity
+_LOCAL: type[LocalPlugin] = NodeAffinity

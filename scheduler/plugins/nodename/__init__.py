@@ -8,6 +8,8 @@ from scheduler.framework import (
     NODE,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     HintRegistration,
     NodeView,
     PluginContext,
@@ -16,7 +18,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -42,3 +44,9 @@ class NodeName:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A new node may be the one."""
         return (HintRegistration(NODE, ActionType.ADD),)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_FILTER: type[FilterPlugin] = NodeName
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeName
+_LOCAL: type[LocalPlugin] = NodeName

@@ -12,19 +12,22 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     Hint,
     HintRegistration,
     HostPort,
     NodeView,
     PluginContext,
     PodInfo,
+    PreFilterPlugin,
     PreFilterResult,
     RowArray,
     Status,
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.helpers.holding import port_key
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -82,3 +85,10 @@ def _conflict(wanted: Sequence[HostPort], used: Sequence[HostPort]) -> bool:
 def _ips_overlap(ip: str, other: str) -> bool:
     ip, other = ip or _ANY_ADDRESS, other or _ANY_ADDRESS
     return ip == other or _ANY_ADDRESS in (ip, other)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = NodePorts
+_FILTER: type[FilterPlugin] = NodePorts
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodePorts
+_LOCAL: type[LocalPlugin] = NodePorts

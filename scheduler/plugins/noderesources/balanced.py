@@ -16,10 +16,12 @@ from scheduler.framework import (
     NodeView,
     PluginContext,
     PodInfo,
+    PreScorePlugin,
     RowArray,
+    ScorePlugin,
     Status,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.plugins.noderesources.shared import BASIC, amounts_after
 
 NAME = "NodeResourcesBalancedAllocation"
@@ -126,3 +128,9 @@ def _std_of_fractions(fractions: list[FloatArray], present: list[BoolArray]) -> 
         sign = np.where(exists, -sign, sign)
     spread = np.sqrt(squares / counted)
     return np.where(count > 2, spread, np.where(count == 2, np.abs(pair) / 2.0, 0.0))
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_SCORE: type[PreScorePlugin] = NodeResourcesBalancedAllocation
+_SCORE: type[ScorePlugin] = NodeResourcesBalancedAllocation
+_LOCAL: type[LocalPlugin] = NodeResourcesBalancedAllocation

@@ -15,6 +15,8 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     FloatArray,
     Hint,
     HintRegistration,
@@ -23,14 +25,17 @@ from scheduler.framework import (
     NodeView,
     PluginContext,
     PodInfo,
+    PreFilterPlugin,
     PreFilterResult,
+    PreScorePlugin,
     Resources,
     RowArray,
+    ScorePlugin,
     Status,
     Verdicts,
     gather,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.framework.status import MAX_REASONS
 from scheduler.helpers import covers, round_half_away
 from scheduler.plugins.noderesources.shared import BASIC, amounts_after, has_requests, interpolate, ratio
@@ -298,3 +303,12 @@ def _requested_to_capacity_ratio(
 ) -> FloatArray:
     utilization = np.where(requested > allocatable, float(MAX_SCORE), ratio(requested, allocatable, wide=wide))
     return interpolate(utilization, shape)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = NodeResourcesFit
+_FILTER: type[FilterPlugin] = NodeResourcesFit
+_PRE_SCORE: type[PreScorePlugin] = NodeResourcesFit
+_SCORE: type[ScorePlugin] = NodeResourcesFit
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeResourcesFit
+_LOCAL: type[LocalPlugin] = NodeResourcesFit

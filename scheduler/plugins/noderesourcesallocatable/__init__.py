@@ -3,7 +3,17 @@
 import numpy as np
 
 from scheduler.catalog import NodeResourcesAllocatableArgs
-from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray, gather
+from scheduler.framework import (
+    CycleState,
+    IntArray,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
+    gather,
+)
 from scheduler.helpers import go_divide, min_max_normalize
 from scheduler.kube.primitives.quantity import INT64_MAX
 
@@ -33,3 +43,8 @@ class NodeResourcesAllocatable:
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Stretch the scores to 0..100; nodes that are all alike get 0."""
         return min_max_normalize(scores)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = NodeResourcesAllocatable
+_SCORE_NORMALIZER: type[ScoreNormalizer] = NodeResourcesAllocatable

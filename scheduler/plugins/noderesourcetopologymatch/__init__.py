@@ -14,17 +14,23 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     HintRegistration,
     IntArray,
     NodeView,
+    ObjectReader,
     Objects,
     PluginContext,
     PodInfo,
+    PostBindPlugin,
+    ReservePlugin,
     RowArray,
+    ScorePlugin,
     Status,
     Verdicts,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.plugins.noderesourcetopologymatch import leastnuma
 from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, alignment_failures
 from scheduler.plugins.noderesourcetopologymatch.caches import (
@@ -209,3 +215,13 @@ def _has_resource(view: NodeView, rows: RowArray, resource: str) -> BoolArray:
     for index in np.flatnonzero(~have).tolist():
         have[index] = resource in view.info(int(rows[index])).allocatable
     return have
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_FILTER: type[FilterPlugin] = NodeResourceTopologyMatch
+_SCORE: type[ScorePlugin] = NodeResourceTopologyMatch
+_RESERVE: type[ReservePlugin] = NodeResourceTopologyMatch
+_POST_BIND: type[PostBindPlugin] = NodeResourceTopologyMatch
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeResourceTopologyMatch
+_LOCAL: type[LocalPlugin] = NodeResourceTopologyMatch
+_OBJECT_READER: type[ObjectReader] = NodeResourceTopologyMatch

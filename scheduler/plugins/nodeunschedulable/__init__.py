@@ -9,6 +9,8 @@ from scheduler.framework import (
     POD,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     Hint,
     HintRegistration,
     NodeInfo,
@@ -19,7 +21,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.helpers import UNSCHEDULABLE_TAINT, tolerated
 
 REASON = "node(s) were unschedulable"
@@ -65,3 +67,9 @@ class NodeUnschedulable:
         if not isinstance(new, PodInfo) or new.uid != pod.uid:
             return Hint.SKIP
         return Hint.QUEUE if tolerated(new.spec.tolerations, UNSCHEDULABLE_TAINT) else Hint.SKIP
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_FILTER: type[FilterPlugin] = NodeUnschedulable
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeUnschedulable
+_LOCAL: type[LocalPlugin] = NodeUnschedulable

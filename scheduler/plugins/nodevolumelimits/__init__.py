@@ -14,18 +14,21 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     Hint,
     HintRegistration,
     NodeView,
     PluginContext,
     PodInfo,
+    PreFilterPlugin,
     PreFilterResult,
     RowArray,
     Status,
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.helpers.csimigration import migration_of, source_of
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CSI_NODE, claim_not_found, uses_claim
 from scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment
@@ -145,3 +148,10 @@ def _volume_detached(pod: PodInfo, old: object, new: object) -> Hint:
         if source is not None and migration_of(source).driver == old.spec.attacher:
             return Hint.QUEUE
     return Hint.SKIP
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = NodeVolumeLimits
+_FILTER: type[FilterPlugin] = NodeVolumeLimits
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = NodeVolumeLimits
+_LOCAL: type[LocalPlugin] = NodeVolumeLimits

@@ -25,6 +25,8 @@ from scheduler.framework import (
     PluginContext,
     PodInfo,
     RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
     gather,
 )
 from scheduler.helpers.goexp import go_exp
@@ -138,3 +140,8 @@ def _utilization(used: FloatArray, capacity: FloatArray) -> FloatArray:
     """Per cent of the capacity; 0 where there is none."""
     has_capacity = capacity > 0.0
     return np.where(has_capacity, 100.0 * used / np.where(has_capacity, capacity, 1.0), 0.0)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = Peaks
+_SCORE_NORMALIZER: type[ScoreNormalizer] = Peaks

@@ -12,6 +12,8 @@ from scheduler.framework import (
     PodInfo,
     PodQuery,
     RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
 )
 from scheduler.helpers import min_max_normalize
 
@@ -43,3 +45,8 @@ class PodState:
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Stretch the scores to 0..100; nodes that are all alike get 0."""
         return min_max_normalize(scores)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = PodState
+_SCORE_NORMALIZER: type[ScoreNormalizer] = PodState

@@ -11,20 +11,27 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     HintRegistration,
     IntArray,
     NodeView,
     Objects,
     PluginContext,
     PodInfo,
+    PreFilterExtensions,
+    PreFilterPlugin,
     PreFilterResult,
+    PreScorePlugin,
     RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
     Status,
     Verdicts,
     failure,
     gather_codes,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
@@ -209,3 +216,14 @@ class PodTopologySpread:
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods that match a constraint, nodes that make or lose a domain."""
         return SpreadHints(lambda pod: self._constraints.of(pod, self._objects, HARD)).registrations()
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = PodTopologySpread
+_FILTER: type[FilterPlugin] = PodTopologySpread
+_PRE_SCORE: type[PreScorePlugin] = PodTopologySpread
+_SCORE: type[ScorePlugin] = PodTopologySpread
+_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = PodTopologySpread
+_SCORE_NORMALIZER: type[ScoreNormalizer] = PodTopologySpread
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = PodTopologySpread
+_LOCAL: type[LocalPlugin] = PodTopologySpread

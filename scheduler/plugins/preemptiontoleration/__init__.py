@@ -12,6 +12,7 @@ from scheduler.framework import (
     NodeView,
     PluginContext,
     PodInfo,
+    PostFilterPlugin,
     PostFilterResult,
     Status,
 )
@@ -105,3 +106,7 @@ class PreemptionToleration:
         return wanted_candidates(
             nodes, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
         )
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_POST_FILTER: type[PostFilterPlugin] = PreemptionToleration

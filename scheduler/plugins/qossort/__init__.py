@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from scheduler.framework import PluginContext, PodInfo
+from scheduler.framework import PluginContext, PodInfo, QueueSortPlugin
 from scheduler.helpers.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 
 _RANK = {GUARANTEED: 0, BURSTABLE: 1, BEST_EFFORT: 2}
@@ -20,3 +20,7 @@ class QOSSort:
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, int, float]:
         """Return (priority descending; Guaranteed, Burstable, BestEffort; time queued)."""
         return (-pod.priority, _RANK[pod.spec.qos], queued_at)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_QUEUE_SORT: type[QueueSortPlugin] = QOSSort

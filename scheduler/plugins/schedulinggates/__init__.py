@@ -4,7 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from scheduler.catalog import ActionType
-from scheduler.framework import POD, SUCCESS, Hint, HintRegistration, PluginContext, PodInfo, Status, unresolvable
+from scheduler.framework import (
+    POD,
+    SUCCESS,
+    EnqueueExtensions,
+    Hint,
+    HintRegistration,
+    PluginContext,
+    PodInfo,
+    PreEnqueuePlugin,
+    Status,
+    unresolvable,
+)
 
 
 class SchedulingGates:
@@ -28,3 +39,8 @@ class SchedulingGates:
     @staticmethod
     def _gates_removed(pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_ENQUEUE: type[PreEnqueuePlugin] = SchedulingGates
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = SchedulingGates

@@ -3,7 +3,16 @@
 import numpy as np
 
 from scheduler.catalog import SySchedArgs
-from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray
+from scheduler.framework import (
+    CycleState,
+    IntArray,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
+)
 from scheduler.helpers import default_normalize
 from scheduler.kube.primitives.quantity import INT64_MAX
 from scheduler.plugins.sysched.neighbours import Neighbours
@@ -41,3 +50,8 @@ class SySched:
             # The product with 100 overflows, and comes out as next to nothing upstream too.
             return np.full_like(scores, 100)
         return default_normalize(scores, reverse=True)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = SySched
+_SCORE_NORMALIZER: type[ScoreNormalizer] = SySched

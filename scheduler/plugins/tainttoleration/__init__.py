@@ -12,6 +12,8 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     Hint,
     HintRegistration,
     IntArray,
@@ -19,14 +21,17 @@ from scheduler.framework import (
     NodeView,
     PluginContext,
     PodInfo,
+    PreScorePlugin,
     RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
     Status,
     TaintColumn,
     Verdicts,
     gather_codes,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.helpers import count_untolerated_preferences, default_normalize, has_untolerated_taint
 from scheduler.kube.model import Taint, Toleration
 
@@ -97,3 +102,12 @@ def _per_taint_class(
     rule: Callable[[tuple[Taint, ...], Sequence[Toleration]], int],
 ) -> list[int]:
     return [rule(taints, tolerations) for taints in column.classes]
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_FILTER: type[FilterPlugin] = TaintToleration
+_PRE_SCORE: type[PreScorePlugin] = TaintToleration
+_SCORE: type[ScorePlugin] = TaintToleration
+_SCORE_NORMALIZER: type[ScoreNormalizer] = TaintToleration
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = TaintToleration
+_LOCAL: type[LocalPlugin] = TaintToleration

@@ -24,10 +24,11 @@ from scheduler.framework import (
     PluginContext,
     PodInfo,
     RowArray,
+    ScorePlugin,
     SpecInfo,
     gather,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.helpers.staleness import (
     FreshnessCheck,
     LoadDecision,
@@ -143,3 +144,8 @@ class TargetLoadPacking:
         missing = gather(view, self._unmeasured.by_row(view, load), rows)
         scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
         return np.where(known, scores, 0)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = TargetLoadPacking
+_LOCAL: type[LocalPlugin] = TargetLoadPacking

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.catalog import TopologicalSortArgs
-from scheduler.framework import Objects, PluginContext, PodInfo
+from scheduler.framework import ObjectReader, Objects, PluginContext, PodInfo, QueueSortPlugin
 from scheduler.kube.model import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
 from scheduler.plugins.topologicalsort.order import NOT_LISTED, find_topology_order, topology_order
 from scheduler.plugins.topologicalsort.waves import Waves
@@ -81,3 +81,8 @@ class _UpstreamSortKey:
 
     def __lt__(self, other: _UpstreamSortKey) -> bool:
         return self._plugin.less(self, other)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_QUEUE_SORT: type[QueueSortPlugin] = TopologicalSort
+_OBJECT_READER: type[ObjectReader] = TopologicalSort

@@ -13,19 +13,26 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     HintRegistration,
     IntArray,
     NodeView,
     PluginContext,
     PodInfo,
+    PreBindPlugin,
+    PreFilterPlugin,
     PreFilterResult,
+    PreScorePlugin,
+    ReservePlugin,
     RowArray,
+    ScorePlugin,
     Status,
     Verdicts,
     failure,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of
 from scheduler.plugins.volumebinding import hints
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
@@ -153,3 +160,14 @@ class VolumeBinding:
             HintRegistration(CSI_DRIVER, ActionType.UPDATE, hints.driver_changed),
             HintRegistration(CSI_CAPACITY, changes, hints.capacity_changed),
         )
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = VolumeBinding
+_FILTER: type[FilterPlugin] = VolumeBinding
+_PRE_SCORE: type[PreScorePlugin] = VolumeBinding
+_SCORE: type[ScorePlugin] = VolumeBinding
+_RESERVE: type[ReservePlugin] = VolumeBinding
+_PRE_BIND: type[PreBindPlugin] = VolumeBinding
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = VolumeBinding
+_LOCAL: type[LocalPlugin] = VolumeBinding

@@ -14,18 +14,22 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     Hint,
     HintRegistration,
     NodeView,
     PluginContext,
     PodInfo,
+    PreFilterExtensions,
+    PreFilterPlugin,
     PreFilterResult,
     RowArray,
     Status,
     Verdicts,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.helpers.holding import DISKS, claim_key, is_disk
 from scheduler.helpers.volumes import CLAIM, claim_not_found, uses_claim
 from scheduler.kube.model import PersistentVolumeClaim, Volume
@@ -168,3 +172,11 @@ def _claim_added(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(new, PersistentVolumeClaim):
         return Hint.QUEUE
     return Hint.QUEUE if uses_claim(pod, new, ephemeral=False) else Hint.SKIP
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = VolumeRestrictions
+_FILTER: type[FilterPlugin] = VolumeRestrictions
+_PRE_FILTER_EXTENSIONS: type[PreFilterExtensions] = VolumeRestrictions
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = VolumeRestrictions
+_LOCAL: type[LocalPlugin] = VolumeRestrictions

@@ -13,12 +13,15 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    EnqueueExtensions,
+    FilterPlugin,
     Hint,
     HintRegistration,
     NodeView,
     Objects,
     PluginContext,
     PodInfo,
+    PreFilterPlugin,
     PreFilterResult,
     RowArray,
     Status,
@@ -27,7 +30,7 @@ from scheduler.framework import (
     reject,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality
+from scheduler.framework.locality import Follows, Locality, LocalPlugin
 from scheduler.helpers.csimigration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.helpers.volumes import (
     CLAIM,
@@ -186,3 +189,10 @@ def _volume_changed(pod: PodInfo, old: object, new: object) -> Hint:
     if not isinstance(old, PersistentVolume) or not isinstance(new, PersistentVolume):
         return Hint.QUEUE
     return Hint.QUEUE if _volume_topologies(old) != _volume_topologies(new) else Hint.SKIP
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_FILTER: type[PreFilterPlugin] = VolumeZone
+_FILTER: type[FilterPlugin] = VolumeZone
+_ENQUEUE_EXTENSIONS: type[EnqueueExtensions] = VolumeZone
+_LOCAL: type[LocalPlugin] = VolumeZone
