@@ -13,7 +13,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 GUIDES = CHECKOUT / "docs" / "guides"
-OTHERS = ("install-modes", "adopt")
+OTHERS = ("install-modes", "adopt", "add-an-in-tree-plugin", "write-an-out-of-tree-plugin")
 """Guides whose commands are run by tests of their own."""
 _FENCE = re.compile(r"( *)```(.*)")
 _FILE = re.compile(r"# (\S+\.yaml)")

@@ -145,7 +145,7 @@ def test_what_guides_and_examples_install_with_pip_exists() -> None:
     texts = [path.read_text() for path in (*GUIDES.glob("*.md"), *(CHECKOUT / "examples").rglob("*.yaml"))]
     installed = [argument for text in texts for argument in re.findall(r"pip install '?([^'\s]+)'?", text)]
     assert installed
-    assert set(installed) <= {*(f".[{extra}]" for extra in extras), "./devcluster"}
+    assert set(installed) <= {*(f".[{extra}]" for extra in extras), "./devcluster", "./examples/scheduler-timestamp"}
 
 
 @pytest.mark.parametrize("guide", TYPED)
