@@ -59,7 +59,7 @@ def test_the_plugin_of_the_in_tree_guide_passes_the_test_of_the_guide(monkeypatc
     module = types.ModuleType(f"{plugins.__name__}.{module_name}")
     exec(code["plugin"], module.__dict__)
     monkeypatch.setitem(registry._BUILT_IN, descriptor.name, descriptor)
-    monkeypatch.setattr(plugins, "_PLACES", {**plugins._PLACES, **place})
+    monkeypatch.setattr(plugins, "_CONSTRUCTORS", {**plugins._CONSTRUCTORS, **place})
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
     assert catalog.lookup("FewestPods") is descriptor
     assert hasattr(module, class_name)
