@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import random
 import signal
 import socket
 import ssl
-import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
 
 from scheduler.config import Configuration
-from scheduler.engine.cycle import Profile, SchedulingCycle
-from scheduler.engine.environment import plugin_environment
-from scheduler.engine.failures import FailureReporter
-from scheduler.engine.handle import EngineHandle
-from scheduler.engine.inputs import NodeInputs, PodInputs, reduce_node_update
+from scheduler.engine.engine import Engine, Outputs, Permissions
+from scheduler.engine.inputs import reduce_node_update
+from scheduler.engine.loadfeeds import LoadFeeds
 from scheduler.engine.objects import declared_watches, new_reflector
 from scheduler.engine.recorder import EventRecorder, Regarding
-from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import EventOrder, FirstAttemptOrder, LoadReading, PodInfo
 from scheduler.helpers import PodReducer
 from scheduler.kube.client import KubeClient, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
-from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, load_source, wanted_sources
+from scheduler.load import LoadStatus
 from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks, LoopWatch
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.server import Server
 from scheduler.options import USER_AGENT, LeaderElection, Options
-from scheduler.plugins import build_profile
-from scheduler.state import ClusterState, SchedulingQueue
 
 EXIT_OK, EXIT_ERROR = 0, 1
 HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
@@ -75,7 +66,6 @@ class Daemon:
         self._leading = not self.election.enabled
         self._synced = False
         self._stopping = False
-        self._feeds: dict[str, LoadFeed] = {}
         self._fresh: dict[str, LoadStatus] = {}
         self._reflectors: dict[str, Reflector[Any, Any]] = {}
         connection = configuration.model.client_connection
@@ -86,9 +76,15 @@ class Daemon:
             self.event_client,
             instance=socket.gethostname(),
             on_drop=self.metrics.events_dropped.inc,
-            backlog=lambda: self.queue.ready,
+            backlog=lambda: self.engine.queue.ready,
         )
-        self._build_cycle()
+        self.engine = Engine(
+            configuration,
+            Outputs(client, self.recorder, self.metrics, self.watch),
+            Permissions(self._may_write, self._may_schedule),
+            unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
+        )
+        self._feeds = LoadFeeds(configuration, self.engine, self.metrics)
 
     def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
         return KubeClient(self.client_config, qps=qps, burst=burst, user_agent=agent)
@@ -110,85 +106,6 @@ class Daemon:
         elector.set_annotation(HASH_ANNOTATION, self.configuration.hash)
         return elector
 
-    def _build_cycle(self) -> None:
-        model = self.configuration.model
-        self.state = ClusterState()
-        self._sources = wanted_sources(self.configuration.profiles)
-        self.state.assignments.keep(bool(self._sources[0]))
-        self.failures = FailureReporter()
-        self.waiting = WaitingPods(time.time)
-        pending: dict[str, PodInfo] = {}
-        handles = {name: self._new_handle(name, pending) for name in self.configuration.scheduler_names}
-        profiles = {
-            name: Profile(
-                build_profile(self.configuration.profile(name), handle, environment=plugin_environment()), handle
-            )
-            for name, handle in handles.items()
-        }
-        runners = {name: profile.runner for name, profile in profiles.items()}
-        self._runners = tuple(runners.values())
-        for runner in runners.values():
-            runner.use_objects(self.state.objects)
-            runner.use_pods(self.state.directory)
-        sorter = next(iter(runners.values())).queue_sort
-        self.queue = SchedulingQueue(
-            clock=time.time,
-            sort_key=sorter.sort_key,
-            by_first_attempt=isinstance(sorter, FirstAttemptOrder) and sorter.orders_by_first_attempt,
-            reordered_by=sorter.reordered_by if isinstance(sorter, EventOrder) else None,
-            pre_enqueue=lambda pod: runners[pod.scheduler_name].run_pre_enqueue(pod),
-            hints={name: runner.hint_registrations() for name, runner in runners.items()},
-            initial_backoff=model.pod_initial_backoff_seconds,
-            max_backoff=model.pod_max_backoff_seconds,
-            unschedulable_after=self.options.pod_max_in_unschedulable_pods_duration,
-        )
-        self.cycle = SchedulingCycle(
-            state=self.state,
-            queue=self.queue,
-            profiles=profiles,
-            pending=pending,
-            failures=self.failures,
-            waiting=self.waiting,
-            metrics=self.metrics,
-            may_schedule=self._may_schedule,
-            watch=self.watch,
-            rng=random.Random(),
-        )
-        self.pods = PodInputs(
-            self.state,
-            self.queue,
-            pending=pending,
-            scheduler_names=profiles,
-            waiting=self.waiting,
-            failures=self.failures,
-            wake=self.cycle.wake,
-        )
-        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
-
-    def _new_handle(self, scheduler_name: str, pending: Container[str]) -> EngineHandle:
-        return EngineHandle(
-            scheduler_name=scheduler_name,
-            client=self.client,
-            recorder=self.recorder,
-            metrics=self.metrics,
-            may_write=self._may_write,
-            activate=self._activate,
-            waiting=self.waiting,
-            reorder=self._reorder,
-            clock=time.time,
-            node=self.state.node,
-            exists=pending.__contains__,
-            pods_on=self.state.pods_on,
-            watch_pods=self.state.watch_pods,
-        )
-
-    def _activate(self, uids: Iterable[str]) -> None:
-        # The handles are made before the cycle that they wake.
-        self.cycle.activate(uids)
-
-    def _reorder(self, uids: Iterable[str]) -> None:
-        self.queue.reorder(uids)
-
     async def run(self) -> int:
         """Run until a signal or a lost Lease; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -200,7 +117,7 @@ class Daemon:
         reflectors = self._reflectors = self._new_reflectors()
         lasting = [
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
-            asyncio.create_task(self.cycle.run(), name="cycle"),
+            asyncio.create_task(self.engine.cycle.run(), name="cycle"),
         ]
         sync = asyncio.create_task(self._after_sync(reflectors), name="sync")
         if server:
@@ -219,13 +136,18 @@ class Daemon:
         return self._exit_code
 
     def _new_reflectors(self) -> dict[str, Reflector[Any, Any]]:
-        node_list = Reflector(self.client, self._readers["nodes"], NODES, self.nodes, reduce_node_update)
+        node_list = Reflector(self.client, self._readers["nodes"], NODES, self.engine.nodes, reduce_node_update)
         pod_list = Reflector(
-            self.client, self._readers["pods"], PODS, self.pods, PodReducer().reduce, on_page=self.pods.fill
+            self.client,
+            self._readers["pods"],
+            PODS,
+            self.engine.pods,
+            PodReducer().reduce,
+            on_page=self.engine.pods.fill,
         )
         watched = {
-            watch.resource: new_reflector(watch, self.client, self.state, self.queue, self.cycle.wake)
-            for watch in declared_watches(name for one in self.configuration.profiles for name in one.enabled)
+            watch.resource: new_reflector(watch, self.client, self.engine.object_inputs(watch))
+            for watch in declared_watches(name for profile in self.configuration.profiles for name in profile.enabled)
         }
         return {"nodes": node_list, "pods": pod_list, **watched}
 
@@ -233,9 +155,8 @@ class Daemon:
         """Take no more pods, let bindings end, write the events, give the Lease back."""
         log.info("Requested to terminate, exiting")
         self._stopping = True
-        for feed in self._feeds.values():
-            feed.collector.request_stop()
-        await self.cycle.finish(_DRAIN_SECONDS)
+        self._feeds.request_stop()
+        await self.engine.cycle.finish(_DRAIN_SECONDS)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -260,17 +181,14 @@ class Daemon:
         gc.set_threshold(50_000, 20, 50)
         await self._first_loads()
         self._synced = True
-        log.info("caches are filled", nodes=self.state.node_count, pods=self.state.pod_count)
-        self.cycle.wake()
+        log.info("caches are filled", nodes=self.engine.state.node_count, pods=self.engine.state.pod_count)
+        self.engine.cycle.wake()
 
     async def _first_loads(self) -> None:
         """Read the load for the first time: after the nodes are known, to which it must be matched, and before the
         first decision, but never longer than a moment."""
-        self._start_feeds()
-        firsts = [feed.first_read.wait() for feed in self._feeds.values()]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_LOAD_SECONDS):
-                await asyncio.gather(*firsts)
+        self._feeds.start(self.client_config, self._show_load)
+        await self._feeds.wait_for_first_reads(_FIRST_LOAD_SECONDS)
 
     def _on_started_leading(self) -> None:
         """Called on the elector's thread."""
@@ -280,53 +198,13 @@ class Daemon:
         self._leading = True
         self.metrics.leader.labels(self.election.name).set(1)
         log.info("became leader", lease=f"{self.election.namespace}/{self.election.name}")
-        self.cycle.wake()
+        self.engine.cycle.wake()
 
     def _may_write(self) -> bool:
         return self.elector is None or self.elector.is_leader()
 
     def _may_schedule(self) -> bool:
         return self._leading and self._synced and not self._stopping and self._may_write()
-
-    def _start_feeds(self) -> None:
-        """Start one collector per source, however many plugins and profiles read from it."""
-        wanted, ignored = self._sources
-        for place in ignored:
-            log.warning("a load source is read as the first profile that names it says, not as here", profile=place)
-        for key, settings in wanted.items():
-            feed = LoadFeed(
-                key,
-                settings,
-                node_of_address=self.nodes.node_of_address,
-                on_reading=self._take_load,
-                on_status=self._show_load,
-                metrics=self.metrics,
-                source=load_source(key, settings, self.client_config, self._capacity_of),
-                prepare=self._prepare_load,
-            )
-            self._feeds[key] = feed
-            feed.collector.start()
-
-    def _capacity_of(self, node: str) -> tuple[int, int] | None:
-        """Called on a collector's thread; a dictionary may be read there while it changes."""
-        info = self.state.node(node)
-        # The row may have gone to another node between the two look-ups.
-        return (info.capacity_cpu, info.capacity_memory) if info is not None and info.name == node else None
-
-    def _prepare_load(self, reading: LoadReading) -> list[Callable[[], None]]:
-        """What plugins can work out in another thread before a load is taken."""
-        plugins = [plugin for runner in self._runners for plugin in runner.plugins.values()]
-        preparing = [plugin for plugin in plugins if isinstance(plugin, PreparesLoad)]
-        if not preparing:
-            return []
-        view = self.state.snapshot(time.time())
-        load = self.state.lay_out_load(reading)
-        return [work for plugin in preparing if (work := plugin.prepare_load(view, load)) is not None]
-
-    def _take_load(self, reading: LoadReading) -> tuple[str, ...]:
-        missing = self.state.set_load(reading)
-        self.cycle.wake()
-        return missing
 
     def _show_load(self, status: LoadStatus) -> None:
         """Say once per change whether the load is fresh: log, event, and the Lease, from which the controller reads."""
@@ -355,13 +233,12 @@ class Daemon:
             self.recorder.record(lease, name, "Warning", "LoadDataStale", "ReadLoad", note)
 
     def _refresh_gauges(self) -> None:
-        state = self.state
+        state = self.engine.state
         cache = {"nodes": state.node_count, "pods": state.pod_count, "assumed_pods": state.assumed_count}
-        self.metrics.show_sizes(cache, self.queue.counts())
+        self.metrics.show_sizes(cache, self.engine.queue.counts())
         for resource, reflector in self._reflectors.items():
             self.metrics.watch_served.labels(resource).set(not reflector.state.absent)
-        for feed in self._feeds.values():
-            feed.show_age(feed.status())
+        self._feeds.show_ages()
 
     def _new_server(self) -> Server | None:
         """The HTTPS server, which has its port but does not answer yet."""

@@ -1,19 +1,25 @@
-"""The scheduling loop: pods from the queue, one decision each, reservation, and the binding beside the loop."""
+"""The scheduling loop: pods from the queue, one decision each, reservation, and the binding beside the loop.
+
+One loop decides, on one thread: a decision sees every earlier one without locks, and a single decision is so short
+that a second thread would only wait for the interpreter. What takes long is the API server. So a pod is assumed on its
+node as soon as it is decided, and its binding runs as a task beside the loop: the next pods are decided meanwhile, on
+a cluster that includes it. Deciding one pod per round trip would place some hundred pods a second, whatever a decision
+costs.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 import structlog
 
-from scheduler.core import GangDecision, Placement, decide, decide_gang, run_post_filters
-from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, FailureReporter
+from scheduler.core import Placement
+from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
+from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, FailureReporter, Rejection
 from scheduler.engine.gangs import Attempt, Gangs
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.waiting import WaitingPods
@@ -26,69 +32,64 @@ from scheduler.framework import (
     CycleState,
     Gang,
     PodInfo,
-    ProfileRunner,
     Status,
 )
 from scheduler.observe.health import LoopWatch
 from scheduler.observe.metrics import Metrics
-from scheduler.state import ClusterState, QueuedPod, SchedulingQueue, Snapshot
+from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
 
 SLICE_SECONDS = 0.020
 """Longest stretch of decisions before watches, bindings and timers get their turn."""
 MAX_BINDING = 64
 """Bindings under way at once: more only lengthen the API server's queue (docs/performance.md)."""
 FLUSH_SECONDS = 0.5
-"""How often pods that have waited long enough are looked for."""
+"""How often pods whose backoff is over, or that have been unschedulable for long, are looked for."""
+_NO_NODES = Rejection(NO_NODES, UNSCHEDULABLE)
 log = structlog.get_logger(component="cycle")
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """One profile at run time: its plugins, and the handle through which they act."""
-
-    runner: ProfileRunner
-    handle: EngineHandle
 
 
 class SchedulingCycle:
     """Owns the loop. All methods run on the event loop's thread.
 
     Args:
-        profiles: by scheduler name.
+        attempts: the steps of an attempt, for all profiles.
+        queue: the pods to place.
+        handles: by scheduler name.
         pending: the pods that wait for a node, by UID, as the API server shows them now.
+        failures: tells users of pods that could not be placed.
+        waiting: the pods that Permit plugins hold.
+        metrics: where attempts are counted.
         may_schedule: false until this process leads and its caches are filled, and again when it stops.
+        watch: gets a sign of life at each round of the loop.
     """
 
     def __init__(
         self,
         *,
-        state: ClusterState,
+        attempts: AttemptPipeline,
         queue: SchedulingQueue,
-        profiles: Mapping[str, Profile],
+        handles: Mapping[str, EngineHandle],
         pending: Mapping[str, PodInfo],
         failures: FailureReporter,
         waiting: WaitingPods,
         metrics: Metrics,
         may_schedule: Callable[[], bool],
         watch: LoopWatch,
-        rng: random.Random,
-        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._state = state
+        self._attempts = attempts
+        self._state = attempts.state
+        self._clock = attempts.clock
         self._queue = queue
-        self._profiles = profiles
+        self._handles = handles
         self._pending = pending
         self._failures = failures
         self._waiting = waiting
         self._metrics = metrics
         self._may_schedule = may_schedule
         self._watch = watch
-        self._rng = rng
-        self._clock = clock
         self._wake = asyncio.Event()
-        self._binding: set[asyncio.Task[None]] = set()
-        runners = {name: profile.runner for name, profile in profiles.items()}
-        self._gangs = Gangs(self, runners, queue, waiting, metrics, clock)
+        self._bindings: set[asyncio.Task[None]] = set()
+        self._gangs = Gangs(attempts, queue, waiting, metrics)
 
     def wake(self) -> None:
         """Something changed that may let a pod be placed."""
@@ -105,21 +106,21 @@ class SchedulingCycle:
         while True:
             self._watch.beat()
             if self._clock() >= flush_at:
-                # Back-off runs in whole seconds, as upstream; looking more often would only cost.
+                # Backoff is in whole seconds, as upstream; looking more often would only cost.
                 self._queue.flush()
                 flush_at = self._clock() + FLUSH_SECONDS
-            more = self._may_schedule() and self._slice()
+            more = self._may_schedule() and self._run_slice()
             if more:
                 await asyncio.sleep(0)
             else:
-                await self._pause()
+                await self._wait_for_work()
 
     async def finish(self, timeout: float) -> None:
         """Let bindings under way come to their end, at most `timeout` seconds."""
-        if self._binding:
-            await asyncio.wait(self._binding, timeout=timeout)
+        if self._bindings:
+            await asyncio.wait(self._bindings, timeout=timeout)
 
-    async def _pause(self) -> None:
+    async def _wait_for_work(self) -> None:
         before = time.monotonic()
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
@@ -128,10 +129,10 @@ class SchedulingCycle:
             self._metrics.loop_lag.set(max(0.0, time.monotonic() - before - FLUSH_SECONDS))
         self._wake.clear()
 
-    def _slice(self) -> bool:
+    def _run_slice(self) -> bool:
         """Decide for some 20 ms; returns whether there is more to do right away."""
         end = time.perf_counter() + SLICE_SECONDS
-        while self._busy_bindings() < MAX_BINDING:
+        while self._count_busy_bindings() < MAX_BINDING:
             queued = self._queue.pop()
             if queued is None:
                 return False
@@ -141,152 +142,123 @@ class SchedulingCycle:
         # Full: the next binding that ends wakes the loop.
         return False
 
-    def _busy_bindings(self) -> int:
+    def _count_busy_bindings(self) -> int:
         """Bindings that keep the API server busy: not those that wait for permission or for their volumes."""
-        idle = len(self._waiting) + sum(profile.handle.paused for profile in self._profiles.values())
-        return len(self._binding) - idle
+        idle = len(self._waiting) + sum(handle.paused for handle in self._handles.values())
+        return len(self._bindings) - idle
+
+    # Deciding -------------------------------------------------------------------------------------------------------
 
     def _attempt(self, queued: QueuedPod) -> None:
         """One attempt to place one pod: everything up to the start of its binding."""
         pod, started = queued.pod, time.perf_counter()
-        profile = self._profiles[pod.scheduler_name]
         if pod.deleting:
             note = f"skip schedule deleting pod: {pod.key}"
-            profile.handle.event(pod, "Warning", "FailedScheduling", "Scheduling", note)
+            self._handles[pod.scheduler_name].event(pod, "Warning", "FailedScheduling", "Scheduling", note)
             self._queue.done(pod.uid)
             return
         if self._state.is_assumed(pod.uid):
             self._queue.done(pod.uid)
             return
         if self._state.node_count == 0:
-            self._reject(queued, started, NO_NODES, UNSCHEDULABLE, frozenset())
+            self._reject(queued, started, _NO_NODES)
             return
-        gang = self._gangs.of(pod)
+        gang = self._gangs.gang_to_place(pod)
         if gang is not None:
-            self._gangs.attempt(queued, gang, started)
+            self._attempt_gang(queued, gang, started)
             return
-        snapshot = self._state.snapshot(self._clock())
-        placement = decide(snapshot, pod, profile.runner, self._rng)
+        snapshot = self._attempts.snapshot()
+        placement = self._attempts.decide(snapshot, pod)
         self._metrics.algorithm_duration.observe(time.perf_counter() - started)
-        self._count(placement)
+        self._metrics.count_observations(placement.counters)
         if placement.node is not None:
-            self._place(Attempt(queued, placement, started))
+            self._reserve(queued, placement, started)
         elif placement.code is Code.ERROR:
-            self._reject(queued, started, placement.message or "no reason given", SCHEDULER_ERROR, frozenset())
+            rejection = Rejection(placement.message or "no reason given", SCHEDULER_ERROR)
+            self._reject(queued, started, rejection)
         else:
-            self._turn_down(queued, profile, placement, started, snapshot)
+            self._reject(queued, started, self._run_post_filters(snapshot, placement))
 
-    def _turn_down(
-        self, queued: QueuedPod, profile: Profile, placement: Placement, started: float, snapshot: Snapshot
-    ) -> None:
-        """No node fits: see whether preemption makes room, and report."""
-        outcome = run_post_filters(snapshot, placement, profile.runner)
+    def _run_post_filters(self, snapshot: Snapshot, placement: Placement) -> Rejection:
+        """No node fits: see whether preemption makes room."""
+        outcome = self._attempts.run_post_filters(snapshot, placement)
         self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
         if outcome.victims:
             self._metrics.preemption_victims.observe(len(outcome.victims))
             log.info(
                 "preempting",
-                pod=queued.pod.key,
+                pod=placement.pod.key,
                 node=outcome.nominated_node,
                 victims=[victim.key for victim in outcome.victims],
             )
-        self._reject(
-            queued,
-            started,
-            outcome.message,
-            UNSCHEDULABLE,
-            placement.rejectors,
-            placement.pending,
-            outcome.nominated_node,
-        )
+        return Rejection(outcome.message, UNSCHEDULABLE, placement.rejectors, placement.pending, outcome.nominated_node)
 
-    def _place(self, attempt: Attempt) -> None:
-        """Assume, reserve and ask for permission; then bind beside the loop."""
-        status = self.take(attempt)
-        if status.is_success or attempt.waits:
-            self.start_binding(attempt)
+    def _reserve(self, queued: QueuedPod, placement: Placement, started: float) -> None:
+        permit = self._attempts.reserve(placement)
+        attempt = Attempt(queued, placement, started, permit.waits)
+        if is_reserved(permit):
+            self._start_binding(attempt)
         else:
-            self._report_lost(attempt, status, status.message)
+            self._report_lost_node(attempt, permit.status, permit.status.message)
 
-    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
-        """Decide about members of a gang on the cluster as it is now, until so many have a place."""
-        began = time.perf_counter()
-        snapshot = self._state.snapshot(self._clock())
-        decision = decide_gang(snapshot, gang, pods, self._runner_of, self._rng, enough)
-        self._metrics.algorithm_duration.observe(time.perf_counter() - began)
-        for placement in decision.placements:
-            self._count(placement)
-        return decision
+    def _attempt_gang(self, queued: QueuedPod, gang: Gang, started: float) -> None:
+        outcome = self._gangs.attempt(queued, gang, started)
+        for member, rejection in outcome.rejected:
+            self._reject(member, started, rejection)
+        for member in outcome.untried:
+            self._queue.give_back(member)
+        for attempt in outcome.placed:
+            self._start_binding(attempt)
 
-    def take(self, attempt: Attempt) -> Status:
-        """Assume, reserve, ask for permission; what does not end in Success or Wait has been taken back."""
-        pod, node, state, runner = attempt.pod, attempt.node, attempt.placement.state, self._runner_of(attempt.pod)
-        self._state.assume(pod, node, self._clock())
-        status = runner.run_reserve(state, pod, node)
-        if status.is_success:
-            outcome = runner.run_permit(state, pod, node)
-            status, attempt.waits = outcome.status, outcome.waits
-        if not status.is_success and not attempt.waits:
-            self.take_back(attempt)
-        return status
+    # Binding --------------------------------------------------------------------------------------------------------
 
-    def take_back(self, attempt: Attempt) -> None:
-        """Unreserve and forget."""
-        self._runner_of(attempt.pod).run_unreserve(attempt.placement.state, attempt.pod, attempt.node)
-        self._state.forget(attempt.pod.uid)
-
-    def start_binding(self, attempt: Attempt) -> None:
-        """Bind beside the loop, once nobody lets the pod wait any more."""
+    def _start_binding(self, attempt: Attempt) -> None:
+        """Bind beside the loop, once no Permit plugin holds the pod any more."""
         pod = attempt.pod
         waiting = self._waiting.add(pod, attempt.waits) if attempt.waits else None
         task = asyncio.create_task(self._bind(attempt, waiting), name=f"bind {pod.key}")
-        self._binding.add(task)
-        task.add_done_callback(self._bound)
-        self._activate_asked(attempt.placement.state)
+        self._bindings.add(task)
+        task.add_done_callback(self._binding_ended)
+        self._activate_requested(attempt.placement.state)
 
-    def _activate_asked(self, state: CycleState) -> None:
-        """Wake the pods that a plugin asked for during the attempt."""
-        asked: dict[str, Any] | None = state.read(PODS_TO_ACTIVATE, dict)
-        if asked:
-            self.activate(asked)
+    def _activate_requested(self, state: CycleState) -> None:
+        """Activate the pods that a plugin named during the attempt."""
+        pods: dict[str, Any] | None = state.read(PODS_TO_ACTIVATE, dict)
+        if pods:
+            self.activate(pods)
             state.write(PODS_TO_ACTIVATE, None)
 
-    def _bound(self, task: asyncio.Task[None]) -> None:
-        self._binding.discard(task)
+    def _binding_ended(self, task: asyncio.Task[None]) -> None:
+        self._bindings.discard(task)
         self.wake()
         if not task.cancelled() and task.exception() is not None:
             log.error("binding cycle failed", task=task.get_name(), exc_info=task.exception())
 
     async def _bind(self, attempt: Attempt, waiting: asyncio.Future[Status] | None) -> None:
-        pod, node, state, runner = attempt.pod, attempt.node, attempt.placement.state, self._runner_of(attempt.pod)
+        pod, node, state = attempt.pod, attempt.node, attempt.placement.state
+        runner = self._attempts.runner_of(pod)
         if waiting is not None:
             status = await waiting
             if not status.is_success:
-                self._undo(attempt, status)
+                self._roll_back(attempt, status)
                 return
+        # From here on events are no longer kept for the pod, as upstream: what happens now finds it assumed.
         self._queue.done(pod.uid)
-        if attempt.group is not None:
-            status = await self._gangs.prepare(attempt, runner)
+        if attempt.gang is not None:
+            status = await self._gangs.pre_bind(attempt, runner)
         else:
             status = await runner.run_pre_bind(state, pod, node)
         if status.is_success:
             status = await runner.run_bind(state, pod, node)
         if not status.is_success:
-            self._undo(attempt, status)
+            self._roll_back(attempt, status)
             return
-        self._gangs.bound(attempt)
-        self._succeeded(attempt)
+        self._gangs.member_bound(attempt)
+        self._record_success(attempt)
         await runner.run_post_bind(state, pod, node)
-        self._activate_asked(state)
+        self._activate_requested(state)
 
-    def _runner_of(self, pod: PodInfo) -> ProfileRunner:
-        return self._profiles[pod.scheduler_name].runner
-
-    def _count(self, placement: Placement) -> None:
-        for observation, count in placement.counters.items():
-            self._metrics.plugin_observations.labels(observation).inc(count)
-
-    def _succeeded(self, attempt: Attempt) -> None:
+    def _record_success(self, attempt: Attempt) -> None:
         queued, placement, now = attempt.queued, attempt.placement, self._clock()
         pod = queued.pod
         self._state.confirm(pod.uid)
@@ -294,7 +266,7 @@ class SchedulingCycle:
             # It has ended already, and the watch, which was lost meanwhile, never showed it with a node.
             self._queue.on_event(ASSIGNED_POD_DELETE, old=msgspec.structs.replace(pod, node_name=placement.node))
         note = f"Successfully assigned {pod.key} to {placement.node}"
-        self._profiles[pod.scheduler_name].handle.event(pod, "Normal", "Scheduled", "Binding", note)
+        self._handles[pod.scheduler_name].event(pod, "Normal", "Scheduled", "Binding", note)
         self._failures.forget(pod.uid)
         self._observe("scheduled", pod, attempt.started)
         self._metrics.attempts_per_pod.observe(queued.attempts)
@@ -309,67 +281,48 @@ class SchedulingCycle:
             feasibleNodes=placement.feasible,
         )
 
-    def _undo(self, attempt: Attempt, status: Status) -> None:
-        """Take a placement back and say why; a member of a gang is tried again at once, so that the others need not
-        wait for nothing."""
-        self.take_back(attempt)
-        self._report_lost(attempt, status, self._gangs.lost(attempt, status.message))
-        group = attempt.group
-        if (
-            group is not None
-            and group.held
-            and self._clock() < group.deadline
-            and attempt.queued.consecutive_errors <= 1
-        ):
+    def _roll_back(self, attempt: Attempt, status: Status) -> None:
+        """Unreserve and say why; a member of a gang is tried again at once where the others would wait for nothing."""
+        self._attempts.unreserve(attempt.placement)
+        self._report_lost_node(attempt, status, self._gangs.member_unreserved(attempt, status.message))
+        if self._gangs.may_retry_at_once(attempt):
             self._queue.activate([attempt.pod.uid])
 
-    def _report_lost(self, attempt: Attempt, status: Status, message: str) -> None:
-        """Put a pod back whose placement came to nothing, and tell the queue that room came free."""
-        if attempt.group is not None:
-            # No event tells when it may be tried again: it comes back by itself.
-            reason = UNSCHEDULABLE if status.is_rejection else SCHEDULER_ERROR
-            self._reject(attempt.queued, attempt.started, message, reason, frozenset())
+    def _report_lost_node(self, attempt: Attempt, status: Status, message: str) -> None:
+        """Requeue a pod that did not keep its node, and tell the queue that the node has room again."""
+        if attempt.gang is not None:
+            # No rejectors: no event tells when a member may be tried again, so it comes back by itself.
+            rejection = Rejection(message, UNSCHEDULABLE if status.is_rejection else SCHEDULER_ERROR)
         elif status.is_rejection:
             plugins = frozenset({status.plugin} if status.plugin else ())
-            message = f"0/1 nodes are available: 1 {message}."
-            self._reject(attempt.queued, attempt.started, message, UNSCHEDULABLE, plugins)
+            rejection = Rejection(refusal_message(status), UNSCHEDULABLE, plugins)
         else:
-            self._reject(attempt.queued, attempt.started, message, SCHEDULER_ERROR, frozenset())
-        # Its own leaving is no news to the pod itself.
+            rejection = Rejection(message, SCHEDULER_ERROR)
+        self._reject(attempt.queued, attempt.started, rejection)
+        # The pod itself is left out: it would wake itself for the room that it gave up.
         gone = msgspec.structs.replace(attempt.pod, node_name=attempt.node)
         self._queue.on_event(ASSIGNED_POD_DELETE, old=gone, besides=attempt.pod.uid)
         self.wake()
 
-    def turn_away(self, queued: QueuedPod, started: float, message: str, rejectors: frozenset[str]) -> None:
-        """Put a member of a gang back that got no node."""
-        self._reject(queued, started, message, UNSCHEDULABLE if rejectors else SCHEDULER_ERROR, rejectors)
-
-    def _reject(
-        self,
-        queued: QueuedPod,
-        started: float,
-        message: str,
-        reason: str,
-        rejectors: frozenset[str],
-        pending: frozenset[str] = frozenset(),
-        nominated_node: str | None = "",
-    ) -> None:
-        """Put a pod back and say why. Its nomination is cleared, unless PostFilter says otherwise (None: leave it)."""
+    def _reject(self, queued: QueuedPod, started: float, rejection: Rejection) -> None:
+        """Requeue a pod that got no node, and say why: event, condition, nomination."""
         pod = queued.pod
-        self._observe("unschedulable" if reason == UNSCHEDULABLE else "error", pod, started)
+        self._observe("unschedulable" if rejection.reason == UNSCHEDULABLE else "error", pod, started)
         latest = self._pending.get(pod.uid)
         if latest is None:
-            # Deleted, or bound by somebody else, meanwhile: the watch has said so, and nobody waits for an answer.
+            # Deleted, or bound by another scheduler, meanwhile: the watch has said so, and there is nobody to tell.
             self._queue.done(pod.uid)
             self._state.nominator.remove(pod.uid)
             return
         queued.pod = latest
-        target = self._queue.add_unschedulable(queued, rejectors=rejectors, pending=pending)
+        target = self._queue.add_unschedulable(queued, rejectors=rejection.rejectors, pending=rejection.pending)
         self._metrics.incoming_pods.labels(target, "ScheduleAttemptFailure").inc()
         # In memory at once: until the watch brings it back, others must not take the room that is being made.
-        self._state.nominator.set(latest, latest.nominated_node if nominated_node is None else nominated_node)
-        self._failures.report(self._profiles[pod.scheduler_name].handle, latest, reason, message, nominated_node)
-        log.info("Unable to schedule pod; no fit; waiting", pod=pod.key, err=message, queue=target)
+        nominated = rejection.nominated_node
+        self._state.nominator.set(latest, latest.nominated_node if nominated is None else nominated)
+        handle = self._handles[pod.scheduler_name]
+        self._failures.report(handle, latest, rejection.reason, rejection.message, nominated)
+        log.info("Unable to schedule pod; no fit; waiting", pod=pod.key, err=rejection.message, queue=target)
 
     def _observe(self, result: str, pod: PodInfo, started: float) -> None:
         self._metrics.schedule_attempts.labels(result, pod.scheduler_name).inc()

@@ -18,6 +18,24 @@ PATCHES_AT_ONCE = 8
 """The others wait here and not for a connection, where bindings would wait behind them and thousands would time out."""
 
 
+class Rejection(NamedTuple):
+    """Why an attempt ended without a node.
+
+    Attributes:
+        message: what the pod's event and condition say.
+        reason: UNSCHEDULABLE or SCHEDULER_ERROR.
+        rejectors: plugins whose events may help the pod; without any it comes back after its backoff.
+        pending: those of them that wait for something outside of the scheduler.
+        nominated_node: "" clears the pod's nomination, None leaves it as it is.
+    """
+
+    message: str
+    reason: str
+    rejectors: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    nominated_node: str | None = ""
+
+
 class _Written(NamedTuple):
     """What was last sent about a pod; no nomination where none was."""
 

@@ -1,20 +1,22 @@
 """Gangs at run time: their members are decided together, hold nodes together, and are bound once all are ready.
 
 A gang that does not fit holds nothing, and no time passes between looking and letting go: two gangs that want the same
-room cannot block each other. One that fits holds its nodes for a bounded time: where members are not ready to be bound
-by then (a volume that does not come), those that are not bound give theirs up.
+nodes cannot block each other. One that fits holds its nodes for a bounded time: where members are not ready to be
+bound by then (a volume that does not come), those that are not bound give theirs up.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
-from scheduler.core import GangDecision, Placement, gang_message, gang_plugin, place_gang
+from scheduler.core import GangDecision, Placement, gang_message, gang_plugin
+from scheduler.engine.attempts import AttemptPipeline
+from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, Rejection
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import SUCCESS, Code, Gang, PodInfo, ProfileRunner, Status, unschedulable
 from scheduler.observe.metrics import Metrics
@@ -24,34 +26,34 @@ log = structlog.get_logger(component="gangs")
 
 
 @dataclass(slots=True, eq=False)
-class Group:
-    """A gang that holds nodes and whose members are not all bound or given up.
+class ReservedGang:
+    """A gang that holds nodes and whose members are not all bound or rolled back.
 
     Attributes:
         minimum: members that must be ready before the first is bound.
-        before: members that had a node when this began.
+        placed_before: members that had a node before this attempt.
         since, deadline: seconds since the epoch.
-        under_way: UIDs of members between their reservation and the end of their binding.
+        reserved: UIDs of members between their reservation and the end of their binding.
         ready: those of them that may be bound.
         bound: UIDs of members that were.
-        opened: the first Binding may have been written.
+        binding: enough members are ready: Bindings may have been written.
     """
 
     name: str
     plugin: str
     minimum: int
-    before: int
+    placed_before: int
     since: float
     deadline: float
-    under_way: set[str] = field(default_factory=set)
+    reserved: set[str] = field(default_factory=set)
     ready: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
-    opened: bool = False
+    binding: bool = False
 
     @property
-    def held(self) -> int:
-        """Members that have a node now."""
-        return self.before + len(self.bound) + len(self.under_way)
+    def members_on_nodes(self) -> int:
+        """How many members have a node now, reserved or for good."""
+        return self.placed_before + len(self.bound) + len(self.reserved)
 
 
 @dataclass(slots=True, eq=False)
@@ -60,15 +62,15 @@ class Attempt:
 
     Attributes:
         started: `time.perf_counter` at its beginning.
-        waits: Permit plugins that let it wait, and how long at most.
-        group: its gang, where it is placed as one of several.
+        waits: Permit plugins that hold it, and how long at most (seconds).
+        gang: its gang, where it is placed as one of several.
     """
 
     queued: QueuedPod
     placement: Placement
     started: float
     waits: Mapping[str, float] = field(default_factory=dict)
-    group: Group | None = None
+    gang: ReservedGang | None = None
 
     @property
     def pod(self) -> PodInfo:
@@ -82,139 +84,139 @@ class Attempt:
         return self.placement.node
 
 
-class Steps(Protocol):
-    """What the scheduling cycle does with one pod, for gangs as for others."""
+@dataclass(frozen=True, slots=True)
+class GangOutcome:
+    """What the cycle does with the members after an attempt, in this order.
 
-    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
-        """Decide on the cluster as it is now, until so many have a place."""
+    Attributes:
+        rejected: members without a node, and why.
+        untried: members beyond the minimum, which go back to the active queue as pods like any other.
+        placed: members that hold a node and are to be bound.
+    """
 
-    def take(self, attempt: Attempt) -> Status:
-        """Assume, reserve, ask for permission; Success or Wait, else everything has been taken back."""
-
-    def take_back(self, attempt: Attempt) -> None:
-        """Unreserve and forget."""
-
-    def start_binding(self, attempt: Attempt) -> None:
-        """Bind beside the loop."""
-
-    def turn_away(self, queued: QueuedPod, started: float, message: str, rejectors: frozenset[str]) -> None:
-        """Put a pod back as unschedulable and say why; without rejectors it comes back after its back-off."""
+    rejected: Sequence[tuple[QueuedPod, Rejection]]
+    untried: Sequence[QueuedPod] = ()
+    placed: Sequence[Attempt] = ()
 
 
 class Gangs:
     """The gangs of all profiles. Methods run on the scheduling loop."""
 
     def __init__(
-        self,
-        steps: Steps,
-        runners: Mapping[str, ProfileRunner],
-        queue: SchedulingQueue,
-        waiting: WaitingPods,
-        metrics: Metrics,
-        clock: Callable[[], float],
+        self, attempts: AttemptPipeline, queue: SchedulingQueue, waiting: WaitingPods, metrics: Metrics
     ) -> None:
-        self._steps = steps
+        self._attempts = attempts
         self._queue = queue
         self._waiting = waiting
         self._metrics = metrics
-        self._clock = clock
+        self._clock = attempts.clock
+        runners = attempts.runners
         self._plugins = {name: plugin for name, runner in runners.items() if (plugin := gang_plugin(runner))}
-        self._groups: dict[str, Group] = {}
+        self._reserved: dict[str, ReservedGang] = {}
+        # Outlives a ReservedGang: a gang that lost members goes on counting from its first reservation.
         self._since: dict[str, float] = {}
 
-    def of(self, pod: PodInfo) -> Gang | None:
+    def gang_to_place(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod if members of it have to be placed together now."""
         plugin = self._plugins.get(pod.scheduler_name)
         gang = plugin.gang_of(pod) if plugin is not None else None
         if gang is None:
             return None
-        group = self._groups.get(gang.name)
-        if group is not None and group.minimum != gang.minimum:
-            group.minimum = gang.minimum
-            self._open_if_complete(group)
-        if group is None and not gang.placed and gang.name in self._since:
+        reserved = self._reserved.get(gang.name)
+        if reserved is not None and reserved.minimum != gang.minimum:
+            reserved.minimum = gang.minimum
+            self._bind_if_complete(reserved)
+        if reserved is None and not gang.placed and gang.name in self._since:
             self._settle(gang.name, pod)
         return gang if gang.missing else None
 
     # Deciding -------------------------------------------------------------------------------------------------------
 
-    def attempt(self, head: QueuedPod, gang: Gang, started: float) -> None:
-        """Place the gang of a pod that was popped, or turn all of it away."""
-        members = self._assemble(head, gang)
-        by_uid = {one.pod.uid: one for one in members}
-        taken: list[Attempt] = []
+    def attempt(self, head: QueuedPod, gang: Gang, started: float) -> GangOutcome:
+        """Reserve nodes for the gang of a pod that was popped, or for none of it.
 
-        def take(placement: Placement) -> Status:
-            attempt = Attempt(by_uid[placement.pod.uid], placement, started)
-            status = self._steps.take(attempt)
-            if status.is_success or attempt.waits:
-                taken.append(attempt)
-                return SUCCESS
-            return status
-
-        pods = [one.pod for one in members]
-        decision = place_gang(gang, pods, lambda left, enough: self._steps.decide_gang(gang, left, enough), take)
-        name = self._plugins[head.pod.scheduler_name].name
-        if len(taken) < gang.missing:
-            for attempt in reversed(taken):
-                self._steps.take_back(attempt)
+        Args:
+            head: the popped member; the others leave the queue here.
+            gang: the gang as it is now.
+            started: `time.perf_counter` when the attempt began.
+        """
+        members = self._pop_members(head, gang)
+        by_uid = {queued.pod.uid: queued for queued in members}
+        pods = [queued.pod for queued in members]
+        reservation = self._attempts.reserve_gang(gang, pods, decide_now=self._decide)
+        decision = reservation.decision
+        plugin_name = self._plugins[head.pod.scheduler_name].name
+        if not reservation.reserved:
             for plugin in self._plugins.values():
                 plugin.gang_failed(head.pod)
-            self._turn_away(name, members, decision, started, whole=True)
-            return
-        group = self._begin(head.pod, gang)
-        for attempt in taken:
-            group.under_way.add(attempt.pod.uid)
-            attempt.group = group
+            rejected = self._rejections(plugin_name, members, decision)
+            self._metrics.gangs.labels("rejected").inc()
+            message = gang_message(decision) + self._overdue_note(gang)
+            log.info("gang does not fit", gang=gang.name, members=len(members), err=message)
+            return GangOutcome(rejected)
+        reserved = self._reserve(head.pod, gang)
+        placed = []
+        for placement, permit in reservation.reserved:
+            uid = placement.pod.uid
+            placed.append(Attempt(by_uid[uid], placement, started, permit.waits, reserved))
+            reserved.reserved.add(uid)
         for plugin in self._plugins.values():
             plugin.gang_placed(head.pod)
-        unplaced = {one.pod.uid for one in decision.unplaced}
-        self._turn_away(name, [one for one in members if one.pod.uid in unplaced], decision, started, whole=False)
-        tried = {one.pod.uid for one in decision.placements}
-        for queued in members:
-            if queued.pod.uid not in tried:
-                self._queue.give_back(queued)
-        for attempt in taken:
-            self._steps.start_binding(attempt)
+        unplaced = {placement.pod.uid for placement in decision.unplaced}
+        tried = {placement.pod.uid for placement in decision.placements}
+        return GangOutcome(
+            self._rejections(plugin_name, [queued for queued in members if queued.pod.uid in unplaced], decision),
+            [queued for queued in members if queued.pod.uid not in tried],
+            placed,
+        )
 
-    def _assemble(self, head: QueuedPod, gang: Gang) -> list[QueuedPod]:
-        """Pop the waiting members along, from whatever queue they are in; returns all in queue order."""
+    def _decide(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
+        began = time.perf_counter()
+        decision = self._attempts.decide_gang(gang, pods, enough)
+        self._metrics.algorithm_duration.observe(time.perf_counter() - began)
+        for placement in decision.placements:
+            self._metrics.count_observations(placement.counters)
+        return decision
+
+    def _pop_members(self, head: QueuedPod, gang: Gang) -> list[QueuedPod]:
+        """Take the waiting members out of whatever queue they are in; returns all in queue order."""
         members = [head]
         for pod in gang.waiting:
             if pod.uid != head.pod.uid and (queued := self._queue.take(pod.uid)) is not None:
                 members.append(queued)
         return sorted(members, key=self._queue.order)
 
-    def _begin(self, pod: PodInfo, gang: Gang) -> Group:
-        group = self._groups.get(gang.name)
-        if group is None:
+    def _reserve(self, pod: PodInfo, gang: Gang) -> ReservedGang:
+        reserved = self._reserved.get(gang.name)
+        if reserved is None:
             now = self._clock()
             since = self._since.setdefault(gang.name, now)
             # A member that comes later than it should still needs some time to be bound.
             deadline = since + gang.timeout if now < since + gang.timeout else now + gang.timeout
             plugin = self._plugins[pod.scheduler_name].name
-            group = Group(gang.name, plugin, gang.minimum, gang.placed, since, deadline)
-            self._groups[gang.name] = group
-        return group
+            reserved = ReservedGang(gang.name, plugin, gang.minimum, gang.placed, since, deadline)
+            self._reserved[gang.name] = reserved
+        return reserved
 
-    def _turn_away(
-        self, plugin: str, members: list[QueuedPod], decision: GangDecision, started: float, *, whole: bool
-    ) -> None:
-        """Tell members that have no node why; those that would fit wait for the others."""
-        gang, unplaced = decision.gang, {one.pod.uid: one for one in decision.unplaced}
-        late = self._late(gang)
+    def _rejections(
+        self, plugin: str, members: Sequence[QueuedPod], decision: GangDecision
+    ) -> list[tuple[QueuedPod, Rejection]]:
+        """Return why members have no node; those that would fit wait for the others."""
+        unplaced = {placement.pod.uid: placement for placement in decision.unplaced}
+        note = self._overdue_note(decision.gang)
+        rejected = []
         for queued in members:
             placement = unplaced.get(queued.pod.uid)
             rejectors = frozenset({plugin})
             if placement is not None:
+                # Without rejectors the pod comes back after its backoff: no event tells when an error is over.
                 rejectors = frozenset() if placement.code is Code.ERROR else rejectors | placement.rejectors
             own = placement.message if placement is not None else None
-            self._steps.turn_away(queued, started, gang_message(decision, own) + late, rejectors)
-        if whole:
-            self._metrics.gangs.labels("rejected").inc()
-            log.info("gang does not fit", gang=gang.name, members=len(members), err=gang_message(decision) + late)
+            reason = UNSCHEDULABLE if rejectors else SCHEDULER_ERROR
+            rejected.append((queued, Rejection(gang_message(decision, own) + note, reason, rejectors)))
+        return rejected
 
-    def _late(self, gang: Gang) -> str:
+    def _overdue_note(self, gang: Gang) -> str:
         """What to add where members have been holding nodes for longer than the gang may take."""
         since = self._since.get(gang.name)
         if since is None or self._clock() < since + gang.timeout:
@@ -223,69 +225,79 @@ class Gangs:
 
     # Binding --------------------------------------------------------------------------------------------------------
 
-    async def prepare(self, attempt: Attempt, runner: ProfileRunner) -> Status:
+    async def pre_bind(self, attempt: Attempt, runner: ProfileRunner) -> Status:
         """Run PreBind for a member and wait until enough members are ready; a rejection when time is up."""
-        group = attempt.group
-        assert group is not None
+        gang = attempt.gang
+        assert gang is not None
         try:
-            async with asyncio.timeout(max(0.0, group.deadline - self._clock())):
+            async with asyncio.timeout(max(0.0, gang.deadline - self._clock())):
                 status = await runner.run_pre_bind(attempt.placement.state, attempt.pod, attempt.node)
         except TimeoutError:
-            return unschedulable("it was not ready to be bound in time", plugin=group.plugin)
+            return unschedulable("it was not ready to be bound in time", plugin=gang.plugin)
         if not status.is_success:
             return status
         uid = attempt.pod.uid
-        group.ready.add(uid)
-        self._open_if_complete(group)
-        if group.opened:
+        gang.ready.add(uid)
+        self._bind_if_complete(gang)
+        if gang.binding:
             return SUCCESS
-        left = max(0.0, group.deadline - self._clock())
-        return await self._waiting.add(attempt.pod, {group.plugin: left})
+        left = max(0.0, gang.deadline - self._clock())
+        return await self._waiting.add(attempt.pod, {gang.plugin: left})
 
-    def _open_if_complete(self, group: Group) -> None:
+    def _bind_if_complete(self, gang: ReservedGang) -> None:
         """Let the ready members be bound as soon as they are enough."""
-        if group.opened or group.before + len(group.bound) + len(group.ready) < group.minimum:
+        if gang.binding or gang.placed_before + len(gang.bound) + len(gang.ready) < gang.minimum:
             return
-        group.opened = True
-        for uid in group.ready:
-            self._waiting.allow(uid, group.plugin)
+        gang.binding = True
+        for uid in gang.ready:
+            self._waiting.allow(uid, gang.plugin)
 
-    def bound(self, attempt: Attempt) -> None:
-        """A member has its Binding."""
-        group = attempt.group
-        if group is None:
+    def member_bound(self, attempt: Attempt) -> None:
+        """Note that a pod has its Binding; nothing where it is no member of a gang."""
+        gang = attempt.gang
+        if gang is None:
             return
-        group.bound.add(attempt.pod.uid)
-        group.under_way.discard(attempt.pod.uid)
-        if group.before + len(group.bound) == group.minimum:
-            seconds = self._clock() - group.since
+        gang.bound.add(attempt.pod.uid)
+        gang.reserved.discard(attempt.pod.uid)
+        if gang.placed_before + len(gang.bound) == gang.minimum:
+            seconds = self._clock() - gang.since
             self._metrics.gangs.labels("placed").inc()
             self._metrics.gang_duration.observe(seconds)
-            log.info("gang is bound", gang=group.name, minMember=group.minimum, seconds=round(seconds, 3))
-        self._leave(group, attempt.pod)
+            log.info("gang is bound", gang=gang.name, minMember=gang.minimum, seconds=round(seconds, 3))
+        self._end_binding(gang, attempt.pod)
 
-    def lost(self, attempt: Attempt, reason: str) -> str:
-        """A member gave its node up; returns what it is told."""
-        group = attempt.group
-        if group is None:
+    def member_unreserved(self, attempt: Attempt, reason: str) -> str:
+        """Note that a pod gave its node up; returns the message for the pod."""
+        gang = attempt.gang
+        if gang is None:
             return reason
-        group.under_way.discard(attempt.pod.uid)
-        held = group.held
-        self._leave(group, attempt.pod)
-        text = f"{group.name}: {held} members hold nodes, minMember is {group.minimum}, this one gave its node up"
+        gang.reserved.discard(attempt.pod.uid)
+        count = gang.members_on_nodes
+        self._end_binding(gang, attempt.pod)
+        text = f"{gang.name}: {count} members hold nodes, minMember is {gang.minimum}, this one gave its node up"
         return f"{text}: {reason}"
 
-    def _leave(self, group: Group, pod: PodInfo) -> None:
-        group.ready.discard(pod.uid)
-        if group.under_way:
+    def may_retry_at_once(self, attempt: Attempt) -> bool:
+        """Tell whether the other members hold nodes that they would hold for nothing without this one."""
+        gang = attempt.gang
+        return (
+            gang is not None
+            and gang.members_on_nodes > 0
+            and self._clock() < gang.deadline
+            and attempt.queued.consecutive_errors <= 1
+        )
+
+    def _end_binding(self, gang: ReservedGang, pod: PodInfo) -> None:
+        gang.ready.discard(pod.uid)
+        if gang.reserved:
             return
-        del self._groups[group.name]
-        if group.held < group.minimum:
+        del self._reserved[gang.name]
+        if gang.members_on_nodes < gang.minimum:
             self._metrics.gangs.labels("incomplete").inc()
-            log.warning("gang is not complete", gang=group.name, bound=group.held, minMember=group.minimum)
-        if not 0 < group.held < group.minimum:
+            log.warning("gang is not complete", gang=gang.name, bound=gang.members_on_nodes, minMember=gang.minimum)
+        if not 0 < gang.members_on_nodes < gang.minimum:
             # Else the others hold their nodes for nothing until the missing ones come: these go first.
-            self._settle(group.name, pod)
+            self._settle(gang.name, pod)
 
     def _settle(self, name: str, pod: PodInfo) -> None:
         self._since.pop(name, None)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -36,7 +36,7 @@ from scheduler.kube.client import (
 )
 from scheduler.kube.model import PODS, DecodeError
 from scheduler.observe.metrics import Metrics
-from scheduler.state import WATCHED_KINDS
+from scheduler.state import WATCHED_KINDS, ClusterState
 
 TURN_SECONDS = 0.005
 """Longest stretch of a plugin's periodic work before others get their turn."""
@@ -46,43 +46,54 @@ _READ_BACK_SECONDS = (0.1, 0.5, 2.0, 5.0, 10.0)
 log = structlog.get_logger(component="handle")
 
 
+class SharedEngine(Protocol):
+    """What a handle needs of the engine: one for all profiles, on the loop's thread."""
+
+    @property
+    def state(self) -> ClusterState:
+        """The cluster as the watches show it, with the assumed pods."""
+
+    @property
+    def waiting(self) -> WaitingPods:
+        """The pods that Permit plugins hold."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    def may_write(self) -> bool:
+        """Whether this process holds its Lease, or needs none."""
+
+    def is_pending(self, uid: str) -> bool:
+        """Whether a pod still waits for a node, as far as the watch knows."""
+
+    def activate(self, uids: Iterable[str]) -> None:
+        """Move pods to the active queue at once, and wake the loop even where there are none."""
+
+    def reorder(self, uids: Iterable[str]) -> None:
+        """Put pods of the active queue where they belong now."""
+
+
 class EngineHandle:
     """The effects of one profile, on the shared client.
 
-    `may_write` says whether this process still holds its Lease; it is asked before each write. Safety does not rest
-    on it: every Binding carries the pod's UID, so the API server refuses a second one and one for a namesake.
+    `may_write` is asked before each write. Safety does not rest on it: every Binding carries the pod's UID, so the API
+    server refuses a second one and one for a namesake.
     """
 
     def __init__(
         self,
-        *,
         scheduler_name: str,
+        engine: SharedEngine,
+        *,
         client: KubeClient,
         recorder: EventRecorder,
         metrics: Metrics,
-        may_write: Callable[[], bool],
-        activate: Callable[[Iterable[str]], None],
-        waiting: WaitingPods,
-        reorder: Callable[[Iterable[str]], None],
-        clock: Callable[[], float],
-        node: Callable[[str], NodeInfo | None],
-        exists: Callable[[str], bool],
-        pods_on: Callable[[str], Collection[PodInfo]],
-        watch_pods: Callable[[PodListener], None],
     ) -> None:
         self._scheduler_name = scheduler_name
+        self._engine = engine
         self._client = client
         self._recorder = recorder
         self._metrics = metrics
-        self._may_write = may_write
-        self._activate = activate
-        self._waiting = waiting
-        self._reorder = reorder
-        self._clock = clock
-        self._node = node
-        self._exists = exists
-        self._pods_on = pods_on
-        self._watch_pods = watch_pods
         self._tasks: set[asyncio.Task[None]] = set()
         self._evictor = Evictor(self)
         self.paused = 0
@@ -90,15 +101,15 @@ class EngineHandle:
 
     def now(self) -> float:
         """Seconds since the epoch."""
-        return self._clock()
+        return self._engine.now()
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move waiting pods to the active queue at once."""
-        self._activate([pod.uid for pod in pods])
+        self._engine.activate([pod.uid for pod in pods])
 
     def reorder(self, pods: Iterable[PodInfo]) -> None:
         """Have the queue look at the places of pods again."""
-        self._reorder([pod.uid for pod in pods])
+        self._engine.reorder([pod.uid for pod in pods])
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         """Call a function after some time, unless the process ends before."""
@@ -127,19 +138,22 @@ class EngineHandle:
 
     def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
         """Refuse a pod that waits for permission."""
-        return self._waiting.reject(pod.uid, plugin, message)
+        return self._engine.waiting.reject(pod.uid, plugin, message)
 
     def waiting_pods(self) -> Collection[PodInfo]:
         """The pods that wait for permission."""
-        return self._waiting.pods()
+        return self._engine.waiting.pods()
 
     def allow_waiting(self, pod: PodInfo, plugin: str) -> None:
         """Give a plugin's permission."""
-        self._waiting.allow(pod.uid, plugin)
+        self._engine.waiting.allow(pod.uid, plugin)
 
     async def bind(self, pod: PodInfo, node: str) -> Status:
-        """Bind a pod to a node; an answer that got lost is looked up before anything is concluded from it."""
-        if not self._may_write():
+        """Bind a pod to a node; an answer that got lost is looked up before anything is concluded from it.
+
+        A conflict is looked up too: it may be the answer to a repetition of a request that was carried out.
+        """
+        if not self._engine.may_write():
             return _error("the Lease is no longer held; nothing was written")
         body = {
             "apiVersion": "v1",
@@ -154,13 +168,13 @@ class EngineHandle:
             finally:
                 self._recorder.release()
         except Conflict:
-            return await self._after_doubt(pod, node, "conflict")
+            return await self._read_back(pod, node, "conflict")
         except NotFound:
             self._metrics.bindings.labels("gone").inc()
             return _error("the pod is gone")
         except KubeError as error:
             if error.outcome_unknown:
-                return await self._after_doubt(pod, node, "unknown")
+                return await self._read_back(pod, node, "unknown")
             self._metrics.bindings.labels("failed").inc()
             return _error(str(error))
         self._metrics.bindings.labels("bound").inc()
@@ -168,7 +182,7 @@ class EngineHandle:
 
     async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
         """Patch a pod (strategic merge); Skip when it is gone, or has been replaced by a namesake."""
-        if not self._may_write():
+        if not self._engine.may_write():
             return _error("the Lease is no longer held; nothing was written")
         guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": pod.uid}}
         path = _pod_path(pod) + (f"/{subresource}" if subresource else "")
@@ -183,7 +197,7 @@ class EngineHandle:
 
     async def delete_pod(self, pod: PodInfo) -> Status:
         """Delete a pod by name and UID, with its own grace period; one that is gone already is a success."""
-        if not self._may_write():
+        if not self._engine.may_write():
             return _error("the Lease is no longer held; nothing was written")
         try:
             await self._client.delete(_pod_path(pod), {"preconditions": {"uid": pod.uid}})
@@ -199,7 +213,7 @@ class EngineHandle:
 
     async def patch_object(self, kind: str, item: Any, patch: Mapping[str, Any]) -> tuple[Status, Any]:
         """Patch an object (JSON merge patch) of the version we know; returns it as it is then."""
-        if not self._may_write():
+        if not self._engine.may_write():
             return _error("the Lease is no longer held; nothing was written"), None
         meta = item.metadata
         unchanged = {"uid": meta.uid, "resourceVersion": meta.resource_version}
@@ -216,7 +230,7 @@ class EngineHandle:
         """Wait without counting as a binding under way."""
         self.paused += 1
         # The loop may have stopped taking pods because so many bindings were under way.
-        self._activate(())
+        self._engine.activate(())
         try:
             await asyncio.sleep(seconds)
         finally:
@@ -224,15 +238,15 @@ class EngineHandle:
 
     def exists(self, pod: PodInfo) -> bool:
         """Whether the pod still waits for a node, as far as the watch knows."""
-        return self._exists(pod.uid)
+        return self._engine.is_pending(pod.uid)
 
     def node(self, name: str) -> NodeInfo | None:
         """A node as it is now."""
-        return self._node(name)
+        return self._engine.state.node(name)
 
     def pods_on(self, node: str) -> Collection[PodInfo]:
         """The pods on a node as they are now."""
-        return self._pods_on(node)
+        return self._engine.state.pods_on(node)
 
     async def ended_pods(self, node: str) -> Collection[PodInfo]:
         """Read the pods of a node that have ended; none where that fails."""
@@ -245,10 +259,14 @@ class EngineHandle:
 
     def watch_pods(self, listener: PodListener) -> None:
         """Call a function whenever a pod with a node comes, changes or goes."""
-        self._watch_pods(listener)
+        self._engine.state.watch_pods(listener)
 
-    async def _after_doubt(self, pod: PodInfo, node: str, outcome: str) -> Status:
-        """Read the pod by UID until it is certain where it is; it stays assumed meanwhile."""
+    async def _read_back(self, pod: PodInfo, node: str, outcome: str) -> Status:
+        """Read the pod by UID until it is certain where it is.
+
+        It stays assumed meanwhile, however long that takes: to forget it would give its room away while it may be
+        bound there, and to bind it again could put it on two nodes of the cache.
+        """
         self._metrics.bindings.labels(outcome).inc()
         attempt = 0
         while True:
@@ -260,7 +278,12 @@ class EngineHandle:
                 return _error(str(error))
             except KubeError as error:
                 pause = _READ_BACK_SECONDS[min(attempt, len(_READ_BACK_SECONDS) - 1)]
-                log.warning("binding in doubt, pod not readable", pod=pod.key, node=node, error=str(error)[:200])
+                log.warning(
+                    "the outcome of a binding is unknown and the pod cannot be read",
+                    pod=pod.key,
+                    node=node,
+                    error=str(error)[:200],
+                )
                 await asyncio.sleep(pause)
                 attempt += 1
                 continue
@@ -270,8 +293,8 @@ class EngineHandle:
             if bound_to == node:
                 return SUCCESS
             if bound_to:
-                return _error(f"the pod was bound to {bound_to} by somebody else")
-            return _error("the API server did not take the binding")
+                return _error(f"the pod was bound to {bound_to} by another scheduler")
+            return _error("the API server did not accept the binding")
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

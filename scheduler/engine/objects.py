@@ -92,13 +92,10 @@ class ObjectInputs:
             self._queue.on_event(ClusterEvent(self._kind, ActionType.DELETE, f"{self._kind}Delete"), old=old)
 
 
-def new_reflector(
-    watch: Watch, client: KubeClient, state: ClusterState, queue: SchedulingQueue, wake: Callable[[], None]
-) -> Reflector[Any, Any]:
+def new_reflector(watch: Watch, client: KubeClient, inputs: ObjectInputs) -> Reflector[Any, Any]:
     """Return the list and watch of one kind, in all namespaces. A custom resource may be missing: its
     CustomResourceDefinition is installed at any time, and pods that do not need it must not wait for it."""
-    kind = WATCHED_KINDS[watch]
-    sink = ObjectInputs(kind, state, queue, wake=wake)
     group = watch.api_version.partition("/")[0]
     custom = any(f"{watch.resource}.{group}" in descriptor.crds for descriptor in descriptors())
-    return Reflector(client, api_path(*watch), kind.codec, sink, unchanged, optional=custom)
+    codec = WATCHED_KINDS[watch].codec
+    return Reflector(client, api_path(*watch), codec, inputs, unchanged, optional=custom)

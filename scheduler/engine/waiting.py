@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.framework import SUCCESS, Code, PodInfo, Status
@@ -22,8 +22,7 @@ class _Waiting:
 class WaitingPods:
     """The pods that wait on permission, by UID."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
 
     def __len__(self) -> int:

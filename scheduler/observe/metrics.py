@@ -126,6 +126,11 @@ class Metrics:
         self.leader = gauge("leader_election_master_status", "1 while this process holds the Lease", "name")
         self.loop_lag = gauge("secondary_scheduler_loop_lag_seconds", "How late the event loop was last")
 
+    def count_observations(self, counters: Mapping[str, int]) -> None:
+        """Add what plugins counted in one attempt, by observation."""
+        for observation, count in counters.items():
+            self.plugin_observations.labels(observation).inc(count)
+
     def show_sizes(self, cache: Mapping[str, int], queues: Mapping[str, int]) -> None:
         """Set the gauges of the cache (nodes, pods, assumed_pods) and of the queues."""
         for kind, size in cache.items():

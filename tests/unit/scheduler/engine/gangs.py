@@ -37,7 +37,7 @@ class GangEngine(Engine):
 
     def __init__(self, compatibility: str = "safe", profiles: int = 1, api: FakeApi | None = None, **args: Any) -> None:
         super().__init__(api, configuration(compatibility, profiles, **args))
-        self.podgroups = self.objects(PODGROUPS)
+        self.podgroups = self.object_inputs(PODGROUPS)
 
     def add_group(
         self, name: str, minimum: int, *, event: EventType = EventType.ADDED, version: int = 1, **spec: Any

@@ -94,7 +94,7 @@ async def test_a_pod_bound_by_somebody_else_takes_no_room_on_our_node(engine: En
     engine.add_pod("p")
     await eventually(lambda: bool(engine.api.events), "an event")
     assert not engine.state.is_assumed("p-uid")
-    assert "bound to n9 by somebody else" in engine.api.events[0]["note"]
+    assert "bound to n9 by another scheduler" in engine.api.events[0]["note"]
 
 
 async def test_a_namesake_is_not_taken_for_the_pod(engine: Engine) -> None:

@@ -1,42 +1,40 @@
 """Pods that have ended are in no watch: they are read when a plugin asks for them."""
 
 import json
-from typing import Any, cast
+from typing import Any
 
 from scheduler.engine.handle import EngineHandle
-from scheduler.kube.client import KubeClient
 from scheduler.kube.client.errors import api_error
+from tests.unit.scheduler.engine.fakes import Engine, FakeApi
 
 
-class Server:
+class Server(FakeApi):
     """Answers one list, or a failure."""
 
     def __init__(self, *items: dict[str, Any], status: int = 200) -> None:
+        super().__init__()
         self.items = items
         self.status = status
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, str] | None]] = []
 
-    async def get(self, path: str, params: dict[str, str]) -> bytes:
-        self.asked.append((path, params))
+    async def get(self, path: str, params: dict[str, str] | None = None) -> bytes:
+        self.requests.append((path, params))
         if self.status != 200:
             raise api_error("GET", path, self.status, b"")
         return json.dumps({"items": self.items}).encode()
 
 
 def handle(server: Server) -> EngineHandle:
-    """A handle of which only the client is used."""
-    made = EngineHandle.__new__(EngineHandle)
-    made._client = cast(KubeClient, server)
-    return made
+    return Engine(server).handle
 
 
 async def test_the_ended_pods_of_a_node_are_listed_in_one_request() -> None:
     pod = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "status": {"phase": "Succeeded"}}
     server = Server(pod)
-    (found,) = await handle(server).ended_pods("n")
-    assert (found.key, found.phase) == ("ns/p", "Succeeded")
+    (pod_info,) = await handle(server).ended_pods("n")
+    assert (pod_info.key, pod_info.phase) == ("ns/p", "Succeeded")
     selector = "spec.nodeName=n,status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
-    assert server.asked == [("/api/v1/pods", {"fieldSelector": selector})]
+    assert server.requests == [("/api/v1/pods", {"fieldSelector": selector})]
 
 
 async def test_there_are_none_where_they_cannot_be_read() -> None:

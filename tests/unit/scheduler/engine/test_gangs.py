@@ -226,8 +226,8 @@ class SlowVolumes:
 
 def with_volumes(engine: GangEngine) -> SlowVolumes:
     volumes = SlowVolumes()
-    for profile in engine.cycle._profiles.values():
-        profile.runner.pre_bind = (volumes, *profile.runner.pre_bind)
+    for runner in engine.runners.values():
+        runner.pre_bind = (volumes, *runner.pre_bind)
     return volumes
 
 

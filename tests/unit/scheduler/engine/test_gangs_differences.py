@@ -133,7 +133,7 @@ async def test_who_counts_when_a_pod_comes_back_under_its_name(start: Start, com
     """A waiting pod is deleted and made again: upstream knows it by its name, and the old one's end takes the new one's
     place away."""
     engine = await start(compatibility)
-    plugin = next(iter(engine.cycle._profiles.values())).runner.plugins["Coscheduling"]
+    plugin = next(iter(engine.runners.values())).plugins["Coscheduling"]
     engine.add_group("g", 2)
     old = engine.add_member("g-0", "g")
     engine.pods.apply([(EventType.DELETED, old)])

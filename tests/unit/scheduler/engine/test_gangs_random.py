@@ -135,7 +135,7 @@ class Story:
             assert sum(self.room.values()) == len(nodes)
 
     def _does_not_fit(self, pod: PodInfo) -> None:
-        runners = {name: profile.runner for name, profile in self.engine.cycle._profiles.items()}
+        runners = self.engine.runners
         plugin = runners[pod.scheduler_name].plugins["Coscheduling"]
         assert isinstance(plugin, GangPlugin)
         gang = plugin.gang_of(pod)

@@ -69,7 +69,8 @@ async def test_only_custom_resources_may_be_missing_from_the_api_server(state: C
     async with KubeClient(ClientConfig(server="http://127.0.0.1:1"), qps=0) as client:
 
         def optional(watch: Watch) -> bool:
-            return new_reflector(watch, client, state, new_queue(), lambda: None).optional
+            sink = ObjectInputs(WATCHED_KINDS[watch], state, new_queue(), wake=lambda: None)
+            return new_reflector(watch, client, sink).optional
 
         for watch in WATCHED_KINDS:
             group = watch.api_version.partition("/")[0]

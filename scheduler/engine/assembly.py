@@ -1,0 +1,65 @@
+"""From a configuration to profiles that can decide: the one wiring of plugins and state.
+
+The daemon adds queue, handles and watches to it (`engine.Engine`); `simulate`, the benchmarks and the tests take it as
+it is. A plugin therefore meets the same set-up in all of them.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from scheduler.config import Configuration
+from scheduler.engine.attempts import AttemptPipeline
+from scheduler.engine.environment import plugin_environment
+from scheduler.framework import Handle, ProfileRunner
+from scheduler.plugins import build_profile
+from scheduler.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """Profiles on one state.
+
+    Attributes:
+        runners: by scheduler name, in the order of the configuration.
+        attempts: the steps of an attempt, for all of the profiles.
+    """
+
+    state: ClusterState
+    runners: Mapping[str, ProfileRunner]
+    attempts: AttemptPipeline
+
+
+def assemble(
+    configuration: Configuration,
+    *,
+    clock: Callable[[], float] = time.time,
+    rng: random.Random | None = None,
+    state: ClusterState | None = None,
+    new_handle: Callable[[str], Handle] | None = None,
+) -> Assembly:
+    """Build the plugins of every profile and give them the state to look at.
+
+    Args:
+        configuration: what is enabled, with which args.
+        clock: the time of decisions, and that of plugins without a handle: seconds since the epoch.
+        rng: breaks ties; seeded by the system where none is given.
+        state: the cluster; an empty one where none is given. It may be filled before or after.
+        new_handle: returns the handle of a scheduler name; without it nothing a plugin does has an effect.
+
+    Raises:
+        ValueError: a plugin refuses its args, or cannot be imported; the text names it.
+    """
+    cluster = ClusterState() if state is None else state
+    environment = plugin_environment(clock)
+    runners: dict[str, ProfileRunner] = {}
+    for profile in configuration.profiles:
+        handle = None if new_handle is None else new_handle(profile.scheduler_name)
+        runners[profile.scheduler_name] = build_profile(profile, handle, environment=environment)
+    for runner in runners.values():
+        runner.use_objects(cluster.objects)
+        runner.use_pods(cluster.directory)
+    return Assembly(cluster, runners, AttemptPipeline(cluster, runners, rng or random.Random(), clock))

@@ -1,0 +1,150 @@
+"""The steps of an attempt to place a pod or a gang, which the engine takes live and `simulate` takes on a snapshot.
+
+They change the state of this process and nothing else: what follows a reservation (binding, reporting, queueing) is
+the caller's. So a simulated pod goes through the same code as a live one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.core import (
+    GangDecision,
+    Placement,
+    PostFilterOutcome,
+    decide,
+    decide_gang,
+    place_gang,
+    run_post_filters,
+)
+from scheduler.framework import SUCCESS, Gang, PermitOutcome, PodInfo, ProfileRunner, Status
+from scheduler.state import ClusterState, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class GangReservation:
+    """What became of an attempt at a gang.
+
+    Attributes:
+        decision: what was decided about each member that was tried.
+        reserved: members that hold a node now, with what Permit said of them; empty unless they are enough.
+    """
+
+    decision: GangDecision
+    reserved: tuple[tuple[Placement, PermitOutcome], ...]
+
+
+class AttemptPipeline:
+    """Snapshot, decide, reserve, unreserve: in this order, on one state, with one clock and one random source.
+
+    Args:
+        state: where reservations are made.
+        runners: by scheduler name.
+        rng: breaks ties.
+        clock: returns seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        runners: Mapping[str, ProfileRunner],
+        rng: random.Random,
+        clock: Callable[[], float],
+    ) -> None:
+        self.state = state
+        self.runners = runners
+        self.clock = clock
+        self._rng = rng
+
+    def runner_of(self, pod: PodInfo) -> ProfileRunner:
+        """Return the plugins of the pod's profile.
+
+        Raises:
+            KeyError: no profile has the pod's scheduler name.
+        """
+        return self.runners[pod.scheduler_name]
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster as it is now, assumed pods included."""
+        return self.state.snapshot(self.clock())
+
+    def decide(self, snapshot: Snapshot, pod: PodInfo) -> Placement:
+        """Choose a node for one pod."""
+        return decide(snapshot, pod, self.runners[pod.scheduler_name], self._rng)
+
+    def run_post_filters(self, snapshot: Snapshot, placement: Placement) -> PostFilterOutcome:
+        """Look for pods to preempt, for a pod that fits nowhere."""
+        return run_post_filters(snapshot, placement, self.runner_of(placement.pod))
+
+    def decide_gang(self, gang: Gang, pods: Sequence[PodInfo], enough: int) -> GangDecision:
+        """Decide about members of a gang on the cluster as it is now, until `enough` of them have a place."""
+        return decide_gang(self.snapshot(), gang, pods, self.runner_of, self._rng, enough)
+
+    def reserve(self, placement: Placement) -> PermitOutcome:
+        """Assume the pod on its node, run Reserve and Permit.
+
+        Returns Success, or Wait with the plugins that hold the pod; anything else has been undone.
+        """
+        pod, node, state = placement.pod, placement.node, placement.state
+        assert node is not None
+        runner = self.runners[pod.scheduler_name]
+        self.state.assume(pod, node, self.clock())
+        status = runner.run_reserve(state, pod, node)
+        outcome = runner.run_permit(state, pod, node) if status.is_success else PermitOutcome(status)
+        if not is_reserved(outcome):
+            self.unreserve(placement)
+        return outcome
+
+    def unreserve(self, placement: Placement) -> None:
+        """Run Unreserve and forget the assumed pod."""
+        pod, node = placement.pod, placement.node
+        assert node is not None
+        self.runners[pod.scheduler_name].run_unreserve(placement.state, pod, node)
+        self.state.forget(pod.uid)
+
+    def reserve_gang(
+        self,
+        gang: Gang,
+        pods: Sequence[PodInfo],
+        *,
+        decide_now: Callable[[Gang, Sequence[PodInfo], int], GangDecision] | None = None,
+        before_reserve: Callable[[PodInfo], None] = lambda pod: None,
+    ) -> GangReservation:
+        """Reserve nodes for as many members as the gang lacks, or for none.
+
+        Args:
+            gang: which pods belong together.
+            pods: the members to place, in queue order.
+            decide_now: called instead of `decide_gang`, by a caller that measures it.
+            before_reserve: called with each member that was given a node, before it is assumed there.
+        """
+        decide_members = decide_now or self.decide_gang
+        reserved: list[tuple[Placement, PermitOutcome]] = []
+
+        def reserve(placement: Placement) -> Status:
+            before_reserve(placement.pod)
+            outcome = self.reserve(placement)
+            if not is_reserved(outcome):
+                return outcome.status
+            reserved.append((placement, outcome))
+            return SUCCESS
+
+        decision = place_gang(gang, pods, lambda left, enough: decide_members(gang, left, enough), reserve)
+        if len(reserved) < gang.missing:
+            # The last first, so that each plugin undoes its changes in the reverse order of making them.
+            for placement, _ in reversed(reserved):
+                self.unreserve(placement)
+            reserved.clear()
+        return GangReservation(decision, tuple(reserved))
+
+
+def is_reserved(outcome: PermitOutcome) -> bool:
+    """Tell whether the pod holds its node: it may go on, or waits there for permission."""
+    return outcome.status.is_success or bool(outcome.waits)
+
+
+def refusal_message(status: Status) -> str:
+    """Return what a pod is told whose node was refused in Reserve, Permit or later, worded as by upstream."""
+    return f"0/1 nodes are available: 1 {status.message}." if status.is_rejection else status.message

@@ -1,0 +1,154 @@
+"""The live engine: what `assemble` builds, with the queue, the loop, the handles and the inputs of the watches.
+
+One per process. The daemon gives it clients and health; tests give it a fake API server and a fake clock.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from scheduler.catalog import Watch
+from scheduler.config import Configuration
+from scheduler.engine.assembly import assemble
+from scheduler.engine.cycle import SchedulingCycle
+from scheduler.engine.failures import FailureReporter
+from scheduler.engine.handle import EngineHandle
+from scheduler.engine.inputs import NodeInputs, PodInputs
+from scheduler.engine.objects import ObjectInputs
+from scheduler.engine.recorder import EventRecorder
+from scheduler.engine.waiting import WaitingPods
+from scheduler.framework import EventOrder, FirstAttemptOrder, PodInfo
+from scheduler.kube.client import KubeClient
+from scheduler.observe.health import LoopWatch
+from scheduler.observe.metrics import Metrics
+from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Whether this process may act; asked anew each time.
+
+    Attributes:
+        may_write: it holds its Lease, or needs none.
+        may_schedule: it may also take pods from the queue: its caches are filled and it is not stopping.
+    """
+
+    may_write: Callable[[], bool]
+    may_schedule: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where the engine writes to.
+
+    Attributes:
+        client: for Bindings, patches and deletions.
+        recorder: for Events; has a client of its own in the daemon.
+        metrics: the process's.
+        watch: gets a sign of life at each round of the loop.
+    """
+
+    client: KubeClient
+    recorder: EventRecorder
+    metrics: Metrics
+    watch: LoopWatch
+
+
+class Engine:
+    """All that decides and binds. Construct it on the event loop that runs it."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        outputs: Outputs,
+        permissions: Permissions,
+        *,
+        clock: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+        unschedulable_after: float = 300.0,
+    ) -> None:
+        """Wire everything; nothing runs yet.
+
+        Args:
+            configuration: profiles, and the queue's backoff.
+            outputs: where it writes to.
+            permissions: whether it may.
+            clock: returns seconds since the epoch.
+            rng: breaks ties; seeded by the system where none is given.
+            unschedulable_after: seconds after which an unschedulable pod is tried again in any case.
+
+        Raises:
+            ValueError: a plugin refuses its args.
+        """
+        self.state = ClusterState()
+        self.waiting = WaitingPods()
+        self.pending: dict[str, PodInfo] = {}
+        self.failures = FailureReporter()
+        self.now = clock
+        self.may_write = permissions.may_write
+        self.handles = {
+            name: EngineHandle(name, self, client=outputs.client, recorder=outputs.recorder, metrics=outputs.metrics)
+            for name in configuration.scheduler_names
+        }
+        assembly = assemble(configuration, clock=clock, rng=rng, state=self.state, new_handle=self.handles.__getitem__)
+        self.runners = assembly.runners
+        self.queue = self._new_queue(configuration, unschedulable_after)
+        self.cycle = SchedulingCycle(
+            attempts=assembly.attempts,
+            queue=self.queue,
+            handles=self.handles,
+            pending=self.pending,
+            failures=self.failures,
+            waiting=self.waiting,
+            metrics=outputs.metrics,
+            may_schedule=permissions.may_schedule,
+            watch=outputs.watch,
+        )
+        self.pods = PodInputs(
+            self.state,
+            self.queue,
+            pending=self.pending,
+            scheduler_names=self.runners,
+            waiting=self.waiting,
+            failures=self.failures,
+            wake=self.cycle.wake,
+            clock=clock,
+        )
+        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
+
+    def _new_queue(self, configuration: Configuration, unschedulable_after: float) -> SchedulingQueue:
+        runners = self.runners
+        # All profiles have the same queue sort plugin, with the same args: the configuration is checked for it.
+        sorter = next(iter(runners.values())).queue_sort
+        return SchedulingQueue(
+            clock=self.now,
+            sort_key=sorter.sort_key,
+            by_first_attempt=isinstance(sorter, FirstAttemptOrder) and sorter.orders_by_first_attempt,
+            reordered_by=sorter.reordered_by if isinstance(sorter, EventOrder) else None,
+            pre_enqueue=lambda pod: runners[pod.scheduler_name].run_pre_enqueue(pod),
+            hints={name: runner.hint_registrations() for name, runner in runners.items()},
+            initial_backoff=configuration.model.pod_initial_backoff_seconds,
+            max_backoff=configuration.model.pod_max_backoff_seconds,
+            unschedulable_after=unschedulable_after,
+        )
+
+    def object_inputs(self, watch: Watch) -> ObjectInputs:
+        """Return the sink of the watch on a kind that plugins read."""
+        return ObjectInputs(WATCHED_KINDS[watch], self.state, self.queue, wake=self.cycle.wake)
+
+    # What the handles ask for ---------------------------------------------------------------------------------------
+
+    def is_pending(self, uid: str) -> bool:
+        """Whether a pod still waits for a node, as far as the watch knows."""
+        return uid in self.pending
+
+    def activate(self, uids: Iterable[str]) -> None:
+        """Move pods to the active queue at once, and wake the loop even where there are none."""
+        self.cycle.activate(uids)
+
+    def reorder(self, uids: Iterable[str]) -> None:
+        """Put pods of the active queue where they belong now."""
+        self.queue.reorder(uids)

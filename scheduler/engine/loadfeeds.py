@@ -1,0 +1,91 @@
+"""The load sources of a configuration, each read by one feed and taken into the state of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import structlog
+
+from scheduler.config import Configuration
+from scheduler.engine.engine import Engine
+from scheduler.framework import LoadReading
+from scheduler.kube.client import ClientConfig
+from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, load_source, wanted_sources
+from scheduler.observe.metrics import Metrics
+
+log = structlog.get_logger(component="loads")
+
+
+class LoadFeeds:
+    """One collector per source, however many plugins and profiles read from it."""
+
+    def __init__(self, configuration: Configuration, engine: Engine, metrics: Metrics) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._settings, self._ignored = wanted_sources(configuration.profiles)
+        self._feeds: dict[str, LoadFeed] = {}
+        # Plugins that read a load ask for recent assignments; nobody else does, and keeping them costs time.
+        engine.state.assignments.keep(bool(self._settings))
+
+    def start(self, client_config: ClientConfig, on_status: Callable[[LoadStatus], None]) -> None:
+        """Begin to read, each source in a thread of its own.
+
+        Args:
+            client_config: how the metrics server is reached, where that is the source.
+            on_status: called on the loop after each read, good or bad.
+        """
+        for place in self._ignored:
+            log.warning("a load source is read as the first profile that names it says, not as here", profile=place)
+        for key, settings in self._settings.items():
+            feed = LoadFeed(
+                key,
+                settings,
+                node_of_address=self._engine.nodes.node_of_address,
+                on_reading=self._take_load,
+                on_status=on_status,
+                metrics=self._metrics,
+                source=load_source(key, settings, client_config, self._capacity_of),
+                prepare=self._prepare_load,
+            )
+            self._feeds[key] = feed
+            feed.collector.start()
+
+    async def wait_for_first_reads(self, timeout: float) -> None:
+        """Wait until every source was read once, good or bad, at most `timeout` seconds."""
+        first_reads = [feed.first_read.wait() for feed in self._feeds.values()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*first_reads)
+
+    def request_stop(self) -> None:
+        """End the threads; returns at once."""
+        for feed in self._feeds.values():
+            feed.collector.request_stop()
+
+    def show_ages(self) -> None:
+        """Bring the gauges of freshness up to date."""
+        for feed in self._feeds.values():
+            feed.show_age(feed.status())
+
+    def _capacity_of(self, node: str) -> tuple[int, int] | None:
+        """Called on a collector's thread; a dictionary may be read there while it changes."""
+        info = self._engine.state.node(node)
+        # The row may have gone to another node between the two look-ups.
+        return (info.capacity_cpu, info.capacity_memory) if info is not None and info.name == node else None
+
+    def _prepare_load(self, reading: LoadReading) -> list[Callable[[], None]]:
+        """What plugins can work out in another thread before a load is taken."""
+        plugins = [plugin for runner in self._engine.runners.values() for plugin in runner.plugins.values()]
+        preparing = [plugin for plugin in plugins if isinstance(plugin, PreparesLoad)]
+        if not preparing:
+            return []
+        view = self._engine.state.snapshot(self._engine.now())
+        load = self._engine.state.lay_out_load(reading)
+        return [work for plugin in preparing if (work := plugin.prepare_load(view, load)) is not None]
+
+    def _take_load(self, reading: LoadReading) -> tuple[str, ...]:
+        missing = self._engine.state.set_load(reading)
+        self._engine.cycle.wake()
+        return missing
