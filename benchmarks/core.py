@@ -20,10 +20,10 @@ import msgspec
 
 from scheduler.config import load_configuration
 from scheduler.core import decide
+from scheduler.engine.assembly import assemble
 from scheduler.framework import LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
-from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 
 WATCHER = "http://watcher.invalid:2020"
@@ -48,7 +48,8 @@ kind: KubeSchedulerConfiguration
 profiles:
 - {PROFILES[name].strip()}
 """
-    return build_profile(load_configuration(text, source="benchmark", load_given=True).profiles[0])
+    configuration = load_configuration(text, source="benchmark", load_given=True)
+    return assemble(configuration, clock=lambda: NOW).runners["secondary-scheduler"]
 
 
 def cluster(nodes: int) -> ClusterState:

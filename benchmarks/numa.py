@@ -17,10 +17,10 @@ import msgspec
 from benchmarks.core import cluster
 from scheduler.config import load_configuration
 from scheduler.core import decide
+from scheduler.engine.assembly import assemble
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer
 from scheduler.kube.model import NODERESOURCETOPOLOGIES, decode_pod
-from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 
 NAME = "NodeResourceTopologyMatch"
@@ -40,7 +40,8 @@ def profile(strategy: str, period: int) -> ProfileRunner:
             }
         ],
     }
-    return build_profile(load_configuration(json.dumps(configuration), source="benchmark").profiles[0])
+    effective = load_configuration(json.dumps(configuration), source="benchmark")
+    return assemble(effective).runners["secondary-scheduler"]
 
 
 def zoned(nodes: int, zones: int) -> ClusterState:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from scheduler.config import Configuration
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.environment import plugin_environment
-from scheduler.framework import Handle, ProfileRunner
+from scheduler.framework import Handle, ProfileRunner, RandomSource
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 
@@ -37,7 +37,7 @@ def assemble(
     configuration: Configuration,
     *,
     clock: Callable[[], float] = time.time,
-    rng: random.Random | None = None,
+    rng: RandomSource | None = None,
     state: ClusterState | None = None,
     new_handle: Callable[[str], Handle] | None = None,
 ) -> Assembly:

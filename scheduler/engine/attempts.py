@@ -6,7 +6,6 @@ the caller's. So a simulated pod goes through the same code as a live one.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from scheduler.core import (
     place_gang,
     run_post_filters,
 )
-from scheduler.framework import SUCCESS, Gang, PermitOutcome, PodInfo, ProfileRunner, Status
+from scheduler.framework import SUCCESS, Gang, PermitOutcome, PodInfo, ProfileRunner, RandomSource, Status
 from scheduler.state import ClusterState, Snapshot
 
 
@@ -50,7 +49,7 @@ class AttemptPipeline:
         self,
         state: ClusterState,
         runners: Mapping[str, ProfileRunner],
-        rng: random.Random,
+        rng: RandomSource,
         clock: Callable[[], float],
     ) -> None:
         self.state = state

@@ -5,7 +5,6 @@ One per process. The daemon gives it clients and health; tests give it a fake AP
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from scheduler.engine.inputs import NodeInputs, PodInputs
 from scheduler.engine.objects import ObjectInputs
 from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import EventOrder, FirstAttemptOrder, PodInfo
+from scheduler.framework import EventOrder, FirstAttemptOrder, PodInfo, RandomSource
 from scheduler.kube.client import KubeClient
 from scheduler.observe.health import LoopWatch
 from scheduler.observe.metrics import Metrics
@@ -67,7 +66,7 @@ class Engine:
         permissions: Permissions,
         *,
         clock: Callable[[], float] = time.time,
-        rng: random.Random | None = None,
+        rng: RandomSource | None = None,
         unschedulable_after: float = 300.0,
     ) -> None:
         """Wire everything; nothing runs yet.

@@ -129,14 +129,26 @@ class SimulatedCluster:
 
 
 def read_cluster(
-    files: Iterable[str], report: Report, *, scheduler_names: Collection[str], pod_file: str | None = None
+    files: Iterable[str],
+    report: Report,
+    *,
+    scheduler_names: Collection[str],
+    pod_file: str | None = None,
+    state: ClusterState | None = None,
 ) -> SimulatedCluster:
     """Read snapshot files, and the pod of `pod_file`, which any only profile takes.
+
+    Args:
+        files: paths; `-` is stdin.
+        report: gets what is left out, and why.
+        scheduler_names: whose pods are pending.
+        pod_file: holds one more pod.
+        state: what is filled; an empty one where none is given.
 
     Raises:
         InputError: a file cannot be read at all, or `pod_file` does not hold one pod without a node.
     """
-    reader = _Reader(report, scheduler_names)
+    reader = _Reader(report, scheduler_names, ClusterState() if state is None else state)
     for file in files:
         reader.take(read_entries(file, report))
     added = reader.take_pod(pod_file) if pod_file is not None else None
@@ -144,7 +156,7 @@ def read_cluster(
 
 
 class _Reader:
-    def __init__(self, report: Report, scheduler_names: Collection[str]) -> None:
+    def __init__(self, report: Report, scheduler_names: Collection[str], state: ClusterState) -> None:
         self._report = report
         self._scheduler_names = scheduler_names
         self._found: dict[str, dict[tuple[str, str], _Found]] = {}
@@ -152,7 +164,7 @@ class _Reader:
         self._generated = 0
         self._newest = math.nan
         self._defaults = Defaults()
-        self._cluster = SimulatedCluster(ClusterState())
+        self._cluster = SimulatedCluster(state)
 
     # Sorting out ----------------------------------------------------------------------------------------------------
 

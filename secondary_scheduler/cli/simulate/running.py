@@ -15,9 +15,8 @@ from typing import IO
 import typer
 
 from scheduler.config import Configuration, ConfigurationError, load_configuration
-from scheduler.engine.environment import plugin_environment
-from scheduler.framework import LoadReading, ProfileRunner
-from scheduler.plugins import build_profile
+from scheduler.engine.assembly import Assembly, assemble
+from scheduler.framework import LoadReading, RandomSource
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.simulate import output as forms
@@ -40,17 +39,22 @@ def run(request: Request) -> bool:
 
 def _decide(request: Request, configuration: Configuration, report: Report) -> None:
     output, detail = request.output, request.detail
-    runners = _runners(configuration)
+    clock = _SnapshotTime()
+    assembly = _assembled(configuration, clock, request.rng)
     measured = read_load(read_bytes(request.load), request.load, report) if request.load is not None else None
-    cluster = read_cluster(request.files, report, scheduler_names=configuration.scheduler_names, pod_file=request.pod)
+    cluster = read_cluster(
+        request.files,
+        report,
+        state=assembly.state,
+        scheduler_names=configuration.scheduler_names,
+        pod_file=request.pod,
+    )
     measured = measured or cluster.load
     if measured is not None:
         _set_load(cluster, configuration, measured)
+    clock.seconds = request.now if request.now is not None else _now(measured, cluster.newest)
     simulation = Simulation(
-        cluster.state,
-        runners,
-        rng=request.rng,
-        now=request.now if request.now is not None else _now(measured, cluster.newest),
+        assembly.attempts,
         explained=detail != "none" if output in (Output.JSON, Output.YAML) else output is Output.WIDE,
         preempt=request.preempt,
     )
@@ -118,13 +122,19 @@ def _held_configuration(path: Path, text: str, report: Report) -> Configuration:
     return found[0]
 
 
-def _runners(configuration: Configuration) -> dict[str, ProfileRunner]:
+class _SnapshotTime:
+    """The clock of a simulation. It stands still, and is set once the files are read, which say what time it is."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def _assembled(configuration: Configuration, clock: _SnapshotTime, rng: RandomSource) -> Assembly:
     try:
         with importing():
-            return {
-                profile.scheduler_name: build_profile(profile, environment=plugin_environment())
-                for profile in configuration.profiles
-            }
+            return assemble(configuration, clock=clock, rng=rng)
     except ValueError as error:
         raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
 

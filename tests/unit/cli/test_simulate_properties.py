@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from scheduler.config import load_configuration
 from scheduler.core import decide, run_post_filters
+from scheduler.engine.attempts import AttemptPipeline
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
@@ -131,8 +132,8 @@ def simulated(directory: Path, objects: list[dict[str, Any]], runner: ProfileRun
     said: list[str] = []
     cluster = read_cluster([str(file)], Report(said.append), scheduler_names=[SCHEDULER])
     assert said == []
-    rng = random.Random(seed)
-    simulation = Simulation(cluster.state, {SCHEDULER: runner}, rng=rng, now=NOW, explained=True)
+    attempts = AttemptPipeline(cluster.state, {SCHEDULER: runner}, random.Random(seed), lambda: NOW)
+    simulation = Simulation(attempts, explained=True)
     out = io.BytesIO()
     write_json(simulation.run(cluster.pending), out, "full")
     decisions: list[dict[str, Any]] = json.loads(out.getvalue())["decisions"]
