@@ -9,7 +9,7 @@ from stacks import composition
 from stacks.loading import load_stack
 
 stack = load_stack()
-settings, found, existing = stack.settings, stack.credentials, stack.credentials.existing_secret
+settings, metric, existing = stack.settings, stack.credentials, stack.credentials.existing_secret
 name = components.SCHEDULER_NAME
 
 pulumi.runtime.register_stack_transformation(components.common_labels(stack.name))
@@ -23,29 +23,29 @@ cluster = components.ClusterProvider(
 )
 if settings.adopt_existing:
     pulumi.log.warn("adoptExisting: objects that exist are taken over; take it out of the stack file once that is done")
-here = pulumi.ResourceOptions(providers=[cluster])
+on_cluster = pulumi.ResourceOptions(providers=[cluster])
 
 crds: list[pulumi.Resource] = []
 if settings.install_plugin_crds and stack.profile.crds:
     plugin_crds_args = components.PluginCrdsArgs(stack.profile.crds, stack.keeps_crds, settings.protect)
-    crds.append(components.PluginCrds("plugin-crds", plugin_crds_args, here))
-installation = components.install(composition.installation_args(stack, crds), cluster, here)
+    crds.append(components.PluginCrds("plugin-crds", plugin_crds_args, on_cluster))
+installation = components.install(composition.installation_args(stack, crds), cluster, on_cluster)
 credentials_args = components.MetricCredentialsArgs(
     installation.namespace,
     service_account=name,
     secret_name=f"{name}-metrics",
-    token=found.token,
-    certificate_authority=found.certificate_authority,
+    token=metric.token,
+    certificate_authority=metric.certificate_authority,
     existing_secret=components.SecretKeyReference(existing.name, existing.key) if existing else None,
-    cluster_role=found.cluster_role,
+    cluster_role=metric.cluster_role,
 )
-credentials = components.MetricCredentials("metric-credentials", credentials_args, here)
+credentials = components.MetricCredentials("metric-credentials", credentials_args, on_cluster)
 configuration_args = components.SchedulerConfigurationArgs(
     installation.namespace, f"{name}-config", stack.profile.content
 )
-configuration = components.SchedulerConfiguration("configuration", configuration_args, here)
+configuration = components.SchedulerConfiguration("configuration", configuration_args, on_cluster)
 scheduler_args = composition.scheduler_args(stack, configuration, credentials)
-scheduler = components.run_scheduler(installation, scheduler_args, here)
+scheduler = components.run_scheduler(installation, scheduler_args, on_cluster)
 
 deployment = {"name": scheduler.name, "namespace": scheduler.namespace, "image": settings.scheduler_image}
 pulumi.export("scheduler", {**deployment, "readyReplicas": scheduler.ready_replicas})

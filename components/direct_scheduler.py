@@ -98,7 +98,7 @@ class DirectScheduler(pulumi.ComponentResource):
         self.register_outputs({"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas})
 
     def _lease_rights(self) -> list[KubeObject]:
-        subjects = [self._where.apply(lambda where: operand.account(OPERAND, where))]
+        subjects = [self._where.apply(lambda namespace: operand.account(OPERAND, namespace))]
         lease = operand.lease_role_name(OPERAND)
         role = self._object("Role", _RBAC, lease, rules=operand.lease_rules(OPERAND))
         binding = self._object("RoleBinding", _RBAC, lease, roleRef=operand.role_ref(lease), subjects=subjects)
@@ -106,32 +106,32 @@ class DirectScheduler(pulumi.ComponentResource):
 
     def _around(self) -> list[KubeObject]:
         """What makes the scheduler safer or better observed."""
-        args, made = self._args, []
+        args, objects = self._args, []
         if args.replicas > 1:
             budget = operand.disruption_budget_spec(OPERAND)
-            made.append(self._object("PodDisruptionBudget", "policy/v1", OPERAND, spec=budget))
+            objects.append(self._object("PodDisruptionBudget", "policy/v1", OPERAND, spec=budget))
         if args.network_policy:
             policy = operand.network_policy_spec(OPERAND)
-            made.append(self._object("NetworkPolicy", "networking.k8s.io/v1", OPERAND, spec=policy))
+            objects.append(self._object("NetworkPolicy", "networking.k8s.io/v1", OPERAND, spec=policy))
         if args.flow_schemas:
-            made += [
+            objects += [
                 self._cluster_object(
                     "FlowSchema",
                     "flowcontrol.apiserver.k8s.io/v1",
                     purpose,
-                    lambda where, purpose=purpose: flow_schema_name(purpose, where),  # type: ignore[misc]
+                    lambda namespace, purpose=purpose: flow_schema_name(purpose, namespace),  # type: ignore[misc]
                     spec=self._where.apply(
-                        lambda where, purpose=purpose: operand.flow_schema_spec(purpose, OPERAND, where)  # type: ignore[misc]
+                        lambda namespace, purpose=purpose: operand.flow_schema_spec(purpose, OPERAND, namespace)  # type: ignore[misc]
                     ),
                 )
                 for purpose in FLOW_SCHEMAS
             ]
         if args.service_monitor:
             monitor = self._where.apply(
-                lambda where: operand.service_monitor_spec(OPERAND, where, openshift=args.openshift)
+                lambda namespace: operand.service_monitor_spec(OPERAND, namespace, openshift=args.openshift)
             )
-            made.append(self._object("ServiceMonitor", "monitoring.coreos.com/v1", OPERAND, spec=monitor))
-        return made
+            objects.append(self._object("ServiceMonitor", "monitoring.coreos.com/v1", OPERAND, spec=monitor))
+        return objects
 
     def _deployment_spec(self) -> pulumi.Output[dict[str, Any]]:
         args = self._args

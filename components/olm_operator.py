@@ -57,20 +57,20 @@ class OlmOperator(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:components:OlmOperator", name, None, opts)
         self._prefix = name
         self._args = args
-        where = pulumi.Output.from_input(args.namespace)
+        namespace = pulumi.Output.from_input(args.namespace)
         group = self._object(
             "OperatorGroup",
             "operators.coreos.com/v1",
             args.package,
-            spec={"targetNamespaces": [where]},
+            spec={"targetNamespaces": [namespace]},
             depends_on=args.needs,
         )
         subscription = self._subscription([group])
-        status = subscription.status.apply(lambda found: dict(found or {}))
-        plan = status.apply(lambda found: str((found.get("installPlanRef") or {}).get("name", "")))
-        self.version = status.apply(lambda found: str(found.get("currentCSV", "")))
+        status = subscription.status.apply(lambda reported: dict(reported or {}))
+        plan = status.apply(lambda reported: str((reported.get("installPlanRef") or {}).get("name", "")))
+        self.version = status.apply(lambda reported: str(reported.get("currentCSV", "")))
         if args.approval == "Manual":
-            pulumi.Output.all(where, status).apply(lambda values: _ask_for_approval(values[0], values[1], self))
+            pulumi.Output.all(namespace, status).apply(lambda values: _ask_for_approval(values[0], values[1], self))
         installed = self._object(
             "InstallPlan",
             _SUBSCRIPTIONS,

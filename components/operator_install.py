@@ -46,11 +46,13 @@ class OperatorInstallArgs:
     def names_in(self, namespace: str | None) -> list[str]:
         """Names of the instances in a namespace, None being the operator's own."""
         own = {INSTANCE_NAME} if namespace is None else set()
-        return sorted(own | {name for where, name in self.instances if where == namespace})
+        return sorted(
+            own | {name for namespace_of_instance, name in self.instances if namespace_of_instance == namespace}
+        )
 
     def all_instances(self, own: str) -> list[Instance]:
         """Every instance, given the operator's own namespace."""
-        return [(where or own, name) for where in (None, *self.elsewhere) for name in self.names_in(where)]
+        return [(namespace or own, name) for namespace in (None, *self.elsewhere) for name in self.names_in(namespace)]
 
 
 class OperatorInstall(pulumi.ComponentResource):

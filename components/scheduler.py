@@ -65,8 +65,8 @@ def run_scheduler(
     needs: list[pulumi.Resource] = [*installation.needs, *args.needs]
     if args.priority_class and not installation.upstream:
         # Made for this stack alone: classes have no namespace, and another stack's is another cluster's.
-        made = SchedulerPriority("priority", SchedulerPriorityArgs(SCHEDULER_NAME), opts)
-        priority, needs = made.name, [*needs, made]
+        scheduler_priority = SchedulerPriority("priority", SchedulerPriorityArgs(SCHEDULER_NAME), opts)
+        priority, needs = scheduler_priority.name, [*needs, scheduler_priority]
     if args.prometheus_rule:
         needs.append(SchedulerAlerts("alerts", SchedulerAlertsArgs(installation.namespace), opts))
     if installation.mode == "direct":

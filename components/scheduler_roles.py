@@ -67,7 +67,7 @@ class SchedulerRoles(pulumi.ComponentResource):
         self._prefix = name
         self._needs = args.needs
         roles = {role: self._role(role, rules, role in args.bundled) for role, rules in args.roles.items()}
-        self.names = [made.object_name for made in roles.values()]
+        self.names = [role.object_name for role in roles.values()]
         for role in args.bind:
             self._binding(role, args.namespace, [roles[role]] if role in roles else [])
         self.register_outputs({"names": self.names})
@@ -82,17 +82,17 @@ class SchedulerRoles(pulumi.ComponentResource):
         return KubeObject(f"{self._prefix}-{suffix}", manifest, options)
 
     def _binding(self, role: str, namespace: pulumi.Input[str], needs: Sequence[pulumi.Resource]) -> None:
-        where = pulumi.Output.from_input(namespace)
+        namespace_output = pulumi.Output.from_input(namespace)
         manifest = {
             "apiVersion": _RBAC,
             "kind": "ClusterRoleBinding",
             "metadata": {
                 # The operator writes bindings of these names, too: derived from the namespace, they go with the mode.
-                "name": where.apply(lambda value: cluster_role_binding_name(role, value)),
+                "name": namespace_output.apply(lambda value: cluster_role_binding_name(role, value)),
                 "labels": {COMPONENT: _SCHEDULER},
             },
             "roleRef": operand.cluster_role_ref(role),
-            "subjects": [where.apply(lambda value: operand.account(OPERAND, value))],
+            "subjects": [namespace_output.apply(lambda value: operand.account(OPERAND, value))],
         }
         KubeObject(f"{self._prefix}-binding-{_dashed(role)}", manifest, child(self, depends_on=needs))
 

@@ -75,12 +75,12 @@ def _outputs(state: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]
 def _configurations(state: Mapping[str, Any]) -> list[str]:
     """The configurations in the state; first the one that is in use: after an update that failed there are two."""
     used = set(_used(state))
-    found = []
+    ranked = []
     for outputs in _outputs(state, "ConfigMap"):
         text = (outputs.get("data") or {}).get(_CONFIGURATION_KEY)
         if isinstance(text, str) and _KIND in text:
-            found.append(((outputs.get("metadata") or {}).get("name") not in used, text))
-    return [text for _, text in sorted(found)]
+            ranked.append(((outputs.get("metadata") or {}).get("name") not in used, text))
+    return [text for _, text in sorted(ranked)]
 
 
 def _used(state: Mapping[str, Any]) -> Iterator[str]:

@@ -54,29 +54,29 @@ def check(
     try:
         profile_settings = settings = StackSettings.model_validate_json(json.dumps(document))
     except ValidationError as error:
-        found = list(from_validation_error(error, StackSettings))
-        problems += found
-        profile_settings = _profile_settings(document, {problem.loc[0] for problem in found})
+        part_problems = list(from_validation_error(error, StackSettings))
+        problems += part_problems
+        profile_settings = _profile_settings(document, {problem.loc[0] for problem in part_problems})
     if settings is not None and with_kubeconfig:
         problems += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
     profile, credentials = None, MetricCredentialValues()
     if profile_settings is not None:
         provider = profile_settings.metric_provider
         secrets = {key: values[key] for key in SECRET_KEYS if key in values}
-        credentials, found = find_credentials(provider.credentials if provider else None, secrets, environment)
-        problems += found
+        credentials, part_problems = find_credentials(provider.credentials if provider else None, secrets, environment)
+        problems += part_problems
         image = document.get("schedulerImage")
-        flavour, found = flavour_in(profile_settings, image if isinstance(image, str) else None)
-        problems += found
-        if not found:
-            profile, found = build_profile(profile_settings, credentials.files, environment, flavour, directory)
-            problems += found
+        flavour, part_problems = flavour_in(profile_settings, image if isinstance(image, str) else None)
+        problems += part_problems
+        if not part_problems:
+            profile, part_problems = build_profile(profile_settings, credentials.files, environment, flavour, directory)
+            problems += part_problems
         if settings is not None and profile is not None:
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
             problems += versions if settings.compatibility_check == "fail" else []
-            told = versions if settings.compatibility_check == "warn" else []
-            warnings = [*profile.warnings, *told, *keys_without_effect(settings, profile.configuration)]
-            profile = replace(profile, warnings=tuple(replace(one, severity="warning") for one in warnings))
+            version_warnings = versions if settings.compatibility_check == "warn" else []
+            warnings = [*profile.warnings, *version_warnings, *keys_without_effect(settings, profile.configuration)]
+            profile = replace(profile, warnings=tuple(replace(warning, severity="warning") for warning in warnings))
     if problems or settings is None or profile is None:
         raise ConfigurationError(problems)
     return settings, profile, credentials

@@ -71,12 +71,12 @@ def find_credentials(
     return MetricCredentialValues(files, token, authority or None), problems
 
 
-def misplaced_secrets(encrypted: Collection[str], given: Collection[str]) -> list[Problem]:
+def misplaced_secrets(encrypted: Collection[str], present: Collection[str]) -> list[Problem]:
     """Secrets that stand in clear, and keys that hold one without being made for it."""
     problems = [
         Problem((key,), f"stands there in clear; encrypt it: pulumi config set --secret {key}")
         for key in SECRET_KEYS
-        if key in given and key not in encrypted
+        if key in present and key not in encrypted
     ]
     problems += [
         Problem(

@@ -62,8 +62,8 @@ def wanted_profiles(
         provider, provider_at, address, own_files = settings.metric_provider, top, shared, files
         if entry.metric_provider is not None:
             provider, provider_at = entry.metric_provider, (*at, _PROVIDER)
-            address, found = _address(provider, provider_at, environment)
-            problems += found
+            address, address_problems = _address(provider, provider_at, environment)
+            problems += address_problems
             # A token is for the server that it was given for.
             own_files = files if address == shared else CredentialFiles()
             if provider.credentials is not None:
@@ -75,7 +75,11 @@ def wanted_profiles(
                 at, entry.scheduler_name, entry.plugins, compatibility, provider, provider_at, address, own_files
             )
         )
-    return wanted, [*problems, *(problem for one in wanted for problem in _wrong_with(one)), *_two_minds(wanted)]
+    return wanted, [
+        *problems,
+        *(problem for profile in wanted for problem in _wrong_with(profile)),
+        *_two_minds(wanted),
+    ]
 
 
 def generate(wanted: list[WantedProfile], flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -89,7 +93,7 @@ def generate(wanted: list[WantedProfile], flavour: Flavour, extra_args: Mapping[
     return {
         "apiVersion": f"kubescheduler.config.k8s.io/{flavour.versions[0]}",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [_profile(one, flavour, extra_args) for one in wanted],
+        "profiles": [_profile(profile, flavour, extra_args) for profile in wanted],
     }
 
 
@@ -125,14 +129,16 @@ def _wrong_with(wanted: WantedProfile) -> Iterator[Problem]:
         message = "missing; allowed: Prometheus, KubernetesMetricsServer, SignalFx"
         yield Problem((*wanted.provider_at, "type"), message)
     elif wanted.provider is None:
-        reading = [one.name for _, one in chosen if reads_load(one.name) and not one.args.get("watcherAddress")]
+        reading = [
+            plugin.name for _, plugin in chosen if reads_load(plugin.name) and not plugin.args.get("watcherAddress")
+        ]
         for name in reading[:1]:
             message = f"missing, and {name} scores by load; give it a type and an address"
             yield Problem(wanted.provider_at, message)
-    given: dict[str, Loc] = {}
+    first_places: dict[str, Loc] = {}
     for below, plugin in chosen:
         place = (*wanted.at, *below)
-        if plugin.args and (first := given.setdefault(plugin.name, place)) != place:
+        if plugin.args and (first := first_places.setdefault(plugin.name, place)) != place:
             message = f"{plugin.name} has args at {path_text(first)} already; give them once"
             yield Problem((*place, "args"), message)
 
@@ -140,15 +146,15 @@ def _wrong_with(wanted: WantedProfile) -> Iterator[Problem]:
 def _two_minds(wanted: list[WantedProfile]) -> Iterator[Problem]:
     """Profiles that read one source in two ways: the scheduler has one collector for each source."""
     first: dict[tuple[str | None, str | None], WantedProfile] = {}
-    for one in wanted:
-        if one.provider is None:
+    for profile in wanted:
+        if profile.provider is None:
             continue
-        other = first.setdefault((one.provider.type, one.address), one)
+        other = first.setdefault((profile.provider.type, profile.address), profile)
         beside = {"credentials", "address"}
-        theirs = other.provider or one.provider
-        if one.provider.model_dump(exclude=beside) != theirs.model_dump(exclude=beside):
+        theirs = other.provider or profile.provider
+        if profile.provider.model_dump(exclude=beside) != theirs.model_dump(exclude=beside):
             message = f"reads the same source otherwise than {path_text(other.provider_at)}; let both say the same"
-            yield Problem(one.provider_at, message)
+            yield Problem(profile.provider_at, message)
 
 
 def _profile(wanted: WantedProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -242,7 +248,8 @@ class Places:
     def __init__(self, data: Mapping[str, Any], wanted: list[WantedProfile], extra: Mapping[str, int]) -> None:
         """`extra` has the place of each plugin in `extraPlugins`."""
         self._profiles = [
-            _ProfilePlaces(one, profile, extra) for one, profile in zip(wanted, data["profiles"], strict=True)
+            _ProfilePlaces(wanted_profile, profile, extra)
+            for wanted_profile, profile in zip(wanted, data["profiles"], strict=True)
         ]
 
     def in_settings(self, problem: Problem) -> Problem:

@@ -72,8 +72,8 @@ def check_versions(settings: StackSettings, flavour: Flavour) -> list[Problem]:
         "cluster": ("cluster", version_key),
     }
     return [
-        Problem(places[found.subject], found.message)
-        for found in incompatibilities(cluster, operator_in(settings), settings.scheduler_image, flavour)
+        Problem(places[incompatibility.subject], incompatibility.message)
+        for incompatibility in incompatibilities(cluster, operator_in(settings), settings.scheduler_image, flavour)
     ]
 
 

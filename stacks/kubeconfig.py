@@ -96,33 +96,33 @@ class _Kubeconfig:
 
     def _named(self, kind: str) -> dict[str, Mapping[str, Any]]:
         """Clusters, users or contexts by name; of several with one name the first counts, as for kubectl."""
-        found: dict[str, Mapping[str, Any]] = {}
+        entries: dict[str, Mapping[str, Any]] = {}
         for entry in self._document.get(kind) or ():
             if isinstance(entry, Mapping) and "name" in entry:
                 inner = entry.get(kind.removesuffix("s"))
-                found.setdefault(str(entry["name"]), inner if isinstance(inner, Mapping) else {})
-        return found
+                entries.setdefault(str(entry["name"]), inner if isinstance(inner, Mapping) else {})
+        return entries
 
 
 def _read(content: str | None, environment: Mapping[str, str]) -> tuple[Mapping[str, Any] | None, str]:
     """The kubeconfig, and how to speak of it; None where the provider needs none."""
     if content is not None:
         return _parse(content, "the stack's kubeconfig"), "the stack's kubeconfig"
-    given = environment.get("KUBECONFIG", "")
-    if not given:
+    paths = environment.get("KUBECONFIG", "")
+    if not paths:
         default = Path(environment.get("HOME", "~")).expanduser() / ".kube" / "config"
         if not default.is_file():
             if environment.get("KUBERNETES_SERVICE_HOST"):
                 return None, ""
             hint = "export KUBECONFIG, or: pulumi config set --secret kubeconfig < FILE"
             raise _UnusableError(f"missing: neither $KUBECONFIG nor {default} is there; {hint}")
-        given = str(default)
-    files = [Path(part) for part in given.split(os.pathsep) if part]
-    there = [file for file in files if file.is_file()]
-    if not there:
-        raise _UnusableError(f"missing: there is no file {given} ($KUBECONFIG); export the path of your kubeconfig")
+        paths = str(default)
+    files = [Path(part) for part in paths.split(os.pathsep) if part]
+    existing = [file for file in files if file.is_file()]
+    if not existing:
+        raise _UnusableError(f"missing: there is no file {paths} ($KUBECONFIG); export the path of your kubeconfig")
     merged: dict[str, Any] = {"contexts": [], "clusters": [], "users": []}
-    for file in there:
+    for file in existing:
         try:
             document = _parse(file.read_text(encoding="utf-8"), str(file))
         except (OSError, UnicodeDecodeError) as error:
@@ -131,7 +131,7 @@ def _read(content: str | None, environment: Mapping[str, str]) -> tuple[Mapping[
         merged.setdefault("current-context", document.get("current-context"))
         for kind in ("contexts", "clusters", "users"):
             merged[kind] += document.get(kind) or []
-    return merged, ", ".join(str(file) for file in there)
+    return merged, ", ".join(str(file) for file in existing)
 
 
 def _parse(text: str, source: str) -> Mapping[str, Any]:
@@ -181,12 +181,12 @@ def _end_of_certificate(pem: bytes) -> datetime:
 
 def _elements(data: bytes) -> list[tuple[int, bytes]]:
     """Tags and contents of the DER elements that follow each other."""
-    found = []
+    elements = []
     while data:
         tag, length, start = data[0], data[1], 2
         if length & 0x80:
             start += length & 0x7F
             length = int.from_bytes(data[2:start], "big")
-        found.append((tag, data[start : start + length]))
+        elements.append((tag, data[start : start + length]))
         data = data[start + length :]
-    return found
+    return elements

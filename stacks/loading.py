@@ -42,8 +42,8 @@ class Stack:
     @property
     def keeps_crds(self) -> bool:
         """Whether the CRDs stay in the cluster if the stack goes, and with them what others made of their kinds."""
-        told = self.settings.retain_crds
-        return self.settings.protect or (is_production(self.name) if told is None else told)
+        retain = self.settings.retain_crds
+        return self.settings.protect or (is_production(self.name) if retain is None else retain)
 
 
 def load_stack() -> Stack:

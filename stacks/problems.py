@@ -46,8 +46,8 @@ def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Ite
         elif kind in ("literal_error", "enum"):
             message = _not_allowed(location, value, re.findall(r"'([^']*)'", context["expected"]))
         elif kind in _TYPE_NAMES:
-            given = _KINDS.get(type(value), "nothing")
-            message = f"must be {_TYPE_NAMES[kind]}, not {given}{_shown(location, value, ' ({})')}"
+            kind_given = _KINDS.get(type(value), "nothing")
+            message = f"must be {_TYPE_NAMES[kind]}, not {kind_given}{_shown(location, value, ' ({})')}"
             if kind == "string_type" and isinstance(value, int | float):
                 message += "; put it in quotes"
         elif kind == "greater_than_equal":
@@ -141,9 +141,9 @@ def _not_allowed(location: Loc, value: object, allowed: list[str]) -> str:
     return message + _did_you_mean(str(value), allowed)
 
 
-def _did_you_mean(given: str, allowed: list[str]) -> str:
+def _did_you_mean(written: str, allowed: list[str]) -> str:
     by_lower_case = {name.lower(): name for name in allowed}
-    matches = get_close_matches(given.lower(), by_lower_case, n=1)
+    matches = get_close_matches(written.lower(), by_lower_case, n=1)
     return f'; did you mean "{by_lower_case[matches[0]]}"?' if matches else ""
 
 

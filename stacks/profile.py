@@ -75,10 +75,10 @@ def build_profile(
         directory: of the stack file.
     """
     if settings.configuration_file is not None:
-        configuration, content, found = configuration_from_file(settings, files, directory, flavour)
+        configuration, content, file_problems = configuration_from_file(settings, files, directory, flavour)
         if configuration is None:
-            return None, found
-        return _profile(content, configuration, found, flavour), []
+            return None, file_problems
+        return _profile(content, configuration, file_problems, flavour), []
     wanted, problems = wanted_profiles(settings, files, environment)
     data = generate(wanted, flavour, {plugin.name: plugin.args for plugin in settings.extra_plugins})
     content = render(data)
@@ -94,9 +94,9 @@ def build_profile(
             load_given=bool(problems),
         )
     except ConfigurationError as error:
-        found = [places.in_settings(problem) for problem in error.problems]
+        generated_problems = [places.in_settings(problem) for problem in error.problems]
         # A name that does not exist stands twice in the configuration, and once in the settings.
-        once = {problem.loc: problem for problem in reversed(found)}
+        once = {problem.loc: problem for problem in reversed(generated_problems)}
         return None, [*problems, *reversed(once.values())]
     warnings = [places.in_settings(problem) for problem in configuration.warnings]
     # The scheduler starts with a plugin disabled that does not exist; in a stack it is a slip that does nothing.
@@ -108,8 +108,8 @@ def build_profile(
 
 def _profile(content: str, configuration: Configuration, warnings: list[Problem], flavour: Flavour) -> Profile:
     enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
-    found = (flavour.find(name) for name in enabled)
-    crds = sorted({crd for descriptor in found if descriptor is not None for crd in descriptor.crds})
+    plugins = (flavour.find(name) for name in enabled)
+    crds = sorted({crd for descriptor in plugins if descriptor is not None for crd in descriptor.crds})
     extra = {
         cluster_role_name(name): flavour.extra[name].rules
         for name in enabled
@@ -136,12 +136,12 @@ def _is_default(plugin: str) -> bool:
 def _of_tokens(wanted: list[WantedProfile], flavour: Flavour) -> list[Problem]:
     """Warnings of how the token travels, once for each place in the settings."""
     warnings: dict[Problem, None] = {}
-    for one in wanted:
-        if one.files.token is None:
+    for profile in wanted:
+        if profile.files.token is None:
             continue
-        if one.address is not None and not one.address.startswith("https://"):
+        if profile.address is not None and not profile.address.startswith("https://"):
             message = "the token goes over the network in clear; use https"
-            warnings[Problem((*one.provider_at, "address"), message)] = None
+            warnings[Problem((*profile.provider_at, "address"), message)] = None
         if not flavour.is_ours:
             message = (
                 f"{flavour.name} cannot read a token from a Secret; let it ask a watcherAddress, in the plugin's args"

@@ -138,8 +138,8 @@ class LowRiskOverCommitmentArgs(TrimaranArgs):
         data = {key: value for key, value in data.items() if not (key == "smoothingWindowSize" and _below(value, 1))}
         weights = data.get("riskLimitWeights")
         if isinstance(weights, dict):
-            given = {name: 0.5 if _outside(weight) else weight for name, weight in weights.items()}
-            data["riskLimitWeights"] = {"cpu": 0.5, "memory": 0.5, **given}
+            limit_weights = {name: 0.5 if _outside(weight) else weight for name, weight in weights.items()}
+            data["riskLimitWeights"] = {"cpu": 0.5, "memory": 0.5, **limit_weights}
         return data
 
 

@@ -53,17 +53,17 @@ def out_of_tree_descriptors() -> tuple[PluginDescriptor, ...]:
     Raises:
         PluginPackageError: a package's entry point is something else, or takes the name of another plugin.
     """
-    found: dict[str, PluginDescriptor] = {}
+    by_name: dict[str, PluginDescriptor] = {}
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         descriptor = entry.load()
         if not isinstance(descriptor, PluginDescriptor) or not descriptor.factory:
             raise PluginPackageError(
                 f"plugin package entry point {entry.name!r} ({entry.value}) is not a PluginDescriptor with a factory"
             )
-        if descriptor.name in _BUILT_IN or descriptor.name in found:
+        if descriptor.name in _BUILT_IN or descriptor.name in by_name:
             raise PluginPackageError(f"a plugin named {descriptor.name} already exists; {entry.value} offers it again")
-        found[descriptor.name] = descriptor
-    return tuple(found.values())
+        by_name[descriptor.name] = descriptor
+    return tuple(by_name.values())
 
 
 def descriptors() -> tuple[PluginDescriptor, ...]:
@@ -120,8 +120,8 @@ def operand_name(instance: str) -> str:
     if instance == INSTANCE_NAME:
         return OPERAND
     operand = f"{OPERAND}-{instance}"
-    taken = operand == f"{OPERAND}-operator" or operand.endswith(CANARY_SUFFIX)
-    if len(operand) > _LONGEST_OPERAND or "." in instance or taken:
+    reserved = operand == f"{OPERAND}-operator" or operand.endswith(CANARY_SUFFIX)
+    if len(operand) > _LONGEST_OPERAND or "." in instance or reserved:
         digest = hashlib.sha256(instance.encode()).hexdigest()[:8]
         operand = f"{operand[: _LONGEST_OPERAND - 9].replace('.', '-').rstrip('-')}-{digest}"
     return operand

@@ -53,20 +53,20 @@ class ArgsReader:
         return result
 
     def check_sources(
-        self, profile: Profile, given: Mapping[str, ArgsModel], effective: Mapping[str, ArgsModel]
+        self, profile: Profile, given_args: Mapping[str, ArgsModel], effective: Mapping[str, ArgsModel]
     ) -> None:
         """Refuse, for plugins that run, args that name no load source.
 
         Args:
             profile: as written.
-            given: args that decoded; those of a plugin that stand in the profile and not here are wrong already.
+            given_args: args that decoded; a plugin with args in the profile and none here has a problem already.
             effective: args of what runs, defaults filled in.
         """
         if self._load_given or not self._flavour.is_ours:
             return
         places = {entry.name: index for index, entry in enumerate(profile.plugin_config)}
         for name, model in effective.items():
-            if not isinstance(model, PeaksArgs) or model.watcher_address or (name in places and name not in given):
+            if not isinstance(model, PeaksArgs) or model.watcher_address or (name in places and name not in given_args):
                 continue
             at: Loc = (*self._loc, places[name], "args") if name in places else self._loc
             message = f"missing, and {name} reads the load of the nodes from a load-watcher only"
@@ -145,18 +145,18 @@ def missing(name: str, flavour: Flavour, kind: str = "plugin") -> str:
 
 
 def with_defaults(
-    given: Mapping[str, ArgsModel], enabled: tuple[str, ...], flavour: Flavour = OURS
+    given_args: Mapping[str, ArgsModel], enabled: tuple[str, ...], flavour: Flavour = OURS
 ) -> dict[str, ArgsModel]:
     """Return the args of every enabled plugin that has an args model, defaults filled in."""
     result: dict[str, ArgsModel] = {}
     for name in enabled:
         descriptor = flavour.find(name)
         if descriptor is not None and descriptor.args_model is not None:
-            result[name] = given[name] if name in given else descriptor.args_model.model_validate({})
+            result[name] = given_args[name] if name in given_args else descriptor.args_model.model_validate({})
     return result
 
 
-def options_of(given: Mapping[str, ArgsModel]) -> SecondarySchedulerOptionsArgs:
+def options_of(given_args: Mapping[str, ArgsModel]) -> SecondarySchedulerOptionsArgs:
     """Return our own options of a profile; the defaults where the file has none."""
-    options = given.get(OPTIONS)
+    options = given_args.get(OPTIONS)
     return options if isinstance(options, SecondarySchedulerOptionsArgs) else SecondarySchedulerOptionsArgs()

@@ -100,11 +100,11 @@ def _well_formed(profile: Tree) -> bool:
     plugins = profile.get("plugins")
     if not isinstance(plugins, MutableMapping | None):
         return False
-    sets = [one for one in (plugins or {}).values() if one is not None]
-    if not all(isinstance(one, MutableMapping) for one in sets):
+    sets = [plugin_set for plugin_set in (plugins or {}).values() if plugin_set is not None]
+    if not all(isinstance(plugin_set, MutableMapping) for plugin_set in sets):
         return False
-    lists = [one.get(key) for one in sets for key in ("enabled", "disabled")]
-    if not all(isinstance(one, MutableSequence | None) for one in [*lists, profile.get("pluginConfig")]):
+    lists = [plugin_set.get(key) for plugin_set in sets for key in ("enabled", "disabled")]
+    if not all(isinstance(entries, MutableSequence | None) for entries in [*lists, profile.get("pluginConfig")]):
         return False
     return all(isinstance(entry.get("args"), MutableMapping | None) for entry in _maps(profile.get("pluginConfig")))
 
@@ -175,18 +175,18 @@ class _ProfileConversion:
         enabled, disabled = self._list(score, "enabled"), self._list(score, "disabled")
         off = {entry["name"] for entry in _named(disabled)}
         defaults = {} if "*" in off else {k: v for k, v in DEFAULT_SCORES[self._version].items() if k not in off}
-        given = {entry["name"]: entry for entry in _named(enabled)}
-        self.avoided_pods = "NodePreferAvoidPods" in defaults.keys() - given.keys()
-        for name in defaults.keys() & given.keys() if self._version == "v1beta1" else ():
+        explicit = {entry["name"]: entry for entry in _named(enabled)}
+        self.avoided_pods = "NodePreferAvoidPods" in defaults.keys() - explicit.keys()
+        for name in defaults.keys() & explicit.keys() if self._version == "v1beta1" else ():
             message = (
                 f"v1beta1 refused to start with the default plugin {name} enabled a second time; its weight counts"
             )
-            self._report(given[name], "name", message, "disable it as well to say what is meant", "warning")
-        scoring = self._resources([*(name for name in defaults if name not in given), *given])
+            self._report(explicit[name], "name", message, "disable it as well to say what is meant", "warning")
+        scoring = self._resources([*(name for name in defaults if name not in explicit), *explicit])
         written: list[Tree] = [
             {"name": FIT if name in STRATEGIES else name, "weight": weight}
             for name, weight in defaults.items()
-            if name not in given and name != "NodePreferAvoidPods"
+            if name not in explicit and name != "NodePreferAvoidPods"
         ]
         for position, entry in enumerate(written):
             enabled.insert(position, entry)
@@ -203,12 +203,12 @@ class _ProfileConversion:
         return scoring
 
     def _resources(self, effective: list[str]) -> str | None:
-        found = [name for name in effective if name in STRATEGIES or name == FIT]
-        if len(found) > 1:
+        scorers = [name for name in effective if name in STRATEGIES or name == FIT]
+        if len(scorers) > 1:
             score = self._profile["plugins"]["score"]
-            message = f"{' and '.join(found)} both score, and v1 has one NodeResourcesFit with one strategy"
-            self._report(score, None, message, f"disable all but one, for example {found[0]}", "error")
-        return found[0] if found else None
+            message = f"{' and '.join(scorers)} both score, and v1 has one NodeResourcesFit with one strategy"
+            self._report(score, None, message, f"disable all but one, for example {scorers[0]}", "error")
+        return scorers[0] if scorers else None
 
     def _disabled_scores(self, disabled: MutableSequence[Any], enabled: set[str]) -> None:
         for entry in _named(disabled):
@@ -216,7 +216,9 @@ class _ProfileConversion:
             if name == "NodePreferAvoidPods":
                 _remove(disabled, entry)
             elif name in STRATEGIES and self._version == "v1beta1":
-                if name == "NodeResourcesLeastAllocated" and not any(one["name"] == FIT for one in _named(disabled)):
+                if name == "NodeResourcesLeastAllocated" and not any(
+                    entry["name"] == FIT for entry in _named(disabled)
+                ):
                     message = "NodeResourcesLeastAllocated is the scoring of NodeResourcesFit in v1: that is disabled"
                     self._report(entry, "name", message, "its filter still runs", "warning")
                     entry["name"] = FIT
@@ -331,7 +333,7 @@ class _ProfileConversion:
 
 def _remove(items: Any, item: object) -> None:
     # Equal entries may stand twice: identity decides.
-    del items[next(index for index, one in enumerate(items) if one is item)]
+    del items[next(index for index, entry in enumerate(items) if entry is item)]
 
 
 def _replace(parent: Tree, key: str, value: object) -> None:

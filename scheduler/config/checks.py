@@ -86,13 +86,13 @@ def _check_extenders(document: Document, model: KubeSchedulerConfiguration) -> I
             message = f"Invalid value: {extender.weight}: must have a positive weight applied to it"
             yield document.problem((*at, "weight"), message)
         for number, resource in enumerate(extender.managed_resources):
-            where: Loc = (*at, "managedResources", number, "name")
+            name_loc: Loc = (*at, "managedResources", number, "name")
             if "/" not in resource.name or not is_qualified_name(resource.name):
                 message = f'Invalid value: "{resource.name}": name is an invalid extended resource name'
-                yield document.problem(where, message)
+                yield document.problem(name_loc, message)
             if resource.name in seen:
                 yield document.problem(
-                    where, f'Duplicate value: "{resource.name}": duplicate extender managed resource'
+                    name_loc, f'Duplicate value: "{resource.name}": duplicate extender managed resource'
                 )
             seen.add(resource.name)
 
@@ -109,6 +109,6 @@ def check_profiles(document: Document, profiles: list[EffectiveProfile]) -> Iter
         if sorters != profiles[0].plugins(ExtensionPoint.QUEUE_SORT):
             message = "has to match for all profiles: pods of all profiles wait in one queue"
             yield document.problem(("profiles", index, "plugins", "queueSort"), message)
-        elif any(profile.args(one.name) != profiles[0].args(one.name) for one in sorters):
+        elif any(profile.args(sorter.name) != profiles[0].args(sorter.name) for sorter in sorters):
             message = f"args of {sorters[0].name} have to match for all profiles: their pods wait in one queue"
             yield document.problem(("profiles", index, "pluginConfig"), message)

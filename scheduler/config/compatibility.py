@@ -140,7 +140,7 @@ def _check_operator(operator: Operator, cluster: Cluster) -> Iterator[Incompatib
         return
     openshift = _of(cluster.openshift)
     if openshift is not None and _text(openshift) not in row["openshift"]:
-        fitting = [one for one in table["operators"] if _text(openshift) in one["openshift"]]
+        fitting = [row for row in table["operators"] if _text(openshift) in row["openshift"]]
         hint = f"operator {_range(fitting[-1])} is made for it" if fitting else "no known operator is made for it"
         yield Incompatibility(
             "operator",
@@ -172,7 +172,7 @@ def _check_image(image: str, flavour: Flavour) -> Iterator[Incompatibility]:
         return
     reason = table["schedulerPlugins"]["broken"].get(_full(release))
     if reason is not None:
-        newest = next(one for one in table["schedulerPlugins"]["newest"] if _parsed(one)[:2] == release[:2])
+        newest = next(version for version in table["schedulerPlugins"]["newest"] if _parsed(version)[:2] == release[:2])
         yield Incompatibility("scheduler", f"release {_full(release)} is broken: {reason}; take {newest}")
 
 
@@ -187,7 +187,7 @@ def _check_scheduler(flavour: Flavour, cluster: Cluster) -> Iterator[Incompatibi
             yield Incompatibility("scheduler", f"{message}; try it on a cluster that may fail first")
         return
     built = (1, flavour.kubernetes)
-    fitting = [one for one in _table()["schedulerPlugins"]["newest"] if _parsed(one)[1] == kubernetes[1]]
+    fitting = [version for version in _table()["schedulerPlugins"]["newest"] if _parsed(version)[1] == kubernetes[1]]
     hint = f"take {fitting[0]}" if fitting else "there is no release for that version in the table"
     if built > kubernetes[:2]:
         message = (
@@ -215,8 +215,8 @@ def _kubernetes_of(openshift: Version) -> Version:
 
 def _on_minor(kubernetes: Version, cluster: Cluster) -> Version:
     """The version itself; where its patch level is not given, the last one of its minor."""
-    given = cluster.kubernetes or ""
-    return kubernetes if given.count(".") > 1 else (kubernetes[0], kubernetes[1], 1 << 16)
+    text = cluster.kubernetes or ""
+    return kubernetes if text.count(".") > 1 else (kubernetes[0], kubernetes[1], 1 << 16)
 
 
 def _covers(versions: list[str], version: Version) -> bool:

@@ -40,13 +40,13 @@ def _profile(configuration: Configuration, profile: Profile, name: str) -> dict[
     for point in ExtensionPoint:
         own = profile.plugins.at(point)
         needed.update(dict.fromkeys(entry.name for entry in own.enabled))
-        plugins[point.value] = _set([_entry(one) for one in own.enabled], [_entry(one) for one in own.disabled])
+        plugins[point.value] = _set([_entry(entry) for entry in own.enabled], [_entry(entry) for entry in own.disabled])
     disabled = [_entry(entry) for entry in profile.plugins.multi_point.disabled]
     chosen = {entry.name for entry in profile.plugins.multi_point.enabled}
     # Upstream's list gives VolumeBinding no weight, which counts as 1.
     merged = [
-        EnabledPlugin(one.name) if one.name == "VolumeBinding" and one.name not in chosen else one
-        for one in multi_point
+        EnabledPlugin(plugin.name) if plugin.name == "VolumeBinding" and plugin.name not in chosen else plugin
+        for plugin in multi_point
     ]
     plugins["multiPoint"] = _set([_entry(plugin) for plugin in merged], disabled)
     data: dict[str, Any] = {"schedulerName": name, "plugins": plugins}

@@ -37,14 +37,14 @@ def decode(document: Document, data: Any, model: type[M], loc: Loc, problems: li
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        found = [_describe(document, detail, model, loc) for detail in error.errors(include_url=False)]
-        astray = sum(1 for problem in found if problem.hint.startswith(_BELONGS))
+        errors = [_describe(document, detail, model, loc) for detail in error.errors(include_url=False)]
+        astray = sum(1 for problem in errors if problem.hint.startswith(_BELONGS))
         if not loc and astray >= _LOST_INDENTATION:
             message = (
                 f"the indentation of the file was lost: {astray} keys at the left margin belong further to the right"
             )
             problems.append(document.problem((), message, hint="copy it again from a source that keeps blanks"))
-        problems.extend(found)
+        problems.extend(errors)
         return None
 
 
@@ -81,12 +81,16 @@ def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...
         if home and home != tuple(part for part in loc if isinstance(part, str)):
             return f"{_BELONGS} {path_text((*base, *home))}: indent it below that key"
         if not base and not loc:
-            plugins = [(one.name, _home(name, one.args_model)) for one in descriptors() if one.args_model]
-            found = [(plugin, home) for plugin, home in plugins if home is not None]
-            if found:
-                which = found[0][0] if len(found) == 1 else "a plugin"
-                inside = f"{path_text(found[0][1])} of " if found[0][1] else ""
-                return f"{_BELONGS} {inside}the args of {which} in profiles[].pluginConfig: indent it there"
+            plugins = [
+                (descriptor.name, _home(name, descriptor.args_model))
+                for descriptor in descriptors()
+                if descriptor.args_model
+            ]
+            owners = [(plugin, home) for plugin, home in plugins if home is not None]
+            if owners:
+                owner = owners[0][0] if len(owners) == 1 else "a plugin"
+                inside = f"{path_text(owners[0][1])} of " if owners[0][1] else ""
+                return f"{_BELONGS} {inside}the args of {owner} in profiles[].pluginConfig: indent it there"
     return nearest(name, known)
 
 
@@ -107,8 +111,8 @@ def _homes(name: str, model: type[BaseModel], path: Loc) -> Iterator[Loc]:
     for info in model.model_fields.values():
         child = _model_in(info.annotation)
         if child is not None:
-            many = typing.get_origin(info.annotation) is list
-            inner.append((child, (*path, f"{info.alias}[]" if many else str(info.alias))))
+            is_list = typing.get_origin(info.annotation) is list
+            inner.append((child, (*path, f"{info.alias}[]" if is_list else str(info.alias))))
     for child, below in inner:
         if name in field_names(child, ()):
             yield below
@@ -156,4 +160,4 @@ def field_names(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for item in typing.get_args(annotation) if (found := _model_in(item)) is not None), None)
+    return next((model for item in typing.get_args(annotation) if (model := _model_in(item)) is not None), None)

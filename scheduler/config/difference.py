@@ -57,7 +57,9 @@ def _of_profile(old: EffectiveProfile, new: EffectiveProfile, before: Profile, a
     yield from _of_data(f"{OPTIONS} ", old.options.to_dict(), new.options.to_dict())
     percentages = (old.percentage_of_nodes_to_score, new.percentage_of_nodes_to_score)
     if percentages[0] != percentages[1]:
-        yield _changed("percentageOfNodesToScore", *("unset" if one is None else one for one in percentages))
+        yield _changed(
+            "percentageOfNodesToScore", *("unset" if percentage is None else percentage for percentage in percentages)
+        )
 
 
 def _of_plugins(old: EffectiveProfile, new: EffectiveProfile) -> Iterator[str]:
@@ -77,8 +79,8 @@ def _of_plugins(old: EffectiveProfile, new: EffectiveProfile) -> Iterator[str]:
                 yield f"{name} weight {weights[0]} -> {weights[1]}"
     for point in ExtensionPoint:
         names = [[plugin.name for plugin in profile.plugins(point)] for profile in (old, new)]
-        both = set(names[0]) & set(names[1])
-        orders = [[name for name in one if name in both] for one in names]
+        common = set(names[0]) & set(names[1])
+        orders = [[name for name in names_of_profile if name in common] for names_of_profile in names]
         # The sum of scores is the same in any order.
         if orders[0] != orders[1] and point not in (ExtensionPoint.SCORE, ExtensionPoint.PRE_SCORE):
             yield f"{point.value} runs in another order: {', '.join(names[1])}"
@@ -121,8 +123,8 @@ def _of_data(path: str, old: Any, new: Any) -> Iterator[str]:
         yield from _of_data(f"{path}{separator}{key}", old.get(key, _ABSENT), new.get(key, _ABSENT))
 
 
-def _changed(what: str, old: object, new: object) -> str:
-    return f"{what} {old} -> {new}"
+def _changed(field: str, old: object, new: object) -> str:
+    return f"{field} {old} -> {new}"
 
 
 def _shown(path: str, value: object) -> str:

@@ -78,27 +78,27 @@ class Document:
     def original(self, loc: Loc) -> Loc:
         """Return where in the file a location of the data stands; another one only after `data_was_rearranged`."""
         for length in range(len(loc), -1, -1) if self._moved is not None else ():
-            found = (self._moved or {}).get(loc[:length])
-            if found is not None:
-                return (*found, *loc[length:])
+            place = (self._moved or {}).get(loc[:length])
+            if place is not None:
+                return (*place, *loc[length:])
         return loc
 
     def place_of(self, container: object) -> Loc:
         """Return where in the file a map or list of the data stands; the root for one that does not come from it."""
-        return next((loc for one, loc in self._containers if one is container), ())
+        return next((loc for known, loc in self._containers if known is container), ())
 
     def data_was_rearranged(self) -> None:
         """Look where every map and list of the file is now, so that problems are told at the places in the file."""
-        places = {id(one): loc for one, loc in self._containers}
+        places = {id(container): loc for container, loc in self._containers}
         self._moved = dict(_moved(self.data, (), places))
 
     def _position(self, loc: Loc, *, at_key: bool) -> tuple[int, int]:
         tables = (self._keys, self._values) if at_key else (self._values, self._keys)
         for length in range(len(loc), -1, -1):
             for table in tables:
-                found = table.get(loc[:length])
-                if found is not None:
-                    return found
+                position = table.get(loc[:length])
+                if position is not None:
+                    return position
         return self._origin
 
     def _add(self, loc: Loc, message: str, node: Node, hint: str = "") -> None:

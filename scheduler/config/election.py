@@ -29,8 +29,8 @@ def without_effect(data: Any, flags: LeaseFlags) -> tuple[str, ...]:
     election = data.get("leaderElection") if isinstance(data, Mapping) else None
     if not isinstance(election, Mapping):
         return ()
-    given = flags.to_dict()
-    return tuple(sorted(key for key, value in election.items() if key in given and _differs(key, value, flags)))
+    flag_values = flags.to_dict()
+    return tuple(sorted(key for key, value in election.items() if key in flag_values and _differs(key, value, flags)))
 
 
 def _differs(key: str, value: Any, flags: LeaseFlags) -> bool:

@@ -158,7 +158,7 @@ class Expander:
                 hint = f"declare it under extraPlugins if the image has it{'; ' if hint else ''}{hint}"
             self._error(at, missing(entry.name, self._flavour, _interface(point)), hint)
         elif point is not None and point not in descriptor.points:
-            allowed = ", ".join(sorted(one.value for one in descriptor.points))
+            allowed = ", ".join(sorted(allowed_point.value for allowed_point in descriptor.points))
             message = f'plugin "{entry.name}" does not extend {_interface(point)} plugin'
             self._error(at, message, f"it extends {allowed}")
         elif not self._flavour.runs(descriptor):

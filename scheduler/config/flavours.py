@@ -88,7 +88,7 @@ class Flavour:
 
     def names(self) -> tuple[str, ...]:
         """Return the plugin names that may stand in a plugin set."""
-        known = (one.name for one in descriptors() if one.points)
+        known = (descriptor.name for descriptor in descriptors() if descriptor.points)
         return (*(name for name in known if self.plugins is None or name in self.plugins), *self.extra)
 
 
@@ -130,7 +130,7 @@ _COMMAND_OF_RELEASE = {"0.29.7": ("/kube-scheduler",)}
 
 
 def _release(minor: int) -> Flavour:
-    in_tree = {one.name for one in IN_TREE}
+    in_tree = {descriptor.name for descriptor in IN_TREE}
     since = {name for name, first in _SINCE.items() if first <= minor}
     return Flavour(
         name=f"scheduler-plugins@0.{minor}",
@@ -160,11 +160,11 @@ def flavour_named(name: str) -> Flavour:
     """
     family, _, release = name.partition("@")
     match = _RELEASE.fullmatch(release) if family == "scheduler-plugins" else None
-    found = _TABLE.get(f"{family}@0.{match[1]}" if match else name)
-    if found is None:
+    flavour = _TABLE.get(f"{family}@0.{match[1]}" if match else name)
+    if flavour is None:
         hint = nearest(name, _TABLE) or f"known are {', '.join(_TABLE)}"
         raise UnknownFlavourError(f'flavour "{name}" is not known; {hint}')
-    return _started(found, match) if match else found
+    return _started(flavour, match) if match else flavour
 
 
 def flavour_of(image: str, named: str = "") -> Flavour:

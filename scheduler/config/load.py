@@ -109,9 +109,9 @@ def load_configuration(
         reader = ArgsReader(
             document, loc, chosen, allow_token_in_config_map=allow_token_in_config_map, load_given=load_given
         )
-        given = reader.read(profile)
-        effective = _effective(model, profile, points, given, expander.left_out, chosen)
-        reader.check_sources(profile, given, effective.plugin_args)
+        given_args = reader.read(profile)
+        effective = _effective(model, profile, points, given_args, expander.left_out, chosen)
+        reader.check_sources(profile, given_args, effective.plugin_args)
         problems += [*expander.problems, *reader.problems]
         profiles.append(effective)
     problems += check_profiles(document, profiles)
@@ -142,20 +142,20 @@ def _effective(
     model: KubeSchedulerConfiguration,
     profile: Profile,
     points: dict[ExtensionPoint, Any],
-    given: dict[str, Any],
+    given_args: dict[str, Any],
     left_out: tuple[str, ...],
     flavour: Flavour,
 ) -> EffectiveProfile:
-    bare = EffectiveProfile(profile.scheduler_name, points, {}, options_of(given))
+    bare = EffectiveProfile(profile.scheduler_name, points, {}, options_of(given_args))
     percentage = profile.percentage_of_nodes_to_score
     return EffectiveProfile(
         profile.scheduler_name,
         points,
-        with_defaults(given, bare.enabled, flavour),
+        with_defaults(given_args, bare.enabled, flavour),
         bare.options,
         left_out,
         model.percentage_of_nodes_to_score if percentage is None else percentage,
-        given,
+        given_args,
     )
 
 

@@ -86,8 +86,8 @@ class Plugins(StrictModel):
 
     def at(self, point: ExtensionPoint) -> PluginSet:
         """Return the set of one extension point."""
-        found: PluginSet = getattr(self, _FIELDS[point])
-        return found
+        plugin_set: PluginSet = getattr(self, _FIELDS[point])
+        return plugin_set
 
 
 _FIELDS = {

@@ -66,4 +66,4 @@ def _entry(head: str, value: Any, indent: str) -> Iterator[str]:
 def _text(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and plain_scalar(value) == value:
         return value
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))

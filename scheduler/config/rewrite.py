@@ -57,7 +57,13 @@ def _load(text: str, source: str, flavour: Flavour) -> Configuration:
 
 def _meaning(configuration: Configuration) -> list[object]:
     top = configuration.model.model_dump(exclude={"api_version", "profiles"})
-    return [top, *((one.scheduler_name, one.points, one.plugin_args, one.options) for one in configuration.profiles)]
+    return [
+        top,
+        *(
+            (profile.scheduler_name, profile.points, profile.plugin_args, profile.options)
+            for profile in configuration.profiles
+        ),
+    ]
 
 
 def _silent(_container: object, _key: str | int | None, _message: str, _hint: str, _severity: Severity) -> None:
@@ -117,18 +123,18 @@ def _place(source: list[str], line: int, lines: list[str]) -> int | None:
         return None
     below = next((text.strip() for text in source[line:] if text.strip() and not text.lstrip().startswith("#")), None)
     nth = sum(1 for text in source[:line] if text.strip() == below)
-    found = [index for index, text in enumerate(lines) if text.strip() == below]
-    return found[min(nth, len(found) - 1)] if found else None
+    candidates = [index for index, text in enumerate(lines) if text.strip() == below]
+    return candidates[min(nth, len(candidates) - 1)] if candidates else None
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:
     """Yield line (from 0) and text of every comment, in the order of the lines."""
-    found = []
+    comments = []
     for token in _comment_tokens(YAML().load(text)):
         for offset, line in enumerate(token.value.split("\n")):
             if line.lstrip().startswith("#"):
-                found.append((token.start_mark.line + offset, line.strip()))
-    yield from sorted(set(found))
+                comments.append((token.start_mark.line + offset, line.strip()))
+    yield from sorted(set(comments))
 
 
 def _comment_tokens(value: Any, seen: set[int] | None = None) -> Iterator[CommentToken]:

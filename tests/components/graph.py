@@ -86,14 +86,14 @@ class Graph:
     def before(self, resource: Registered) -> set[str]:
         """URNs of all that must exist before a resource: what it depends on, and so on."""
         by_urn = {other.urn: other for other in self.resources}
-        found: set[str] = set()
+        resources: set[str] = set()
         waiting = set(resource.dependencies)
         while waiting:
             urn = waiting.pop()
-            if urn not in found:
-                found.add(urn)
+            if urn not in resources:
+                resources.add(urn)
                 waiting |= by_urn[urn].dependencies if urn in by_urn else set()
-        return found
+        return resources
 
 
 class Engine(pulumi_mocks.Mocks):
@@ -140,7 +140,7 @@ class RecordingMonitor(pulumi_mocks.MockMonitor):
                 inputs=json_format.MessageToDict(request.object),
                 dependencies=frozenset(request.dependencies),
                 property_dependencies={
-                    name: frozenset(found.urns) for name, found in request.propertyDependencies.items()
+                    name: frozenset(dependencies.urns) for name, dependencies in request.propertyDependencies.items()
                 },
                 provider=request.provider or request.providers.get("kubernetes", ""),
                 protect=request.protect,

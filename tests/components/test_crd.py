@@ -92,14 +92,14 @@ def api(control_plane: Any) -> Iterator[client.CustomObjectsApi]:
     definitions = client.ApiextensionsV1Api(api_client)
     manifest = load_manifest()
     name = manifest["metadata"]["name"]
-    made = name not in {d.metadata.name for d in definitions.list_custom_resource_definition().items}
-    if made:
+    created = name not in {d.metadata.name for d in definitions.list_custom_resource_definition().items}
+    if created:
         definitions.create_custom_resource_definition(manifest)
     wait_until_established(definitions, name)
     client.CoreV1Api(api_client).create_namespace({"metadata": {"name": NAMESPACE}})
     yield client.CustomObjectsApi(api_client)
     client.CoreV1Api(api_client).delete_namespace(NAMESPACE)
-    if made:
+    if created:
         definitions.delete_custom_resource_definition(name)
 
 
@@ -120,17 +120,19 @@ def test_the_api_server_serves_what_a_bundled_crd_defines(name: str, control_pla
         if error.status != 409:  # another test's
             raise
     wait_until_established(definitions, name)
-    found = {one.type: one for one in definitions.read_custom_resource_definition(name).status.conditions}
+    conditions = {
+        condition.type: condition for condition in definitions.read_custom_resource_definition(name).status.conditions
+    }
     # Without it the API server would not prune, and the schema is not to be relied on.
-    assert "NonStructuralSchema" not in found or found["NonStructuralSchema"].status == "False"
+    assert "NonStructuralSchema" not in conditions or conditions["NonStructuralSchema"].status == "False"
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("spec", ACCEPTED.values(), ids=ACCEPTED.keys())
 def test_accepts(spec: dict[str, Any], api: client.CustomObjectsApi) -> None:
-    made = create(api, spec)
-    assert made["spec"]["operatorLogLevel"] in ("Normal", "TraceAll")
-    assert pruned_away(spec, made["spec"]) == []
+    created = create(api, spec)
+    assert created["spec"]["operatorLogLevel"] in ("Normal", "TraceAll")
+    assert pruned_away(spec, created["spec"]) == []
 
 
 @pytest.mark.integration
@@ -144,8 +146,8 @@ def test_refuses(spec: dict[str, Any], message: str, api: client.CustomObjectsAp
 
 @pytest.mark.integration
 def test_key_of_the_token_is_token_unless_said_otherwise(api: client.CustomObjectsApi) -> None:
-    made = create(api, {"metricCredentials": {"secretName": "metrics"}})
-    assert made["spec"]["metricCredentials"]["key"] == "token"
+    created = create(api, {"metricCredentials": {"secretName": "metrics"}})
+    assert created["spec"]["metricCredentials"]["key"] == "token"
 
 
 @pytest.mark.integration
@@ -181,8 +183,8 @@ def test_status_is_a_subresource_with_every_field_that_the_operator_reports(api:
     name = "status"
     api.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, resource(name, {}) | {"status": status})
     body = {"status": status}
-    made = api.patch_namespaced_custom_object_status(GROUP, VERSION, NAMESPACE, PLURAL, name, body)
-    assert made["status"] == status
+    patched = api.patch_namespaced_custom_object_status(GROUP, VERSION, NAMESPACE, PLURAL, name, body)
+    assert patched["status"] == status
     lower = {"status": {"latestAvailableRevision": 1}}
     with pytest.raises(client.ApiException) as refused:
         api.patch_namespaced_custom_object_status(GROUP, VERSION, NAMESPACE, PLURAL, name, lower)
@@ -219,21 +221,21 @@ def test_get_prints_what_a_person_wants_to_know(api: client.CustomObjectsApi) ->
 
 
 def create(api: client.CustomObjectsApi, spec: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = api.create_namespaced_custom_object(
+    created: dict[str, Any] = api.create_namespaced_custom_object(
         GROUP, VERSION, NAMESPACE, PLURAL, resource("dry", spec), dry_run="All"
     )
-    return made
+    return created
 
 
 def resource(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "SecondaryScheduler", "metadata": {"name": name}, "spec": spec}
 
 
-def pruned_away(given: Any, stored: Any, path: str = "spec") -> list[str]:
+def pruned_away(sent: Any, stored: Any, path: str = "spec") -> list[str]:
     """Paths that the API server dropped because the schema does not know them."""
-    if isinstance(given, dict) and isinstance(stored, dict):
-        return [lost for key in given for lost in pruned_away(given[key], stored.get(key, None), f"{path}.{key}")]
-    return [] if given == stored else [path]
+    if isinstance(sent, dict) and isinstance(stored, dict):
+        return [lost for key in sent for lost in pruned_away(sent[key], stored.get(key, None), f"{path}.{key}")]
+    return [] if sent == stored else [path]
 
 
 def wait_until_established(definitions: client.ApiextensionsV1Api, name: str) -> None:

@@ -86,9 +86,9 @@ def test_everything_that_an_operator_makes_too_goes_with_the_mode(preview: bool,
     record = next(each for each in graph.of("ConfigMap") if each.object_name == "secondary-scheduler-installation")
     made_by_operator = {"ServiceAccount", "Role", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment"}
     made_by_operator |= {"PodDisruptionBudget", "NetworkPolicy", "FlowSchema"}
-    found = [each for each in graph.objects if each.type.rpartition(":")[2] in made_by_operator]
-    assert {each.type.rpartition(":")[2] for each in found} == made_by_operator
-    for resource in found:
+    owned = [each for each in graph.objects if each.type.rpartition(":")[2] in made_by_operator]
+    assert {each.type.rpartition(":")[2] for each in owned} == made_by_operator
+    for resource in owned:
         assert record.urn in resource.property_dependencies["metadata"], resource.name
 
 
@@ -378,8 +378,8 @@ def test_stacks_of_production_keep_the_crds_without_being_told(
     assert graph.only("CustomResourceDefinition").retain_on_delete is (stack != "local")
     assert not graph.only("CustomResourceDefinition").protect
     values = stack_values("local") | {"retainCrds": str(stack == "local").lower()}
-    told = run_program(values, stack=stack, preview=preview, statuses=STATUS).only("CustomResourceDefinition")
-    assert told.retain_on_delete is (stack == "local")
+    definition = run_program(values, stack=stack, preview=preview, statuses=STATUS).only("CustomResourceDefinition")
+    assert definition.retain_on_delete is (stack == "local")
 
 
 UPSTREAM_IMAGE = "quay.io/openshift/secondary-scheduler-operator:4.20"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.environment import STAND_INS
+from devcluster.pulumi_stand_ins import BIN
 from devcluster.toolchain.binaries import BINARIES, find
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.graph import ROOT
@@ -52,7 +52,7 @@ class Project:
             (directory / name).write_text(content)
         self._pulumi = pulumi
         self.environment = os.environ | {
-            "PATH": f"{os.environ['PATH']}{os.pathsep}{STAND_INS}",
+            "PATH": f"{os.environ['PATH']}{os.pathsep}{BIN}",
             "KUBECONFIG": str(directory / "kubeconfig"),
             "PULUMI_BACKEND_URL": f"file://{directory / 'state'}",
             "PULUMI_HOME": str(directory / "home"),

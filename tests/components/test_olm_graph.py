@@ -63,8 +63,8 @@ def graphs(preview: bool, local_environment: None) -> dict[str, Graph]:
 
 
 def run(settings: dict[str, Any], preview: bool) -> Graph:
-    given = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
-    return run_program(stack_values("local") | given, preview=preview, statuses=STATUS)
+    values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
+    return run_program(stack_values("local") | values, preview=preview, statuses=STATUS)
 
 
 def kind(resource: Registered) -> str:
@@ -75,8 +75,8 @@ def kind(resource: Registered) -> str:
 def test_every_object_has_the_component_of_its_purpose_for_a_parent(graphs: dict[str, Graph], variant: str) -> None:
     graph = graphs[variant]
     components = {each.urn: kind(each) for each in graph.resources if ":components:" in each.type}
-    found = {(kind(each), components[each.parent]) for each in graph.objects if kind(each) != "ConfigMap"}
-    assert found <= set(PARENTS.items())
+    placed = {(kind(each), components[each.parent]) for each in graph.objects if kind(each) != "ConfigMap"}
+    assert placed <= set(PARENTS.items())
     records = {components[each.parent] for each in graph.of("ConfigMap")}
     assert records == {"InstallationRecord", "SchedulerConfiguration"}
 
@@ -101,8 +101,8 @@ def test_only_a_catalogue_of_ones_own_is_made(graphs: dict[str, Graph], variant:
 @pytest.mark.parametrize("variant", WITH_OUR_BUNDLE)
 def test_the_roles_of_our_bundle_are_the_stacks_as_olm_writes_them(graphs: dict[str, Graph], variant: str) -> None:
     graph = graphs[variant]
-    made = {each.object_name: each.manifest for each in graph.of("ClusterRole")}
-    assert made == {name: bundled_role(name, rules) for name, rules in static_cluster_roles().items()}
+    cluster_roles = {each.object_name: each.manifest for each in graph.of("ClusterRole")}
+    assert cluster_roles == {name: bundled_role(name, rules) for name, rules in static_cluster_roles().items()}
     assert not graph.of("ClusterRoleBinding"), "the operator makes them"
 
 
@@ -110,10 +110,10 @@ def test_with_upstreams_operator_the_stack_makes_the_roles_of_the_plugins_and_bi
     graphs: dict[str, Graph],
 ) -> None:
     graph = graphs["olm"]
-    made = {each.object_name for each in graph.of("ClusterRole")}
-    assert {"secondary-scheduler:base"} < made < set(static_cluster_roles())
-    assert {each.manifest["roleRef"]["name"] for each in graph.of("ClusterRoleBinding")} == made
-    assert not made & set(GO_CLUSTER_ROLES)
+    cluster_roles = {each.object_name for each in graph.of("ClusterRole")}
+    assert {"secondary-scheduler:base"} < cluster_roles < set(static_cluster_roles())
+    assert {each.manifest["roleRef"]["name"] for each in graph.of("ClusterRoleBinding")} == cluster_roles
+    assert not cluster_roles & set(GO_CLUSTER_ROLES)
     assert {
         each.manifest["metadata"]["labels"]["app.kubernetes.io/managed-by"] for each in graph.of("ClusterRole")
     } == {"pulumi"}

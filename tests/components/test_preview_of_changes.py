@@ -79,7 +79,9 @@ def told(project: Project) -> list[str]:
     """What a preview says of changes; it says nothing of the token in any case."""
     plan = project.preview("local")
     assert CANARY_TOKEN not in json.dumps(plan)
-    messages = [one["message"] for one in plan.get("diagnostics", []) if one["message"].startswith(HEADING)]
+    messages = [
+        diagnostic["message"] for diagnostic in plan.get("diagnostics", []) if diagnostic["message"].startswith(HEADING)
+    ]
     return [line.strip() for message in messages for line in message.splitlines()[1:]]
 
 
@@ -130,6 +132,6 @@ def config_map(project: Project) -> dict[str, Any]:
 def planned(project: Project) -> dict[str, Any]:
     """The step that makes the ConfigMap with the scheduler's configuration."""
     maps = [step for step in project.preview("local")["steps"] if step["urn"].split("::")[2].endswith(":ConfigMap")]
-    (found,) = [step for step in maps if "config.yaml" in step["newState"]["inputs"]["data"]]
-    step: dict[str, Any] = found
+    (config_map_step,) = [step for step in maps if "config.yaml" in step["newState"]["inputs"]["data"]]
+    step: dict[str, Any] = config_map_step
     return step

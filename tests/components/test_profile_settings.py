@@ -27,8 +27,8 @@ def run(**changes: Any) -> Graph:
 
 def test_several_profiles_are_one_config_map_and_one_output_each(local_environment: None) -> None:
     graph = run(profiles=[{"schedulerName": "online"}, {"schedulerName": "batch"}])
-    data = [one.manifest["data"] for one in graph.of("ConfigMap")]
-    (text,) = [one["config.yaml"] for one in data if "config.yaml" in one]
+    data = [config_map.manifest["data"] for config_map in graph.of("ConfigMap")]
+    (text,) = [content["config.yaml"] for content in data if "config.yaml" in content]
     assert load_configuration(text, source="f").scheduler_names == ("online", "batch")
     profiles = graph.outputs["profiles"]
     assert [profile["schedulerName"] for profile in profiles] == ["online", "batch"]
@@ -58,7 +58,9 @@ def test_our_operator_is_told_what_an_image_of_ones_own_is_and_has(local_environ
 
 def test_without_an_operator_a_mirrored_image_is_started_as_what_it_is(local_environment: None) -> None:
     graph = run(installMode="direct", schedulerImage=CUSTOM, flavour="scheduler-plugins@0.29.7")
-    (deployment,) = (one for one in graph.of("Deployment") if one.object_name == "secondary-scheduler")
+    (deployment,) = (
+        candidate for candidate in graph.of("Deployment") if candidate.object_name == "secondary-scheduler"
+    )
     (container,) = deployment.manifest["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["/kube-scheduler"]
     bound = {binding.manifest["roleRef"]["name"] for binding in graph.of("ClusterRoleBinding")}

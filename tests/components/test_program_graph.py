@@ -299,22 +299,23 @@ def test_operator_gets_flags_and_rights_for_the_further_instances_of_the_setting
     assert operator_arguments(graph) == ["--watch-namespaces=team-a"]
     roles = {role.manifest["metadata"]["namespace"]: role.manifest["rules"] for role in graph.of("Role")}
     leases = {
-        namespace: {name for rule in found if "delete" in rule["verbs"] for name in rule.get("resourceNames", [])}
-        for namespace, found in roles.items()
+        namespace: {name for rule in bound if "delete" in rule["verbs"] for name in rule.get("resourceNames", [])}
+        for namespace, bound in roles.items()
     }
     operands = {
         NAMESPACE: ("secondary-scheduler", "secondary-scheduler-batch"),
         "team-a": ("secondary-scheduler", "secondary-scheduler-gpu"),
     }
     assert leases == {
-        where: {name + suffix for name in names for suffix in ("", "-canary")} for where, names in operands.items()
+        namespace: {name + suffix for name in names for suffix in ("", "-canary")}
+        for namespace, names in operands.items()
     }
     everywhere = rules(graph.of("ClusterRole"), OPERATOR)
     (bindings,) = [r for r in everywhere if r["resources"] == ["clusterrolebindings"] and "create" in r["verbs"]]
     assert set(bindings["resourceNames"]) == {
-        cluster_role_binding_name(role, where, name)
+        cluster_role_binding_name(role, namespace, name)
         for role in (*static_cluster_roles(), *GO_CLUSTER_ROLES)
-        for where, names in operands.items()
+        for namespace, names in operands.items()
         for name in names
     }
     (namespaces,) = [rule for rule in everywhere if rule["resources"] == ["namespaces"]]
@@ -380,7 +381,9 @@ def test_ready_replicas_are_unknown_and_not_zero_while_the_scheduler_does_not_ex
 
 def configuration(graph: Graph) -> Registered:
     """The ConfigMap with the scheduler's configuration."""
-    (config_map,) = [one for one in graph.of("ConfigMap") if CONFIGURATION_KEY in one.manifest["data"]]
+    (config_map,) = [
+        candidate for candidate in graph.of("ConfigMap") if CONFIGURATION_KEY in candidate.manifest["data"]
+    ]
     return config_map
 
 

@@ -19,7 +19,9 @@ from pulumi.provider.experimental.analyzer import Analyzer
 import components
 
 COMPONENTS = [
-    one for one in vars(components).values() if inspect.isclass(one) and issubclass(one, pulumi.ComponentResource)
+    member
+    for member in vars(components).values()
+    if inspect.isclass(member) and issubclass(member, pulumi.ComponentResource)
 ]
 # Fields that only Python can give, so that they must not be required. `needs`: other languages say it with the resource
 # option dependsOn; `instances`: pairs, which a schema does not know.
@@ -28,7 +30,7 @@ PYTHON_ONLY = {"needs", "instances"}
 
 def as_analyzer_reads(hint: Any) -> Any:
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return typing.Union[tuple(as_analyzer_reads(one) for one in typing.get_args(hint))]  # noqa: UP007
+        return typing.Union[tuple(as_analyzer_reads(argument) for argument in typing.get_args(hint))]  # noqa: UP007
     return hint
 
 
@@ -57,10 +59,10 @@ def test_the_sdk_makes_a_schema_of_a_component(
 ) -> None:
     arguments = inspect.signature(component.__init__, eval_str=True).parameters["args"].annotation
     monkeypatch.setattr(component.__init__, "__annotations__", {"args": arguments})
-    for one in {component, *described(arguments)}:
-        hints = inspect.get_annotations(one, eval_str=True)
+    for described_class in {component, *described(arguments)}:
+        hints = inspect.get_annotations(described_class, eval_str=True)
         readable = {name: as_analyzer_reads(hint) for name, hint in hints.items() if name not in PYTHON_ONLY}
-        monkeypatch.setattr(one, "__annotations__", readable)
+        monkeypatch.setattr(described_class, "__annotations__", readable)
     definition = Analyzer("secondary-scheduler").analyze([component])["component_definitions"][component.__name__]
     fields = {field.name: field for field in dataclasses.fields(arguments)}
     assert set(definition.inputs_mapping.values()) == fields.keys() - PYTHON_ONLY

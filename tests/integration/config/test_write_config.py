@@ -144,10 +144,10 @@ def test_a_configuration_is_completed_as_upstream_completes_it_and_reads_it_back
 ) -> None:
     code, expected = theirs(upstream, tmp_path, HEAD + body)
     assert code == 0, expected
-    found = ours(HEAD + body)
-    assert yaml.safe_load(found) == yaml.safe_load(expected)
+    written = ours(HEAD + body)
+    assert yaml.safe_load(written) == yaml.safe_load(expected)
     (tmp_path / "theirs.yaml").unlink()
-    assert theirs(upstream, tmp_path, found) == (0, expected)
+    assert theirs(upstream, tmp_path, written) == (0, expected)
 
 
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED.keys())

@@ -41,8 +41,8 @@ def resources(text: str, image: str = OURS, **spec: Any) -> list[Manifest]:
     return [{"name": "config", "manifest": config_map}, {"name": "scheduler", "manifest": scheduler}]
 
 
-def preview(engine: Engine, *made: Manifest, settings: dict[str, Any] | None = None, fails: bool = False) -> str:
-    engine.write(*made)
+def preview(engine: Engine, *manifests: Manifest, settings: dict[str, Any] | None = None, fails: bool = False) -> str:
+    engine.write(*manifests)
     arguments = ["--policy-pack", str(ROOT / "policy")]
     if settings is not None:
         file = engine.directory / "policy.json"
@@ -58,8 +58,8 @@ def test_a_good_program_passes_and_a_bad_one_fails_with_every_violation(engine: 
     unpinned = "registry.example.com/secondary-scheduler/kube-scheduler"
     output = preview(engine, *resources(misspelt, unpinned, schedulerImages="x"), fails=True)
     violations = output.partition("Policies:")[2]
-    told = ("configuration-is-valid", "no-token-in-config-map", "image-is-pinned", "fields-are-known")
-    assert [name for name in told if name not in violations] == [], output
+    violated = ("configuration-is-valid", "no-token-in-config-map", "image-is-pinned", "fields-are-known")
+    assert [name for name in violated if name not in violations] == [], output
     assert "TargetLoadPackin" in violations
     assert "canary-31415926" not in violations
 

@@ -95,9 +95,9 @@ def test_the_catalog_carries_the_whole_bundle_and_no_image_to_unpack(checked_in:
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    decoder, text, found = json.JSONDecoder(), path.read_text(), []
+    decoder, text, documents = json.JSONDecoder(), path.read_text(), []
     while text.strip():
         document, end = decoder.raw_decode(text.lstrip())
         text = text.lstrip()[end:]
-        found.append(document)
-    return found
+        documents.append(document)
+    return documents

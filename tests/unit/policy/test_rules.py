@@ -154,10 +154,10 @@ def test_an_image_has_a_tag_that_stays_or_a_digest(
 
 
 def test_fields_that_the_crd_does_not_know_are_told_with_those_it_knows() -> None:
-    found = list(rules.field_problems(scheduler(schedulerImages="x", topology={"mod": "HighlyAvailable"})))
-    assert [problem.partition(":")[0] for problem in found] == ["spec.schedulerImages", "spec.topology.mod"]
-    assert "schedulerImage" in found[0]
-    assert "mode" in found[1]
+    problems = list(rules.field_problems(scheduler(schedulerImages="x", topology={"mod": "HighlyAvailable"})))
+    assert [problem.partition(":")[0] for problem in problems] == ["spec.schedulerImages", "spec.topology.mod"]
+    assert "schedulerImage" in problems[0]
+    assert "mode" in problems[1]
 
 
 def test_values_that_the_operator_cannot_act_on_are_told() -> None:

@@ -63,8 +63,8 @@ def test_after_an_update_that_failed_the_configuration_that_is_in_use_counts(use
         "outputs": {"spec": {"template": {"spec": {"containers": [{"image": OURS}], "volumes": volumes}}}},
     }
     for owner in (resource, deployment):
-        told = changes({**maps, "urn:owner": owner}, load(plugins("ImageLocality")))
-        assert told == ([] if used == "b" else ["profile mine: ImageLocality weight 1 -> 2"])
+        reported = changes({**maps, "urn:owner": owner}, load(plugins("ImageLocality")))
+        assert reported == ([] if used == "b" else ["profile mine: ImageLocality weight 1 -> 2"])
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_what_ran_on_another_image_can_still_be_compared() -> None:
     old = plugins("QOSSort").replace("score", "queueSort").replace("        weight: 2\n", "")
     old += "      disabled: [{name: PrioritySort}]\n"
     old = old.replace("/v1\n", "/v1beta3\n")
-    told = changes(state(old, "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.28.9"), load(HEAD))
+    reported = changes(state(old, "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.28.9"), load(HEAD))
     assert release.reads("v1beta3")
-    assert "profile mine: QOSSort removed, it ran at queueSort" in told
-    assert "profile mine: PrioritySort added at queueSort" in told
+    assert "profile mine: QOSSort removed, it ran at queueSort" in reported
+    assert "profile mine: PrioritySort added at queueSort" in reported
 
 
 def test_plugins_that_only_the_image_has_are_compared_with_their_args() -> None:

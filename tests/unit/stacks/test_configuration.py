@@ -110,31 +110,31 @@ def test_a_mistake_in_the_file_is_told_with_its_line_and_field(
     stack: Stack, text: str, line: int, words: list[str]
 ) -> None:
     (stack.directory / "kube-scheduler.yaml").write_text(text)
-    told = stack.refused(configurationFile="kube-scheduler.yaml")
-    assert len(told) == 1
+    messages = stack.refused(configurationFile="kube-scheduler.yaml")
+    assert len(messages) == 1
     start = f"stacks/kube-scheduler.yaml:{line}:" if line else "stacks/kube-scheduler.yaml:"
-    assert told[0].startswith(start)
+    assert messages[0].startswith(start)
     for word in words:
-        assert word in told[0]
+        assert word in messages[0]
 
 
 def test_a_token_in_the_file_is_refused_without_being_shown(stack: Stack) -> None:
     source = "{type: Prometheus, address: 'https://p', token: canary-31415926}"
     config = f"  pluginConfig:\n  - name: TargetLoadPacking\n    args: {{metricProvider: {source}}}\n"
     (stack.directory / "f.yaml").write_text(FILE + config)
-    (told,) = stack.refused(configurationFile="f.yaml")
-    assert told.startswith("stacks/f.yaml:13:76: profiles[0].pluginConfig[0].args.metricProvider.token: ")
-    assert "metricProvider.credentials" in told
-    assert "canary" not in told
+    (message,) = stack.refused(configurationFile="f.yaml")
+    assert message.startswith("stacks/f.yaml:13:76: profiles[0].pluginConfig[0].args.metricProvider.token: ")
+    assert "metricProvider.credentials" in message
+    assert "canary" not in message
 
 
 def test_a_secret_in_args_that_nobody_knows_is_refused_without_being_shown(stack: Stack) -> None:
     config = "  pluginConfig:\n  - name: Mine\n    args: {deep: {apiToken: canary-31415926, tokenFile: /run/token}}\n"
     (stack.directory / "f.yaml").write_text(FILE + config)
     plugin = {"name": "Mine", "points": ["score"]}
-    (told,) = stack.refused(configurationFile="f.yaml", schedulerImage=CUSTOM, extraPlugins=[plugin])
-    assert "profiles[0].pluginConfig[0].args.deep.apiToken: must not hold apiToken" in told
-    assert "canary" not in told
+    (message,) = stack.refused(configurationFile="f.yaml", schedulerImage=CUSTOM, extraPlugins=[plugin])
+    assert "profiles[0].pluginConfig[0].args.deep.apiToken: must not hold apiToken" in message
+    assert "canary" not in message
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_a_secret_in_args_that_nobody_knows_is_refused_without_being_shown(stack
 )
 def test_what_stands_in_the_file_may_not_stand_in_the_settings_too(stack: Stack, key: str, value: Any) -> None:
     (stack.directory / "f.yaml").write_text(FILE)
-    (told,) = stack.refused(configurationFile="f.yaml", **{key: value})
-    assert told.startswith(f"Pulumi.test.yaml: {key}: ")
-    assert "f.yaml already" in told
+    (message,) = stack.refused(configurationFile="f.yaml", **{key: value})
+    assert message.startswith(f"Pulumi.test.yaml: {key}: ")
+    assert "f.yaml already" in message
 
 
 @pytest.mark.parametrize(
@@ -163,17 +163,17 @@ def test_what_stands_in_the_file_may_not_stand_in_the_settings_too(stack: Stack,
     ],
 )
 def test_a_file_that_cannot_be_read_is_told_by_the_key(stack: Stack, name: str, words: list[str]) -> None:
-    (told,) = stack.refused(configurationFile=name)
-    assert told.startswith("Pulumi.test.yaml: configurationFile: ")
+    (message,) = stack.refused(configurationFile=name)
+    assert message.startswith("Pulumi.test.yaml: configurationFile: ")
     for word in words:
-        assert word in told
+        assert word in message
 
 
 def test_credentials_go_with_a_file_that_reads_them_and_are_warned_of_where_it_does_not(stack: Stack) -> None:
     credentials = {"credentials": {"existingSecret": {"name": "metrics"}}}
     (stack.directory / "f.yaml").write_text(FILE)
-    (told,) = stack.warned(configurationFile="f.yaml", metricProvider=credentials)
-    assert "no profile reads it" in told
+    (message,) = stack.warned(configurationFile="f.yaml", metricProvider=credentials)
+    assert "no profile reads it" in message
     path = "/var/run/secrets/secondary-scheduler/metrics/token"
     options = f"  pluginConfig:\n  - name: SecondarySchedulerOptions\n    args: {{load: {{tokenFile: {path}}}}}\n"
     (stack.directory / "f.yaml").write_text(FILE + options)
@@ -185,8 +185,8 @@ def test_credentials_go_with_a_file_that_reads_them_and_are_warned_of_where_it_d
 
 def test_keys_of_leader_election_that_have_no_effect_are_warned_of(stack: Stack) -> None:
     (stack.directory / "f.yaml").write_text(FILE + "leaderElection: {leaderElect: false, resourceName: x}\n")
-    (told,) = stack.warned(configurationFile="f.yaml")
-    assert "leaderElection.leaderElect, leaderElection.resourceName in f.yaml have no effect" in told
+    (message,) = stack.warned(configurationFile="f.yaml")
+    assert "leaderElection.leaderElect, leaderElection.resourceName in f.yaml have no effect" in message
     # The older operators of OpenShift give no such flags: there the file counts.
     old = "quay.io/openshift/secondary-scheduler-operator:v1.5.0"
     assert stack.warned(configurationFile="f.yaml", operatorImage=old) == []
@@ -207,7 +207,7 @@ def test_several_profiles_share_the_metric_source_and_may_have_their_own(stack: 
     )
     assert profile.configuration.scheduler_names == ("online", "batch", "plain")
     online, batch, plain = profile.configuration.profiles
-    addresses = [one.args("TargetLoadPacking").metric_provider.address for one in (online, batch)]  # type: ignore[union-attr]
+    addresses = [profile.args("TargetLoadPacking").metric_provider.address for profile in (online, batch)]  # type: ignore[union-attr]
     assert addresses == ["https://prometheus.example:9090", "https://other.example:9090"]
     assert (online.options.load.window, batch.options.load.window) == ("15m", "5m")
     assert online.options.load.token_file
@@ -273,10 +273,10 @@ def test_a_mistake_in_one_of_several_profiles_is_told_there(
     if path is None:
         stack.check(**changes)
         return
-    (told,) = stack.refused(**changes)
-    assert told.startswith(f"Pulumi.test.yaml: {path}: ")
+    (message,) = stack.refused(**changes)
+    assert message.startswith(f"Pulumi.test.yaml: {path}: ")
     for word in words:
-        assert word in told
+        assert word in message
 
 
 # --- flavours -------------------------------------------------------------------------------------------------------
@@ -294,18 +294,18 @@ def test_every_release_of_scheduler_plugins_gets_a_version_that_it_reads(stack: 
 
 def test_a_plugin_that_the_release_has_not_is_refused(stack: Stack) -> None:
     plugins = {"score": {"enabled": [{"name": "LowRiskOverCommitment"}]}}
-    (told, *_) = stack.refused(schedulerImage=GO.format("0.25.12"), plugins=plugins, metricProvider=PROMETHEUS)
-    assert 'LowRiskOverCommitment" does not exist in scheduler-plugins@0.25' in told
+    (message, *_) = stack.refused(schedulerImage=GO.format("0.25.12"), plugins=plugins, metricProvider=PROMETHEUS)
+    assert 'LowRiskOverCommitment" does not exist in scheduler-plugins@0.25' in message
 
 
 def test_the_flavour_said_wins_over_the_one_that_the_image_seems_to_be(stack: Stack) -> None:
     digest = "mirror.example.com/schedulers/go@sha256:" + "0" * 64
     assert stack.check(schedulerImage=digest).configuration.flavour.name == "custom"
-    said = stack.check(schedulerImage=digest, flavour="scheduler-plugins@0.33").configuration.flavour
-    assert said.name == "scheduler-plugins@0.33"
+    flavour = stack.check(schedulerImage=digest, flavour="scheduler-plugins@0.33").configuration.flavour
+    assert flavour.name == "scheduler-plugins@0.33"
     assert stack.check(schedulerImage=digest, flavour="ours").configuration.flavour.is_ours
-    (told,) = stack.refused(flavour="our")
-    assert told.startswith('Pulumi.test.yaml: flavour: flavour "our" is not known; did you mean "ours"?')
+    (message,) = stack.refused(flavour="our")
+    assert message.startswith('Pulumi.test.yaml: flavour: flavour "our" is not known; did you mean "ours"?')
 
 
 EXTRA = {
@@ -363,10 +363,10 @@ def test_a_custom_image_may_have_plugins_of_its_own_whose_args_are_passed_throug
 def test_a_mistake_in_extra_plugins_is_told_where_it_stands(
     stack: Stack, changes: dict[str, Any], path: str, words: list[str]
 ) -> None:
-    told = stack.refused(**changes)
-    paths = {line.split(": ")[1] for line in told}
+    messages = stack.refused(**changes)
+    paths = {line.split(": ")[1] for line in messages}
     assert path in paths
-    (line, *_) = [line for line in told if line.startswith(f"Pulumi.test.yaml: {path}: ")]
+    (line, *_) = [line for line in messages if line.startswith(f"Pulumi.test.yaml: {path}: ")]
     for word in words:
         assert word in line
 

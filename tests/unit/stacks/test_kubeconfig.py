@@ -81,17 +81,18 @@ def test_what_may_work_is_left_to_the_provider(content: str) -> None:
 
 @pytest.mark.parametrize("user", [{"token": jwt(PAST)}, {"client-certificate-data": certificate(PAST)}])
 def test_credentials_that_have_expired_are_refused_with_the_time(user: dict[str, str]) -> None:
-    told = only(check_kubeconfig(cluster(), with_user(**user), {}))
+    message = only(check_kubeconfig(cluster(), with_user(**user), {}))
     assert (
-        'kubeconfig: the credentials of context "one" in the stack\'s kubeconfig expired 2021-02-03 04:05 UTC' in told
+        'kubeconfig: the credentials of context "one" in the stack\'s kubeconfig expired 2021-02-03 04:05 UTC'
+        in message
     )
-    assert "log in again" in told
+    assert "log in again" in message
 
 
 def test_a_kubeconfig_of_another_cluster_is_refused() -> None:
-    told = only(check_kubeconfig(cluster(server="https://api.two.example:6443"), json.dumps(KUBECONFIG), {}))
-    assert ": cluster.server: the stack's kubeconfig leads to another cluster than prod" in told
-    assert "is for https://api.one.example:6443, and this stack is for https://api.two.example:6443" in told
+    message = only(check_kubeconfig(cluster(server="https://api.two.example:6443"), json.dumps(KUBECONFIG), {}))
+    assert ": cluster.server: the stack's kubeconfig leads to another cluster than prod" in message
+    assert "is for https://api.one.example:6443, and this stack is for https://api.two.example:6443" in message
 
 
 @pytest.mark.parametrize(
@@ -117,17 +118,17 @@ def test_what_is_no_kubeconfig_is_refused_without_being_shown(content: str) -> N
 def test_without_any_kubeconfig_the_way_to_give_one_is_told(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     assert "kubeconfig: missing: neither $KUBECONFIG nor" in only(check_kubeconfig(cluster(), None, home))
-    told = only(check_kubeconfig(cluster(), None, {"KUBECONFIG": str(tmp_path / "nowhere")}))
-    assert f"there is no file {tmp_path}/nowhere ($KUBECONFIG)" in told
+    message = only(check_kubeconfig(cluster(), None, {"KUBECONFIG": str(tmp_path / "nowhere")}))
+    assert f"there is no file {tmp_path}/nowhere ($KUBECONFIG)" in message
     in_a_pod = home | {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert check_kubeconfig(cluster(), None, in_a_pod) == []
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    told = only(check_kubeconfig(cluster(), None, {"KUBECONFIG": str(tmp_path / "binary")}))
-    assert "cannot read" in told
-    assert "it is not text" in told
+    message = only(check_kubeconfig(cluster(), None, {"KUBECONFIG": str(tmp_path / "binary")}))
+    assert "cannot read" in message
+    assert "it is not text" in message
 
 
 def test_several_files_count_as_one_of_which_the_first_wins(kubeconfig: Path, tmp_path: Path) -> None:

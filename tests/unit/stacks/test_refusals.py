@@ -388,7 +388,7 @@ def engine_values(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("given", "crds", "kept"),
+    ("settings", "crds", "kept"),
     [
         ({}, [], []),
         ({}, ["podgroups.scheduling.x-k8s.io", "appgroups.appgroup.diktyo.x-k8s.io"], ["podgroups"]),
@@ -397,5 +397,5 @@ def engine_values(document: Mapping[str, Any]) -> dict[str, str]:
         ({"statusOf": ["elasticquotas"]}, [], ["elasticquotas"]),
     ],
 )
-def test_the_operator_keeps_the_status_that_is_asked_for_or_that_plugins_read(given, crds, kept) -> None:
-    assert Operator.model_validate_json(json.dumps(given)).keeps_status_of(crds) == kept
+def test_the_operator_keeps_the_status_that_is_asked_for_or_that_plugins_read(settings, crds, kept) -> None:
+    assert Operator.model_validate_json(json.dumps(settings)).keeps_status_of(crds) == kept

@@ -25,11 +25,11 @@ METHODS = {
     ExtensionPoint.BIND: "bind",
     ExtensionPoint.POST_BIND: "post_bind",
 }
-IMPLEMENTED = sorted(one.name for one in catalog.descriptors() if one.implemented and one.points)
+IMPLEMENTED = sorted(plugin.name for plugin in catalog.descriptors() if plugin.implemented and plugin.points)
 
 
 def test_the_default_set_is_upstreams_in_order_with_its_weights() -> None:
-    assert [(one.name, one.default_weight) for one in catalog.default_plugins()] == [
+    assert [(plugin.name, plugin.default_weight) for plugin in catalog.default_plugins()] == [
         ("SchedulingGates", 0), ("PrioritySort", 0), ("NodeUnschedulable", 0), ("NodeName", 0),
         ("TaintToleration", 3),
         ("NodeAffinity", 2), ("NodePorts", 0), ("NodeResourcesFit", 1), ("VolumeRestrictions", 0),
@@ -45,9 +45,9 @@ def test_an_implemented_plugin_has_a_constructor_that_extends_the_points_it_says
     # A constructor may be a function that chooses one of several classes.
     classes = [factory] if inspect.isclass(factory) else get_args(get_type_hints(factory)["return"])
     assert classes
-    for one in classes:
+    for args_class in classes:
         for point in catalog.lookup(name).points:
-            assert callable(getattr(one, METHODS[point])), point
+            assert callable(getattr(args_class, METHODS[point])), point
 
 
 def test_every_constructor_has_an_implemented_descriptor() -> None:
@@ -128,5 +128,5 @@ def test_configuration_and_catalogue_import_nothing_heavy() -> None:
         "heavy = ('numpy', 'aiohttp', 'kopf', 'kubernetes', 'msgspec', 'requests', 'yaml'); "
         "print(sorted(name for name in heavy if name in sys.modules))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "[]"

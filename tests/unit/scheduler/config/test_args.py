@@ -23,7 +23,10 @@ def problems(*config: dict[str, Any], **options: object) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         load(*config, **options)
     prefix = "profiles[0].pluginConfig[0]."
-    return [f"{one.path}: {one.message}".removeprefix(prefix).removeprefix("args.") for one in caught.value.problems]
+    return [
+        f"{problem.path}: {problem.message}".removeprefix(prefix).removeprefix("args.")
+        for problem in caught.value.problems
+    ]
 
 
 def args(name: str, **values: Any) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def test_a_literal_token_can_be_allowed_aloud() -> None:
     provider = {"type": "Prometheus", "address": "https://p", "token": "secret"}
     entry = args("TargetLoadPacking", metricProvider=provider)
     configuration = load(entry, allow_token_in_config_map=True)
-    assert any("can be read by everyone" in one.message for one in configuration.warnings)
+    assert any("can be read by everyone" in warning.message for warning in configuration.warnings)
     with pytest.raises(ConfigurationError) as caught:
         load(entry)
     assert "secret" not in str(caught.value).replace("a Secret", "")

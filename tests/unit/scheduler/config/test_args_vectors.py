@@ -39,29 +39,29 @@ def test_in_tree_defaults_are_upstreams(plugin: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(one, id=one["name"]) for one in VECTORS if one["kind"] == "args_validate"]
+    "case", [pytest.param(vector, id=vector["name"]) for vector in VECTORS if vector["kind"] == "args_validate"]
 )
 def test_validation_says_what_upstreams_says(case: dict[str, Any]) -> None:
     args = lookup(case["plugin"]).args_model.model_validate(case["input"])
-    found = [f"{path_text(loc)}: {message}".split("; allowed are")[0] for loc, message in args.check()]
+    problems = [f"{path_text(loc)}: {message}".split("; allowed are")[0] for loc, message in args.check()]
     expected = case["expected"]
     if "error_contains" in expected:
-        assert len(found) == 1
-        assert expected["error_contains"] in found[0]
+        assert len(problems) == 1
+        assert expected["error_contains"] in problems[0]
     else:
-        joined = ", ".join(found)
-        assert expected["error"] == (None if not found else f"[{joined}]" if len(found) > 1 else joined)
+        joined = ", ".join(problems)
+        assert expected["error"] == (None if not problems else f"[{joined}]" if len(problems) > 1 else joined)
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(one, id=one["name"]) for one in VECTORS if one["kind"] == "config_decode"]
+    "case", [pytest.param(vector, id=vector["name"]) for vector in VECTORS if vector["kind"] == "config_decode"]
 )
 def test_a_whole_configuration_decodes_as_upstreams_does(case: dict[str, Any]) -> None:
     # Upstream's test decodes without building a profile: whether a plugin is enabled does not matter there.
     data, expected = case["input"], case["expected"]
     for profile in data["profiles"]:
-        names = [{"name": one["name"]} for one in profile["pluginConfig"]]
-        sort = [one for one in names if one["name"] == "TopologicalSort"] or [{"name": "PrioritySort"}]
+        names = [{"name": entry["name"]} for entry in profile["pluginConfig"]]
+        sort = [entry for entry in names if entry["name"] == "TopologicalSort"] or [{"name": "PrioritySort"}]
         queue_sort = {"disabled": [{"name": "*"}], "enabled": sort}
         profile["plugins"] = {"multiPoint": {"enabled": names}, "queueSort": queue_sort}
 
@@ -82,7 +82,7 @@ def test_a_whole_configuration_decodes_as_upstreams_does(case: dict[str, Any]) -
 
 def test_the_vectors_cover_every_plugin_that_has_args() -> None:
     assert len(of_kind("args_defaults")) == 19
-    assert {one["plugin"] for one in VECTORS if one["kind"] == "args_defaults"} | {"Peaks"} == {
-        one.name for one in SCHEDULER_PLUGINS if one.args_model
+    assert {vector["plugin"] for vector in VECTORS if vector["kind"] == "args_defaults"} | {"Peaks"} == {
+        plugin.name for plugin in SCHEDULER_PLUGINS if plugin.args_model
     }
     assert sum(1 for name in IN_TREE if lookup(name)) == 10

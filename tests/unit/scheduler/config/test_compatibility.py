@@ -15,8 +15,8 @@ GO = "registry.k8s.io/scheduler-plugins/kube-scheduler:v{}"
 def found(kubernetes: str | None, openshift: str | None, operator: str, image: str) -> list[tuple[str, str]]:
     cluster = Cluster(kubernetes, openshift)
     return [
-        (one.subject, one.message)
-        for one in incompatibilities(cluster, operator_of(operator), image, flavour_of(image))
+        (problem.subject, problem.message)
+        for problem in incompatibilities(cluster, operator_of(operator), image, flavour_of(image))
     ]
 
 
@@ -61,8 +61,8 @@ def test_what_the_table_says_goes_together_is_accepted(
 def test_what_does_not_go_together_is_told_with_a_remedy(
     kubernetes: str | None, openshift: str | None, operator: str, image: str, subject: str, words: list[str]
 ) -> None:
-    ((told, message),) = found(kubernetes, openshift, operator, image)
-    assert told == subject
+    ((reported_subject, message),) = found(kubernetes, openshift, operator, image)
+    assert reported_subject == subject
     for word in words:
         assert word in message
     assert "; " in message
@@ -93,9 +93,10 @@ def test_every_version_of_the_table_can_be_read_and_every_release_has_a_flavour(
     for row in table["operators"]:
         assert all(parse_version(text) for text in (*row["versions"], *row["openshift"], row["minimum"]))
     assert all(
-        f"scheduler-plugins@0.{parse_version(one)[1]}" in flavour_names() for one in table["schedulerPlugins"]["newest"]
+        f"scheduler-plugins@0.{parse_version(version)[1]}" in flavour_names()
+        for version in table["schedulerPlugins"]["newest"]
     )  # type: ignore[index]
-    assert all(parse_version(one) for one in table["schedulerPlugins"]["broken"])
+    assert all(parse_version(version) for version in table["schedulerPlugins"]["broken"])
 
 
 @pytest.mark.parametrize("text", ["", "1", "one.two", "1.x", "latest", "1.2.3.4"])

@@ -45,14 +45,14 @@ def load(text: str) -> Configuration:
 
 
 def scores(text: str) -> dict[str, int]:
-    return {one.name: one.weight for one in load(text).profiles[0].plugins(P.SCORE)}
+    return {plugin.name: plugin.weight for plugin in load(text).profiles[0].plugins(P.SCORE)}
 
 
 def told(text: str) -> list[str]:
     return [
-        f"{one.line}:{one.column} {one.path}: {one.message}"
-        for one in convert_text(text, source="f")[1].warnings
-        if "left out:" not in one.message
+        f"{warning.line}:{warning.column} {warning.path}: {warning.message}"
+        for warning in convert_text(text, source="f")[1].warnings
+        if "left out:" not in warning.message
     ]
 
 
@@ -126,7 +126,7 @@ def test_an_old_score_plugin_becomes_the_strategy_it_was(
     by_default = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
     assert converted.to_dict()["scoringStrategy"] == {"resources": by_default, **strategy}
     assert converted.ignored_resources == (fit or {}).get("ignoredResources", [])
-    assert ("NodeResourcesFit", 2) in [(one.name, one.weight) for one in profile.plugins(P.SCORE)]
+    assert ("NodeResourcesFit", 2) in [(plugin.name, plugin.weight) for plugin in profile.plugins(P.SCORE)]
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_what_is_left_out_or_changed_is_told_at_its_place(
 def test_a_default_plugin_enabled_again_keeps_its_place_or_moves_to_the_end_as_before() -> None:
     def filters(plugins: str) -> list[str]:
         return [
-            one.name
-            for one in load(text_of("v1beta2", f"  plugins: {{filter: {plugins}}}\n")).profiles[0].plugins(P.FILTER)
+            plugin.name
+            for plugin in load(text_of("v1beta2", f"  plugins: {{filter: {plugins}}}\n")).profiles[0].plugins(P.FILTER)
         ]
 
     again = filters("{enabled: [{name: NodePorts}]}")
@@ -250,7 +250,7 @@ def test_anchors_that_profiles_share_are_converted_or_refused_but_never_changed_
     )
     converted = load(text)
     for profile in converted.profiles:
-        weights = {one.name: one.weight for one in profile.plugins(P.SCORE)}
+        weights = {plugin.name: plugin.weight for plugin in profile.plugins(P.SCORE)}
         assert weights == without(BETA1, "ImageLocality")
 
 

@@ -62,9 +62,9 @@ def load(profiles: str, top: str = "") -> Configuration:
     ],
 )
 def test_a_change_is_told_in_words(old: str, new: str, lines: list[str]) -> None:
-    told = differences(load(old), load(new))
-    assert len(told) == len(lines)
-    assert all(line.startswith(start) for line, start in zip(sorted(told), sorted(lines), strict=True))
+    changes = differences(load(old), load(new))
+    assert len(changes) == len(lines)
+    assert all(line.startswith(start) for line, start in zip(sorted(changes), sorted(lines), strict=True))
 
 
 def test_what_does_the_same_is_no_change() -> None:

@@ -17,9 +17,9 @@ def test_every_field_is_described(model: type) -> None:
     assert missing <= {"apiVersion", "kind"}
 
 
-@pytest.mark.parametrize("name", [one.name for one in descriptors() if one.args_model])
+@pytest.mark.parametrize("name", [plugin.name for plugin in descriptors() if plugin.args_model])
 def test_every_arg_is_described(name: str) -> None:
-    model = next(one.args_model for one in descriptors() if one.name == name)
+    model = next(plugin.args_model for plugin in descriptors() if plugin.name == name)
     assert name in TEXT
     if name != "PreemptionToleration":
         assert [info.alias for info in model.model_fields.values() if f"{info.alias}" not in TEXT] == []

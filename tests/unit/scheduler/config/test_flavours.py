@@ -24,7 +24,7 @@ HEAD = (
 def refused(profile: str, flavour: Flavour | str, version: str = "v1") -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         load_configuration(HEAD.format(version) + profile, source="f", flavour=flavour)
-    return [f"{one.path}: {one.message}; {one.hint}".rstrip("; ") for one in caught.value.problems]
+    return [f"{problem.path}: {problem.message}; {problem.hint}".rstrip("; ") for problem in caught.value.problems]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_custom_image_brings_plugins_whose_args_pass_through_with_a_warning() 
     profile = "  plugins: {multiPoint: {enabled: [{name: MyPlugin, weight: 2}]}}\n  pluginConfig: [{name: MyPlugin, args: {anything: [1]}}]\n"
     configuration = load_configuration(HEAD.format("v1") + profile, source="f", flavour=flavour)
     assert configuration.profiles[0].plugins(ExtensionPoint.SCORE)[-1].name == "MyPlugin"
-    assert [one.message for one in configuration.warnings] == ["args of MyPlugin are passed through unchecked"]
+    assert [warning.message for warning in configuration.warnings] == ["args of MyPlugin are passed through unchecked"]
     assert refused("  plugins: {bind: {enabled: [{name: MyPlugin}]}}\n", flavour) == [
         'profiles[0].plugins.bind.enabled[0].name: plugin "MyPlugin" does not extend BindPlugin plugin; it extends filter, score'
     ]
@@ -118,7 +118,7 @@ def test_a_custom_image_brings_plugins_whose_args_pass_through_with_a_warning() 
 def test_our_options_are_told_to_be_ignored_by_other_images() -> None:
     profile = "  pluginConfig: [{name: SecondarySchedulerOptions, args: {compatibility: upstream}}, {name: Elsewhere, args: {a: 1}}]\n"
     configuration = load_configuration(HEAD.format("v1") + profile, source="f", flavour="scheduler-plugins@0.34")
-    assert [one.message for one in configuration.warnings] == [
+    assert [warning.message for warning in configuration.warnings] == [
         "only this project's own scheduler has SecondarySchedulerOptions: scheduler-plugins@0.34 ignores it",
         'args of "Elsewhere", which scheduler-plugins@0.34 has not, are not looked at',
     ]
@@ -137,6 +137,6 @@ def test_extenders_of_other_images_are_checked_as_upstream_checks_them(extender:
     text = HEAD.format("v1") + f"extenders: [{extender}]\n"
     with pytest.raises(ConfigurationError) as caught:
         load_configuration(text, source="f", flavour="scheduler-plugins@0.34")
-    assert [f"{one.path}: {one.message}" for one in caught.value.problems] == [expected]
+    assert [f"{problem.path}: {problem.message}" for problem in caught.value.problems] == [expected]
     fine = HEAD.format("v1") + "extenders: [{urlPrefix: 'http://x', filterVerb: f}]\n"
     assert load_configuration(fine, source="f", flavour="scheduler-plugins@0.34").model.extenders[0].http_timeout == 5.0

@@ -176,7 +176,7 @@ def test_a_profile_named_like_the_clusters_scheduler_is_refused_unless_allowed()
         assert "competes with the cluster's own" in problems(text)[0]
         configuration = load(text, allow_default_scheduler_name=True)
         assert configuration.scheduler_names == ("default-scheduler",)
-        assert any("competes" in one.message for one in configuration.warnings)
+        assert any("competes" in warning.message for warning in configuration.warnings)
     assert default_configuration(allow_default_scheduler_name=True).scheduler_names == ("default-scheduler",)
 
 
@@ -225,19 +225,19 @@ def test_merge_keys_and_anchors_work() -> None:
     text = (
         HEAD + "profiles:\n- &one\n  schedulerName: a\n  percentageOfNodesToScore: 30\n- <<: *one\n  schedulerName: b\n"
     )
-    assert [(one.scheduler_name, one.percentage_of_nodes_to_score) for one in load(text).profiles] == [
+    assert [(profile.scheduler_name, profile.percentage_of_nodes_to_score) for profile in load(text).profiles] == [
         ("a", 30),
         ("b", 30),
     ]
 
 
 def test_the_hash_ignores_what_yaml_ignores_and_nothing_else() -> None:
-    one = "a: 1  # comment\nb: [x, 'z']\n"
+    original = "a: 1  # comment\nb: [x, 'z']\n"
     same = "b:\n- x\n- z\n\na:   1\n"
-    assert configuration_hash(one) == configuration_hash(same)
-    assert len(configuration_hash(one)) == 16
-    assert int(configuration_hash(one), 16) >= 0
-    assert configuration_hash(one) != configuration_hash("a: '1'\nb: [x, z]\n")
+    assert configuration_hash(original) == configuration_hash(same)
+    assert len(configuration_hash(original)) == 16
+    assert int(configuration_hash(original), 16) >= 0
+    assert configuration_hash(original) != configuration_hash("a: '1'\nb: [x, z]\n")
     configuration = load(HEAD + PROFILE)
     assert configuration.hash == configuration_hash(HEAD + PROFILE)
 

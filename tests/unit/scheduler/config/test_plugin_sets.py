@@ -24,17 +24,17 @@ def load(plugins: dict[str, Any], config: list[dict[str, Any]] | None = None, **
 
 
 def effective(plugins: dict[str, Any], point: ExtensionPoint) -> list[tuple[str, int]]:
-    return [(one.name, one.weight) for one in load(plugins).profiles[0].plugins(point)]
+    return [(plugin.name, plugin.weight) for plugin in load(plugins).profiles[0].plugins(point)]
 
 
 def problems(plugins: dict[str, Any], config: list[dict[str, Any]] | None = None, **options: object) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
         load(plugins, config, **options)
-    return [f"{one.path}: {one.message}" for one in caught.value.problems]
+    return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
 
 
 def names(*items: str | tuple[str, int]) -> list[dict[str, Any]]:
-    return [{"name": one} if isinstance(one, str) else {"name": one[0], "weight": one[1]} for one in items]
+    return [{"name": item} if isinstance(item, str) else {"name": item[0], "weight": item[1]} for item in items]
 
 
 def built(name: str) -> bool:
@@ -52,7 +52,7 @@ UPSTREAM_SCORES = [
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
 ]
-DEFAULT_SCORES = [one for one in UPSTREAM_SCORES if built(one[0])]
+DEFAULT_SCORES = [score for score in UPSTREAM_SCORES if built(score[0])]
 UPSTREAM_FILTERS = [
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
     "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
@@ -61,24 +61,24 @@ UPSTREAM_FILTERS = [
 
 
 def without(*left_out: str) -> list[tuple[str, int]]:
-    return [one for one in DEFAULT_SCORES if one[0] not in left_out]
+    return [score for score in DEFAULT_SCORES if score[0] not in left_out]
 
 
 def test_the_default_profile_runs_what_this_scheduler_has_of_upstreams() -> None:
     profile = load({}).profiles[0]
     assert effective({}, P.SCORE) == DEFAULT_SCORES
-    assert [one.name for one in profile.plugins(P.FILTER)] == [name for name in UPSTREAM_FILTERS if built(name)]
-    assert [one.name for one in profile.plugins(P.QUEUE_SORT)] == ["PrioritySort"]
-    assert [one.name for one in profile.plugins(P.BIND)] == ["DefaultBinder"]
+    assert [plugin.name for plugin in profile.plugins(P.FILTER)] == [name for name in UPSTREAM_FILTERS if built(name)]
+    assert [plugin.name for plugin in profile.plugins(P.QUEUE_SORT)] == ["PrioritySort"]
+    assert [plugin.name for plugin in profile.plugins(P.BIND)] == ["DefaultBinder"]
     gates = ["SchedulingGates", "DynamicResources", "DefaultPreemption"]
-    assert [one.name for one in profile.plugins(P.PRE_ENQUEUE)] == [name for name in gates if built(name)]
+    assert [plugin.name for plugin in profile.plugins(P.PRE_ENQUEUE)] == [name for name in gates if built(name)]
     assert not profile.plugins(P.PERMIT)
 
 
 def test_defaults_that_are_not_built_yet_are_left_out_aloud() -> None:
     configuration = load({})
     left_out = configuration.profiles[0].left_out
-    assert left_out == tuple(one.name for one in default_plugins() if not one.implemented)
+    assert left_out == tuple(plugin.name for plugin in default_plugins() if not plugin.implemented)
     assert "NodeResourcesFit" not in left_out
     assert [warning.severity for warning in configuration.warnings] == ["warning"] * bool(left_out)
     assert all(name in configuration.warnings[0].message for name in left_out)
@@ -97,7 +97,7 @@ def test_defaults_that_are_not_built_yet_are_left_out_aloud() -> None:
         ),
         pytest.param(
             {"score": {"enabled": names("NodeAffinity")}},
-            [("NodeAffinity", 1), *(one for one in DEFAULT_SCORES if one[0] != "NodeAffinity")],
+            [("NodeAffinity", 1), *(score for score in DEFAULT_SCORES if score[0] != "NodeAffinity")],
             id="re-enabled without weight gets 1 and not its default",
         ),
         pytest.param(
@@ -122,7 +122,7 @@ def test_defaults_that_are_not_built_yet_are_left_out_aloud() -> None:
         ),
         pytest.param(
             {"multiPoint": {"enabled": names(("NodeResourcesFit", 9)), "disabled": names("NodeResourcesFit")}},
-            [*(one for one in DEFAULT_SCORES if one[0] != "NodeResourcesFit"), ("NodeResourcesFit", 9)],
+            [*(score for score in DEFAULT_SCORES if score[0] != "NodeResourcesFit"), ("NodeResourcesFit", 9)],
             id="off and on again moves to the end",
         ),
         pytest.param(
@@ -177,12 +177,12 @@ def test_plugin_sets_that_cannot_work_are_refused(plugins: dict[str, Any], expec
 
 def test_a_plugin_that_is_known_and_not_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def unbuilt(name: str) -> PluginDescriptor | None:
-        found = lookup(name)
-        return replace(found, implemented=False) if found is not None and name == "PodState" else found
+        descriptor = lookup(name)
+        return replace(descriptor, implemented=False) if descriptor is not None and name == "PodState" else descriptor
 
     monkeypatch.setattr(flavours, "lookup", unbuilt)
-    where = "profiles[0].plugins.score.enabled[0].name"
-    expected = f'{where}: plugin "PodState" is not implemented by this scheduler yet'
+    place = "profiles[0].plugins.score.enabled[0].name"
+    expected = f'{place}: plugin "PodState" is not implemented by this scheduler yet'
     assert expected in problems({"score": {"enabled": names("PodState")}})
 
 

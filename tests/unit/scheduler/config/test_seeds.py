@@ -84,8 +84,10 @@ def test_a_filled_sample_runs_with_the_weights_of_its_version(name: str, scores:
             allow_token_in_config_map=True,
         )  # fmt: skip
         assert configuration.scheduler_names == ("secondary-scheduler",)
-        weights = {one.name: one.weight for one in configuration.profiles[0].plugins(ExtensionPoint.SCORE)}
+        weights = {plugin.name: plugin.weight for plugin in configuration.profiles[0].plugins(ExtensionPoint.SCORE)}
         assert weights == scores
-    told = [str(one) for one in load_configuration(text, source="f", allow_token_in_config_map=True).warnings]
-    assert warning in told
-    assert told[0].startswith("f:1:13: apiVersion: v1beta")
+    warnings = [
+        str(problem) for problem in load_configuration(text, source="f", allow_token_in_config_map=True).warnings
+    ]
+    assert warning in warnings
+    assert warnings[0].startswith("f:1:13: apiVersion: v1beta")
