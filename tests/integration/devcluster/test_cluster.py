@@ -40,11 +40,11 @@ def command(root: Path, *arguments: str, **options: Any) -> subprocess.Completed
 
 
 def session(cluster: LocalCluster) -> requests.Session:
-    made = requests.Session()
-    made.trust_env = False
-    made.verify = str(cluster.layout.pki("ca.crt"))
-    made.cert = (str(cluster.layout.pki("admin.crt")), str(cluster.layout.pki("admin.key")))
-    return made
+    opened = requests.Session()
+    opened.trust_env = False
+    opened.verify = str(cluster.layout.pki("ca.crt"))
+    opened.cert = (str(cluster.layout.pki("admin.crt")), str(cluster.layout.pki("admin.key")))
+    return opened
 
 
 def eventually(look: Callable[[], T], wanted: Callable[[T], bool], seconds: float = 30) -> T:
@@ -57,11 +57,11 @@ def eventually(look: Callable[[], T], wanted: Callable[[T], bool], seconds: floa
 
 @pytest.fixture(scope="module")
 def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
-    made = LocalCluster(
+    local_cluster = LocalCluster(
         ClusterSpec(name="whole", nodes=NODES, real_nodes=1, tools=False, state_root=cluster_state_root)
     )
-    with made:
-        yield made
+    with local_cluster:
+        yield local_cluster
 
 
 def query(cluster: LocalCluster, expression: str) -> dict[str, float]:
@@ -73,7 +73,7 @@ def query(cluster: LocalCluster, expression: str) -> dict[str, float]:
         timeout=10,
     )
     assert answer.status_code == 200
-    return {one["metric"]["instance"]: float(one["value"][1]) for one in answer.json()["data"]["result"]}
+    return {sample["metric"]["instance"]: float(sample["value"][1]) for sample in answer.json()["data"]["result"]}
 
 
 def all_nodes() -> set[str]:
@@ -124,8 +124,8 @@ def test_the_recording_rules_have_data_of_every_node_when_up_returns(cluster: Lo
     values = query(cluster, f"avg_over_time({rule}[15m])")
     assert set(values) == all_nodes()
     targets = LoadClient(cluster.load_generator_url).nodes()
-    what = "cpu" if "cpu" in rule else "memory"
-    assert values == {node: pytest.approx(targets[node][what], abs=0.03) for node in values}
+    resource = "cpu" if "cpu" in rule else "memory"
+    assert values == {node: pytest.approx(targets[node][resource], abs=0.03) for node in values}
 
 
 def test_hot_warm_and_cold_nodes_are_told_apart(cluster: LocalCluster) -> None:

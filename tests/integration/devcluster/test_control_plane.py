@@ -61,9 +61,13 @@ def test_the_audit_log_names_the_node_of_a_binding_and_holds_no_secret_value(con
     text = control_plane.audit_log.read_text()
     entries = [json.loads(line) for line in text.splitlines()]
     references = [(entry, entry.get("objectRef", {})) for entry in entries]
-    bindings = [entry for entry, it in references if (it.get("subresource"), it.get("name")) == ("binding", "audited")]
+    bindings = [
+        entry
+        for entry, reference in references
+        if (reference.get("subresource"), reference.get("name")) == ("binding", "audited")
+    ]
     assert [entry["requestObject"]["target"]["name"] for entry in bindings] == ["audited-node"]
-    assert any(it.get("resource") == "secrets" and entry["verb"] == "create" for entry, it in references)
+    assert any(reference.get("resource") == "secrets" and entry["verb"] == "create" for entry, reference in references)
     assert "hunter2" not in text
 
 

@@ -32,14 +32,14 @@ Start = Callable[..., subprocess.Popen[str]]
 def marked(state_dir: Path) -> set[int]:
     """All processes of a cluster, wherever they stand in the process tree."""
     marker = f"{processes.CLUSTER_MARKER}={state_dir}".encode()
-    found = set()
+    pids = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if marker in (process / "environ").read_bytes().split(b"\0"):
-                found.add(int(process.name))
+                pids.add(int(process.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def entries(root: Path) -> list[str]:
@@ -76,10 +76,10 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, errors
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], condition_text: str, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"after {seconds} s not yet: {what}"
+        assert time.monotonic() < deadline, f"after {seconds} s not yet: {condition_text}"
         time.sleep(0.02)
 
 
@@ -194,15 +194,15 @@ SLEEPER = {"example.com/sleeper": {"executables": {"/bin/sleeper": [sys.executab
 
 def sleeper_pids(cluster: LocalCluster) -> set[int]:
     """Processes of the sleeper's pods, told by their command line, which nothing else here has."""
-    found = set()
+    pids = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if SLEEP.encode() in words and f"token-{cluster.name}".encode() in words:
-            found.add(int(process.name))
-    return found
+            pids.add(int(process.name))
+    return pids
 
 
 def administrator(cluster: LocalCluster) -> requests.Session:

@@ -91,11 +91,13 @@ class PodmanNode:
         return codes
 
     def logs(self) -> str:
-        return "\n".join(f"--- {pod}\n{podman('logs', it, check=False)}" for pod, it in self.containers.items())
+        return "\n".join(
+            f"--- {pod}\n{podman('logs', container, check=False)}" for pod, container in self.containers.items()
+        )
 
     def inspect(self, pod: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(podman("inspect", self.containers[pod]))[0]
-        return found
+        description: dict[str, Any] = json.loads(podman("inspect", self.containers[pod]))[0]
+        return description
 
     def _loop(self) -> None:
         while not self._end.wait(0.2):
@@ -165,7 +167,7 @@ class PodmanNode:
             "metadata.namespace": metadata["namespace"],
             "status.podIP": address,
         }
-        given = {
+        variables = {
             entry["name"]: entry["value"] if "value" in entry else fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
             for entry in container.get("env", [])
         }
@@ -173,7 +175,7 @@ class PodmanNode:
             "KUBERNETES_SERVICE_HOST": str(self._server.hostname),
             "KUBERNETES_SERVICE_PORT": str(self._server.port),
         }
-        return {**given, **server}
+        return {**variables, **server}
 
     def _mount(self, pod: dict[str, Any], volume: dict[str, Any], path: str) -> list[str]:
         if "emptyDir" in volume:
@@ -186,11 +188,11 @@ class PodmanNode:
 
     def _content(self, pod: dict[str, Any], volume: dict[str, Any]) -> dict[str, bytes]:
         if "configMap" in volume:
-            found = self._api.get("configmaps", volume["configMap"]["name"])["data"]
-            return {key: value.encode() for key, value in found.items()}
+            data = self._api.get("configmaps", volume["configMap"]["name"])["data"]
+            return {key: value.encode() for key, value in data.items()}
         if "secret" in volume:
-            found = self._api.get("secrets", volume["secret"]["secretName"])["data"]
-            return {key: base64.b64decode(value) for key, value in found.items()}
+            data = self._api.get("secrets", volume["secret"]["secretName"])["data"]
+            return {key: base64.b64decode(value) for key, value in data.items()}
         assert "projected" in volume, volume
         request = {
             "apiVersion": "authentication.k8s.io/v1",

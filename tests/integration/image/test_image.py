@@ -109,9 +109,9 @@ def test_operator_and_scheduler_run_in_containers_and_place_a_pod(node: PodmanNo
 
     until(lambda: "Scheduled" in events(), 10, "the scheduler tells of it")
     (scheduler,) = (pod for pod in node.containers if not pod.startswith("secondary-scheduler-operator-"))
-    found = node.inspect(scheduler)
-    assert found["Config"]["User"] == "65532"
-    assert found["HostConfig"]["ReadonlyRootfs"]
-    assert not found["EffectiveCaps"]
-    assert found["State"]["Running"]
+    description = node.inspect(scheduler)
+    assert description["Config"]["User"] == "65532"
+    assert description["HostConfig"]["ReadonlyRootfs"]
+    assert not description["EffectiveCaps"]
+    assert description["State"]["Running"]
     assert set(node.stop().values()) == {0}, "both end cleanly when they are told to"

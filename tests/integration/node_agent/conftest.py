@@ -39,7 +39,8 @@ def take_away_further_rights(cluster: LocalCluster) -> None:
         rbac = k8s.client.RbacAuthorizationV1Api(client)
         for binding in rbac.list_cluster_role_binding().items:
             if any(
-                one.name in ("system:nodes", "secondary-scheduler.io:node-agents") for one in binding.subjects or []
+                subject.name in ("system:nodes", "secondary-scheduler.io:node-agents")
+                for subject in binding.subjects or []
             ):
                 rbac.delete_cluster_role_binding(binding.metadata.name)
 
@@ -63,7 +64,7 @@ def api(node_cluster: LocalCluster) -> Iterator[Api]:
     api = Api(namespace, core, k8s.client.AppsV1Api(client))
     yield api
     core.delete_namespace(namespace)
-    for one in core.list_namespaced_pod(namespace).items:
+    for pod in core.list_namespaced_pod(namespace).items:
         with contextlib.suppress(k8s.client.ApiException):
-            core.delete_namespaced_pod(one.metadata.name, namespace, grace_period_seconds=0)
+            core.delete_namespaced_pod(pod.metadata.name, namespace, grace_period_seconds=0)
     client.close()

@@ -34,16 +34,16 @@ def running(pid: int) -> bool:
     return False
 
 
-def wait_for(probe: Callable[[], T], what: str, seconds: float = 30) -> T:
+def wait_for(probe: Callable[[], T], awaited: str, seconds: float = 30) -> T:
     """Poll until probe returns something true; it may raise 404 meanwhile."""
     deadline = time.monotonic() + seconds
     while True:
         with contextlib.suppress(k8s.client.ApiException):
-            found = probe()
-            if found:
-                return found
+            result = probe()
+            if result:
+                return result
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds} s for {what}")
+            raise AssertionError(f"waited {seconds} s for {awaited}")
         time.sleep(0.1)
 
 
@@ -123,15 +123,15 @@ class Api:
 
     def status(self, name: str = "p") -> dict[str, Any]:
         """The pod's status as the API shows it."""
-        found = self.core.read_namespaced_pod(name, self.namespace)
-        status: dict[str, Any] = k8s.client.ApiClient().sanitize_for_serialization(found)["status"]
+        pod = self.core.read_namespaced_pod(name, self.namespace)
+        status: dict[str, Any] = k8s.client.ApiClient().sanitize_for_serialization(pod)["status"]
         return status
 
     def container(self, name: str = "p", container: str = "main") -> dict[str, Any]:
         """One container's status, empty while there is none."""
         status = self.status(name)
         known = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
-        return next((one for one in known if one["name"] == container), {})
+        return next((status for status in known if status["name"] == container), {})
 
     def terminated(self, name: str = "p", container: str = "main") -> dict[str, Any]:
         """The container's terminated state, once it has ended."""
@@ -142,12 +142,15 @@ class Api:
     def wait_running(self, name: str = "p", container: str = "main") -> dict[str, Any]:
         """The container's status, once it is ready."""
         return wait_for(
-            lambda: (found := self.container(name, container)).get("ready") and found, f"{name}/{container} to be ready"
+            lambda: (status := self.container(name, container)).get("ready") and status,
+            f"{name}/{container} to be ready",
         )
 
     def events(self, reason: str) -> list[str]:
         """Messages of the Events with a reason."""
-        return [one.message for one in self.core.list_namespaced_event(self.namespace).items if one.reason == reason]
+        return [
+            event.message for event in self.core.list_namespaced_event(self.namespace).items if event.reason == reason
+        ]
 
     def wait_told(self, reason: str, words: str) -> None:
         """Wait for an Event with a reason and these words; Events may come after the status that they explain."""
@@ -170,12 +173,12 @@ class Api:
 
     def processes(self) -> list[psutil.Process]:
         """Every process of this machine that one of the test's containers started."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 if process.environ().get(ENVIRONMENT_VARIABLE) == self.marker:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
 
 def script(text: str) -> list[str]:

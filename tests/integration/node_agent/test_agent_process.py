@@ -35,7 +35,7 @@ def start(node_cluster: LocalCluster, tmp_path: Path) -> Iterator[Start]:
 
 
 def node_ready(api: Api) -> str:
-    conditions = {one.type: one.status for one in api.core.read_node(NODE).status.conditions}
+    conditions = {condition.type: condition.status for condition in api.core.read_node(NODE).status.conditions}
     return str(conditions["Ready"])
 
 

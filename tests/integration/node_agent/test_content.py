@@ -127,7 +127,7 @@ def test_missing_key_for_a_variable_is_a_configuration_error(agent: RunningAgent
     source = {"configMapKeyRef": {"name": "absent", "key": "k"}}
     api.pod(main={"command": script("pass"), "env": [{"name": "X", "valueFrom": source}]})
     waits = wait_for(
-        lambda: (found := api.container().get("state", {}).get("waiting", {})).get("message") and found, "the error"
+        lambda: (waiting := api.container().get("state", {}).get("waiting", {})).get("message") and waiting, "the error"
     )
     assert waits == {"reason": "CreateContainerConfigError", "message": 'configmap "absent" not found'}
     api.core.create_namespaced_config_map(api.namespace, {"metadata": {"name": "absent"}, "data": {"k": "v"}})

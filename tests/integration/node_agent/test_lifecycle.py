@@ -52,11 +52,11 @@ def test_deployment_becomes_available_with_an_address_per_replica(agent: Running
         "the Deployment to be available",
     )
     pods = api.core.list_namespaced_pod(api.namespace).items
-    addresses = {one.status.pod_ip for one in pods}
+    addresses = {pod.status.pod_ip for pod in pods}
     assert len(addresses) == 2
     assert {get(address) for address in addresses} == {"fine"}
-    assert {one.status.host_ip for one in pods} == {"127.0.0.1"}
-    conditions = {one.type: one.status for one in pods[0].status.conditions}
+    assert {pod.status.host_ip for pod in pods} == {"127.0.0.1"}
+    conditions = {condition.type: condition.status for condition in pods[0].status.conditions}
     wanted = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     assert conditions == dict.fromkeys(wanted, "True")
 

@@ -83,12 +83,12 @@ class Installed:
     def status(self, version: str, plural: str, name: str, group: str = OLM) -> dict[str, Any]:
         """Its status; empty while there is no such object."""
         try:
-            found = self.custom.get_namespaced_custom_object(group, version, NAMESPACE, plural, name)
+            obj = self.custom.get_namespaced_custom_object(group, version, NAMESPACE, plural, name)
         except ApiException as error:
             if error.status != 404:
                 raise
             return {}
-        status: dict[str, Any] = found.get("status", {})
+        status: dict[str, Any] = obj.get("status", {})
         return status
 
     def subscription_at_latest(self) -> dict[str, Any] | None:
@@ -113,16 +113,16 @@ class Installed:
             return False
 
     def pods_of_the_scheduler(self) -> set[str]:
-        found = self.core.list_namespaced_pod(NAMESPACE, label_selector="app=secondary-scheduler").items
-        return {pod.metadata.name for pod in found}
+        pods = self.core.list_namespaced_pod(NAMESPACE, label_selector="app=secondary-scheduler").items
+        return {pod.metadata.name for pod in pods}
 
     def deployments(self) -> set[str]:
         return {each.metadata.name for each in self.apps.list_namespaced_deployment(NAMESPACE).items}
 
     def scheduler_roles(self) -> list[dict[str, Any]]:
         """The ClusterRoles that the operator may bind."""
-        found = self.custom.list_cluster_custom_object("rbac.authorization.k8s.io", "v1", "clusterroles")["items"]
-        return [role for role in found if role["metadata"]["name"] in static_cluster_roles()]
+        roles = self.custom.list_cluster_custom_object("rbac.authorization.k8s.io", "v1", "clusterroles")["items"]
+        return [role for role in roles if role["metadata"]["name"] in static_cluster_roles()]
 
     def rules_of_the_scheduler(self) -> dict[str, list[dict[str, Any]]]:
         return {role["metadata"]["name"]: role["rules"] for role in self.scheduler_roles()}
@@ -135,12 +135,12 @@ class Installed:
         return {binding.role_ref.name for binding in self.rbac.list_cluster_role_binding().items}
 
 
-def eventually(check: Callable[[], Any], what: str) -> Any:
+def eventually(check: Callable[[], Any], awaited: str) -> Any:
     deadline = time.monotonic() + SECONDS
-    while not (found := check()):
-        assert time.monotonic() < deadline, f"not within {SECONDS} s: {what}"
+    while not (result := check()):
+        assert time.monotonic() < deadline, f"not within {SECONDS} s: {awaited}"
         time.sleep(0.1)
-    return found
+    return result
 
 
 def expected_rules() -> dict[str, list[dict[str, Any]]]:
@@ -151,15 +151,15 @@ def expected_rules() -> dict[str, list[dict[str, Any]]]:
 def installed(cluster_state_root: Path) -> Iterator[Installed]:
     options = {**BARE, "real_nodes": 1, "default_scheduler": True}
     with LocalCluster(ClusterSpec(name="olm", state_root=cluster_state_root, olm=True, **options)) as cluster:
-        here = Installed.on(cluster)
+        installation = Installed.on(cluster)
         labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
-        here.core.create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
-        here.make("v1", "OperatorGroup", "operatorgroups", "group", spec={"targetNamespaces": [NAMESPACE]})
+        installation.core.create_namespace({"metadata": {"name": NAMESPACE, "labels": labels}})
+        installation.make("v1", "OperatorGroup", "operatorgroups", "group", spec={"targetNamespaces": [NAMESPACE]})
         source = {"sourceType": "grpc", "address": cluster.olm_catalog_address}
-        here.make("v1alpha1", "CatalogSource", "catalogsources", "ours", spec=source)
+        installation.make("v1alpha1", "CatalogSource", "catalogsources", "ours", spec=source)
         wanted = {"name": PACKAGE, "channel": CHANNEL, "source": "ours", "sourceNamespace": NAMESPACE}
-        here.make("v1alpha1", "Subscription", "subscriptions", PACKAGE, spec=wanted)
-        yield here
+        installation.make("v1alpha1", "Subscription", "subscriptions", PACKAGE, spec=wanted)
+        yield installation
 
 
 @pytest.fixture
@@ -170,12 +170,12 @@ def newer_catalog(installed: Installed, tmp_path: Path) -> Iterator[str]:
     layout = Layout(tmp_path)
     for part in ("data", "logs"):
         (tmp_path / part).mkdir()
-    found = ports.allocate(["opm"], {})
-    service = services.opm(opm, layout, found, tmp_path / "catalog")
+    allocated = ports.allocate(["opm"], {})
+    service = services.opm(opm, layout, allocated, tmp_path / "catalog")
     record = processes.start(service, tmp_path)
     try:
         processes.wait_ready(service, record)
-        yield f"127.0.0.1:{found['opm']}"
+        yield f"127.0.0.1:{allocated['opm']}"
     finally:
         processes.stop([record])
 
@@ -217,15 +217,15 @@ def test_the_scheduler_may_do_what_an_install_from_manifests_lets_it(installed: 
 
 @in_the_long_run
 def test_both_of_olms_operators_act_as_themselves(installed: Installed) -> None:
-    made: dict[str, set[str]] = {"olm-operator": set(), "catalog-operator": set()}
+    created: dict[str, set[str]] = {"olm-operator": set(), "catalog-operator": set()}
     for line in installed.cluster.audit_log.read_text().splitlines():
         entry = json.loads(line)
         user, target = entry["user"]["username"], entry.get("objectRef", {})
-        if user in made and entry["verb"] == "create" and target.get("namespace") == NAMESPACE:
+        if user in created and entry["verb"] == "create" and target.get("namespace") == NAMESPACE:
             assert entry["responseStatus"]["code"] in (200, 201, 409)
-            made[user].add(target["resource"])
-    assert {"installplans", "clusterserviceversions", "serviceaccounts"} <= made["catalog-operator"]
-    assert "deployments" in made["olm-operator"]
+            created[user].add(target["resource"])
+    assert {"installplans", "clusterserviceversions", "serviceaccounts"} <= created["catalog-operator"]
+    assert "deployments" in created["olm-operator"]
 
 
 @in_the_long_run

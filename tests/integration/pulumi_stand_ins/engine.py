@@ -209,9 +209,9 @@ def eventually(check: Callable[[], Any], seconds: float = 20.0) -> Any:
     """The first true answer of `check`."""
     deadline = time.monotonic() + seconds
     while True:
-        found = check()
-        if found:
-            return found
+        result = check()
+        if result:
+            return result
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.1)
 

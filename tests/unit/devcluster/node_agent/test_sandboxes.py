@@ -41,12 +41,14 @@ def test_host_directories_appear_read_only_and_links_stay_links() -> None:
     assert ["bind", "/usr", "/usr", True] in operations
     assert ["symlink", "/bin", "usr/bin"] in operations
     assert ["proc", "/proc"] in operations
-    assert all(one[3] for one in operations if one[0] == "bind" and not one[1].startswith("/dev/"))
+    assert all(
+        operation[3] for operation in operations if operation[0] == "bind" and not operation[1].startswith("/dev/")
+    )
 
 
 def test_hosts_run_and_tmp_are_not_shown() -> None:
     operations = plan()
-    sources = [one[2] for one in operations if one[0] == "bind"]
+    sources = [operation[2] for operation in operations if operation[0] == "bind"]
     assert not [source for source in sources if source.startswith(("/run", "/tmp", "/var/tmp"))]
     assert ["dir", "/tmp", 0o1777] in operations
 
@@ -97,7 +99,7 @@ def test_state_within_a_visible_checkout_is_masked_too() -> None:
 
 def test_devices_are_few_and_their_directory_read_only() -> None:
     operations = plan(BindMount("/dev/termination-log", "/state/log", False))
-    devices = [one[1] for one in operations if one[0] == "bind" and one[1].startswith("/dev/")]
+    devices = [operation[1] for operation in operations if operation[0] == "bind" and operation[1].startswith("/dev/")]
     assert devices == [
         "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/termination-log",
     ]  # fmt: skip
@@ -133,13 +135,13 @@ def test_without_mounts_nothing_is_rewritten() -> None:
     assert PathRewriter(()).text("/etc/x") == "/etc/x"
 
 
-def request(**given: Any) -> LaunchRequest:
+def request(**fields: Any) -> LaunchRequest:
     defaults: dict[str, Any] = {
         "host_command": ("/tmp/venv/python",), "args": ("--config=/tmp/c",), "env": {"A": "/tmp/a"},
         "working_dir": "/none",
         "mounts": MOUNTS, "security": Security(), "hostname": "p",
     }  # fmt: skip
-    return LaunchRequest(**{**defaults, **given})
+    return LaunchRequest(**{**defaults, **fields})
 
 
 def test_host_command_is_left_alone(tmp_path: Path) -> None:
@@ -153,9 +155,9 @@ def test_pods_own_kubeconfig_is_kept_and_a_missing_one_made(tmp_path: Path) -> N
     account = VolumeMount("/var/run/secrets/kubernetes.io/serviceaccount", "/s/uid-1/volumes/token", True)
     address = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
     sandbox = DirectorySandbox(tmp_path)
-    made = sandbox.launch_spec(request(mounts=(account,), env=address))["env"]["KUBECONFIG"]
-    assert "tokenFile: '/s/uid-1/volumes/token/token'" in Path(made).read_text()
-    assert "https://127.0.0.1:6443" in Path(made).read_text()
+    generated = sandbox.launch_spec(request(mounts=(account,), env=address))["env"]["KUBECONFIG"]
+    assert "tokenFile: '/s/uid-1/volumes/token/token'" in Path(generated).read_text()
+    assert "https://127.0.0.1:6443" in Path(generated).read_text()
     own = sandbox.launch_spec(request(mounts=(account,), env={**address, "KUBECONFIG": "/own"}))
     assert own["env"]["KUBECONFIG"] == "/own"
 

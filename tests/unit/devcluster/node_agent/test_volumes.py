@@ -205,14 +205,14 @@ def environment(*env: Obj, env_from: Collection[Obj] = ()) -> dict[str, str]:
 
 
 def test_later_variables_see_earlier_ones_and_win() -> None:
-    found = environment(
+    variables = environment(
         {"name": "ONE", "value": "$(PRE_a)"},
         {"name": "TWO", "value": "$(ONE)/$(KUBERNETES_SERVICE_HOST)/$(THREE)"},
         {"name": "THREE", "value": "3"},
         {"name": "PRE_b", "value": "own"},
         env_from=[{"prefix": "PRE_", "configMapRef": {"name": "settings"}}],
     )
-    assert found == {
+    assert variables == {
         "KUBERNETES_SERVICE_HOST": "127.0.0.1", "PRE_a": "1", "PRE_b": "own", "PRE_raw": "bytes", "ONE": "1",
         "TWO": "1/127.0.0.1/$(THREE)", "THREE": "3",
     }  # fmt: skip

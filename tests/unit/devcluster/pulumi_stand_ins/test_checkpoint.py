@@ -54,8 +54,8 @@ def test_a_secret_without_secret_inputs_stays_readable() -> None:
 
 def test_inputs_beside_the_outputs_win_and_keep_their_marks() -> None:
     outputs = Checkpoint(LIVE, {"kind": "Secret", "data": {"a": "old"}}, "m").outputs()
-    given = {"kind": "Secret", "data": secret({"a": "new"})}
-    assert Checkpoint.read(outputs, given).inputs == given
+    inputs = {"kind": "Secret", "data": secret({"a": "new"})}
+    assert Checkpoint.read(outputs, inputs).inputs == inputs
 
 
 def test_an_empty_state_reads_as_nothing() -> None:

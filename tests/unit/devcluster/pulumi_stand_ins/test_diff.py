@@ -25,8 +25,8 @@ def compare(old: Object, new: Object, live: Object | None = None, **options: Any
     return difference(old if live is None else live, old, new, **options)
 
 
-def shown(found: Difference) -> dict[str, Kind]:
-    return {render(change.path): change.kind for change in found.changes}
+def shown(diff: Difference) -> dict[str, Kind]:
+    return {render(change.path): change.kind for change in diff.changes}
 
 
 def test_server_set_fields_are_no_change() -> None:
@@ -36,8 +36,8 @@ def test_server_set_fields_are_no_change() -> None:
 
 
 def test_additions_removals_and_updates_are_told_apart() -> None:
-    found = compare(thing({"keep": 1, "drop": 1, "list": [1]}), thing({"keep": 2, "new": 1, "list": [1, 2]}))
-    assert shown(found) == {
+    diff = compare(thing({"keep": 1, "drop": 1, "list": [1]}), thing({"keep": 2, "new": 1, "list": [1, 2]}))
+    assert shown(diff) == {
         "spec.drop": Kind.DELETE,
         "spec.keep": Kind.UPDATE,
         "spec.list[1]": Kind.ADD,
@@ -77,10 +77,10 @@ def test_quantities_compare_by_value(a: Any, b: Any, same: bool) -> None:
 
 
 def test_empty_values_that_the_server_leaves_out_are_no_change_in_a_built_in_kind() -> None:
-    asked = thing({"hostNetwork": False, "env": [], "name": "x"}, ("apps/v1", "Deployment"))
+    requested = thing({"hostNetwork": False, "env": [], "name": "x"}, ("apps/v1", "Deployment"))
     live = thing({"name": "x"}, ("apps/v1", "Deployment"))
-    assert compare(asked, asked, live).changes == []
-    assert shown(compare(live, asked, live)) == {"spec.env": Kind.ADD, "spec.hostNetwork": Kind.ADD}
+    assert compare(requested, requested, live).changes == []
+    assert shown(compare(live, requested, live)) == {"spec.env": Kind.ADD, "spec.hostNetwork": Kind.ADD}
 
 
 def test_a_custom_resource_keeps_what_it_was_given_so_an_empty_value_is_a_change() -> None:
@@ -88,8 +88,8 @@ def test_a_custom_resource_keeps_what_it_was_given_so_an_empty_value_is_a_change
 
 
 def test_ignored_paths_are_left_out() -> None:
-    found = compare(thing({"a": 1, "b": 1}), thing({"a": 2, "b": 2}), ignore=[parse("spec.a")])
-    assert shown(found) == {"spec.b": Kind.UPDATE}
+    diff = compare(thing({"a": 1, "b": 1}), thing({"a": 2, "b": 2}), ignore=[parse("spec.a")])
+    assert shown(diff) == {"spec.b": Kind.UPDATE}
 
 
 def test_a_namespace_means_nothing_for_a_cluster_scoped_kind() -> None:
@@ -99,24 +99,24 @@ def test_a_namespace_means_nothing_for_a_cluster_scoped_kind() -> None:
 
 
 def test_a_rename_replaces_and_the_old_object_may_go_last() -> None:
-    found = compare(config_map({}, "old"), config_map({}, "new"))
-    assert found.replaces
-    assert not found.delete_first
+    diff = compare(config_map({}, "old"), config_map({}, "new"))
+    assert diff.replaces
+    assert not diff.delete_first
 
 
 def test_config_map_content_replaces_in_place_of_a_fixed_name() -> None:
-    found = compare(config_map({"a": "1"}), config_map({"a": "2"}))
-    assert found.replaces
-    assert found.delete_first
+    diff = compare(config_map({"a": "1"}), config_map({"a": "2"}))
+    assert diff.replaces
+    assert diff.delete_first
 
 
 def test_an_autonamed_config_map_is_made_before_the_old_one_goes() -> None:
     old, new = config_map({"a": "1"}), config_map({"a": "2"})
     for obj in (old, new):
         obj["metadata"]["annotations"] = {"pulumi.com/autonamed": "true"}
-    found = compare(old, new)
-    assert found.replaces
-    assert not found.delete_first
+    diff = compare(old, new)
+    assert diff.replaces
+    assert not diff.delete_first
 
 
 def test_mutable_content_is_updated_unless_the_object_is_immutable() -> None:

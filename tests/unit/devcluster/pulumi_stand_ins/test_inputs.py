@@ -20,9 +20,9 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.values import UNKNOWN, Obje
 SEED = b"seed"
 
 
-def checked(given: Object, old: Object | None = None, naming: Naming | None = None) -> Checked:
+def checked(inputs: Object, old: Object | None = None, naming: Naming | None = None) -> Checked:
     return check(
-        given,
+        inputs,
         old or {},
         naming=naming or Naming("app", SEED),
         default_namespace="home",
@@ -106,7 +106,7 @@ def test_secrets_stay_marked_where_they_were() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "where", "reason"),
+    ("inputs", "path", "reason"),
     [
         ({"kind": "ConfigMap"}, "apiVersion", "needs apiVersion"),
         ({"apiVersion": "v1"}, "kind", "needs kind"),
@@ -126,9 +126,9 @@ def test_secrets_stay_marked_where_they_were() -> None:
         ),
     ],
 )
-def test_what_cannot_be_right_is_refused_with_its_property(given: Object, where: str, reason: str) -> None:
-    failures = checked(given).failures
-    assert [failure.property for failure in failures] == [where]
+def test_what_cannot_be_right_is_refused_with_its_property(inputs: Object, path: str, reason: str) -> None:
+    failures = checked(inputs).failures
+    assert [failure.property for failure in failures] == [path]
     assert reason in failures[0].reason
 
 

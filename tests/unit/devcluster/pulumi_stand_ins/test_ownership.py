@@ -30,7 +30,7 @@ def test_what_we_created_by_post_becomes_ours_under_apply_with_all_its_fields() 
 
 def test_kubectls_changes_are_merged_into_ours_and_others_stay() -> None:
     theirs = entry("controller", fields={"f:status": {}}, subresource="status")
-    found = taken_over(
+    entries = taken_over(
         live(
             entry(OURS, "Apply", {"f:data": {"f:a": {}}}),
             entry("kubectl-edit", fields={"f:data": {"f:b": {}}}),
@@ -38,10 +38,10 @@ def test_kubectls_changes_are_merged_into_ours_and_others_stay() -> None:
         ),
         OURS,
     )
-    assert found is not None
-    assert [e["manager"] for e in found] == [OURS, "controller"]
-    assert found[0]["fieldsV1"] == {"f:data": {"f:a": {}, "f:b": {}}}
-    assert found[1] == theirs
+    assert entries is not None
+    assert [e["manager"] for e in entries] == [OURS, "controller"]
+    assert entries[0]["fieldsV1"] == {"f:data": {"f:a": {}, "f:b": {}}}
+    assert entries[1] == theirs
 
 
 def test_nothing_is_taken_from_other_managers_or_from_subresources() -> None:
@@ -50,9 +50,9 @@ def test_nothing_is_taken_from_other_managers_or_from_subresources() -> None:
 
 
 def test_what_we_created_under_a_name_of_the_users_choice_is_taken_too() -> None:
-    found = taken_over(live(entry("chosen", fields={"f:data": {}})), "chosen")
-    assert found is not None
-    assert found[0]["operation"] == "Apply"
+    entries = taken_over(live(entry("chosen", fields={"f:data": {}})), "chosen")
+    assert entries is not None
+    assert entries[0]["operation"] == "Apply"
 
 
 def conflict(manager: str) -> StatusCause:

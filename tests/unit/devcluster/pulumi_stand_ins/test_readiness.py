@@ -25,7 +25,7 @@ class Around:
         self.served = served
 
     def list(self, api_version: str, kind: str, namespace: str, selector: Object) -> list[Object]:
-        return [found for found in self.objects if (found["apiVersion"], found["kind"]) == (api_version, kind)]
+        return [obj for obj in self.objects if (obj["apiVersion"], obj["kind"]) == (api_version, kind)]
 
     def get(self, api_version: str, kind: str, namespace: str, name: str) -> Object | None:
         return next((o for o in self.list(api_version, kind, namespace, {}) if o["metadata"]["name"] == name), None)
@@ -94,13 +94,13 @@ def test_a_pending_rollout_names_what_keeps_the_newest_pods() -> None:
         owned("Pod", "old-pod", "old-uid", status=waiting("CrashLoopBackOff", "of the old one")),
         owned("Pod", "new-pod", "new-uid", status=waiting("ImagePullBackOff", "no such image")),
     ]
-    found = state(deployment(replicas=2, updatedReplicas=1, availableReplicas=1), *around)
-    assert isinstance(found, Pending)
-    assert found.status == (
+    rollout = state(deployment(replicas=2, updatedReplicas=1, availableReplicas=1), *around)
+    assert isinstance(rollout, Pending)
+    assert rollout.status == (
         "Waiting for the rollout: 1 of 2 replicas are updated and available; "
         'Pod new-pod: container "c": ImagePullBackOff: no such image'
     )
-    assert "of the old one" not in str(found.reasons)
+    assert "of the old one" not in str(rollout.reasons)
 
 
 def test_a_deployment_that_is_waited_for_in_the_programs_own_words_names_what_keeps_its_pods_too() -> None:
@@ -110,9 +110,9 @@ def test_a_deployment_that_is_waited_for_in_the_programs_own_words_names_what_ke
     ]
     obj = deployment(replicas=2)
     obj["metadata"]["annotations"] = {"pulumi.com/waitFor": "condition=Available"}
-    found = state(obj, *around)
-    assert isinstance(found, Pending)
-    assert found.reasons == (
+    rollout = state(obj, *around)
+    assert isinstance(rollout, Pending)
+    assert rollout.reasons == (
         'Waiting for condition "Available" to be "True"; it is not set yet',
         'Pod p: container "c": ImagePullBackOff: no such image',
     )
@@ -124,16 +124,16 @@ def test_a_rollout_past_its_deadline_fails_with_the_pods_reasons() -> None:
         owned("ReplicaSet", "new", "d-uid"),
         owned("Pod", "p", "new-uid", status=waiting("CreateContainerConfigError", 'secret "s" not found')),
     ]
-    found = state(deployment(conditions=[exceeded]), *around)
-    assert isinstance(found, Failed)
-    assert found.reasons == ("too late", 'Pod p: container "c": CreateContainerConfigError: secret "s" not found')
+    rollout = state(deployment(conditions=[exceeded]), *around)
+    assert isinstance(rollout, Failed)
+    assert rollout.reasons == ("too late", 'Pod p: container "c": CreateContainerConfigError: secret "s" not found')
 
 
 def test_a_replica_failure_is_shown() -> None:
     forbidden = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"}
-    found = state(deployment(conditions=[forbidden]))
-    assert isinstance(found, Pending)
-    assert "FailedCreate: quota" in found.reasons
+    rollout = state(deployment(conditions=[forbidden]))
+    assert isinstance(rollout, Pending)
+    assert "FailedCreate: quota" in rollout.reasons
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,9 @@ def test_strict_mode_forbids_the_default_provider_and_asks_for_kubeconfig_and_co
     assert check_settings(complete, provider_name="cluster") == []
 
 
-@pytest.mark.parametrize("given", [{"renderYamlToDirectory": "out"}, {"enableServerSideApply": "false"}])
-def test_what_the_stand_in_cannot_do_is_refused(given: dict[str, str]) -> None:
-    (failure,) = check_settings(given, provider_name="cluster")
+@pytest.mark.parametrize("arguments", [{"renderYamlToDirectory": "out"}, {"enableServerSideApply": "false"}])
+def test_what_the_stand_in_cannot_do_is_refused(arguments: dict[str, str]) -> None:
+    (failure,) = check_settings(arguments, provider_name="cluster")
     assert "stand-in provider" in failure.reason
 
 

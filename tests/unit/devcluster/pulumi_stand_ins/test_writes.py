@@ -77,12 +77,12 @@ def create(server: Server, pauses: Pauses, tell: Callable[[str], None] = ignore_
 
 
 def test_creation_waits_for_kind_and_namespace_at_growing_distances_and_says_so() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     missing = [NoMatch("example.com/v1", "Thing"), refusal(404, message='namespaces "n" not found')]
     pauses = Pauses()
-    assert create(Server(*missing, THING), pauses, said.append) == THING
+    assert create(Server(*missing, THING), pauses, lines.append) == THING
     assert pauses.taken == [1, 2]
-    assert said == [
+    assert lines == [
         "Retry #0; creation failed: no matches for kind 'Thing' in version 'example.com/v1'",
         'Retry #1; creation failed: namespaces "n" not found',
     ]
@@ -110,8 +110,8 @@ def test_an_interrupt_ends_the_retries() -> None:
 
 
 def test_a_lost_answer_is_looked_up_by_our_field_manager() -> None:
-    made = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "ours"}]}}
-    assert create(Server(ConnectionLost("timed out"), live=made), Pauses()) == made
+    created = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "ours"}]}}
+    assert create(Server(ConnectionLost("timed out"), live=created), Pauses()) == created
     foreign = {**THING, "metadata": {"name": "t", "managedFields": [{"manager": "theirs"}]}}
     with pytest.raises(ConnectionLost):
         create(Server(ConnectionLost("timed out"), live=foreign), Pauses())
@@ -186,8 +186,8 @@ def test_a_crd_is_replaced_with_its_finalizers_kept() -> None:
 def test_a_preview_of_a_replacement_is_tried_beside_the_object_in_the_way() -> None:
     refused = refusal(422, message="data: Forbidden: field is immutable when `immutable` is set")
     server = Server(refused, {**THING, "metadata": {"name": "t-preview"}})
-    made = writes.Writer(server, Pauses()).preview_create(THING, "ours", warn=ignore_text)  # type: ignore[arg-type]
-    assert made["metadata"]["name"] == "t"
+    previewed = writes.Writer(server, Pauses()).preview_create(THING, "ours", warn=ignore_text)  # type: ignore[arg-type]
+    assert previewed["metadata"]["name"] == "t"
 
 
 @pytest.mark.parametrize(

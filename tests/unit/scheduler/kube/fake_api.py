@@ -83,11 +83,11 @@ class FakeApi:
 
     @property
     def lists(self) -> list[web.Request]:
-        return [one for one in self.requests if "watch" not in one.query and one.method == "GET"]
+        return [request for request in self.requests if "watch" not in request.query and request.method == "GET"]
 
     @property
     def watches(self) -> list[web.Request]:
-        return [one for one in self.requests if "watch" in one.query]
+        return [request for request in self.requests if "watch" in request.query]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
@@ -108,7 +108,7 @@ class FakeApi:
         meta = {"resourceVersion": str(self.version)}
         if end < len(names):
             meta["continue"] = str(end)
-        return web.json_response({"metadata": meta, "items": [self.objects[one] for one in names[start:end]]})
+        return web.json_response({"metadata": meta, "items": [self.objects[name] for name in names[start:end]]})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

@@ -128,18 +128,18 @@ def api() -> Iterator[FakeLeases]:
 
 @pytest.fixture
 def candidate(api: FakeLeases) -> Iterator[Callable[..., Candidate]]:
-    made: list[Candidate] = []
+    candidates: list[Candidate] = []
 
     def make(identity: str = "me", settings: LeaseSettings = SETTINGS) -> Candidate:
-        one = Candidate(api, identity, settings)
-        made.append(one)
-        one.elector.start()
-        return one
+        competitor = Candidate(api, identity, settings)
+        candidates.append(competitor)
+        competitor.elector.start()
+        return competitor
 
     yield make
     api.hang.set()
-    for one in made:
-        one.elector.stop()
+    for competitor in candidates:
+        competitor.elector.stop()
 
 
 def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
@@ -153,16 +153,16 @@ Make = Callable[..., Candidate]
 
 
 def test_a_free_lease_is_created_and_renewed(api: FakeLeases, candidate: Make) -> None:
-    one = candidate()
-    assert one.started.wait(5)
-    assert one.elector.is_leader()
-    assert 0 < one.elector._held_until - time.monotonic() <= 1.0
+    holder = candidate()
+    assert holder.started.wait(5)
+    assert holder.elector.is_leader()
+    assert 0 < holder.elector._held_until - time.monotonic() <= 1.0
     first = api.writes[0]["spec"]
     assert (first["holderIdentity"], first["leaseDurationSeconds"], first["leaseTransitions"]) == ("me", 2, 0)
     until(lambda: len(api.writes) >= 4)
     assert {write["spec"]["acquireTime"] for write in api.writes} == {first["acquireTime"]}
     assert len({write["spec"]["renewTime"] for write in api.writes}) >= 4
-    assert one.elector.healthy()
+    assert holder.elector.healthy()
 
 
 def test_another_holder_is_waited_for_as_long_as_its_record_claims_from_when_we_saw_it(
@@ -173,8 +173,8 @@ def test_another_holder_is_waited_for_as_long_as_its_record_claims_from_when_we_
         holderIdentity="other", leaseDurationSeconds=1, renewTime="2001-01-01T00:00:00.000000Z", leaseTransitions=3
     )
     started = time.monotonic()
-    one = candidate()
-    assert one.started.wait(5)
+    holder = candidate()
+    assert holder.started.wait(5)
     assert time.monotonic() - started >= 1.0
     assert api.writes[0]["spec"]["leaseTransitions"] == 4
 
@@ -205,8 +205,8 @@ def test_junk_in_the_record_counts_as_our_own_duration_and_crashes_nothing(
 ) -> None:
     api.edit(holderIdentity="other", **junk)
     started = time.monotonic()
-    one = candidate()
-    assert one.started.wait(6)
+    holder = candidate()
+    assert holder.started.wait(6)
     assert time.monotonic() - started >= SETTINGS.duration
     assert isinstance(api.writes[0]["spec"]["acquireTime"], str)
     assert api.writes[0]["spec"]["leaseTransitions"] < 2**31
@@ -234,9 +234,9 @@ def test_stopping_without_release_leaves_the_lease_to_expire(api: FakeLeases, ca
     settings = LeaseSettings(
         namespace="ns", name="lock", duration=1.5, renew_deadline=1.0, retry_period=0.1, release_on_stop=False
     )
-    one = candidate("me", settings)
-    assert one.started.wait(5)
-    one.elector.stop()
+    holder = candidate("me", settings)
+    assert holder.started.wait(5)
+    holder.elector.stop()
     assert api.holder == "me"
 
 
@@ -251,73 +251,73 @@ def test_stopping_a_candidate_does_not_touch_the_holders_lease(api: FakeLeases, 
 
 
 def test_a_server_that_hangs_ends_leadership_at_the_deadline(api: FakeLeases, candidate: Make) -> None:
-    one = candidate()
-    assert one.started.wait(5)
+    holder = candidate()
+    assert holder.started.wait(5)
     api.hang.clear()
     hung_at = time.monotonic()
-    assert one.lost.wait(5)
-    assert one.lost_at - hung_at <= SETTINGS.renew_deadline + 0.3
-    assert not one.elector.is_leader()
-    assert not one.elector.healthy()
-    assert "could not be renewed in time" in one.reasons[0]
+    assert holder.lost.wait(5)
+    assert holder.lost_at - hung_at <= SETTINGS.renew_deadline + 0.3
+    assert not holder.elector.is_leader()
+    assert not holder.elector.healthy()
+    assert "could not be renewed in time" in holder.reasons[0]
     api.hang.set()
     time.sleep(0.5)
-    assert len(one.reasons) == 1
-    assert not one.elector.is_leader()
+    assert len(holder.reasons) == 1
+    assert not holder.elector.is_leader()
 
 
 def test_failures_shorter_than_the_deadline_are_survived(api: FakeLeases, candidate: Make) -> None:
-    one = candidate()
-    assert one.started.wait(5)
+    holder = candidate()
+    assert holder.started.wait(5)
     api.fail_with = 500
-    until(lambda: "500" in one.elector._last_failure)
+    until(lambda: "500" in holder.elector._last_failure)
     time.sleep(0.3)
     api.fail_with = 0
-    until(lambda: one.elector._last_failure == "")
+    until(lambda: holder.elector._last_failure == "")
     time.sleep(SETTINGS.renew_deadline)
-    assert one.elector.is_leader()
-    assert not one.lost.is_set()
+    assert holder.elector.is_leader()
+    assert not holder.lost.is_set()
 
 
 def test_a_renewal_whose_answer_is_lost_does_not_lose_the_lease(api: FakeLeases, candidate: Make) -> None:
-    one = candidate()
-    assert one.started.wait(5)
+    holder = candidate()
+    assert holder.started.wait(5)
     api.swallow_answers = True
     time.sleep(0.4)
     api.swallow_answers = False
     time.sleep(SETTINGS.renew_deadline)
-    assert one.elector.is_leader()
+    assert holder.elector.is_leader()
     assert api.holder == "me"
 
 
 def test_a_stolen_lease_ends_leadership_at_the_next_renewal(api: FakeLeases, candidate: Make) -> None:
-    one = candidate()
-    assert one.started.wait(5)
+    holder = candidate()
+    assert holder.started.wait(5)
     api.edit(holderIdentity="thief")
-    assert one.lost.wait(0.8)
-    assert one.reasons == ["the Lease is held by thief"]
-    assert not one.elector.is_leader()
+    assert holder.lost.wait(0.8)
+    assert holder.reasons == ["the Lease is held by thief"]
+    assert not holder.elector.is_leader()
     time.sleep(0.3)
     assert api.holder == "thief"
 
 
 def test_a_deleted_lease_is_made_again_by_its_leader(api: FakeLeases, candidate: Make) -> None:
-    one = candidate()
-    assert one.started.wait(5)
+    holder = candidate()
+    assert holder.started.wait(5)
     with api.lock:
         api.lease = None
     until(lambda: api.holder == "me")
-    assert one.elector.is_leader()
+    assert holder.elector.is_leader()
 
 
 def test_a_deadline_that_passes_while_the_renewing_thread_is_stuck_is_noticed(
     api: FakeLeases, candidate: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = threading.Event()
-    one = candidate()
-    assert one.started.wait(5)
-    monkeypatch.setattr(one.elector, "_attempt", lambda: release.wait(30) and False)
-    assert one.lost.wait(3)
+    holder = candidate()
+    assert holder.started.wait(5)
+    monkeypatch.setattr(holder.elector, "_attempt", lambda: release.wait(30) and False)
+    assert holder.lost.wait(3)
     release.set()
 
 
@@ -325,21 +325,21 @@ def test_a_process_that_slept_past_the_deadline_does_not_renew(
     api: FakeLeases, candidate: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGSTOP and SIGCONT: on waking, the clock has moved on and the threads run in any order."""
-    one = candidate()
-    assert one.started.wait(5)
+    holder = candidate()
+    assert holder.started.wait(5)
     real = time.monotonic
     monkeypatch.setattr(lease_module.time, "monotonic", lambda: real() + 3600)
-    assert not one.elector.is_leader()
+    assert not holder.elector.is_leader()
     writes = len(api.writes)
-    assert one.lost.wait(3)
+    assert holder.lost.wait(3)
     monkeypatch.undo()
     assert len(api.writes) <= writes + 1  # one may have been under way
-    assert not one.elector.is_leader()
+    assert not holder.elector.is_leader()
 
 
 def test_the_wall_clock_has_no_say(api: FakeLeases, candidate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = candidate()
-    assert one.started.wait(5)
+    holder = candidate()
+    assert holder.started.wait(5)
     jumps = itertools.cycle([timedelta(hours=1), timedelta(hours=-1)])
 
     class Jumping(datetime):
@@ -350,32 +350,32 @@ def test_the_wall_clock_has_no_say(api: FakeLeases, candidate: Make, monkeypatch
     monkeypatch.setattr(lease_module, "datetime", Jumping)
     writes = len(api.writes)
     time.sleep(SETTINGS.duration)
-    assert one.elector.is_leader()
-    assert not one.lost.is_set()
+    assert holder.elector.is_leader()
+    assert not holder.lost.is_set()
     assert len({write["spec"]["renewTime"][11:13] for write in api.writes[writes:]}) == 2
 
 
 def test_annotations_are_written_at_once_and_those_of_others_kept(api: FakeLeases, candidate: Make) -> None:
     slow = LeaseSettings(namespace="ns", name="lock", duration=30, renew_deadline=20, retry_period=10)
-    one = candidate("me", slow)
-    one.elector.set_annotation("ours/early", "1")
-    assert one.started.wait(5)
+    holder = candidate("me", slow)
+    holder.elector.set_annotation("ours/early", "1")
+    assert holder.started.wait(5)
     with api.lock:
         assert api.lease is not None
         meta = api.lease["metadata"]
         api.set({**api.lease, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), "theirs": "x"}}})
-    one.elector.set_annotation("ours/a", "2")
-    one.elector.set_annotation("ours/b", "3")
+    holder.elector.set_annotation("ours/a", "2")
+    holder.elector.set_annotation("ours/b", "3")
 
     def annotations() -> dict[str, str]:
         assert api.lease is not None
         return api.lease["metadata"].get("annotations", {})  # type: ignore[no-any-return]
 
     until(lambda: annotations() == {"ours/early": "1", "ours/a": "2", "ours/b": "3", "theirs": "x"}, 2)
-    one.elector.set_annotation("ours/a", None)
+    holder.elector.set_annotation("ours/a", None)
     until(lambda: "ours/a" not in annotations(), 2)
     writes = len(api.writes)
-    one.elector.set_annotation("ours/b", "3")
+    holder.elector.set_annotation("ours/b", "3")
     time.sleep(0.3)
     assert len(api.writes) == writes
 
@@ -395,13 +395,13 @@ def test_a_callback_that_fails_ends_leadership(api: FakeLeases) -> None:
 
 
 def test_identities_name_the_host_and_are_never_the_same() -> None:
-    one, two = lease_module.default_identity(), lease_module.default_identity()
-    assert one != two
-    assert one.rpartition("_")[0] == two.rpartition("_")[0] != ""
+    first, second = lease_module.default_identity(), lease_module.default_identity()
+    assert first != second
+    assert first.rpartition("_")[0] == second.rpartition("_")[0] != ""
 
 
 @pytest.mark.parametrize(
-    ("periods", "said"),
+    ("periods", "reason"),
     [
         ({"duration": 10.0}, "leaseDuration must be greater than renewDeadline"),
         ({"renew_deadline": 2.4}, r"renewDeadline must be greater than retryPeriod\*1.2"),
@@ -409,6 +409,6 @@ def test_identities_name_the_host_and_are_never_the_same() -> None:
         ({"name": ""}, "needs a namespace and a name"),
     ],
 )
-def test_periods_that_do_not_fit_together_are_refused(periods: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_periods_that_do_not_fit_together_are_refused(periods: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         LeaseSettings(**{"namespace": "ns", "name": "lock", **periods})

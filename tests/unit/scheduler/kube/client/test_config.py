@@ -82,10 +82,15 @@ def certificate(name: str) -> tuple[bytes, bytes]:
 
 def test_a_given_file_wins_over_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     in_pod(monkeypatch, tmp_path)
-    given = kubeconfig(tmp_path / "given", user={"token": "t"})
+    file = kubeconfig(tmp_path / "given", user={"token": "t"})
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "env")))
-    found = ClientConfig.load(given)
-    assert (found.server, found.namespace, found.token, found.source) == ("https://main:6443", "here", "t", str(given))
+    config = ClientConfig.load(file)
+    assert (config.server, config.namespace, config.token, config.source) == (
+        "https://main:6443",
+        "here",
+        "t",
+        str(file),
+    )
 
 
 def test_the_pods_account_wins_over_the_environment_unless_a_context_is_named(
@@ -93,9 +98,9 @@ def test_the_pods_account_wins_over_the_environment_unless_a_context_is_named(
 ) -> None:
     root = in_pod(monkeypatch, tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "env")))
-    found = ClientConfig.load()
-    assert (found.server, found.namespace) == ("https://10.0.0.1:443", "mine")
-    assert (found.token_file, found.ca_file) == (root / "token", root / "ca.crt")
+    config = ClientConfig.load()
+    assert (config.server, config.namespace) == ("https://10.0.0.1:443", "mine")
+    assert (config.token_file, config.ca_file) == (root / "token", root / "ca.crt")
     assert ClientConfig.load(context="other").server == "https://other:6443"
 
 
@@ -112,8 +117,8 @@ def test_files_of_the_environment_are_merged_and_the_first_wins(
     first.write_text(yaml.safe_dump({"users": [{"name": "u", "user": {"token": "from-first"}}]}))
     second = kubeconfig(tmp_path / "second", user={"token": "from-second"})
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{first}:{second}")
-    found = ClientConfig.load()
-    assert (found.server, found.token) == ("https://main:6443", "from-first")
+    config = ClientConfig.load()
+    assert (config.server, config.token) == ("https://main:6443", "from-first")
 
 
 def test_the_home_directory_comes_last(tmp_path: Path) -> None:
@@ -123,9 +128,9 @@ def test_the_home_directory_comes_last(tmp_path: Path) -> None:
 
 def test_master_replaces_the_server_and_suffices_alone(tmp_path: Path) -> None:
     assert ClientConfig.load(master="https://alone:1").server == "https://alone:1"
-    given = kubeconfig(tmp_path / "k", user={"token": "t"})
-    found = ClientConfig.load(given, master="https://elsewhere:1")
-    assert (found.server, found.token) == ("https://elsewhere:1", "t")
+    file = kubeconfig(tmp_path / "k", user={"token": "t"})
+    config = ClientConfig.load(file, master="https://elsewhere:1")
+    assert (config.server, config.token) == ("https://elsewhere:1", "t")
 
 
 def test_with_nothing_configured_it_says_what_to_do() -> None:
@@ -143,17 +148,17 @@ def test_relative_paths_are_relative_to_their_file_and_data_is_decoded(tmp_path:
             "tokenFile": "tok",
         },
     )
-    found = ClientConfig.load(path)
-    assert found.ca_file == tmp_path / "sub" / "ca.pem"
-    assert found.cert_file == Path("/abs/cert.pem")
-    assert found.key_data == b"key"
-    assert found.token_file == tmp_path / "sub" / "tok"
-    assert found.tls_server_name == "api"
-    assert not found.insecure_skip_tls_verify
+    config = ClientConfig.load(path)
+    assert config.ca_file == tmp_path / "sub" / "ca.pem"
+    assert config.cert_file == Path("/abs/cert.pem")
+    assert config.key_data == b"key"
+    assert config.token_file == tmp_path / "sub" / "tok"
+    assert config.tls_server_name == "api"
+    assert not config.insecure_skip_tls_verify
 
 
 @pytest.mark.parametrize(
-    ("user", "cluster", "said"),
+    ("user", "cluster", "reason"),
     [
         ({"exec": {"command": "aws"}}, {}, "exec is not supported"),
         ({"auth-provider": {"name": "gcp"}}, {}, "auth-provider is not supported"),
@@ -168,9 +173,9 @@ def test_relative_paths_are_relative_to_their_file_and_data_is_decoded(tmp_path:
     ],
 )
 def test_what_cannot_be_used_is_refused_with_its_reason(
-    tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], said: str
+    tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=reason) as caught:
         ClientConfig.load(kubeconfig(tmp_path / "k", user=user, cluster=cluster))
     assert str(tmp_path / "k") in str(caught.value)
     assert CANARY not in str(caught.value)
@@ -246,7 +251,7 @@ def test_an_authority_file_is_followed_and_a_broken_one_leaves_the_last_good(tmp
     clock.now += 1.1
     second = credentials.ssl_context()
     assert second is not first
-    names = {dict(part[0] for part in one["subject"])["commonName"] for one in second.get_ca_certs()}  # type: ignore[misc]
+    names = {dict(part[0] for part in certificate["subject"])["commonName"] for certificate in second.get_ca_certs()}  # type: ignore[misc]
     assert names == {"two", "three"}
 
 

@@ -49,18 +49,18 @@ class Mirror:
 
     def replace(self, items: Sequence[Pod], resource_version: ResourceVersion) -> None:
         self.replaced.append(resource_version)
-        self.deleted += [one.metadata.name for one in self.store.replace(items).deleted]
+        self.deleted += [obj.metadata.name for obj in self.store.replace(items).deleted]
 
     def apply(self, events: Sequence[tuple[EventType, Pod]]) -> None:
-        self.batches.append([(str(kind), one.metadata.name) for kind, one in events])
-        self.deleted += [one.metadata.name for one in self.store.apply(events).deleted]
+        self.batches.append([(str(kind), obj.metadata.name) for kind, obj in events])
+        self.deleted += [obj.metadata.name for obj in self.store.apply(events).deleted]
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         self.invalids.append((metadata.name, str(error)))
 
     @property
     def names(self) -> set[str]:
-        return {one.metadata.name for one in self.store}
+        return {obj.metadata.name for obj in self.store}
 
 
 @asynccontextmanager
@@ -141,24 +141,24 @@ async def test_the_list_is_a_quorum_read_in_pages_and_the_watch_wants_bookmarks(
         await asyncio.wait_for(reflector.synced.wait(), 10)
         await asyncio.wait_for(api.opened.wait(), 5)
         assert len(mirror.names) == 3001
-        assert [one.query.get("continue") for one in api.lists] == [None, "500", "2500"]
-        assert [one.query["limit"] for one in api.lists] == ["500", "2000", "2000"]
-        assert not any("resourceVersion" in one.query for one in api.lists)
+        assert [request.query.get("continue") for request in api.lists] == [None, "500", "2500"]
+        assert [request.query["limit"] for request in api.lists] == ["500", "2000", "2000"]
+        assert not any("resourceVersion" in request.query for request in api.lists)
         watch = api.watches[0].query
         assert (watch["allowWatchBookmarks"], watch["resourceVersion"]) == ("true", str(api.version))
         assert 20 <= int(watch["timeoutSeconds"]) <= 30
-        assert {one.query["fieldSelector"] for one in api.requests} == {"spec.nodeName="}
-        assert {one.query["labelSelector"] for one in api.requests} == {"a=b"}
+        assert {request.query["fieldSelector"] for request in api.requests} == {"spec.nodeName="}
+        assert {request.query["labelSelector"] for request in api.requests} == {"a=b"}
 
 
 async def test_the_next_page_is_asked_for_before_one_is_reduced(api: FakeApi) -> None:
     for number in range(501):
         api.put(f"p{number}")
-    asked: list[int] = []
+    pages_asked: list[int] = []
 
-    def reduced(one: Pod) -> Pod:
-        asked.append(pages)
-        return one
+    def reduced(pod: Pod) -> Pod:
+        pages_asked.append(pages)
+        return pod
 
     pages = 0
 
@@ -174,7 +174,7 @@ async def test_the_next_page_is_asked_for_before_one_is_reduced(api: FakeApi) ->
         await asyncio.wait_for(reflector.synced.wait(), 10)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert asked == [2] * 501
+    assert pages_asked == [2] * 501
 
 
 async def test_pages_of_the_first_list_are_handed_on_as_they_come_and_again_with_the_whole(api: FakeApi) -> None:
@@ -191,7 +191,7 @@ async def test_pages_of_the_first_list_are_handed_on_as_they_come_and_again_with
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert [len(page) for page in pages] == [500, 501]
-    assert {one.metadata.name for page in pages for one in page} == mirror.names
+    assert {pod.metadata.name for page in pages for pod in page} == mirror.names
 
 
 async def test_events_that_arrive_together_are_handed_over_together(api: FakeApi) -> None:
@@ -206,7 +206,7 @@ async def test_a_watch_that_ends_is_resumed_from_the_last_bookmark_without_a_lis
     api.next_watches = [speaking(line("ADDED", pod("a", 120)), bookmark)]
     async with reflecting(api) as (mirror, _):
         await asyncio.wait_for(api.opened.wait(), 5)
-        assert [one.query["resourceVersion"] for one in api.watches] == ["100", "150"]
+        assert [request.query["resourceVersion"] for request in api.watches] == ["100", "150"]
         assert len(api.lists) == 1
         assert mirror.names == {"a"}
 
@@ -273,7 +273,7 @@ async def test_a_silent_stream_is_cut_and_resumed_and_listed_anew_when_it_stays_
     api.next_watches = [speaking(then_hang=True), speaking(then_hang=True)]
     async with reflecting(api, timing) as (mirror, _):
         await asyncio.wait_for(api.opened.wait(), 5)
-        order = ["watch" if "watch" in one.query else "list" for one in api.requests]
+        order = ["watch" if "watch" in request.query else "list" for request in api.requests]
         assert order == ["list", "watch", "watch", "list", "watch"]
         api.put("late")
         await eventually(lambda: "late" in mirror.names)
@@ -299,7 +299,7 @@ async def test_a_list_whose_continue_token_expires_starts_over_and_is_of_one_ver
     api.next_lists = [first, answer(410, "Expired")]
     async with reflecting(api) as (mirror, reflector):
         await asyncio.wait_for(reflector.synced.wait(), 5)
-        assert [one.query.get("continue") for one in api.lists] == [None, "500", None, "2000"]
+        assert [request.query.get("continue") for request in api.lists] == [None, "500", None, "2000"]
         assert len(mirror.names) == 2600
         assert len(mirror.replaced) == 1
 
@@ -351,10 +351,10 @@ async def test_an_object_that_the_transform_refuses_is_an_invalid_one(api: FakeA
     api.next_watches = [speaking(line("ADDED", pod("odd2", 200)) + line("ADDED", pod("fine2", 201)), then_hang=True)]
     mirror = Mirror()
 
-    def picky(one: Pod) -> Pod:
-        if one.metadata.name.startswith("odd"):
+    def picky(pod: Pod) -> Pod:
+        if pod.metadata.name.startswith("odd"):
             raise ValueError("too odd")
-        return one
+        return pod
 
     async with KubeClient(ClientConfig(server=api.url), qps=0) as client:
         task = asyncio.create_task(Reflector(client, "/api/v1/pods", PODS, mirror, picky, timing=QUICK).run())

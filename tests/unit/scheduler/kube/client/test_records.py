@@ -52,7 +52,7 @@ def test_a_long_answer_arrives_whole(ends: tuple[ssl.SSLObject, ssl.SSLObject]) 
     client, server = ends
     content = bytes(range(256)) * 400
     server.write(content)
-    found = b""
-    while len(found) < len(content):
-        found += client.read(ASKED)
-    assert found == content
+    received = b""
+    while len(received) < len(content):
+        received += client.read(ASKED)
+    assert received == content

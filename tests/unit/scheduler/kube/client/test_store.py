@@ -102,29 +102,29 @@ def test_watching_in_any_batches_after_any_gap_equals_listing(
         snapshots.append(list(live.values()))
 
     store: Store[Pod] = Store(object_meta)
-    told: dict[str, Pod] = {}
+    reported: dict[str, Pod] = {}
 
     def hear(changes: object) -> None:
-        for one in changes.deleted:  # type: ignore[attr-defined]
-            assert told.pop(one.metadata.uid) == one
+        for pod in changes.deleted:  # type: ignore[attr-defined]
+            assert reported.pop(pod.metadata.uid) == pod
         for old, new in changes.updated:  # type: ignore[attr-defined]
-            assert told[old.metadata.uid] == old
-            told[new.metadata.uid] = new
-        for one in changes.added:  # type: ignore[attr-defined]
-            assert one.metadata.uid not in told
-            told[one.metadata.uid] = one
+            assert reported[old.metadata.uid] == old
+            reported[new.metadata.uid] = new
+        for pod in changes.added:  # type: ignore[attr-defined]
+            assert pod.metadata.uid not in reported
+            reported[pod.metadata.uid] = pod
 
     start = min(missed, len(snapshots) - 1)
     hear(store.replace(snapshots[start]))
     # Everything is replayed, also what the list already held: old news must not count.
-    seen_versions = {int(one.metadata.resource_version) for one in snapshots[start]}
+    seen_versions = {int(pod.metadata.resource_version) for pod in snapshots[start]}
     listed_at = max(seen_versions, default=0)
     position, turn = 0, 0
-    todo = [one for one in events if int(one[1].metadata.resource_version) > listed_at or one[0] is DELETED]
+    todo = [event for event in events if int(event[1].metadata.resource_version) > listed_at or event[0] is DELETED]
     while position < len(todo):
         size = cuts[turn % len(cuts)]
         hear(store.apply(todo[position : position + size]))
         position, turn = position + size, turn + 1
     assert not store.replace(snapshots[-1])
-    assert sorted(told) == sorted(one.metadata.uid for one in live.values())
-    assert {one.metadata.uid: one for one in store} == told
+    assert sorted(reported) == sorted(pod.metadata.uid for pod in live.values())
+    assert {pod.metadata.uid: pod for pod in store} == reported

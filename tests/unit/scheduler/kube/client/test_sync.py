@@ -61,11 +61,11 @@ class Server(ThreadingHTTPServer):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever)
+    with Server() as http_server:
+        thread = threading.Thread(target=http_server.serve_forever)
         thread.start()
-        yield made
-        made.shutdown()
+        yield http_server
+        http_server.shutdown()
         thread.join()
 
 

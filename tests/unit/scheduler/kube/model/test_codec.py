@@ -155,7 +155,7 @@ def test_one_bad_item_does_not_spoil_the_list() -> None:
     bad = changed(priority="high")
     bad["metadata"] = {"name": "bad", "namespace": "shop", "uid": "u-2", "labels": {"a": 1}}
     page = PODS.decode_list(encoded({"metadata": {"resourceVersion": "9", "continue": "t"}, "items": [bad, POD]}))
-    assert [one.key for one in page.items] == ["shop/web-1"]
+    assert [pod.key for pod in page.items] == ["shop/web-1"]
     (invalid,) = page.invalid
     assert (invalid.metadata.name, invalid.metadata.uid) == ("bad", "u-2")
     assert (page.resource_version, page.continue_token) == ("9", "t")
@@ -210,13 +210,18 @@ def test_a_cut_line_is_no_event() -> None:
 
 def test_kinds_that_are_not_modelled_keep_their_whole_content() -> None:
     codec = UnstructuredCodec()
-    thing = {"kind": "Thing", "metadata": {"name": "t", "uid": "u", "labels": None}, "spec": {"a": None, "b": [1]}}
-    assert codec.decode(encoded(thing)).content == thing
-    assert codec.decode(encoded(thing)).metadata.name == "t"
+    custom_object = {
+        "kind": "Thing",
+        "metadata": {"name": "t", "uid": "u", "labels": None},
+        "spec": {"a": None, "b": [1]},
+    }
+    assert codec.decode(encoded(custom_object)).content == custom_object
+    assert codec.decode(encoded(custom_object)).metadata.name == "t"
     assert (
-        codec.decode_list(encoded({"metadata": {}, "items": [thing, {"metadata": 5}]})).invalid[0].metadata.name == ""
+        codec.decode_list(encoded({"metadata": {}, "items": [custom_object, {"metadata": 5}]})).invalid[0].metadata.name
+        == ""
     )
-    event = codec.decode_event(encoded({"type": "DELETED", "object": thing}))
+    event = codec.decode_event(encoded({"type": "DELETED", "object": custom_object}))
     assert event.object is not None
     assert event.object.content["spec"] == {"a": None, "b": [1]}
 

@@ -68,18 +68,18 @@ def test_the_canonical_form_means_the_same_and_is_stable(case: tuple[str, Fracti
 def test_values_equal_those_that_go_computes() -> None:
     lines = (Path(__file__).parent / "data" / "quantities.txt").read_text().splitlines()[1:]
     assert len(lines) == 500
-    for one in lines:
-        text, value, milli = one.split()
+    for line in lines:
+        text, value, milli = line.split()
         assert (text, quantity.value(text), quantity.milli_value(text)) == (text, int(value), int(milli))
 
 
 @given(st.text("0123456789.eEinumkKMGTP+- ", max_size=12))
 def test_any_text_either_has_a_value_or_a_clear_error(text: str) -> None:
     try:
-        found = quantity.value(text)
+        value = quantity.value(text)
     except quantity.QuantityError as error:
-        found = 0 if "is not a Kubernetes quantity" in str(error) else 2**64
-    assert -(2**63) < found < 2**63
+        value = 0 if "is not a Kubernetes quantity" in str(error) else 2**64
+    assert -(2**63) < value < 2**63
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_operators(key: str, operator: str, values: list[str], expected: bool) -
 
 
 @pytest.mark.parametrize(
-    ("key", "operator", "values", "said"),
+    ("key", "operator", "values", "reason"),
     [
         ("zone", "in", ["a"], "operator 'in' is not one of"),
         ("zone", "In", [], "needs at least one value"),
@@ -62,8 +62,8 @@ def test_operators(key: str, operator: str, values: list[str], expected: bool) -
         ("x" * 64, "Exists", [], "is not a label key"),
     ],
 )
-def test_requirements_that_kubernetes_refuses(key: str, operator: str, values: list[str], said: str) -> None:
-    with pytest.raises(SelectorError, match=said):
+def test_requirements_that_kubernetes_refuses(key: str, operator: str, values: list[str], reason: str) -> None:
+    with pytest.raises(SelectorError, match=reason):
         requirement(key, operator, values)
 
 
@@ -75,16 +75,16 @@ def test_an_absent_label_selector_selects_nothing_and_an_empty_one_everything() 
 
 
 def test_a_label_selector_needs_all_its_parts() -> None:
-    found = label_selector(
+    selector = label_selector(
         LabelSelector(
             match_labels={"zone": "a"},
             match_expressions=(LabelSelectorRequirement(key="size", operator="NotIn", values=("13",)),),
         )
     )
-    assert found.matches(LABELS)
-    assert not found.matches({**LABELS, "size": "13"})
-    assert not found.matches({**LABELS, "zone": "b"})
-    assert found.keys == {"zone", "size"}
+    assert selector.matches(LABELS)
+    assert not selector.matches({**LABELS, "size": "13"})
+    assert not selector.matches({**LABELS, "zone": "b"})
+    assert selector.keys == {"zone", "size"}
 
 
 def test_gt_is_no_operator_of_a_label_selector() -> None:
@@ -93,11 +93,11 @@ def test_gt_is_no_operator_of_a_label_selector() -> None:
 
 
 def test_selectors_that_say_the_same_in_another_order_are_the_same_key() -> None:
-    one = LabelSelectorRequirement("a", "In", ("x", "y"))
-    two = LabelSelectorRequirement("b", "Exists")
+    first = LabelSelectorRequirement("a", "In", ("x", "y"))
+    second = LabelSelectorRequirement("b", "Exists")
     other = LabelSelectorRequirement("a", "In", ("y", "x"))
-    assert label_selector(LabelSelector(match_expressions=(one, two))) == label_selector(
-        LabelSelector(match_expressions=(two, other))
+    assert label_selector(LabelSelector(match_expressions=(first, second))) == label_selector(
+        LabelSelector(match_expressions=(second, other))
     )
     assert len({label_selector(LabelSelector({"a": "b"})), label_selector(LabelSelector({"a": "b"}))}) == 1
 
@@ -119,7 +119,7 @@ def expression(key: str, operator: str, *values: str) -> NodeSelectorRequirement
 
 
 def test_terms_are_alternatives_and_their_parts_are_not() -> None:
-    found = node_selector(
+    selector = node_selector(
         [
             NodeSelectorTerm(match_expressions=(expression("zone", "In", "b"),)),
             NodeSelectorTerm(
@@ -128,9 +128,9 @@ def test_terms_are_alternatives_and_their_parts_are_not() -> None:
             ),
         ]
     )
-    assert found.matches("n1", LABELS)
-    assert not found.matches("n2", LABELS)
-    assert found.matches("n2", {"zone": "b"})
+    assert selector.matches("n1", LABELS)
+    assert not selector.matches("n2", LABELS)
+    assert selector.matches("n2", {"zone": "b"})
 
 
 def test_no_terms_and_empty_terms_match_no_node() -> None:
@@ -166,8 +166,8 @@ def test_match_fields_know_only_the_name_and_one_value(
 
 
 def test_the_nodes_a_term_names_are_known_before_looking_at_any() -> None:
-    (one,) = node_selector([NodeSelectorTerm(match_fields=(expression("metadata.name", "In", "n1"),))]).terms
-    assert one.node_names() == {"n1"}
+    (term,) = node_selector([NodeSelectorTerm(match_fields=(expression("metadata.name", "In", "n1"),))]).terms
+    assert term.node_names() == {"n1"}
     (two,) = node_selector(
         [
             NodeSelectorTerm(
@@ -183,13 +183,13 @@ def test_the_nodes_a_term_names_are_known_before_looking_at_any() -> None:
 def test_preferred_terms_of_no_weight_or_content_are_left_out_and_a_bad_one_is_an_error() -> None:
     good = NodeSelectorTerm(match_expressions=(expression("zone", "Exists"),))
     bad = NodeSelectorTerm(match_expressions=(expression("zone", "Near"),))
-    found = selectors.preferred_terms(
+    terms = selectors.preferred_terms(
         [
             PreferredSchedulingTerm(5, good),
             PreferredSchedulingTerm(0, bad),
             PreferredSchedulingTerm(7, NodeSelectorTerm()),
         ]
     )
-    assert [(one.weight, one.term.matches("n", LABELS)) for one in found] == [(5, True)]
+    assert [(term.weight, term.term.matches("n", LABELS)) for term in terms] == [(5, True)]
     with pytest.raises(SelectorError, match="Near"):
         selectors.preferred_terms([PreferredSchedulingTerm(1, bad)])
