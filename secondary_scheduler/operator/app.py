@@ -21,21 +21,21 @@ from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.options import LEASE_NAME, Options, parse_options
 from secondary_scheduler.operator.reconcile import Json, ObjectKey
 from secondary_scheduler.operator.server import serve
-from secondary_scheduler.operator.standby import Held, Standby
+from secondary_scheduler.operator.standby import LeaseHolder, Standby
 from secondary_scheduler.operator.writer import Writer
 
 log = structlog.stdlib.get_logger(__name__)
 
-_LOOK_AT_HOLDER_EVERY = 1.0
+_HOLDER_CHECK_SECONDS = 1.0
 """Seconds between looks at who keeps this operator waiting."""
 
-_STARTUP_RETRY = 2.0
+_STARTUP_RETRY_SECONDS = 2.0
 """Seconds between attempts to reach an API server that does not answer yet."""
 
-_VERSION_EVERY = 3600.0
+_VERSION_CHECK_SECONDS = 3600.0
 """Seconds between looks at the version of the cluster."""
 
-_FINISH_WITHIN = 20.0
+_FINISH_SECONDS = 20.0
 """Seconds that a stopped operator takes to finish deletions; below the 30 s that a pod is given by default."""
 
 
@@ -62,8 +62,8 @@ async def run(options: Options) -> int:
             host=options.bind_address,
             port=options.port,
             metrics=process.metrics,
-            healthy=process.unhealthy,
-            ready=process.not_ready,
+            healthy=process.liveness_problem,
+            ready=process.readiness_problem,
         ) as port,
     ):
         log.info("started", version=__version__, server=config.server, namespace=process.namespace, port=port)
@@ -81,7 +81,7 @@ class _Process:
         self._controller: Controller | None = None
         self._leading = asyncio.Event()
         self._stopped = asyncio.Event()
-        self._lost = ""
+        self._lost_reason = ""
         self._loop = asyncio.get_running_loop()
         user_agent = f"secondary-scheduler-operator/{__version__} leader-election"
         self._elector = LeaseElector(
@@ -89,7 +89,7 @@ class _Process:
             LeaseSettings(namespace=self.namespace, name=LEASE_NAME),
             identity=options.identity,
             on_started_leading=lambda: self._from_thread(self._leading.set),
-            on_lost=self._lose,
+            on_lost=self._stop_leading,
             user_agent=user_agent,
         )
         # Competed for by the holder of the operator's own Lease only, so that two replicas do not take half each.
@@ -102,48 +102,48 @@ class _Process:
             user_agent=user_agent,
         )
 
-    def unhealthy(self) -> str | None:
+    def liveness_problem(self) -> str | None:
         """Answer of /healthz."""
         if not self._elector.healthy():
             return "leader election does not work"
-        return self._controller.trouble() if self._controller else None
+        return self._controller.liveness_problem() if self._controller else None
 
-    def not_ready(self) -> str | None:
+    def readiness_problem(self) -> str | None:
         """Answer of /readyz. Standing by is ready: a rolling update must be able to replace the holder of the Lease."""
-        return self._controller.not_ready() if self._controller else None
+        return self._controller.readiness_problem() if self._controller else None
 
     async def run(self, client: KubeClient) -> int:
         """Reconcile while leading; returns the exit code."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(signum, self._stopped.set)
         self._elector.start()
-        standby = Standby(client, Writer(client, self.metrics, _learn_nothing), self._served, self._held_by_another)
+        standby = Standby(client, Writer(client, self.metrics, _ignore_answer), self._served, self._held_by_another)
         log.info("waiting for the Lease", lease=f"{self.namespace}/{LEASE_NAME}", identity=self._elector.identity)
         work = asyncio.create_task(self._lead(client), name="controller")
-        told = asyncio.create_task(standby.run(), name="standby")
+        announcing = asyncio.create_task(standby.run(), name="standby")
         stopped = asyncio.create_task(self._stopped.wait(), name="stop")
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if not work.done() and not self._lost:
+        if not work.done() and not self._lost_reason:
             await self._finish_deletions()
-        for task in (work, stopped, told):
+        for task in (work, stopped, announcing):
             task.cancel()
-        await asyncio.gather(work, stopped, told, return_exceptions=True)
+        await asyncio.gather(work, stopped, announcing, return_exceptions=True)
         # Only now, when no write is under way any more, may another operator begin.
         await asyncio.to_thread(self._leases.stop)
         await asyncio.to_thread(self._elector.stop)
         if work.done() and not work.cancelled() and (error := work.exception()) is not None:
             log.error("ended by a defect", exc_info=error)
             return 1
-        if self._lost:
-            log.error("leader election lost", reason=self._lost)
+        if self._lost_reason:
+            log.error("leader election lost", reason=self._lost_reason)
             return 1
         log.info("stopped")
         return 0
 
     async def _finish_deletions(self) -> None:
         """Where instance and operator are deleted together, the finalizer would otherwise never be removed."""
-        deadline = self._loop.time() + _FINISH_WITHIN
-        while self._controller and self._controller.finalizing() and self._loop.time() < deadline:  # noqa: ASYNC110
+        deadline = self._loop.time() + _FINISH_SECONDS
+        while self._controller and self._controller.has_finalizing_instances() and self._loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # the end of a deletion comes with the caches, whichever way it happens
 
     async def _lead(self, client: KubeClient) -> None:
@@ -165,35 +165,35 @@ class _Process:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run(), name="instances")
             group.create_task(_follow_version(client, self._controller), name="version of the cluster")
-            for one in status_controllers(client, self._status_of, self.metrics):
-                group.create_task(one.run(), name=f"status of {one.name}")
+            for controller in status_controllers(client, self._status_of, self.metrics):
+                group.create_task(controller.run(), name=f"status of {controller.name}")
 
     async def _wait_for_lease(self) -> None:
-        told = ""
+        last_holder = ""
         while not self._leading.is_set():
             holder = self._elector.observed_holder
-            if holder not in ("", told, self._elector.identity):
+            if holder not in ("", last_holder, self._elector.identity):
                 log.info("another operator holds the Lease: nothing is done", holder=holder)
-                told = holder
+                last_holder = holder
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_AT_HOLDER_EVERY):
+                async with asyncio.timeout(_HOLDER_CHECK_SECONDS):
                     await self._leading.wait()
 
-    def _held_by_another(self, namespace: str) -> Held | None:
+    def _held_by_another(self, namespace: str) -> LeaseHolder | None:
         if not self._leading.is_set():
             holder = self._elector.observed_holder
             foreign = holder not in ("", self._elector.identity)
-            return Held(f"{self.namespace}/{LEASE_NAME}", holder) if foreign else None
+            return LeaseHolder(f"{self.namespace}/{LEASE_NAME}", holder) if foreign else None
         holder = self._leases.holder(namespace) if namespace != self.namespace else ""
-        return Held(f"{namespace}/{LEASE_NAME}", holder) if holder else None
+        return LeaseHolder(f"{namespace}/{LEASE_NAME}", holder) if holder else None
 
     def _serve(self, namespace: str) -> None:
         log.info("serving a further namespace", namespace=namespace)
         if self._controller is not None:
-            self._controller.look_at(namespace)
+            self._controller.enqueue_namespace(namespace)
 
-    def _lose(self, reason: str) -> None:
-        self._lost = reason
+    def _stop_leading(self, reason: str) -> None:
+        self._lost_reason = reason
         self._from_thread(self._stopped.set)
 
     def _from_thread(self, call: object) -> None:
@@ -201,15 +201,15 @@ class _Process:
             self._loop.call_soon_threadsafe(call)
 
 
-def _learn_nothing(key: ObjectKey, answer: Unstructured) -> Json:
+def _ignore_answer(key: ObjectKey, answer: Unstructured) -> Json:
     """Of an Event nothing is kept."""
     return answer.content
 
 
 async def _follow_version(client: KubeClient, controller: Controller) -> None:
     while True:
-        await asyncio.sleep(_VERSION_EVERY)
-        controller.cluster_is(await kubernetes_minor(client))
+        await asyncio.sleep(_VERSION_CHECK_SECONDS)
+        controller.set_kubernetes_minor(await kubernetes_minor(client))
 
 
 async def kubernetes_minor(client: KubeClient) -> int | None:
@@ -232,6 +232,6 @@ async def _is_openshift(client: KubeClient) -> bool:
             return False
         except KubeError as error:
             log.warning("cannot discover the platform, trying again", error=str(error))
-            await asyncio.sleep(_STARTUP_RETRY)
+            await asyncio.sleep(_STARTUP_RETRY_SECONDS)
         else:
             return True

@@ -24,7 +24,7 @@ from scheduler.kube.model import (
     Unstructured,
     UnstructuredCodec,
 )
-from secondary_scheduler.operator.reconcile import Failure, Json, ObjectKey, is_going
+from secondary_scheduler.operator.reconcile import ApiFailure, Json, ObjectKey, is_terminating
 from secondary_scheduler.operator.reconcile.names import (
     FIELD_MANAGER,
     KIND,
@@ -71,12 +71,12 @@ class Caches:
         """Whether every kind was either listed or refused, so that a reconcile knows what it does not know."""
         return all(cache.reflector.state.synced or cache.failure() for cache in self._caches.values())
 
-    def unreadable(self, namespace: str) -> Mapping[str, Failure]:
+    def unreadable(self, namespace: str) -> Mapping[str, ApiFailure]:
         """Kinds of which nothing (any more) can be known in a namespace and the cluster, and why."""
         return {
             kind: failure
-            for (kind, where), cache in self._caches.items()
-            if where in ("", namespace) and (failure := cache.failure()) is not None
+            for (kind, watched_namespace), cache in self._caches.items()
+            if watched_namespace in ("", namespace) and (failure := cache.failure()) is not None
         }
 
     def unserved(self) -> frozenset[str]:
@@ -86,33 +86,33 @@ class Caches:
     def objects(self) -> dict[ObjectKey, Json]:
         """Everything known, the instances themselves left out."""
         return {
-            ObjectKey(kind, one.metadata.namespace, one.metadata.name): one.content
+            ObjectKey(kind, obj.metadata.namespace, obj.metadata.name): obj.content
             for (kind, _), cache in self._caches.items()
             if kind != KIND
-            for one in cache.store
+            for obj in cache.store
         }
 
     def instances(self) -> list[ObjectKey]:
         """Keys of all SecondarySchedulers."""
         return [
-            ObjectKey(KIND, one.metadata.namespace, one.metadata.name)
+            ObjectKey(KIND, obj.metadata.namespace, obj.metadata.name)
             for (kind, _), cache in self._caches.items()
             if kind == KIND
-            for one in cache.store
+            for obj in cache.store
         ]
 
     def terminating(self, namespace: str) -> bool:
         """Whether a namespace is being deleted: nothing can be created in it any more."""
-        return any(is_going(one.content) for one in self._caches["Namespace", namespace].store)
+        return any(is_terminating(obj.content) for obj in self._caches["Namespace", namespace].store)
 
     def get(self, key: ObjectKey) -> Json | None:
         """One object."""
-        found = self._caches[key.kind, key.namespace].store.named(key.name, key.namespace)
-        return found.content if found is not None else None
+        obj = self._caches[key.kind, key.namespace].store.named(key.name, key.namespace)
+        return obj.content if obj is not None else None
 
-    def learn(self, key: ObjectKey, answer: Unstructured) -> Json:
+    def record_answer(self, key: ObjectKey, answer: Unstructured) -> Json:
         """Take over the API server's answer to a write; the watch, which may lag, cannot undo it."""
-        return self._caches[key.kind, key.namespace].learn(answer)
+        return self._caches[key.kind, key.namespace].record_answer(answer)
 
 
 class KindCache:
@@ -123,7 +123,7 @@ class KindCache:
         self._kind = kind
         self._on_change = on_change
         self.store: Store[Unstructured] = Store(object_meta)
-        self._gone: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
+        self._deleted_uids: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
         path = api_path(resource.api_version, resource.plural, namespace=namespace if resource.namespaced else None)
         labels = _LABELS.get(kind, "")
         self.reflector: Reflector[Unstructured, Unstructured] | Reflector[Object, Unstructured]
@@ -134,7 +134,7 @@ class KindCache:
                 path,
                 Codec(Object),
                 self,
-                lambda one: _metadata_only(kind, one),
+                lambda obj: _metadata_only(kind, obj),
                 timing=timing,
                 label_selector=labels,
             )
@@ -144,42 +144,42 @@ class KindCache:
                 path,
                 UnstructuredCodec(),
                 self,
-                _node if kind == "Node" else lambda one: _with_kind(kind, one),
+                _node if kind == "Node" else lambda obj: _with_kind(kind, obj),
                 timing=timing,
                 label_selector=labels,
                 field_selector=f"metadata.name={namespace}" if kind == "Namespace" else "",
                 optional=resource.optional,
             )
 
-    def learn(self, answer: Unstructured) -> Json:
+    def record_answer(self, answer: Unstructured) -> Json:
         """Take over the API server's answer to a write, unless what was written is already known to be deleted."""
         known = _with_kind(self._kind, answer)
         # The answer to our write and the news of a deletion come over different connections, in any order.
-        if known.metadata.uid not in self._gone:
+        if known.metadata.uid not in self._deleted_uids:
             self.store.apply([(EventType.MODIFIED, known)])
         return known.content
 
-    def failure(self) -> Failure | None:
+    def failure(self) -> ApiFailure | None:
         """Why nothing (any more) can be known of this kind, if so."""
         state = self.reflector.state
         error = None if state.absent else state.error
         if isinstance(error, ApiError) and (not state.synced or error.status in (401, 403, 404)):
-            return Failure(error.status, error.message)
+            return ApiFailure(error.status, error.message)
         # A connection that broke is repaired in time; until then what was seen last is the best there is.
-        return Failure(0, str(error)) if error is not None and not state.synced else None
+        return ApiFailure(0, str(error)) if error is not None and not state.synced else None
 
     def replace(self, items: Sequence[Unstructured], resource_version: ResourceVersion) -> None:
         """Sink: a complete list."""
         del resource_version
         changes = self.store.replace(items)
-        self._gone.extend(one.metadata.uid for one in changes.deleted)
-        self._tell(changes.deleted, changes.updated, changes.added)
+        self._deleted_uids.extend(obj.metadata.uid for obj in changes.deleted)
+        self._notify(changes.deleted, changes.updated, changes.added)
 
     def apply(self, events: Sequence[tuple[EventType, Unstructured]]) -> None:
         """Sink: what a watch brought."""
-        self._gone.extend(one.metadata.uid for kind, one in events if kind is EventType.DELETED)
+        self._deleted_uids.extend(obj.metadata.uid for kind, obj in events if kind is EventType.DELETED)
         changes = self.store.apply(events)
-        self._tell(changes.deleted, changes.updated, changes.added)
+        self._notify(changes.deleted, changes.updated, changes.added)
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         """Sink: an object that cannot be read is as good as absent."""
@@ -188,36 +188,36 @@ class KindCache:
         if held is not None:
             self.apply([(EventType.DELETED, held)])
 
-    def _tell(
+    def _notify(
         self,
         deleted: Sequence[Unstructured],
         updated: Sequence[tuple[Unstructured, Unstructured]],
         added: Sequence[Unstructured],
     ) -> None:
-        for one in deleted:
-            self._on_change(self._kind, one, None)
+        for obj in deleted:
+            self._on_change(self._kind, obj, None)
         for before, after in updated:
             self._on_change(self._kind, before, after)
-        for one in added:
-            self._on_change(self._kind, None, one)
+        for obj in added:
+            self._on_change(self._kind, None, obj)
 
 
-def _with_kind(kind: str, one: Unstructured) -> Unstructured:
+def _with_kind(kind: str, obj: Unstructured) -> Unstructured:
     """Items of a list do not carry their kind; managedFields are most of an object's size and of no use here."""
-    metadata = {key: value for key, value in one.content["metadata"].items() if key != "managedFields"}
-    content = {**one.content, "apiVersion": RESOURCES[kind].api_version, "kind": kind, "metadata": metadata}
-    return Unstructured(one.metadata, content)
+    metadata = {key: value for key, value in obj.content["metadata"].items() if key != "managedFields"}
+    content = {**obj.content, "apiVersion": RESOURCES[kind].api_version, "kind": kind, "metadata": metadata}
+    return Unstructured(obj.metadata, content)
 
 
-def _metadata_only(kind: str, one: Object) -> Unstructured:
-    meta = one.metadata
+def _metadata_only(kind: str, obj: Object) -> Unstructured:
+    meta = obj.metadata
     content = {"metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}}
     return _with_kind(kind, Unstructured(meta, content))
 
 
-def _node(one: Unstructured) -> Unstructured:
+def _node(obj: Unstructured) -> Unstructured:
     """Only what says whether a scheduler can run there: there are thousands, each with a heartbeat."""
-    meta, content = one.metadata, one.content
+    meta, content = obj.metadata, obj.content
     spec, status = content.get("spec") or {}, content.get("status") or {}
     ready = [
         {"type": "Ready", "status": condition.get("status")}

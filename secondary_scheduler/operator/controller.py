@@ -17,23 +17,23 @@ from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.queue import WorkQueue
 from secondary_scheduler.operator.reconcile import (
     Action,
+    ApiFailure,
     AppliedRecord,
     Apply,
     Delete,
-    Failure,
     Json,
     ObjectKey,
     Observed,
     Plan,
     digest,
     fingerprint,
-    is_going,
+    is_terminating,
     reconcile,
 )
 from secondary_scheduler.operator.reconcile.names import FINALIZER, KIND
 from secondary_scheduler.operator.writer import Writer
 
-_LOOK_AT_WATCHES_EVERY = 0.5
+_WATCH_CHECK_SECONDS = 0.5
 """Seconds between looks at whether a kind has become unreadable or readable again."""
 STUCK_AFTER = 120.0
 """Seconds after which a reconcile that has not come back counts as a fault of this process."""
@@ -46,7 +46,7 @@ class _Memory:
     """What is remembered about an instance between reconciles; losing it costs one apply per object."""
 
     applied: dict[ObjectKey, AppliedRecord] = field(default_factory=dict)
-    failures: dict[ObjectKey, Failure] = field(default_factory=dict)
+    failures: dict[ObjectKey, ApiFailure] = field(default_factory=dict)
 
 
 class Controller:
@@ -73,7 +73,7 @@ class Controller:
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._memory: dict[ObjectKey, _Memory] = {}
         self.caches = Caches(client, namespaces, self._changed)
-        self._writer = Writer(client, metrics, self.caches.learn)
+        self._writer = Writer(client, metrics, self.caches.record_answer)
         self._busy_since: float | None = None
 
     async def run(self) -> None:
@@ -83,17 +83,17 @@ class Controller:
             unreadable = await self._wait_for_caches()
             for key in self.caches.instances():
                 self._queue.add(key)
-            group.create_task(self._watch_the_watches(unreadable), name="watch the watches")
+            group.create_task(self._follow_watch_failures(unreadable), name="watch the watches")
             group.create_task(self._work(), name="worker")
 
-    def cluster_is(self, kubernetes_minor: int | None) -> None:
+    def set_kubernetes_minor(self, kubernetes_minor: int | None) -> None:
         """Take note of the API server's version; the cluster may be upgraded while this process runs."""
         if kubernetes_minor not in (None, self._kubernetes_minor):
             self._kubernetes_minor = kubernetes_minor
             for key in self.caches.instances():
                 self._queue.add(key)
 
-    def look_at(self, namespace: str) -> None:
+    def enqueue_namespace(self, namespace: str) -> None:
         """Reconcile the instances of a namespace."""
         for key in self.caches.instances():
             if key.namespace == namespace:
@@ -103,17 +103,17 @@ class Controller:
         # In a namespace that is being deleted nobody can make a Lease any more.
         return self._holds(namespace) or self.caches.terminating(namespace)
 
-    def trouble(self) -> str | None:
+    def liveness_problem(self) -> str | None:
         """What is wrong with the loop itself, for the liveness probe."""
         if self._busy_since is not None and time.monotonic() - self._busy_since > STUCK_AFTER:
             return f"a reconcile has not come back for {STUCK_AFTER:.0f} s"
         return None
 
-    def not_ready(self) -> str | None:
+    def readiness_problem(self) -> str | None:
         """What keeps the loop from working, for the readiness probe."""
         return None if self.caches.started() else "the caches are not filled yet"
 
-    def finalizing(self) -> bool:
+    def has_finalizing_instances(self) -> bool:
         """Whether an instance that is being deleted still waits for this process."""
         return any(self._is_finalizing(key) for key in self.caches.instances())
 
@@ -121,47 +121,47 @@ class Controller:
         resource = self.caches.get(key)
         if resource is None or FINALIZER not in (resource["metadata"].get("finalizers") or ()):
             return False
-        going = is_going(resource) or self.caches.terminating(key.namespace)
+        going = is_terminating(resource) or self.caches.terminating(key.namespace)
         return going and self._serves(key.namespace)
 
-    async def _wait_for_caches(self) -> Mapping[tuple[str, str], Failure]:
+    async def _wait_for_caches(self) -> Mapping[tuple[str, str], ApiFailure]:
         while not self.caches.started():  # noqa: ASYNC110 -- a refused list sets no event
             await asyncio.sleep(0.01)
         unreadable = self._unreadable()
         log.info("caches are filled", instances=len(self.caches.instances()), unreadable=sorted(unreadable))
         return unreadable
 
-    def _unreadable(self) -> dict[tuple[str, str], Failure]:
+    def _unreadable(self) -> dict[tuple[str, str], ApiFailure]:
         return {
             (namespace, kind): failure
             for namespace in self._namespaces
             for kind, failure in self.caches.unreadable(namespace).items()
         }
 
-    async def _watch_the_watches(self, unreadable: Mapping[tuple[str, str], Failure]) -> None:
+    async def _follow_watch_failures(self, unreadable: Mapping[tuple[str, str], ApiFailure]) -> None:
         while True:
-            await asyncio.sleep(_LOOK_AT_WATCHES_EVERY)
+            await asyncio.sleep(_WATCH_CHECK_SECONDS)
             now = self._unreadable()
             if now == unreadable:
                 continue
-            for where, kind in sorted(set(now) - set(unreadable)):
-                failure = now[where, kind]
+            for namespace, kind in sorted(set(now) - set(unreadable)):
+                failure = now[namespace, kind]
                 self._metrics.watch_failures.labels(kind).inc()
                 log.warning(
-                    "kind cannot be read", kind=kind, namespace=where, status=failure.status, error=failure.message
+                    "kind cannot be read", kind=kind, namespace=namespace, status=failure.status, error=failure.message
                 )
-            for where, kind in sorted(set(unreadable) - set(now)):
-                log.info("kind can be read again", kind=kind, namespace=where)
+            for namespace, kind in sorted(set(unreadable) - set(now)):
+                log.info("kind can be read again", kind=kind, namespace=namespace)
             unreadable = now
             for key in self.caches.instances():
                 self._queue.add(key)
 
     def _changed(self, kind: str, before: Unstructured | None, after: Unstructured | None) -> None:
-        one = after or before
-        assert one is not None
-        namespace = one.metadata.namespace
+        changed = after or before
+        assert changed is not None
+        namespace = changed.metadata.namespace
         if kind == KIND:
-            self._queue.add(ObjectKey(KIND, namespace, one.metadata.name))
+            self._queue.add(ObjectKey(KIND, namespace, changed.metadata.name))
             if before is None or after is None or _names_changed(before, after):
                 # A scheduler name that is given up, or taken, concerns the others.
                 for key in self.caches.instances():
@@ -203,7 +203,7 @@ class Controller:
         if plan is None:
             self._forget(key)
             return "gone"
-        failures, conflict = await self._carry_out(key.namespace, plan.actions, memory)
+        failures, conflict = await self._execute(key.namespace, plan.actions, memory)
         if conflict and not self._serves(key.namespace):
             return "standby"
         again = False
@@ -236,7 +236,9 @@ class Controller:
             for other_key in self.caches.instances()
             if other_key != key and (other := self.caches.get(other_key)) is not None
         )
-        logs.follow((one.get("spec") or {}).get("operatorLogLevel") or "Normal" for one in (resource, *others))
+        logs.follow(
+            (instance.get("spec") or {}).get("operatorLogLevel") or "Normal" for instance in (resource, *others)
+        )
         observed = Observed(
             resource=resource,
             now=datetime.now(UTC),
@@ -253,11 +255,11 @@ class Controller:
         # Parsing a user's configuration may take long; health and watches go on meanwhile.
         return await asyncio.to_thread(reconcile, observed)
 
-    async def _carry_out(
+    async def _execute(
         self, namespace: str, actions: Sequence[Action], memory: _Memory
-    ) -> tuple[dict[ObjectKey, Failure], bool]:
+    ) -> tuple[dict[ObjectKey, ApiFailure], bool]:
         """Do what can be done; return what failed, and whether something had changed since it was looked at."""
-        failures: dict[ObjectKey, Failure] = {}
+        failures: dict[ObjectKey, ApiFailure] = {}
         conflict = False
         for action in actions:
             if isinstance(action, Apply) and any(key in failures for key in action.requires):
@@ -265,14 +267,14 @@ class Controller:
             if not self._serves(namespace):
                 return failures, True
             try:
-                answer = await self._writer.carry_out(action)
+                answer = await self._writer.execute(action)
             except Conflict:
                 conflict = True
             except ApiError as error:
                 if not (isinstance(error, NotFound) and action.key.kind == KIND):
-                    failures[action.key] = Failure(error.status, error.message)
+                    failures[action.key] = ApiFailure(error.status, error.message)
             except KubeError as error:
-                failures[action.key] = Failure(0, str(error))
+                failures[action.key] = ApiFailure(0, str(error))
             else:
                 self._remember(action, answer, memory)
         return failures, conflict
@@ -313,7 +315,7 @@ class Controller:
         log.info("instance is gone", instance=str(key))
 
     def _log_failures(
-        self, key: ObjectKey, before: Mapping[ObjectKey, Failure], now: Mapping[ObjectKey, Failure]
+        self, key: ObjectKey, before: Mapping[ObjectKey, ApiFailure], now: Mapping[ObjectKey, ApiFailure]
     ) -> None:
         for target, failure in now.items():
             if before.get(target) != failure:
@@ -327,8 +329,8 @@ def _reports(lease: Unstructured) -> object:
 
 
 def _names_changed(before: Unstructured, after: Unstructured) -> bool:
-    def relevant(one: Unstructured) -> object:
-        content = one.content
+    def relevant(instance: Unstructured) -> object:
+        content = instance.content
         deleted = content["metadata"].get("deletionTimestamp")
         return content.get("spec"), (content.get("status") or {}).get("schedulerNames"), deleted
 

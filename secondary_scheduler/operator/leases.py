@@ -60,11 +60,11 @@ class NamespaceLeases:
             LeaseSettings(namespace=namespace, name=self._lease),
             identity=self._identity,
             on_started_leading=partial(self._on_held, namespace),
-            on_lost=partial(self._lost, namespace),
+            on_lost=partial(self._compete_again, namespace),
             user_agent=self._user_agent,
         )
 
-    def _lost(self, namespace: str, reason: str) -> None:
+    def _compete_again(self, namespace: str, reason: str) -> None:
         log.warning("the Lease of a namespace is lost, its instances are left alone", namespace=namespace, why=reason)
         if not self._stopped:
             self._electors[namespace] = self._elector(namespace)

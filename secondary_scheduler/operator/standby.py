@@ -15,17 +15,17 @@ from secondary_scheduler.operator.reconcile import EventDraft
 from secondary_scheduler.operator.reconcile.names import KIND, RESOURCES
 from secondary_scheduler.operator.writer import Writer
 
-TELL_AFTER = 20.0
+NOTIFY_AFTER = 20.0
 """Seconds that a holder is waited for in silence: longer than a successor waits for an operator that is replaced, or
 that died and whose Lease runs out."""
-_LOOK_EVERY = 1.0
-_LIST_EVERY = 10.0
+_CHECK_SECONDS = 1.0
+_LIST_SECONDS = 10.0
 """Seconds between looks for instances that have not been told."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
-class Held(NamedTuple):
+class LeaseHolder(NamedTuple):
     """A Lease and who has it."""
 
     lease: str
@@ -34,9 +34,9 @@ class Held(NamedTuple):
 
 @dataclass
 class _Waiting:
-    held: Held
+    held: LeaseHolder
     next_look: float
-    told: set[str] = field(default_factory=set)
+    notified: set[str] = field(default_factory=set)
     """UIDs of instances."""
 
 
@@ -44,7 +44,7 @@ class Standby:
     """Looks after the namespaces that are not this operator's at the moment."""
 
     def __init__(
-        self, client: KubeClient, writer: Writer, namespaces: Collection[str], held: Callable[[str], Held | None]
+        self, client: KubeClient, writer: Writer, namespaces: Collection[str], held: Callable[[str], LeaseHolder | None]
     ) -> None:
         """`held` says which Lease keeps this operator from serving a namespace; None if none does."""
         self._client = client
@@ -57,7 +57,7 @@ class Standby:
         """Work until cancelled."""
         while True:
             await self.look(time.monotonic())
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_CHECK_SECONDS)
 
     async def look(self, now: float) -> None:
         """Tell what has become worth telling; `now` in seconds."""
@@ -68,12 +68,12 @@ class Standby:
                 continue
             waiting = self._waiting.get(namespace)
             if waiting is None or waiting.held != held:
-                self._waiting[namespace] = _Waiting(held, now + TELL_AFTER)
+                self._waiting[namespace] = _Waiting(held, now + NOTIFY_AFTER)
             elif now >= waiting.next_look:
-                waiting.next_look = now + _LIST_EVERY
-                await self._tell(namespace, waiting)
+                waiting.next_look = now + _LIST_SECONDS
+                await self._notify(namespace, waiting)
 
-    async def _tell(self, namespace: str, waiting: _Waiting) -> None:
+    async def _notify(self, namespace: str, waiting: _Waiting) -> None:
         resource = RESOURCES[KIND]
         holder, lease = waiting.held.holder, waiting.held.lease
         message = (
@@ -84,9 +84,9 @@ class Standby:
             answer = await self._client.get(api_path(resource.api_version, resource.plural, namespace=namespace))
             for instance in json.loads(answer)["items"]:
                 uid = str(instance["metadata"]["uid"])
-                if uid not in waiting.told:
+                if uid not in waiting.notified:
                     draft = EventDraft("ServedByAnotherOperator", message, warning=True)
                     await self._writer.send_event(instance, draft, datetime.now(UTC))
-                    waiting.told.add(uid)
+                    waiting.notified.add(uid)
         except (KubeError, ValueError, KeyError) as error:
             log.info("an instance cannot be told who serves it", namespace=namespace, error=str(error))

@@ -16,13 +16,15 @@ _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 class Writer:
     """Writes of the operator. Every method raises KubeError; what is already gone needs no deletion."""
 
-    def __init__(self, client: KubeClient, metrics: Metrics, learn: Callable[[ObjectKey, Unstructured], Json]) -> None:
-        """`learn` takes the API server's answers, so that the next look sees our own writes."""
+    def __init__(
+        self, client: KubeClient, metrics: Metrics, record_answer: Callable[[ObjectKey, Unstructured], Json]
+    ) -> None:
+        """`record_answer` takes the API server's answers, so that the next look sees our own writes."""
         self._client = client
         self._metrics = metrics
-        self._learn = learn
+        self._learn = record_answer
 
-    async def carry_out(self, action: Action) -> Json | None:
+    async def execute(self, action: Action) -> Json | None:
         """Do one action; return the object as the API server has it now, None after a deletion."""
         match action:
             case Apply(body=body):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_binding_name, static_cluster_roles
-from secondary_scheduler.operator.reconcile import Failure
+from secondary_scheduler.operator.reconcile import ApiFailure
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.graph import PROVIDER_TYPE, STATUS, Graph, Registered, clear_values, run_program, stack_values
 from tests.unit.operator.builders import World, config_map, scheduler, secret
@@ -132,7 +132,7 @@ def test_direct_has_the_contract_of_the_operators_deployment(
         configPolicy="PassThrough",
     )
     world = World(resource, config_map(content), secret(credentials["secretName"]))
-    world.observed_fields["unreadable"] = {"Node": Failure(403, "nodes is forbidden")}
+    world.observed_fields["unreadable"] = {"Node": ApiFailure(403, "nodes is forbidden")}
     world.settle()
     theirs = world.get("Deployment", "secondary-scheduler")["spec"]
     pod, other = ours["template"]["spec"], theirs["template"]["spec"]
@@ -388,8 +388,8 @@ UPSTREAM_IMAGE = "quay.io/openshift/secondary-scheduler-operator:4.20"
 def test_manifests_install_upstreams_operator_by_its_image_with_its_rights(
     preview: bool, local_environment: None
 ) -> None:
-    chosen = {"operator": {"flavour": "upstream"}, "operatorImage": UPSTREAM_IMAGE, "compatibilityCheck": "off"}
-    graph = run("manifests", preview=preview, **chosen)
+    select = {"operator": {"flavour": "upstream"}, "operatorImage": UPSTREAM_IMAGE, "compatibilityCheck": "off"}
+    graph = run("manifests", preview=preview, **select)
     operator, _ = sorted(graph.of("Deployment"), key=lambda each: "spec" not in each.manifest)
     pod = operator.manifest["spec"]["template"]["spec"]
     (container,) = pod["containers"]

@@ -28,12 +28,12 @@ def requests_of(pod: Pod) -> dict[str, int]:
     Raises:
         QuantityError: an amount cannot be read.
     """
-    total = _sum(one.resources.requests for one in pod.spec.containers)
+    total = _sum(container.resources.requests for container in pod.spec.containers)
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for one in pod.spec.init_containers:
-        amounts = dict(_read(one.resources.requests))
-        if one.restart_policy == "Always":
+    for container in pod.spec.init_containers:
+        amounts = dict(_read(container.resources.requests))
+        if container.restart_policy == "Always":
             _add(total, amounts)
             _add(sidecars, amounts)
             _raise_to(peak, sidecars)
@@ -82,8 +82,8 @@ def _read(amounts: ResourceList) -> Iterator[tuple[str, int]]:
 
 def _sum(lists: Iterable[ResourceList]) -> dict[str, int]:
     total: dict[str, int] = {}
-    for one in lists:
-        _add(total, dict(_read(one)))
+    for amounts in lists:
+        _add(total, dict(_read(amounts)))
     return total
 
 

@@ -1,4 +1,4 @@
-"""What the watches brought: objects and pods, by namespace and group."""
+"""The objects and pods that the watches delivered, indexed by namespace and group."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -16,12 +16,12 @@ Touch = Callable[[Key], None]
 
 
 def identity(metadata: ObjectMeta) -> ObjectMeta:
-    """Return what tells one pod and version from another: the rest of the metadata is most of what a pod takes."""
+    """Return the metadata that identify a pod and its version; the rest is most of a pod's memory."""
     return ObjectMeta(metadata.name, metadata.namespace, metadata.uid, metadata.resource_version)
 
 
-class Seen(NamedTuple, Generic[P]):
-    """A pod, reduced: whose it is, and what counts of it."""
+class ReducedPod(NamedTuple, Generic[P]):
+    """A pod reduced to its group and what the group's status needs of it."""
 
     metadata: ObjectMeta
     group: str
@@ -29,12 +29,12 @@ class Seen(NamedTuple, Generic[P]):
 
     @property
     def key(self) -> Key:
-        """Where it belongs."""
+        """Namespace and group of the pod."""
         return self.metadata.namespace, self.group
 
 
 class _Indexed(Generic[T]):
-    """A store whose items are found by group, and which tells whose group was touched."""
+    """A store that finds its items by group and calls `touch` with the key of every group that changes."""
 
     def __init__(self, meta: Callable[[T], ObjectMeta], key: Callable[[T], Key], touch: Touch) -> None:
         self._meta = meta
@@ -59,70 +59,70 @@ class _Indexed(Generic[T]):
         """Sink: a complete list."""
         del resource_version
         changes = self._store.replace(items)
-        self._take(changes.deleted, changes.updated, changes.added)
+        self._update_groups(changes.deleted, changes.updated, changes.added)
 
     def apply(self, events: Sequence[tuple[EventType, T]]) -> None:
-        """Sink: what a watch brought."""
+        """Sink: the events of a watch."""
         changes = self._store.apply(events)
-        self._take(changes.deleted, changes.updated, changes.added)
+        self._update_groups(changes.deleted, changes.updated, changes.added)
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
-        """Sink: what cannot be read counts as absent."""
+        """Sink: an object that cannot be decoded counts as absent."""
         del error
-        held = self._store.get(metadata.uid)
-        if held is not None:
-            self.apply([(EventType.DELETED, held)])
+        stored = self._store.get(metadata.uid)
+        if stored is not None:
+            self.apply([(EventType.DELETED, stored)])
 
     def clear(self) -> None:
-        """Forget everything, telling nobody."""
+        """Forget everything without touching any group."""
         self._store = Store(self._meta)
         self._groups = {}
 
-    def _take(self, deleted: Sequence[T], updated: Sequence[tuple[T, T]], added: Sequence[T]) -> None:
-        for one in deleted:
-            self._drop(one)
+    def _update_groups(self, deleted: Sequence[T], updated: Sequence[tuple[T, T]], added: Sequence[T]) -> None:
+        for item in deleted:
+            self._drop(item)
         for before, after in updated:
             self._drop(before)
             self._put(after)
-        for one in added:
-            self._put(one)
+        for item in added:
+            self._put(item)
 
-    def _put(self, one: T) -> None:
-        key = self._key(one)
-        self._groups.setdefault(key, {})[self._meta(one).uid] = one
+    def _put(self, item: T) -> None:
+        key = self._key(item)
+        self._groups.setdefault(key, {})[self._meta(item).uid] = item
         self._touch(key)
 
-    def _drop(self, one: T) -> None:
-        key = self._key(one)
+    def _drop(self, item: T) -> None:
+        key = self._key(item)
         group = self._groups.get(key, {})
-        group.pop(self._meta(one).uid, None)
+        group.pop(self._meta(item).uid, None)
         if not group:
             self._groups.pop(key, None)
         self._touch(key)
 
 
 class ObjectSink(_Indexed[O]):
-    """The objects whose status is kept."""
+    """The objects whose status the controller writes."""
 
     def __init__(self, group: Callable[[O], str], touch: Touch) -> None:
-        super().__init__(object_meta, lambda one: (one.metadata.namespace, group(one)), touch)
+        super().__init__(object_meta, lambda obj: (obj.metadata.namespace, group(obj)), touch)
 
     def of(self, namespace: str, group: str) -> Collection[O]:
         """The objects of a group."""
         return self.items((namespace, group))
 
-    def learn(self, one: O) -> None:
-        """Take over the answer to our own write, unless the object is gone meanwhile."""
-        if self._store.get(one.metadata.uid) is not None:
-            self.apply([(EventType.MODIFIED, one)])
+    def record_answer(self, obj: O) -> None:
+        """Store the API server's answer to our own write, unless the object has been deleted meanwhile."""
+        if self._store.get(obj.metadata.uid) is not None:
+            self.apply([(EventType.MODIFIED, obj)])
 
 
-class PodSink(_Indexed[Seen[P]]):
-    """The pods that count."""
+class PodSink(_Indexed[ReducedPod[P]]):
+    """The pods that the status depends on."""
 
     def __init__(self, touch: Touch) -> None:
-        super().__init__(lambda seen: seen.metadata, lambda seen: seen.key, touch)
+        super().__init__(lambda pod: pod.metadata, lambda pod: pod.key, touch)
 
     def of(self, namespace: str, group: str) -> list[P]:
-        """What counts of the pods of a group."""
-        return [seen.content for seen in self.items((namespace, group))]
+        """What the status needs of the pods of a group."""
+        return [pod.content for pod in self.items((namespace, group))]

@@ -33,7 +33,7 @@ class Member(NamedTuple):
     def of(cls, pod: Pod) -> "Member":
         """Return what counts of a pod."""
         meta = pod.metadata
-        owners = tuple(one.name for one in meta.owner_references)
+        owners = tuple(owner.name for owner in meta.owner_references)
         return cls(meta.name, meta.namespace, meta.creation_timestamp, pod.status.phase, owners)
 
 
@@ -60,7 +60,7 @@ def next_status(group: PodGroup, members: Sequence[Member]) -> PodGroupStatus:
         if len(members) < wanted:
             return status
         return _with(status, phase=SCHEDULING, occupied_by=_occupied_by(members) or status.occupied_by)
-    counts = {phase: sum(one.phase == phase for one in members) for phase in ("Running", "Succeeded", "Failed")}
+    counts = {phase: sum(member.phase == phase for member in members) for phase in ("Running", "Succeeded", "Failed")}
     running, succeeded, failed = counts.values()
     return _with(
         status,
@@ -85,7 +85,7 @@ def _occupied_by(members: Sequence[Member]) -> str:
     """Name the owners of the oldest pod; upstream takes the first one of a list in no order."""
     if not members:
         return ""
-    oldest = min(members, key=lambda one: (one.created, one.name))
+    oldest = min(members, key=lambda member: (member.created, member.name))
     return ",".join(sorted(f"{oldest.namespace}/{owner}" for owner in oldest.owners))
 
 

@@ -31,7 +31,7 @@ from scheduler.kube.model import (
     in_force,
 )
 from secondary_scheduler.operator.groups import elasticquotas, podgroups
-from secondary_scheduler.operator.groups.objects import ObjectSink, PodSink, Seen, identity
+from secondary_scheduler.operator.groups.objects import ObjectSink, PodSink, ReducedPod, identity
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.queue import WorkQueue
 
@@ -39,7 +39,7 @@ O = TypeVar("O", bound=Object)  # noqa: E741 -- an object
 P = TypeVar("P")
 
 API_VERSION = "scheduling.x-k8s.io/v1alpha1"
-_LOOK_EVERY = 0.5
+_CHECK_SECONDS = 0.5
 """Seconds between looks at whether pods are of interest, and at what the watches say."""
 
 log = structlog.stdlib.get_logger(__name__)
@@ -68,7 +68,7 @@ class StatusKind(Generic[O, P]):
     reduce: Callable[[Pod], P]
     group_of: Callable[[Pod], str]
     group: Callable[[O], str]
-    chosen: Callable[[Iterable[O]], O | None]
+    select: Callable[[Iterable[O]], O | None]
     status: Callable[[O, Collection[P]], dict[str, Any]]
     spacing: float
 
@@ -99,7 +99,7 @@ POD_GROUPS = StatusKind(
     reduce=podgroups.Member.of,
     group_of=lambda pod: pod.metadata.labels.get(POD_GROUP_LABEL, ""),
     group=lambda group: group.metadata.name,
-    chosen=_first,
+    select=_first,
     status=_group_status,
     spacing=0.05,
 )
@@ -111,12 +111,12 @@ ELASTIC_QUOTAS = StatusKind(
     reduce=elasticquotas.requests_of,
     group_of=lambda pod: "",
     group=lambda quota: "",
-    chosen=in_force,
+    select=in_force,
     status=_quota_status,
     # Each write counts all pods of a namespace.
     spacing=0.5,
 )
-KINDS: dict[str, StatusKind[Any, Any]] = {one.plural: one for one in (POD_GROUPS, ELASTIC_QUOTAS)}
+KINDS: dict[str, StatusKind[Any, Any]] = {kind.plural: kind for kind in (POD_GROUPS, ELASTIC_QUOTAS)}
 """By the plural that switches them on."""
 
 
@@ -132,8 +132,8 @@ class StatusController(Generic[O, P]):
         self._pods: PodSink[P] = PodSink(self._queue.add)
         path = api_path(API_VERSION, kind.plural)
         self._watch: Reflector[O, O] = Reflector(client, path, kind.codec, self._objects, unchanged, optional=True)
-        self._watch_pods: Reflector[Pod, Seen[P]] | None = None
-        self._told = ""
+        self._watch_pods: Reflector[Pod, ReducedPod[P]] | None = None
+        self._last_warning = ""
 
     @property
     def name(self) -> str:
@@ -163,33 +163,33 @@ class StatusController(Generic[O, P]):
             self._watch_pods = None
             self._pods.clear()
 
-    def _pod_watch(self) -> Reflector[Pod, Seen[P]]:
+    def _pod_watch(self) -> Reflector[Pod, ReducedPod[P]]:
         kind = self._kind
         return Reflector(
             self._client,
             api_path("v1", "pods"),
             PODS,
             self._pods,
-            lambda pod: Seen(identity(pod.metadata), kind.group_of(pod), kind.reduce(pod)),
+            lambda pod: ReducedPod(identity(pod.metadata), kind.group_of(pod), kind.reduce(pod)),
             label_selector=kind.label_selector,
             field_selector=kind.field_selector,
         )
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
-            self._tell_trouble()
-            await asyncio.sleep(_LOOK_EVERY)
+            self._log_watch_errors()
+            await asyncio.sleep(_CHECK_SECONDS)
 
-    def _tell_trouble(self) -> None:
+    def _log_watch_errors(self) -> None:
         """Say once what keeps this from reading; a CRD that is not there is no trouble."""
         states = [self._watch.state]
         if self._watch_pods is not None:
             states.append(self._watch_pods.state)
-        errors = [one.error for one in states if one.error is not None and not one.absent]
+        errors = [state.error for state in states if state.error is not None and not state.absent]
         text = "; ".join(str(error) for error in errors if isinstance(error, ApiError))
-        if text and text != self._told:
+        if text and text != self._last_warning:
             log.warning("cannot keep a status up to date", of=self.name, error=text)
-        self._told = text
+        self._last_warning = text
 
     async def _work(self) -> None:
         while True:
@@ -213,15 +213,15 @@ class StatusController(Generic[O, P]):
         Raises:
             KubeError: it cannot be written.
         """
-        one = self._kind.chosen(self._objects.of(*key))
-        if one is None:
+        obj = self._kind.select(self._objects.of(*key))
+        if obj is None:
             self._queue.forget(key)
             return
-        fields = self._kind.status(one, self._pods.of(*key))
+        fields = self._kind.status(obj, self._pods.of(*key))
         if not fields:
             self._queue.forget(key)
             return
-        meta = one.metadata
+        meta = obj.metadata
         body = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
             "status": fields,
@@ -241,7 +241,7 @@ class StatusController(Generic[O, P]):
             self._metrics.writes.labels(self._kind.kind, "patch_status", outcome).inc()
         self._queue.forget(key)
         # Our own change, which brings the next step.
-        self._objects.learn(self._kind.codec.decode(answer))
+        self._objects.record_answer(self._kind.codec.decode(answer))
         log.info("status", of=self.name, object=meta.key, **{name: str(value) for name, value in fields.items()})
 
 

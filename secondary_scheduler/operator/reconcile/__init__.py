@@ -6,11 +6,11 @@ objects are plain JSON-like dictionaries, exactly as the API server sends them.
 
 from secondary_scheduler.operator.reconcile.model import (
     Action,
+    ApiFailure,
     AppliedRecord,
     Apply,
     Delete,
     EventDraft,
-    Failure,
     Json,
     ObjectKey,
     Observed,
@@ -18,17 +18,17 @@ from secondary_scheduler.operator.reconcile.model import (
     SetFinalizers,
     digest,
     fingerprint,
-    is_going,
+    is_terminating,
 )
 from secondary_scheduler.operator.reconcile.plan import reconcile
 
 __all__ = [
     "Action",
+    "ApiFailure",
     "AppliedRecord",
     "Apply",
     "Delete",
     "EventDraft",
-    "Failure",
     "Json",
     "ObjectKey",
     "Observed",
@@ -36,6 +36,6 @@ __all__ = [
     "SetFinalizers",
     "digest",
     "fingerprint",
-    "is_going",
+    "is_terminating",
     "reconcile",
 ]

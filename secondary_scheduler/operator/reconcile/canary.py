@@ -23,8 +23,8 @@ from secondary_scheduler.operator.reconcile.configuration import mounted_config_
 from secondary_scheduler.operator.reconcile.deployment import canary_deployment
 from secondary_scheduler.operator.reconcile.model import Delete, Json, ObjectKey, Observed
 from secondary_scheduler.operator.reconcile.objects import new_object
-from secondary_scheduler.operator.reconcile.revision import Revision, Run, noted_run
-from secondary_scheduler.operator.reconcile.workload import assess_rollout, hopeless, pod_trouble, pods_of
+from secondary_scheduler.operator.reconcile.revision import Revision, Run, read_run
+from secondary_scheduler.operator.reconcile.workload import assess_rollout, permanent_failure, pod_problem_text, pods_of
 
 
 class CanaryConfiguration(NamedTuple):
@@ -48,7 +48,7 @@ class Assessment:
 
 
 @lru_cache(maxsize=16)
-def renamed(text: str) -> CanaryConfiguration | None:
+def canary_configuration(text: str) -> CanaryConfiguration | None:
     """The configuration with every profile's name changed; None if it is not one that has profiles."""
     try:
         data = read_document(text, "configuration").data
@@ -67,10 +67,10 @@ def renamed(text: str) -> CanaryConfiguration | None:
     return CanaryConfiguration(written, configuration_hash(written), own[0]["schedulerName"])
 
 
-def current(observed: Observed, revision: Revision) -> Run | None:
+def current_run(observed: Observed, revision: Revision) -> Run | None:
     """Since when there is a canary of the revision; None if there is none."""
     live = observed.get("Deployment", observed.names.canary)
-    run = noted_run(live, names.ANNOTATION_REVISION)
+    run = read_run(live, names.ANNOTATION_REVISION)
     return run if run is not None and run.revision == revision else None
 
 
@@ -83,37 +83,37 @@ def assess(observed: Observed, run: Run) -> Assessment:
     pods = [
         pod
         for pod in pods_of(observed, canary_name)
-        if (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_REVISION) == attempt(run)
+        if (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_REVISION) == attempt_mark(run)
     ]
-    failure = hopeless(pods)
+    failure = permanent_failure(pods)
     if failure:
         return Assessment(failure=failure)
-    if current(observed, run.revision) != run:
+    if current_run(observed, run.revision) != run:
         return Assessment(stage="it is being made")
     rollout = assess_rollout(observed, canary_name)
     if not rollout.complete:
-        return Assessment(stage=next(filter(None, map(pod_trouble, pods)), "it is not ready"))
+        return Assessment(stage=next(filter(None, map(pod_problem_text, pods)), "it is not ready"))
     if not rollout.settled:
         return Assessment(stage=f"it is ready, and {rollout.missing}")
     if probe is None:
         return Assessment(ready=True, stage="it is ready and is given a pod to bind")
-    told = pod_trouble(probe)
-    return Assessment(ready=True, stage=f"it has not bound a pod{': ' if told else ''}{told}")
+    problem = pod_problem_text(probe)
+    return Assessment(ready=True, stage=f"it has not bound a pod{': ' if problem else ''}{problem}")
 
 
-def attempt(run: Run) -> str:
+def attempt_mark(run: Run) -> str:
     """Marks the canary's pods, so that those of an earlier attempt at the same revision do not count."""
     return f"{run.revision.key}@{run.at.isoformat()}"
 
 
 def objects(observed: Observed, spec: SecondarySchedulerSpec, run: Run, text: str, *, probe: bool) -> Iterator[Json]:
     """What makes up the canary; `text` is the configuration to prove."""
-    own = renamed(text)
+    own = canary_configuration(text)
     assert own is not None, "decided only for what can be renamed"
     labels = observed.names.canary_labels
     copy = observed.names.canary_config_map(run.revision.configuration)
     yield new_object(observed, "ConfigMap", copy, labels, data={names.CONFIG_KEY: own.text}, immutable=True)
-    yield canary_deployment(observed, spec, run, own.hash, attempt(run))
+    yield canary_deployment(observed, spec, run, own.hash, attempt_mark(run))
     name = observed.names.probe(run.revision.key)
     # Never applied twice: what admission adds to a pod cannot be taken away again.
     if probe and observed.get("Pod", name) is None:
@@ -146,7 +146,7 @@ def _probe(
     return new_object(observed, "Pod", name, labels, spec=content)
 
 
-def present(observed: Observed) -> bool:
+def exists(observed: Observed) -> bool:
     """Whether anything of a canary is there that uses its Lease or its rights."""
     canary_name = observed.names.canary
     held = (observed.get(kind, canary_name) for kind in ("Deployment", "Lease"))
@@ -176,6 +176,6 @@ def config_maps(observed: Observed) -> Iterable[Json]:
     return [
         config_map
         for config_map in observed.of_kind("ConfigMap")
-        if observed.names.made(config_map)
+        if observed.names.owns(config_map)
         and config_map["metadata"]["labels"].get(names.LABEL_APP) == observed.names.canary
     ]

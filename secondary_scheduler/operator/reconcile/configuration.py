@@ -20,17 +20,17 @@ from scheduler.config import (
     parse_spec,
     read_document,
 )
-from scheduler.config import without_effect as overruled_keys
+from scheduler.config import without_effect as ineffective_lease_keys
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.model import Json, Observed, digest
-from secondary_scheduler.operator.reconcile.revision import Revision, noted_run
+from secondary_scheduler.operator.reconcile.revision import Revision, read_run
 
 MAX_PROBLEMS_SHOWN = 5
 """A condition is read by people: the first problems and a count of the rest."""
 
 
 @dataclass(frozen=True)
-class Problem:
+class InstanceProblem:
     """Something a person must put right; `reason` is a condition reason, `message` says what, where and what to do."""
 
     reason: str
@@ -54,7 +54,7 @@ class Selection:
     """The configuration to run, if there is any, and what is wrong with the user's, if anything."""
 
     effective: EffectiveConfiguration | None
-    problem: Problem | None = None
+    problem: InstanceProblem | None = None
 
 
 # The same few texts are asked for at every reconcile; parsing one takes tens of milliseconds.
@@ -68,7 +68,7 @@ def evaluate(
     *,
     allow_default_name: bool = False,
     allow_token: bool = False,
-) -> EffectiveConfiguration | Problem:
+) -> EffectiveConfiguration | InstanceProblem:
     """Validate one config.yaml for an image; one that is not known yet is ours. `source` is how problems name it.
 
     `flavour` is what the image is, where its name does not tell; `extra` is what it has, if it is a custom one.
@@ -86,7 +86,7 @@ def evaluate(
         shown = [str(problem) for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
         if len(error.problems) > len(shown):
             shown.append(f"and {len(error.problems) - len(shown)} more")
-        return Problem("ConfigInvalid", "; ".join(shown))
+        return InstanceProblem("ConfigInvalid", "; ".join(shown))
     plugins = sorted({plugin for profile in configuration.profiles for plugin in profile.enabled})
     return EffectiveConfiguration(
         text=text,
@@ -99,17 +99,17 @@ def evaluate(
 
 # As above.
 @lru_cache(maxsize=16)
-def unseen(text: str) -> EffectiveConfiguration:
+def unchecked(text: str) -> EffectiveConfiguration:
     """The same without any judgement: what its author names is taken to exist; it may not even be YAML."""
     try:
         data = read_document(text, "configuration").data
     except ConfigurationError:
         data = None
     profiles = data.get("profiles") if isinstance(data, dict) else None
-    maps = [one for one in profiles if isinstance(one, dict)] if isinstance(profiles, list) else []
-    scheduler_names = [str(one.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for one in maps]
+    profile_maps = [profile for profile in profiles if isinstance(profile, dict)] if isinstance(profiles, list) else []
+    scheduler_names = [str(profile.get("schedulerName") or DEFAULT_SCHEDULER_NAME) for profile in profile_maps]
     plugins = set(default_configuration(allow_default_scheduler_name=True).profiles[0].enabled)
-    plugins |= {name for one in maps for name in _named(one.get("plugins"))}
+    plugins |= {name for profile in profile_maps for name in _plugin_names(profile.get("plugins"))}
     return EffectiveConfiguration(text, content_hash(text), tuple(scheduler_names), tuple(sorted(plugins)))
 
 
@@ -121,22 +121,22 @@ def content_hash(text: str) -> str:
         return digest(text)[:16]
 
 
-def _named(value: Any) -> Iterator[str]:
+def _plugin_names(value: Any) -> Iterator[str]:
     """Every `name` below a value."""
     if isinstance(value, dict):
         if isinstance(value.get("name"), str):
             yield value["name"]
         for part in value.values():
-            yield from _named(part)
+            yield from _plugin_names(part)
     elif isinstance(value, list):
         for part in value:
-            yield from _named(part)
+            yield from _plugin_names(part)
 
 
-def without_effect(text: str, given: Mapping[str, object]) -> str:
+def without_effect(text: str, flags: Mapping[str, object]) -> str:
     """A warning about keys of `leaderElection` that say something else than the flags, which win; empty without any."""
     try:
-        keys = overruled_keys(read_document(text, "configuration").data, LeaseFlags.model_validate(given))
+        keys = ineffective_lease_keys(read_document(text, "configuration").data, LeaseFlags.model_validate(flags))
     except (ConfigurationError, ValueError):
         # Whatever is wrong is told by who reads it.
         return ""
@@ -153,12 +153,12 @@ def select_configuration(observed: Observed, config_map_name: str) -> Selection:
     """The user's configuration if it is valid, else the last good one together with the problem."""
     if "ConfigMap" in observed.unreadable:
         return Selection(last_good(observed))
-    result = _from_user(observed, config_map_name)
+    result = _user_configuration(observed, config_map_name)
     if isinstance(result, EffectiveConfiguration):
-        taken = _taken(observed, result)
-        if taken is None:
+        conflict = _name_conflict(observed, result)
+        if conflict is None:
             return Selection(result)
-        result = taken
+        result = conflict
     fallback = last_good(observed)
     if fallback is not None:
         consequence = f"the scheduler keeps its last good configuration {fallback.hash}"
@@ -166,10 +166,10 @@ def select_configuration(observed: Observed, config_map_name: str) -> Selection:
         consequence = "the running scheduler is left as it is"
     else:
         consequence = "no scheduler is started until this is put right"
-    return Selection(fallback, Problem(result.reason, f"{result.message} ({consequence})"))
+    return Selection(fallback, InstanceProblem(result.reason, f"{result.message} ({consequence})"))
 
 
-def _taken(observed: Observed, wanted: EffectiveConfiguration) -> Problem | None:
+def _name_conflict(observed: Observed, wanted: EffectiveConfiguration) -> InstanceProblem | None:
     """Whether another instance has a right to one of the scheduler names: two schedulers would place the same pods.
 
     Whoever serves the name keeps it; before anybody does, the older instance gets it.
@@ -180,12 +180,12 @@ def _taken(observed: Observed, wanted: EffectiveConfiguration) -> Problem | None
         if metadata.get("deletionTimestamp") or state == "Removed":
             continue
         its_view = observed.of_other(other)
-        claimed = _from_user(its_view, _spec(its_view, "schedulerConfig"))
+        claimed = _user_configuration(its_view, _spec(its_view, "schedulerConfig"))
         served = set((other.get("status") or {}).get("schedulerNames") or ())
         names_of_other = served | set(claimed.scheduler_names if isinstance(claimed, EffectiveConfiguration) else ())
         for name in wanted.scheduler_names:
             if name in names_of_other and _precedence(other, name) < _precedence(observed.resource, name):
-                return Problem(
+                return InstanceProblem(
                     "SchedulerNameTaken",
                     f'schedulerName "{name}" belongs to SecondaryScheduler {metadata["namespace"]}/{metadata["name"]}: '
                     "give this instance's profile another name",
@@ -212,28 +212,30 @@ def last_good(observed: Observed) -> EffectiveConfiguration | None:
     text = _text(newest)
     if text is None:
         return None
-    run = noted_run(deployment, names.ANNOTATION_REVISION)
+    run = read_run(deployment, names.ANNOTATION_REVISION)
     image, flavour = _spec(observed, "schedulerImage"), _spec(observed, "flavour")
     if run is not None:
         image, flavour = run.revision.image, run.revision.flavour_name
-    return _accepted(observed, text, str(newest["metadata"]["name"]), flavour, image)
+    return _configuration_once_accepted(observed, text, str(newest["metadata"]["name"]), flavour, image)
 
 
-def of_copy(observed: Observed, revision: Revision) -> EffectiveConfiguration | None:
+def read_copy(observed: Observed, revision: Revision) -> EffectiveConfiguration | None:
     """What a revision's configuration means, read from its copy; None if that is gone."""
     name = observed.names.active_config_map(revision.configuration)
     copy = observed.get("ConfigMap", name)
     text = _text(copy) if copy is not None else None
     if text is None:
         return None
-    return _accepted(observed, text, name, revision.flavour_name, revision.image)
+    return _configuration_once_accepted(observed, text, name, revision.flavour_name, revision.image)
 
 
-def _accepted(observed: Observed, text: str, source: str, flavour: str, image: str) -> EffectiveConfiguration:
+def _configuration_once_accepted(
+    observed: Observed, text: str, source: str, flavour: str, image: str
+) -> EffectiveConfiguration:
     # What was accepted once is not refused for a permission, or a policy, that has been withdrawn since.
     extra = _extra_plugins(observed)
     result = evaluate(text, source, flavour, image, extra, allow_default_name=True, allow_token=True)
-    return result if isinstance(result, EffectiveConfiguration) else unseen(text)
+    return result if isinstance(result, EffectiveConfiguration) else unchecked(text)
 
 
 def active_copies(observed: Observed) -> list[Json]:
@@ -242,7 +244,7 @@ def active_copies(observed: Observed) -> list[Json]:
         config_map
         for config_map in observed.of_kind("ConfigMap")
         if config_map["metadata"]["name"].startswith(observed.names.active_config_map(""))
-        and observed.names.made(config_map)
+        and observed.names.owns(config_map)
     ]
 
 
@@ -257,27 +259,29 @@ def mounted_config_map(workload: Json) -> str | None:
     return None
 
 
-def _from_user(observed: Observed, name: str) -> EffectiveConfiguration | Problem:
+def _user_configuration(observed: Observed, name: str) -> EffectiveConfiguration | InstanceProblem:
     if not name:
-        return Problem(
+        return InstanceProblem(
             "ConfigMapNotNamed", f"spec.schedulerConfig is empty: name the ConfigMap that holds {names.CONFIG_KEY}"
         )
-    where = f"ConfigMap {observed.namespace}/{name}"
+    source = f"ConfigMap {observed.namespace}/{name}"
     config_map = observed.get("ConfigMap", name)
     if config_map is None:
-        return Problem("ConfigMapMissing", f"{where}, named by spec.schedulerConfig, does not exist: create it")
+        return InstanceProblem(
+            "ConfigMapMissing", f"{source}, named by spec.schedulerConfig, does not exist: create it"
+        )
     text = _text(config_map)
     if text is None:
-        found = ", ".join(sorted(config_map.get("data") or {})) or "none"
-        return Problem(
+        keys = ", ".join(sorted(config_map.get("data") or {})) or "none"
+        return InstanceProblem(
             "ConfigMapKeyMissing",
-            f"{where} has no key {names.CONFIG_KEY} (its keys: {found}): put the KubeSchedulerConfiguration there",
+            f"{source} has no key {names.CONFIG_KEY} (its keys: {keys}): put the KubeSchedulerConfiguration there",
         )
     if _spec(observed, "configPolicy") == "PassThrough":
-        return unseen(text)
+        return unchecked(text)
     return evaluate(
         text,
-        f"{where} {names.CONFIG_KEY}",
+        f"{source} {names.CONFIG_KEY}",
         _spec(observed, "flavour"),
         _spec(observed, "schedulerImage"),
         _extra_plugins(observed),

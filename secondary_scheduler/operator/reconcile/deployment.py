@@ -10,7 +10,7 @@ from secondary_scheduler.operator.reconcile.configuration import EffectiveConfig
 from secondary_scheduler.operator.reconcile.model import Json, Observed
 from secondary_scheduler.operator.reconcile.objects import new_object
 from secondary_scheduler.operator.reconcile.platform import tls_arguments
-from secondary_scheduler.operator.reconcile.revision import Revision, Run, note
+from secondary_scheduler.operator.reconcile.revision import Revision, Run, annotation_value
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class _Part:
     revision_mark: str
 
 
-def wanted_revision(
+def desired_revision(
     observed: Observed, spec: SecondarySchedulerSpec, configuration: EffectiveConfiguration
 ) -> Revision:
     """What the spec asks for, with a configuration."""
@@ -49,9 +49,9 @@ def wanted_revision(
 
 
 def _environment(observed: Observed, spec: SecondarySchedulerSpec) -> list[Json]:
-    given = {variable.get("name") for variable in spec.env}
+    names_in_spec = {variable.get("name") for variable in spec.env}
     usual = operand.environment_for(spec.image_flavour, openshift=observed.openshift)
-    return [variable for variable in usual if variable["name"] not in given]
+    return [variable for variable in usual if variable["name"] not in names_in_spec]
 
 
 def flags_of_lease(observed: Observed, spec: SecondarySchedulerSpec) -> dict[str, object]:
@@ -133,7 +133,7 @@ def _deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, part
     # Claimed, because a Deployment that somebody pauses would take no revision any more.
     spec_of_deployment = {**operand.deployment_spec(content), "paused": False}
     body = new_object(observed, "Deployment", part.name, part.labels, spec=spec_of_deployment)
-    body["metadata"]["annotations"] = {names.ANNOTATION_REVISION: note(run)}
+    body["metadata"]["annotations"] = {names.ANNOTATION_REVISION: annotation_value(run)}
     return body
 
 

@@ -46,7 +46,7 @@ class AppliedRecord:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ApiFailure:
     """The API server's refusal of the last write to an object, or of watching a kind."""
 
     status: int
@@ -74,9 +74,9 @@ class Observed:
     """The API server's, of Kubernetes 1.x; None where it is not known."""
     objects: Mapping[ObjectKey, Json] = field(default_factory=dict)
     applied: Mapping[ObjectKey, AppliedRecord] = field(default_factory=dict)
-    failures: Mapping[ObjectKey, Failure] = field(default_factory=dict)
+    failures: Mapping[ObjectKey, ApiFailure] = field(default_factory=dict)
     """Writes that failed in the last round and have not succeeded since."""
-    unreadable: Mapping[str, Failure] = field(default_factory=dict)
+    unreadable: Mapping[str, ApiFailure] = field(default_factory=dict)
     """Kinds that could not be listed: their absence from `objects` says nothing."""
     unserved: frozenset[str] = frozenset()
     """Kinds that this cluster does not have."""
@@ -103,10 +103,10 @@ class Observed:
         return self.objects.get(ObjectKey(kind, self.namespace if RESOURCES[kind].namespaced else "", name))
 
     @property
-    def namespace_going(self) -> Json | None:
+    def terminating_namespace(self) -> Json | None:
         """Metadata of the instance's namespace if it is being deleted."""
-        found = self.get("Namespace", self.namespace)
-        return found["metadata"] if found is not None and is_going(found) else None
+        namespace = self.get("Namespace", self.namespace)
+        return namespace["metadata"] if namespace is not None and is_terminating(namespace) else None
 
     def of_kind(self, kind: str) -> Iterator[Json]:
         """The known objects of a kind, of the cluster or in the instance's namespace, in order of name."""
@@ -173,7 +173,7 @@ class Plan:
     """Seconds after which to look again even if nothing changes."""
 
 
-def is_going(obj: Json) -> bool:
+def is_terminating(obj: Json) -> bool:
     """Whether an object is being deleted."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 

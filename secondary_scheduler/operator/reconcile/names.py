@@ -35,7 +35,7 @@ ANNOTATION_LOAD_FRESH = "secondary-scheduler.io/load-data-fresh"
 ANNOTATION_LOAD_MESSAGE = "secondary-scheduler.io/load-data-message"
 
 
-class Resource(NamedTuple):
+class ApiResource(NamedTuple):
     """How the API server serves a kind."""
 
     api_version: str
@@ -45,25 +45,25 @@ class Resource(NamedTuple):
     """Whether a cluster may not have it at all."""
 
 
-RESOURCES: Mapping[str, Resource] = {
-    KIND: Resource(API_VERSION, "secondaryschedulers"),
-    "ConfigMap": Resource("v1", "configmaps"),
-    "Secret": Resource("v1", "secrets"),
-    "ServiceAccount": Resource("v1", "serviceaccounts"),
-    "Service": Resource("v1", "services"),
-    "Pod": Resource("v1", "pods"),
-    "Deployment": Resource("apps/v1", "deployments"),
-    "Role": Resource("rbac.authorization.k8s.io/v1", "roles"),
-    "RoleBinding": Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
-    "ClusterRoleBinding": Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False),
-    "Lease": Resource("coordination.k8s.io/v1", "leases"),
-    "PodDisruptionBudget": Resource("policy/v1", "poddisruptionbudgets"),
-    "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies"),
-    "FlowSchema": Resource("flowcontrol.apiserver.k8s.io/v1", "flowschemas", namespaced=False),
-    "ServiceMonitor": Resource("monitoring.coreos.com/v1", "servicemonitors", optional=True),
-    "Node": Resource("v1", "nodes", namespaced=False),
-    "Namespace": Resource("v1", "namespaces", namespaced=False),
-    "APIServer": Resource("config.openshift.io/v1", "apiservers", namespaced=False, optional=True),
+RESOURCES: Mapping[str, ApiResource] = {
+    KIND: ApiResource(API_VERSION, "secondaryschedulers"),
+    "ConfigMap": ApiResource("v1", "configmaps"),
+    "Secret": ApiResource("v1", "secrets"),
+    "ServiceAccount": ApiResource("v1", "serviceaccounts"),
+    "Service": ApiResource("v1", "services"),
+    "Pod": ApiResource("v1", "pods"),
+    "Deployment": ApiResource("apps/v1", "deployments"),
+    "Role": ApiResource("rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ApiResource("rbac.authorization.k8s.io/v1", "rolebindings"),
+    "ClusterRoleBinding": ApiResource("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False),
+    "Lease": ApiResource("coordination.k8s.io/v1", "leases"),
+    "PodDisruptionBudget": ApiResource("policy/v1", "poddisruptionbudgets"),
+    "NetworkPolicy": ApiResource("networking.k8s.io/v1", "networkpolicies"),
+    "FlowSchema": ApiResource("flowcontrol.apiserver.k8s.io/v1", "flowschemas", namespaced=False),
+    "ServiceMonitor": ApiResource("monitoring.coreos.com/v1", "servicemonitors", optional=True),
+    "Node": ApiResource("v1", "nodes", namespaced=False),
+    "Namespace": ApiResource("v1", "namespaces", namespaced=False),
+    "APIServer": ApiResource("config.openshift.io/v1", "apiservers", namespaced=False, optional=True),
 }
 """Every kind the operator reads or writes."""
 
@@ -126,12 +126,12 @@ class InstanceNames:
         """Labels of an object that was made for the instance."""
         return {LABEL_APP: self.operand, LABEL_MANAGED_BY: FIELD_MANAGER, LABEL_INSTANCE: self.operand}
 
-    def made(self, obj: Mapping[str, Any]) -> bool:
+    def owns(self, obj: Mapping[str, Any]) -> bool:
         """Whether the object was made by this operator for the instance."""
         labels = obj["metadata"].get("labels") or {}
         mine = labels.get(LABEL_MANAGED_BY) == FIELD_MANAGER and labels.get(LABEL_INSTANCE) == self.operand
-        where = obj["metadata"].get("namespace") or labels.get(LABEL_NAMESPACE)
-        return bool(mine and where == self.namespace)
+        namespace = obj["metadata"].get("namespace") or labels.get(LABEL_NAMESPACE)
+        return bool(mine and namespace == self.namespace)
 
 
 def names_of(namespace: str, name: str) -> InstanceNames:

@@ -8,15 +8,15 @@ from scheduler.config import InvalidSpecError, SecondarySchedulerSpec, parse_spe
 from secondary_scheduler.operator.reconcile import canary, names, objects, optional
 from secondary_scheduler.operator.reconcile.configuration import (
     EffectiveConfiguration,
-    Problem,
+    InstanceProblem,
     Selection,
     active_copies,
     mounted_config_map,
-    of_copy,
+    read_copy,
     select_configuration,
     without_effect,
 )
-from secondary_scheduler.operator.reconcile.deployment import deployment, flags_of_lease, wanted_revision
+from secondary_scheduler.operator.reconcile.deployment import deployment, desired_revision, flags_of_lease
 from secondary_scheduler.operator.reconcile.model import (
     Action,
     Apply,
@@ -28,12 +28,12 @@ from secondary_scheduler.operator.reconcile.model import (
     SetFinalizers,
     digest,
     fingerprint,
-    is_going,
+    is_terminating,
 )
 from secondary_scheduler.operator.reconcile.platform import kubernetes_mismatch
 from secondary_scheduler.operator.reconcile.refusals import refusals
-from secondary_scheduler.operator.reconcile.replicas import Replicas, wanted_replicas
-from secondary_scheduler.operator.reconcile.revision import Revision, newest, noted_run
+from secondary_scheduler.operator.reconcile.replicas import Replicas, desired_replicas
+from secondary_scheduler.operator.reconcile.revision import Revision, newest, read_run
 from secondary_scheduler.operator.reconcile.rollout import Decision, decide
 from secondary_scheduler.operator.reconcile.status import Findings, build_status, events_for
 from secondary_scheduler.operator.reconcile.workload import (
@@ -43,10 +43,10 @@ from secondary_scheduler.operator.reconcile.workload import (
     workload_problems,
 )
 
-TEARDOWN_PATIENCE = timedelta(seconds=60)
+TEARDOWN_TIMEOUT = timedelta(seconds=60)
 """How long a deleted instance waits for its pods; a pod on a dead node must not keep it forever."""
 
-NAMESPACE_GOING = Problem(
+NAMESPACE_TERMINATING = InstanceProblem(
     "NamespaceTerminating", "The namespace is being deleted: the scheduler goes, and nothing new can be made here"
 )
 
@@ -61,7 +61,7 @@ _OWNED_KINDS = (
 )
 
 
-_NOT_NEEDED = optional.KINDS | {"Node", "APIServer", "Namespace"}
+_DISPENSABLE_KINDS = optional.KINDS | {"Node", "APIServer", "Namespace"}
 """Kinds that a scheduler can do without."""
 
 _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
@@ -70,12 +70,12 @@ _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
 
 def reconcile(observed: Observed) -> Plan:
     """Decide about one instance. Raises nothing: what is wrong is told in the plan's status."""
-    if is_going(observed.resource) or observed.namespace_going is not None:
+    if is_terminating(observed.resource) or observed.terminating_namespace is not None:
         return _finalize(observed)
     try:
         spec = parse_spec(observed.resource)
     except InvalidSpecError as error:
-        return _plan(observed, Findings(assess_rollout(observed), [Problem("SpecInvalid", str(error))]))
+        return _plan(observed, Findings(assess_rollout(observed), [InstanceProblem("SpecInvalid", str(error))]))
     if spec.management_state == "Removed":
         return _removed(observed)
     return _managed(observed, spec)
@@ -85,15 +85,15 @@ def _managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
     rollout = assess_rollout(observed)
     selection = select_configuration(observed, spec.scheduler_config)
     refused = list(refusals(spec))
-    kept = _kept(observed) if refused else None
+    kept = _revision_to_keep(observed) if refused else None
     if kept is not None:
-        selection = replace(selection, effective=of_copy(observed, kept))
+        selection = replace(selection, effective=read_copy(observed, kept))
     effective = selection.effective
-    replicas = wanted_replicas(observed, spec)
+    replicas = desired_replicas(observed, spec)
     decision = None
     if effective is not None and (kept is not None or not refused):
-        revision = kept or wanted_revision(observed, spec, effective)
-        prove = spec.rollout.canary and canary.renamed(effective.text) is not None
+        revision = kept or desired_revision(observed, spec, effective)
+        prove = spec.rollout.canary and canary.canary_configuration(effective.text) is not None
         decision = decide(observed, revision, rollout, prove=prove)
     findings = Findings(
         rollout=rollout,
@@ -105,12 +105,12 @@ def _managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
     )
     if findings.hold:
         return _plan(observed, findings)
-    actions: list[Action] = list(_hold_finalizer(observed))
+    actions: list[Action] = list(_ensure_finalizer(observed))
     if effective is not None:
         bindings = _bindings(observed, effective, decision)
         actions += _applies(observed, spec, effective, decision, bindings, replicas.number)
-        actions += _budget_of_one(observed, replicas.number)
-        actions += _switched_off(observed, spec)
+        actions += _unneeded_budgets(observed, replicas.number)
+        actions += _disabled_objects(observed, spec)
         actions += canary.leftovers(observed, decision.canary if decision else None)
         if decision is not None and decision.finished and rollout.settled:
             actions += _leftovers(observed, decision, bindings)
@@ -119,24 +119,24 @@ def _managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
     return plan if recheck is None else replace(plan, requeue_after=max(recheck.total_seconds(), 0.1))
 
 
-def _kept(observed: Observed) -> Revision | None:
+def _revision_to_keep(observed: Observed) -> Revision | None:
     """What runs, or what ran last, where the spec is refused."""
-    live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
-    run = live or newest(noted_run(copy, names.ANNOTATION_RAN) for copy in active_copies(observed))
-    return run.revision if run is not None and of_copy(observed, run.revision) is not None else None
+    live = read_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+    run = live or newest(read_run(copy, names.ANNOTATION_RAN) for copy in active_copies(observed))
+    return run.revision if run is not None and read_copy(observed, run.revision) is not None else None
 
 
 def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: Decision | None) -> list[Json]:
     """Bindings for what is run now, what shall be, and what a canary proves."""
     if decision is None:
         return objects.cluster_role_bindings(observed, [(effective.plugins, None)])
-    live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
-    run = []
-    for one in (decision.target, decision.canary, live):
-        if one is not None:
-            known = effective if one.revision.configuration == effective.hash else of_copy(observed, one.revision)
-            run.append((known.plugins if known is not None else (), one.revision.flavour))
-    return objects.cluster_role_bindings(observed, run)
+    live = read_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+    runs = []
+    for run in (decision.target, decision.canary, live):
+        if run is not None:
+            known = effective if run.revision.configuration == effective.hash else read_copy(observed, run.revision)
+            runs.append((known.plugins if known is not None else (), run.revision.flavour))
+    return objects.cluster_role_bindings(observed, runs)
 
 
 def _applies(
@@ -152,7 +152,7 @@ def _applies(
     canary_run = decision.canary if decision is not None else None
     wanted: list[tuple[Json, tuple[ObjectKey, ...]]] = [
         (account, ()),
-        (objects.lease_role(observed, canary_runs=canary_run is not None or canary.present(observed)), ()),
+        (objects.lease_role(observed, canary_runs=canary_run is not None or canary.exists(observed)), ()),
         (objects.lease_role_binding(observed), ()),
         # Without the finalizer nobody would delete what Kubernetes' garbage collector cannot.
         *((binding, (instance,)) for binding in bindings),
@@ -204,27 +204,27 @@ def _leftovers(observed: Observed, decision: Decision, wanted: Sequence[Json]) -
     """What only former revisions needed; asked for once the present one runs."""
     bindings = {binding["metadata"]["name"] for binding in wanted}
     for binding in _owned(observed, "ClusterRoleBinding"):
-        unused = binding["metadata"]["name"] not in bindings and not canary.present(observed)
-        if unused and not is_going(binding):
+        unused = binding["metadata"]["name"] not in bindings and not canary.exists(observed)
+        if unused and not is_terminating(binding):
             yield _delete(binding, "no enabled plugin needs it")
     in_use = {observed.names.active_config_map(configuration) for configuration in decision.notes}
     in_use |= {mounted_config_map(pod) or "" for pod in scheduler_pods(observed)}
     for copy in active_copies(observed):
-        if copy["metadata"]["name"] not in in_use and not is_going(copy):
+        if copy["metadata"]["name"] not in in_use and not is_terminating(copy):
             yield _delete(copy, "no scheduler runs this configuration any more")
 
 
-def _budget_of_one(observed: Observed, replicas: int) -> Iterator[Delete]:
+def _unneeded_budgets(observed: Observed, replicas: int) -> Iterator[Delete]:
     """A budget that is left over from several replicas would keep the node of a single one from being drained."""
     for budget in _owned(observed, "PodDisruptionBudget"):
-        if replicas == 1 and not is_going(budget):
+        if replicas == 1 and not is_terminating(budget):
             yield _delete(budget, "a single replica has no budget")
 
 
-def _switched_off(observed: Observed, spec: SecondarySchedulerSpec) -> Iterator[Delete]:
+def _disabled_objects(observed: Observed, spec: SecondarySchedulerSpec) -> Iterator[Delete]:
     for kind in sorted(optional.KINDS & spec.without):
         for obj in _owned(observed, kind):
-            if not is_going(obj):
+            if not is_terminating(obj):
                 yield _delete(obj, f"spec.without names {kind}")
 
 
@@ -240,12 +240,12 @@ def _finalize(observed: Observed) -> Plan:
     metadata = observed.resource["metadata"]
     if names.FINALIZER not in (metadata.get("finalizers") or []):
         return Plan()
-    namespace = observed.namespace_going
+    namespace = observed.terminating_namespace
     deleted_at = datetime.fromisoformat(str((namespace or metadata)["deletionTimestamp"]).replace("Z", "+00:00"))
-    left = deleted_at + TEARDOWN_PATIENCE - observed.now
+    left = deleted_at + TEARDOWN_TIMEOUT - observed.now
     actions, waiting = _teardown(observed, patient=left > timedelta())
     if actions or waiting:
-        problems = [NAMESPACE_GOING] if namespace else list(_write_problems(observed))
+        problems = [NAMESPACE_TERMINATING] if namespace else list(_write_problems(observed))
         findings = Findings(assess_rollout(observed), problems, running=False, removing=True)
         plan = _plan(observed, findings, actions)
         # An Event would be refused there, like anything new.
@@ -265,25 +265,25 @@ def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]
     live = [observed.get("Deployment", name) for name in (observed.names.operand, canary_name)]
     first = [*filter(None, live), *pods_of(observed, f"{canary_name}-probe")]
     unknown = set(observed.unreadable) & _NOT_COLLECTED
-    if observed.namespace_going:
+    if observed.terminating_namespace:
         # What is in the namespace goes with it, the operator's rights there, too.
-        first = [obj for obj in first if patient and not _out_of_reach(observed, obj)]
+        first = [obj for obj in first if patient and not _is_out_of_reach(observed, obj)]
         unknown = {kind for kind in unknown if not names.RESOURCES[kind].namespaced}
     if first:
-        return [_delete(obj, "the scheduler is to be removed") for obj in first if not is_going(obj)], True
+        return [_delete(obj, "the scheduler is to be removed") for obj in first if not is_terminating(obj)], True
     pods = [*scheduler_pods(observed), *pods_of(observed, canary_name)]
-    if patient and pods and not (observed.namespace_going and "Pod" in observed.unreadable):
+    if patient and pods and not (observed.terminating_namespace and "Pod" in observed.unreadable):
         return [], True
     rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
     leases = filter(None, (observed.get("Lease", name) for name in (observed.names.operand, canary_name)))
     # A Lease that may not be deleted gives nobody a right; it is not worth an instance that never goes.
     rest += (lease for lease in leases if not _forbidden(observed, lease))
-    if observed.namespace_going:
+    if observed.terminating_namespace:
         rest = [obj for obj in rest if not obj["metadata"].get("namespace")]
-    return [_delete(obj, "the scheduler is removed") for obj in rest if not is_going(obj)], bool(rest or unknown)
+    return [_delete(obj, "the scheduler is removed") for obj in rest if not is_terminating(obj)], bool(rest or unknown)
 
 
-def _hold_finalizer(observed: Observed) -> Iterator[SetFinalizers]:
+def _ensure_finalizer(observed: Observed) -> Iterator[SetFinalizers]:
     metadata = observed.resource["metadata"]
     present = tuple(metadata.get("finalizers") or ())
     if names.FINALIZER not in present:
@@ -296,8 +296,8 @@ def _problems(
     spec: SecondarySchedulerSpec,
     selection: Selection,
     decision: Decision | None,
-    refused: Sequence[Problem],
-) -> Iterator[Problem]:
+    refused: Sequence[InstanceProblem],
+) -> Iterator[InstanceProblem]:
     """Everything that is wrong, what a user can put right first."""
     if selection.problem is not None:
         yield selection.problem
@@ -307,7 +307,7 @@ def _problems(
     credentials = spec.metric_credentials
     if credentials and "Secret" not in observed.unreadable and observed.get("Secret", credentials.secret_name) is None:
         secret = f"Secret {observed.namespace}/{credentials.secret_name}"
-        yield Problem(
+        yield InstanceProblem(
             "MetricCredentialsMissing",
             f"{secret}, named by spec.metricCredentials, does not exist: new scheduler pods cannot start until it does",
         )
@@ -315,23 +315,23 @@ def _problems(
     yield from workload_problems(observed)
 
 
-def _write_problems(observed: Observed) -> Iterator[Problem]:
-    for kind in sorted(set(observed.unreadable) - _NOT_NEEDED):
+def _write_problems(observed: Observed) -> Iterator[InstanceProblem]:
+    for kind in sorted(set(observed.unreadable) - _DISPENSABLE_KINDS):
         failure = observed.unreadable[kind]
-        yield Problem(
+        yield InstanceProblem(
             "Forbidden" if failure.forbidden else "ApiError",
             f"{kind} objects cannot be read, so changes to them go unnoticed: {failure.message}",
         )
     alike: dict[tuple[str, bool], list[ObjectKey]] = {}
     for key in sorted(observed.failures):
-        if key.kind in _NOT_NEEDED:
+        if key.kind in _DISPENSABLE_KINDS:
             continue
         alike.setdefault((key.kind, observed.failures[key].forbidden), []).append(key)
     for (kind, forbidden), keys in alike.items():
         rest = len(keys) - 1
         others = f" (and {rest} more of kind {kind})" if rest else ""
         message = f"{keys[0]} cannot be written{others}: {observed.failures[keys[0]].message}"
-        yield Problem("Forbidden" if forbidden else "ApplyFailed", message)
+        yield InstanceProblem("Forbidden" if forbidden else "ApplyFailed", message)
 
 
 def _warnings(
@@ -344,10 +344,10 @@ def _warnings(
         yield from _without_rights(observed, spec, selection.effective)
     if replicas.warning:
         yield replicas.warning
-    for kind in sorted(set(observed.unreadable) & _NOT_NEEDED):
+    for kind in sorted(set(observed.unreadable) & _DISPENSABLE_KINDS):
         yield f"{kind} objects cannot be read: {observed.unreadable[kind].message}"
     for key in sorted(observed.failures):
-        if key.kind in _NOT_NEEDED and key.kind not in observed.unreadable:
+        if key.kind in _DISPENSABLE_KINDS and key.kind not in observed.unreadable:
             yield f"{key} cannot be written: {observed.failures[key].message}"
 
 
@@ -355,12 +355,12 @@ def _without_rights(
     observed: Observed, spec: SecondarySchedulerSpec, effective: EffectiveConfiguration
 ) -> Iterator[str]:
     """The install has a ClusterRole for each plugin of the catalogue, and the operator may bind no other."""
-    run = [plugin.name for plugin in spec.extra_plugins if plugin.name in effective.plugins]
-    if run:
+    enabled = [plugin.name for plugin in spec.extra_plugins if plugin.name in effective.plugins]
+    if enabled:
         account = f"ServiceAccount {observed.namespace}/{observed.names.operand}"
         yield (
-            f"{', '.join(run)} of spec.extraPlugins {'get' if len(run) > 1 else 'gets'} no rights from the operator: "
-            f"what the API server shall allow has to be bound to {account} by whoever installs the image"
+            f"{', '.join(enabled)} of spec.extraPlugins {'get' if len(enabled) > 1 else 'gets'} no rights from the "
+            f"operator: whoever installs the image must bind what it needs to {account}"
         )
 
 
@@ -374,13 +374,13 @@ def _forbidden(observed: Observed, obj: Json) -> bool:
     return failure is not None and failure.forbidden
 
 
-def _out_of_reach(observed: Observed, obj: Json) -> bool:
+def _is_out_of_reach(observed: Observed, obj: Json) -> bool:
     """Whether an object cannot be deleted by this operator, or is not even known to be there any more."""
     return obj["kind"] in observed.unreadable or _forbidden(observed, obj)
 
 
 def _owned(observed: Observed, kind: str) -> list[Json]:
-    return [obj for obj in observed.of_kind(kind) if observed.names.made(obj)]
+    return [obj for obj in observed.of_kind(kind) if observed.names.owns(obj)]
 
 
 def _delete(obj: Json, why: str) -> Delete:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from scheduler.config import Flavour
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.model import Json, Observed
-from secondary_scheduler.operator.reconcile.revision import noted_run
+from secondary_scheduler.operator.reconcile.revision import read_run
 
 _MIN_VERSION = "--tls-min-version="
 _CIPHERS = "--tls-cipher-suites="
@@ -92,7 +92,7 @@ def tls_arguments(observed: Observed, extra_args: Sequence[str]) -> tuple[str, .
     object cannot be read, the flags stay as they are.
     """
     if "APIServer" in observed.unreadable:
-        live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+        live = read_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
         args, own = (live.revision.args if live else ()), len(extra_args)
         if own and args[-own:] == tuple(extra_args):
             args = args[:-own]

@@ -5,41 +5,41 @@ from collections.abc import Iterator
 from scheduler.catalog import lookup
 from scheduler.config import SecondarySchedulerSpec, UnknownFlavourError, flavour_named
 from scheduler.operand import is_fixed
-from secondary_scheduler.operator.reconcile.configuration import Problem
+from secondary_scheduler.operator.reconcile.configuration import InstanceProblem
 
 
-def refusals(spec: SecondarySchedulerSpec) -> Iterator[Problem]:
+def refusals(spec: SecondarySchedulerSpec) -> Iterator[InstanceProblem]:
     """Everything of that kind, by field."""
     if not spec.scheduler_image:
-        yield Problem("ImageMissing", "spec.schedulerImage is empty: name the scheduler's image")
+        yield InstanceProblem("ImageMissing", "spec.schedulerImage is empty: name the scheduler's image")
     try:
         known = not spec.flavour or bool(flavour_named(spec.flavour))
     except UnknownFlavourError as error:
         known = False
-        yield Problem("SpecInvalid", f"spec.flavour: {error}")
+        yield InstanceProblem("SpecInvalid", f"spec.flavour: {error}")
     if known:
         yield from _of_extra_plugins(spec)
     for index, argument in enumerate(spec.extra_args):
         if is_fixed(argument):
-            yield Problem(
+            yield InstanceProblem(
                 "SpecInvalid",
                 f"spec.extraArgs[{index}]: {argument.partition('=')[0]} is the operator's to give, which relies on it: "
                 "leave it out; spec.schedulerConfig names the configuration, spec.leaderElection has timings",
             )
 
 
-def _of_extra_plugins(spec: SecondarySchedulerSpec) -> Iterator[Problem]:
+def _of_extra_plugins(spec: SecondarySchedulerSpec) -> Iterator[InstanceProblem]:
     flavour = spec.image_flavour
     if spec.extra_plugins and flavour.family != "custom":
-        yield Problem(
+        yield InstanceProblem(
             "SpecInvalid",
             f"spec.extraPlugins are for images of your own, and this one is {flavour.name}: "
             "set spec.flavour to custom if it is yours",
         )
     for index, plugin in enumerate(spec.extra_plugins):
-        found = lookup(plugin.name)
-        if found is not None and found.points:
-            yield Problem(
+        descriptor = lookup(plugin.name)
+        if descriptor is not None and descriptor.points:
+            yield InstanceProblem(
                 "SpecInvalid",
                 f'spec.extraPlugins[{index}].name: "{plugin.name}" is a plugin of the catalogue, whose args are '
                 "checked: leave it out here",

@@ -14,7 +14,7 @@ class Replicas(NamedTuple):
     warning: str = ""
 
 
-def wanted_replicas(observed: Observed, spec: SecondarySchedulerSpec) -> Replicas:
+def desired_replicas(observed: Observed, spec: SecondarySchedulerSpec) -> Replicas:
     """One, or in high availability as many as there are nodes for them, at most `maxReplicas`.
 
     A node counts if it has the labels of the node selector, is not cordoned and has no taint that the scheduler does
@@ -68,4 +68,4 @@ def _tolerates(toleration: Json, taint: Json) -> bool:
 
 def _is_ready(node: Json) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or []
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

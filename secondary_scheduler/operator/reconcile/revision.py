@@ -79,17 +79,17 @@ class Trial:
         return not self.reason
 
 
-def noted_run(obj: Mapping[str, Any] | None, annotation: str) -> Run | None:
+def read_run(obj: Mapping[str, Any] | None, annotation: str) -> Run | None:
     """The Run in an annotation of an object; None if there is none that can be read."""
-    return _noted(obj, annotation, _run)
+    return _read_annotation(obj, annotation, _run)
 
 
-def noted_trial(obj: Mapping[str, Any] | None) -> Trial | None:
+def read_trial(obj: Mapping[str, Any] | None) -> Trial | None:
     """The Trial on the copy of a configuration; None if there is none that can be read."""
-    return _noted(obj, names.ANNOTATION_TRIAL, _trial)
+    return _read_annotation(obj, names.ANNOTATION_TRIAL, _trial)
 
 
-def note(value: Run | Trial) -> str:
+def annotation_value(value: Run | Trial) -> str:
     """The text that the two above read."""
     fields = asdict(value)
     if "revision" in fields:
@@ -107,7 +107,7 @@ def _written(revision: Json) -> Json:
     return {name: value for name, value in revision.items() if name != "flavour_name" or value}
 
 
-def _noted(obj: Mapping[str, Any] | None, annotation: str, read: Callable[[Json], _T]) -> _T | None:
+def _read_annotation(obj: Mapping[str, Any] | None, annotation: str, read: Callable[[Json], _T]) -> _T | None:
     text = ((obj or {}).get("metadata", {}).get("annotations") or {}).get(annotation)
     try:
         return read(json.loads(text)) if text else None

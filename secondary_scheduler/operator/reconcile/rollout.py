@@ -9,20 +9,28 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from secondary_scheduler.operator.reconcile import canary, names
-from secondary_scheduler.operator.reconcile.configuration import Problem, active_copies
+from secondary_scheduler.operator.reconcile.configuration import InstanceProblem, active_copies
 from secondary_scheduler.operator.reconcile.model import Json, Observed
-from secondary_scheduler.operator.reconcile.revision import Revision, Run, Trial, newest, note, noted_run, noted_trial
-from secondary_scheduler.operator.reconcile.workload import Rollout, hopeless, pods_of
+from secondary_scheduler.operator.reconcile.revision import (
+    Revision,
+    Run,
+    Trial,
+    annotation_value,
+    newest,
+    read_run,
+    read_trial,
+)
+from secondary_scheduler.operator.reconcile.workload import Rollout, permanent_failure, pods_of
 
 CANARY_FAILED = "CanaryFailed"
 ROLLED_BACK = "RolledBack"
 
-CANARY_PATIENCE = timedelta(seconds=180)
+CANARY_TIMEOUT = timedelta(seconds=180)
 """How long a canary may take; a scheduler may need two minutes to list a large cluster."""
-TRY_AGAIN_AFTER = timedelta(minutes=5)
+RETRY_AFTER = timedelta(minutes=5)
 """A refusal may have been the cluster's fault."""
-_ROLLOUT_PATIENCE = timedelta(seconds=60)
-_REPLICA_PATIENCE = timedelta(seconds=120)
+_ROLLOUT_TIMEOUT = timedelta(seconds=60)
+_TIMEOUT_PER_REPLICA = timedelta(seconds=120)
 
 
 @dataclass(frozen=True)
@@ -54,13 +62,13 @@ class Decision:
         return trial if trial and trial.reason and self.target.revision.key != self.wanted.key else None
 
     @property
-    def problem(self) -> Problem | None:
+    def problem(self) -> InstanceProblem | None:
         """The refusal, in words."""
         trial = self.refused
         if trial is None:
             return None
-        again = f"{trial.at + TRY_AGAIN_AFTER:%H:%M:%S} UTC"
-        return Problem(
+        again = f"{trial.at + RETRY_AFTER:%H:%M:%S} UTC"
+        return InstanceProblem(
             trial.reason,
             f"{self.wanted} was refused: {trial.message} ({self.target.revision} runs on; the other is tried again "
             f"when the spec or the configuration changes, and after {again})",
@@ -73,26 +81,28 @@ def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: boo
     `rollout` is the live Deployment's; `prove` says whether a new revision needs a canary first.
     """
     copies = {str(copy["metadata"]["name"]): copy for copy in active_copies(observed)}
-    ran = [noted_run(copy, names.ANNOTATION_RAN) for copy in copies.values()]
-    trial = noted_trial(copies.get(observed.names.active_config_map(wanted.configuration)))
+    ran = [read_run(copy, names.ANNOTATION_RAN) for copy in copies.values()]
+    trial = read_trial(copies.get(observed.names.active_config_map(wanted.configuration)))
     if trial is not None and trial.key != wanted.key:
         trial = None
-    live = noted_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+    live = read_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
     if live is None:
-        return _with_notes(_first(observed, wanted, trial, ran), copies, observed, None)
+        return _with_notes(_decide_first(observed, wanted, trial, ran), copies, observed, None)
     finished = next((run for run in ran if run and run.revision == live.revision and run.at >= live.at), None)
     if finished is None and rollout.settled:
         finished = Run(live.revision, observed.now)
     before = newest(run for run in ran if run and run.revision.key != live.revision.key)
     target, failure, left = live, "", None
     if finished is None and before is not None:
-        left = live.at + _patience(rollout) - observed.now
-        failure = hopeless(_pods(observed, live.revision)) or ("" if left > timedelta() else _late(rollout, live))
+        left = live.at + _rollout_timeout(rollout) - observed.now
+        failure = permanent_failure(_pods(observed, live.revision)) or (
+            "" if left > timedelta() else _timeout_message(rollout, live)
+        )
         if failure:
             target, left = Run(before.revision, observed.now), None
     if live.revision.key == wanted.key:
         if failure:
-            trial = _refusal(observed, wanted, ROLLED_BACK, failure)
+            trial = _failed_trial(observed, wanted, ROLLED_BACK, failure)
         elif finished is not None:
             trial = None
         decision = Decision(wanted, target, trial=trial, recheck=left)
@@ -100,55 +110,57 @@ def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: boo
         tried = any(run and run.revision == wanted for run in ran)
         # Without a scheduler that runs there is nothing to protect, and every second without one counts.
         prove = prove and not tried and rollout.available > 0
-        decision = _next(observed, Decision(wanted, target, trial=trial, recheck=left), prove=prove)
+        decision = _decide_change(observed, Decision(wanted, target, trial=trial, recheck=left), prove=prove)
     return _with_notes(decision, copies, observed, None if failure else finished)
 
 
-def _first(observed: Observed, wanted: Revision, trial: Trial | None, ran: list[Run | None]) -> Decision:
+def _decide_first(observed: Observed, wanted: Revision, trial: Trial | None, ran: list[Run | None]) -> Decision:
     """There is no Deployment (or one that an older operator made): nothing runs that could be harmed."""
     before = newest(run for run in ran if run and run.revision.key != wanted.key)
-    chosen = before.revision if before and trial and _in_force(observed, trial) else wanted
-    return Decision(wanted, Run(chosen, observed.now), trial=trial)
+    select = before.revision if before and trial and _is_still_refused(observed, trial) else wanted
+    return Decision(wanted, Run(select, observed.now), trial=trial)
 
 
-def _next(observed: Observed, now: Decision, *, prove: bool) -> Decision:
+def _decide_change(observed: Observed, now: Decision, *, prove: bool) -> Decision:
     """Another revision is wanted than the Deployment has."""
     wanted, trial = now.wanted, now.trial
-    if trial is not None and _in_force(observed, trial):
-        return _waiting(observed, now, trial)
+    if trial is not None and _is_still_refused(observed, trial):
+        return _wait_for_retry(observed, now, trial)
     if not prove or (trial is not None and trial.proven):
         return Decision(wanted, Run(wanted, observed.now), trial=trial)
-    run = canary.current(observed, wanted)
+    run = canary.current_run(observed, wanted)
     if run is None or (trial is not None and run.at <= trial.at):
         run = Run(wanted, observed.now)
-    found = canary.assess(observed, run)
-    left = run.at + CANARY_PATIENCE - observed.now
-    if found.proven:
-        return Decision(wanted, Run(wanted, observed.now), trial=_proof(observed, wanted))
-    failure = found.failure or ("" if left > timedelta() else f"not within {CANARY_PATIENCE.seconds} s: {found.stage}")
+    assessment = canary.assess(observed, run)
+    left = run.at + CANARY_TIMEOUT - observed.now
+    if assessment.proven:
+        return Decision(wanted, Run(wanted, observed.now), trial=_passed_trial(observed, wanted))
+    failure = assessment.failure or (
+        "" if left > timedelta() else f"not within {CANARY_TIMEOUT.seconds} s: {assessment.stage}"
+    )
     if failure:
-        trial = _refusal(observed, wanted, CANARY_FAILED, f"the canary {observed.names.canary} failed: {failure}")
-        return _waiting(observed, now, trial)
+        trial = _failed_trial(observed, wanted, CANARY_FAILED, f"the canary {observed.names.canary} failed: {failure}")
+        return _wait_for_retry(observed, now, trial)
     recheck = min(left, now.recheck) if now.recheck is not None else left
-    return Decision(wanted, now.target, run, found.ready, found.stage, trial, recheck=recheck)
+    return Decision(wanted, now.target, run, assessment.ready, assessment.stage, trial, recheck=recheck)
 
 
-def _waiting(observed: Observed, now: Decision, trial: Trial) -> Decision:
-    left = trial.at + TRY_AGAIN_AFTER - observed.now
+def _wait_for_retry(observed: Observed, now: Decision, trial: Trial) -> Decision:
+    left = trial.at + RETRY_AFTER - observed.now
     recheck = min(left, now.recheck) if now.recheck is not None else left
     return Decision(now.wanted, now.target, trial=trial, recheck=recheck)
 
 
-def _in_force(observed: Observed, trial: Trial) -> bool:
-    recent = observed.now - trial.at < TRY_AGAIN_AFTER
+def _is_still_refused(observed: Observed, trial: Trial) -> bool:
+    recent = observed.now - trial.at < RETRY_AFTER
     return not trial.proven and recent and trial.generation == _generation(observed)
 
 
-def _refusal(observed: Observed, revision: Revision, reason: str, message: str) -> Trial:
+def _failed_trial(observed: Observed, revision: Revision, reason: str, message: str) -> Trial:
     return Trial(revision.key, observed.now, _generation(observed), reason, message)
 
 
-def _proof(observed: Observed, revision: Revision) -> Trial:
+def _passed_trial(observed: Observed, revision: Revision) -> Trial:
     return Trial(revision.key, observed.now, _generation(observed))
 
 
@@ -156,15 +168,15 @@ def _generation(observed: Observed) -> int:
     return int(observed.resource["metadata"].get("generation", 0))
 
 
-def _patience(rollout: Rollout) -> timedelta:
-    return _ROLLOUT_PATIENCE + _REPLICA_PATIENCE * max(1, rollout.desired)
+def _rollout_timeout(rollout: Rollout) -> timedelta:
+    return _ROLLOUT_TIMEOUT + _TIMEOUT_PER_REPLICA * max(1, rollout.desired)
 
 
-def _late(rollout: Rollout, live: Run) -> str:
-    told = f"{rollout.updated} of {rollout.desired} replicas are of it and {rollout.available} available"
+def _timeout_message(rollout: Rollout, live: Run) -> str:
+    progress = f"{rollout.updated} of {rollout.desired} replicas are of it and {rollout.available} available"
     if rollout.complete:
-        told = rollout.missing
-    return f"it did not run within {_patience(rollout).seconds} s: {told}"
+        progress = rollout.missing
+    return f"it did not run within {_rollout_timeout(rollout).seconds} s: {progress}"
 
 
 def _pods(observed: Observed, revision: Revision) -> list[Json]:
@@ -180,11 +192,11 @@ def _with_notes(now: Decision, copies: Mapping[str, Json], observed: Observed, f
     notes: dict[str, dict[str, str]] = {}
     involved = {now.wanted.configuration, now.target.revision.configuration}
     for configuration in involved | ({finished.revision.configuration} if finished else set()):
-        ran = noted_run(copies.get(observed.names.active_config_map(configuration)), names.ANNOTATION_RAN)
+        ran = read_run(copies.get(observed.names.active_config_map(configuration)), names.ANNOTATION_RAN)
         if finished is not None and finished.revision.configuration == configuration:
             ran = finished
-        notes[configuration] = {names.ANNOTATION_RAN: note(ran)} if ran is not None else {}
+        notes[configuration] = {names.ANNOTATION_RAN: annotation_value(ran)} if ran is not None else {}
     if now.trial is not None:
-        notes[now.wanted.configuration][names.ANNOTATION_TRIAL] = note(now.trial)
+        notes[now.wanted.configuration][names.ANNOTATION_TRIAL] = annotation_value(now.trial)
     done = finished if finished is not None and finished.revision == now.target.revision else None
     return replace(now, finished=done, notes=notes)

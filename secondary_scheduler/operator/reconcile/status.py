@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from secondary_scheduler.operator.reconcile import names
-from secondary_scheduler.operator.reconcile.configuration import Problem, Selection
+from secondary_scheduler.operator.reconcile.configuration import InstanceProblem, Selection
 from secondary_scheduler.operator.reconcile.model import EventDraft, Json, Observed
 from secondary_scheduler.operator.reconcile.rollout import Decision
 from secondary_scheduler.operator.reconcile.workload import Rollout, lease_annotations
@@ -42,7 +42,7 @@ class Findings:
     """What a reconcile found out, ready to be told."""
 
     rollout: Rollout
-    problems: Sequence[Problem] = ()
+    problems: Sequence[InstanceProblem] = ()
     warnings: Sequence[str] = ()
     """What does not degrade anything, and is told all the same."""
     selection: Selection | None = None
@@ -189,8 +189,10 @@ def _load_data_fresh(observed: Observed, findings: Findings) -> Condition:
         case "false":
             return Condition(LOAD_DATA_FRESH, False, "Stale", message or "The scheduler reports stale load data")
         case _:
-            told = "The scheduler reports nothing about load data: no enabled plugin needs it, or the image cannot tell"
-            return Condition(LOAD_DATA_FRESH, None, "NotReported", told)
+            explanation = (
+                "The scheduler reports nothing about load data: no enabled plugin needs it, or the image cannot tell"
+            )
+            return Condition(LOAD_DATA_FRESH, None, "NotReported", explanation)
 
 
 def _running_configuration(findings: Findings, previous: Json) -> Json:

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from scheduler.config import image_flavour
 from secondary_scheduler.operator.reconcile import names
-from secondary_scheduler.operator.reconcile.configuration import Problem
-from secondary_scheduler.operator.reconcile.model import Json, Observed, is_going
-from secondary_scheduler.operator.reconcile.revision import noted_run
+from secondary_scheduler.operator.reconcile.configuration import InstanceProblem
+from secondary_scheduler.operator.reconcile.model import Json, Observed, is_terminating
+from secondary_scheduler.operator.reconcile.revision import read_run
 
 MESSAGE_LIMIT = 600
 """Characters of a foreign message (a registry's, a dying process's) that a condition repeats."""
 
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-_HOPELESS_REASONS = _IMAGE_REASONS - {"ErrImagePull"}
+_PERMANENT_IMAGE_REASONS = _IMAGE_REASONS - {"ErrImagePull"}
 _STARTING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
@@ -49,8 +49,8 @@ class Rollout:
         """In words, what a complete one still lacks to be settled."""
         if not self.reports:
             return "none of its pods holds the Lease"
-        said = f"reports configuration {self.reported_hash}" if self.reported_hash else "reports none"
-        return f"the scheduler that leads {said}, not {self.template_hash}"
+        report = f"reports configuration {self.reported_hash}" if self.reported_hash else "reports none"
+        return f"the scheduler that leads {report}, not {self.template_hash}"
 
     @property
     def settled(self) -> bool:
@@ -85,7 +85,7 @@ def assess_rollout(observed: Observed, name: str = "") -> Rollout:
 
 def _reports(live: Json) -> bool:
     image = str(live["spec"]["template"]["spec"]["containers"][0].get("image", ""))
-    run = noted_run(live, names.ANNOTATION_REVISION)
+    run = read_run(live, names.ANNOTATION_REVISION)
     # What somebody else wrote into the Deployment is of no revision.
     return image_flavour(image, run.revision.flavour_name if run and run.revision.image == image else "").is_ours
 
@@ -94,7 +94,7 @@ def _leads(observed: Observed, name: str) -> bool:
     """Whether a pod with this label `app` holds the Lease of that name; client-go's identity begins with the pod's."""
     lease = observed.get("Lease", name)
     holder = str(((lease or {}).get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
-    return any(pod["metadata"]["name"] == holder and not is_going(pod) for pod in pods_of(observed, name))
+    return any(pod["metadata"]["name"] == holder and not is_terminating(pod) for pod in pods_of(observed, name))
 
 
 def lease_annotations(observed: Observed, name: str = "") -> dict[str, str]:
@@ -113,7 +113,7 @@ def pods_of(observed: Observed, app: str) -> list[Json]:
     return [pod for pod in observed.of_kind("Pod") if (pod["metadata"].get("labels") or {}).get(names.LABEL_APP) == app]
 
 
-def hopeless(pods: Iterable[Json]) -> str:
+def permanent_failure(pods: Iterable[Json]) -> str:
     """Why one of the pods will not run however long one waits, in words; empty if they may.
 
     An image that was refused repeatedly, or a process that failed again after it was started anew.
@@ -125,18 +125,20 @@ def hopeless(pods: Iterable[Json]) -> str:
             waiting = ((container.get("state") or {}).get("waiting") or {}).get("reason", "")
             problem = _container_problem(pod["metadata"]["name"], container)
             crashed = problem is not None and problem.reason == "SchedulerCrashing"
-            if problem and (waiting in _HOPELESS_REASONS or (crashed and int(container.get("restartCount", 0)) > 0)):
+            if problem and (
+                waiting in _PERMANENT_IMAGE_REASONS or (crashed and int(container.get("restartCount", 0)) > 0)
+            ):
                 return problem.message
     return ""
 
 
-def pod_trouble(pod: Json) -> str:
+def pod_problem_text(pod: Json) -> str:
     """What is wrong with a pod at the moment, in words; empty if nothing is known."""
     problem = _pod_problem(pod)
     return problem.message if problem is not None else ""
 
 
-def workload_problems(observed: Observed) -> Iterator[Problem]:
+def workload_problems(observed: Observed) -> Iterator[InstanceProblem]:
     """Why the scheduler does not run: what its pods say, or what its Deployment says where there are no pods."""
     problems = list(_pod_problems(observed))
     yield from problems
@@ -144,12 +146,14 @@ def workload_problems(observed: Observed) -> Iterator[Problem]:
     for condition in ((live or {}).get("status") or {}).get("conditions") or []:
         message = _short(condition.get("message", ""))
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
-            yield Problem("PodsRefused", f"Pods of Deployment {observed.names.operand} cannot be made: {message}")
+            yield InstanceProblem(
+                "PodsRefused", f"Pods of Deployment {observed.names.operand} cannot be made: {message}"
+            )
         elif condition.get("reason") == "ProgressDeadlineExceeded" and not problems:
-            yield Problem("RolloutStuck", f"Deployment {observed.names.operand}: {message}")
+            yield InstanceProblem("RolloutStuck", f"Deployment {observed.names.operand}: {message}")
 
 
-def _pod_problems(observed: Observed) -> Iterator[Problem]:
+def _pod_problems(observed: Observed) -> Iterator[InstanceProblem]:
     """One problem per kind of trouble; the newest pod speaks."""
     seen: set[str] = set()
     pods = sorted(scheduler_pods(observed), key=lambda p: str(p["metadata"].get("creationTimestamp", "")), reverse=True)
@@ -162,12 +166,14 @@ def _pod_problems(observed: Observed) -> Iterator[Problem]:
             yield problem
 
 
-def _pod_problem(pod: Json) -> Problem | None:
+def _pod_problem(pod: Json) -> InstanceProblem | None:
     name = pod["metadata"]["name"]
     status = pod.get("status") or {}
     for condition in status.get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            return Problem("SchedulerNotPlaced", f"Pod {name} finds no node: {_short(condition.get('message', ''))}")
+            return InstanceProblem(
+                "SchedulerNotPlaced", f"Pod {name} finds no node: {_short(condition.get('message', ''))}"
+            )
     for container in status.get("containerStatuses") or []:
         problem = _container_problem(name, container)
         if problem is not None:
@@ -175,7 +181,7 @@ def _pod_problem(pod: Json) -> Problem | None:
     return None
 
 
-def _container_problem(pod: str, container: Json) -> Problem | None:
+def _container_problem(pod: str, container: Json) -> InstanceProblem | None:
     if container.get("ready"):
         return None
     state = container.get("state") or {}
@@ -183,7 +189,7 @@ def _container_problem(pod: str, container: Json) -> Problem | None:
     reason, detail = str(waiting.get("reason", "")), _short(waiting.get("message", ""))
     image = container.get("image", "")
     if reason in _IMAGE_REASONS:
-        return Problem(
+        return InstanceProblem(
             "ImageNotPulled",
             f"Pod {pod}: image {image} cannot be pulled: {detail or reason}; check spec.schedulerImage",
         )
@@ -191,12 +197,12 @@ def _container_problem(pod: str, container: Json) -> Problem | None:
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
     if ended and int(ended.get("exitCode", 0)) != 0:
         last_words = _short(ended.get("message", "")) or ended.get("reason", "no message")
-        return Problem(
+        return InstanceProblem(
             "SchedulerCrashing", f"Pod {pod}: the scheduler ended with exit code {ended['exitCode']}: {last_words}"
         )
     if reason in _STARTING_REASONS:
         return None
-    return Problem("ContainerNotStarting", f"Pod {pod}: {reason}: {detail}")
+    return InstanceProblem("ContainerNotStarting", f"Pod {pod}: {reason}: {detail}")
 
 
 def _short(text: str) -> str:

@@ -156,12 +156,12 @@ class World:
         """Returns the last plan, which writes nothing."""
         for _ in range(10):
             plan = self.plan()
-            self.carry_out(plan)
+            self.execute(plan)
             if not plan.actions and plan.status is None:
                 return plan
         raise AssertionError(f"still writing after ten rounds: {plan}")
 
-    def carry_out(self, plan: Plan, killed_after: int | None = None) -> None:
+    def execute(self, plan: Plan, killed_after: int | None = None) -> None:
         """`killed_after`: the operator ends after so many writes, the status not written."""
         for done, action in enumerate(plan.actions):
             if done == killed_after:

@@ -37,14 +37,14 @@ def versions(cache):
 
 
 def test_an_answer_is_known_at_once_and_its_echo_is_no_news(cache, seen):
-    cache.learn(obj("5"))
+    cache.record_answer(obj("5"))
     assert versions(cache) == ["5"]
     cache.apply([(EventType.ADDED, obj("5"))])
     assert seen == []
 
 
 def test_a_watch_that_lags_does_not_undo_an_answer(cache, seen):
-    cache.learn(obj("5"))
+    cache.record_answer(obj("5"))
     cache.apply([(EventType.MODIFIED, obj("4"))])
     assert versions(cache) == ["5"]
     assert seen == []
@@ -55,7 +55,7 @@ def test_an_answer_does_not_bring_back_what_was_deleted_meanwhile(cache, known_b
     if known_before:
         cache.apply([(EventType.ADDED, obj("4"))])
     cache.apply([(EventType.DELETED, obj("6"))])
-    answer = cache.learn(obj("5", data={"a": "b"}))
+    answer = cache.record_answer(obj("5", data={"a": "b"}))
     assert answer["data"] == {"a": "b"}
     assert versions(cache) == []
 
@@ -63,13 +63,13 @@ def test_an_answer_does_not_bring_back_what_was_deleted_meanwhile(cache, known_b
 def test_an_answer_does_not_bring_back_what_a_new_list_lacks(cache):
     cache.apply([(EventType.ADDED, obj("4"))])
     cache.replace([], "9")
-    cache.learn(obj("5"))
+    cache.record_answer(obj("5"))
     assert versions(cache) == []
 
 
 def test_a_namesake_made_after_a_deletion_is_learned(cache):
     cache.apply([(EventType.DELETED, obj("6"))])
-    cache.learn(obj("7", uid="u2"))
+    cache.record_answer(obj("7", uid="u2"))
     assert versions(cache) == ["7"]
 
 
@@ -81,7 +81,7 @@ def test_changes_are_told_with_before_and_after(cache, seen):
 
 
 def test_objects_carry_their_kind_and_no_bookkeeping(cache):
-    known = cache.learn(obj("1"))
+    known = cache.record_answer(obj("1"))
     assert (known["apiVersion"], known["kind"]) == ("v1", "ConfigMap")
     assert "managedFields" not in known["metadata"]
 

@@ -66,7 +66,7 @@ def controller(server):
     for kind, obj in (("SecondaryScheduler", resource), ("ConfigMap", config_map())):
         obj["metadata"].setdefault("resourceVersion", "1")
         key = ObjectKey(kind, NS, obj["metadata"]["name"])
-        controller.caches.learn(key, UnstructuredCodec().decode(json.dumps(obj).encode()))
+        controller.caches.record_answer(key, UnstructuredCodec().decode(json.dumps(obj).encode()))
     return controller
 
 
@@ -167,10 +167,10 @@ async def test_events_that_are_refused_stop_nothing(controller, server):
 
 async def test_an_upgrade_of_the_cluster_is_noticed_and_told(controller, server):
     await controller.reconcile(KEY)
-    controller.cluster_is(None)
+    controller.set_kubernetes_minor(None)
     await controller.reconcile(KEY)
     assert "this cluster is" not in condition(controller, "Degraded")["message"]
-    controller.cluster_is(37)
+    controller.set_kubernetes_minor(37)
     await controller.reconcile(KEY)
     assert "this cluster is 1.37" in condition(controller, "Degraded")["message"]
 
@@ -186,7 +186,7 @@ async def test_a_namespace_whose_lease_another_holds_is_left_alone(server, contr
     controller._holds = lambda namespace: held
     assert await controller.reconcile(KEY) == "standby"
     assert server.calls == []
-    assert not controller.finalizing()
+    assert not controller.has_finalizing_instances()
     held = True
     assert await controller.reconcile(KEY) == "ok"
     assert server.wrote("deployments")

@@ -16,7 +16,7 @@ from scheduler.catalog import STATUS_KINDS
 from scheduler.kube.client import Conflict, Forbidden
 from scheduler.kube.model import POD_GROUP_LABEL, EventType, Pod, ResourceVersion
 from secondary_scheduler.operator.groups import KINDS
-from secondary_scheduler.operator.groups.objects import Seen
+from secondary_scheduler.operator.groups.objects import ReducedPod
 from secondary_scheduler.operator.groups.status import (
     ELASTIC_QUOTAS,
     POD_GROUPS,
@@ -89,7 +89,7 @@ class World:
             "status": {"phase": phase},
         }
         pod = msgspec.convert(data, Pod)
-        seen = Seen(pod.metadata, self.kind.group_of(pod), self.kind.reduce(pod))
+        seen = ReducedPod(pod.metadata, self.kind.group_of(pod), self.kind.reduce(pod))
         self.controller._pods.apply([(EventType.DELETED if gone else EventType.MODIFIED, seen)])
 
     def reconcile(self, namespace: str, group: str) -> None:

@@ -83,7 +83,7 @@ def test_deleting_one_instance_leaves_the_objects_of_the_other():
     world.settle()
     world.delete()
     for _ in range(5):
-        world.carry_out(world.plan())
+        world.execute(world.plan())
     assert set(first) - set(world.objects) == set()
     assert not [key for key in world.objects if "gpu" in key.name]
 

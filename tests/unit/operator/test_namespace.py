@@ -2,10 +2,10 @@
 
 import pytest
 
-from secondary_scheduler.operator.reconcile import Failure, ObjectKey
+from secondary_scheduler.operator.reconcile import ApiFailure, ObjectKey
 from tests.unit.operator.builders import NS, OTHER_CONFIG, World, config_map, pod, scheduler
 
-FORBIDDEN = Failure(403, "forbidden")
+FORBIDDEN = ApiFailure(403, "forbidden")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from secondary_scheduler.operator.reconcile import Failure
+from secondary_scheduler.operator.reconcile import ApiFailure
 from tests.unit.operator.builders import World, config_map, key_of, node, scheduler
 
 ZONE = {"zone": "a"}
@@ -64,7 +64,7 @@ def test_a_node_that_is_not_ready_takes_no_replica_away_but_one_that_is_gone_doe
 
 def test_without_the_right_to_read_nodes_all_replicas_are_run_and_it_is_said():
     world = available()
-    world.observed_fields["unreadable"] = {"Node": Failure(403, "nodes is forbidden")}
+    world.observed_fields["unreadable"] = {"Node": ApiFailure(403, "nodes is forbidden")}
     world.settle()
     assert replicas(world) == 3
     status, _, message = world.condition("Degraded")
@@ -124,7 +124,7 @@ def test_on_openshift_the_certificate_of_its_service_is_verified():
 
 def test_an_optional_object_that_is_refused_is_told_and_degrades_nothing():
     world = World(scheduler(), config_map()).start()
-    world.observed_fields["failures"] = {key_of("FlowSchema", "secondary-scheduler-leases"): Failure(403, "no")}
+    world.observed_fields["failures"] = {key_of("FlowSchema", "secondary-scheduler-leases"): ApiFailure(403, "no")}
     world.settle()
     status, _, message = world.condition("Degraded")
     assert status == "False"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from secondary_scheduler.operator.reconcile import Failure
+from secondary_scheduler.operator.reconcile import ApiFailure
 from tests.unit.operator.builders import FOREIGN_IMAGE, IMAGE, World, config_map, scheduler
 
 GCM = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
@@ -89,7 +89,7 @@ def test_flags_stay_while_the_profile_cannot_be_read():
     found.settle()
     found.writes.clear()
     found.drop("APIServer", "cluster")
-    found.observed_fields["unreadable"] = {"APIServer": Failure(403, "apiservers is forbidden")}
+    found.observed_fields["unreadable"] = {"APIServer": ApiFailure(403, "apiservers is forbidden")}
     found.settle()
     assert flags(found)["--tls-cipher-suites"] == ONLY_13
     assert found.writes == []

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.catalog import cluster_role_name, plugin_rules
 from scheduler.config import load_configuration
-from secondary_scheduler.operator.reconcile import Apply, Delete, Failure, ObjectKey, SetFinalizers
+from secondary_scheduler.operator.reconcile import ApiFailure, Apply, Delete, ObjectKey, SetFinalizers
 from secondary_scheduler.operator.reconcile.names import RESOURCES
 from tests.unit.operator.builders import (
     BAD_CONFIG,
@@ -382,7 +382,7 @@ class TestServingCertificate:
         w.put(secret("secondary-scheduler-serving-cert"))
         w.start()
         w.drop("Secret", "secondary-scheduler-serving-cert")
-        w.observed_fields["unreadable"] = {"Secret": Failure(403, "secrets is forbidden")}
+        w.observed_fields["unreadable"] = {"Secret": ApiFailure(403, "secrets is forbidden")}
         w.settle()
         assert w.writes == []
         assert w.condition("Degraded")[:2] == ("True", "Forbidden")
@@ -512,7 +512,7 @@ class TestRefusedWrites:
         w = world()
         w.settle()
         key = ObjectKey("ClusterRoleBinding", "", "secondary-scheduler:base")
-        w.observed_fields["failures"] = {key: Failure(403, "user cannot bind")}
+        w.observed_fields["failures"] = {key: ApiFailure(403, "user cannot bind")}
         w.settle()
         status, reason, message = w.condition("Degraded")
         assert (status, reason) == ("True", "Forbidden")
@@ -570,7 +570,7 @@ class TestDeletion:
         w.delete()
         plan = w.plan()
         assert [(type(a), a.key.kind) for a in plan.actions] == [(Delete, "Deployment")]
-        w.carry_out(plan)
+        w.execute(plan)
         assert w.plan().actions == ()
         w.drop("Pod", "secondary-scheduler-abc")
         kinds = {a.key.kind for a in w.plan().actions}
@@ -582,8 +582,8 @@ class TestDeletion:
     def test_leaves_nothing_and_lets_the_instance_go_last(self):
         w = world().start()
         w.delete()
-        w.carry_out(w.plan())
-        w.carry_out(w.plan())
+        w.execute(w.plan())
+        w.execute(w.plan())
         assert {(key.kind, key.name) for key in w.objects} == {("ConfigMap", "config")}
         (release,) = w.plan().actions
         assert release.finalizers == ()
@@ -592,7 +592,7 @@ class TestDeletion:
         w = world().start()
         w.put(pod({}))
         w.delete()
-        w.carry_out(w.plan())
+        w.execute(w.plan())
         waiting = w.plan()
         assert waiting.actions == ()
         assert waiting.requeue_after == 60
@@ -621,21 +621,21 @@ class TestDeletion:
     def test_does_not_wait_for_a_lease_that_it_may_not_delete(self):
         w = world().start()
         w.delete()
-        w.carry_out(w.plan())
+        w.execute(w.plan())
         key = ObjectKey("Lease", NS, "secondary-scheduler")
         held = w.objects[key]
-        w.carry_out(w.plan())
+        w.execute(w.plan())
         w.objects[key] = held
         assert [a.key.kind for a in w.plan().actions] == ["Lease"]
-        w.observed_fields["failures"] = {key: Failure(403, "leases is forbidden")}
+        w.observed_fields["failures"] = {key: ApiFailure(403, "leases is forbidden")}
         (release,) = w.plan().actions
         assert isinstance(release, SetFinalizers)
 
     def test_waits_while_it_cannot_see_what_is_left(self):
-        w = World(scheduler(), unreadable={"ClusterRoleBinding": Failure(403, "forbidden")})
+        w = World(scheduler(), unreadable={"ClusterRoleBinding": ApiFailure(403, "forbidden")})
         w.delete()
         assert w.plan().actions == ()
-        w.carry_out(w.plan())
+        w.execute(w.plan())
         assert w.condition("Degraded")[1] == "Forbidden"
 
 

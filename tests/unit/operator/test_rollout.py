@@ -10,7 +10,7 @@ import json
 import pytest
 
 from scheduler.config import load_configuration
-from secondary_scheduler.operator.reconcile.canary import renamed
+from secondary_scheduler.operator.reconcile.canary import canary_configuration
 from tests.unit.operator.builders import (
     CONFIG,
     FOREIGN_IMAGE,
@@ -122,12 +122,12 @@ def test_the_pod_to_bind_requests_nothing_and_may_go_anywhere():
 
 def test_every_profile_is_renamed_and_comments_do_not_matter():
     text = "# a\nprofiles: [{schedulerName: a}, {schedulerName: b, plugins: {}}, {}]\n"
-    found = renamed(text)
-    assert found == renamed(text.replace("# a\n", ""))
+    found = canary_configuration(text)
+    assert found == canary_configuration(text.replace("# a\n", ""))
     assert [found.text.count(f"{name}-canary") for name in ("a", "b", "default-scheduler")] == [1, 1, 1]
     assert found.scheduler_name == "a-canary"
-    assert "default-scheduler-canary" in renamed("kind: KubeSchedulerConfiguration\n").text
-    assert renamed("[1]") is renamed("profiles: 3") is renamed("a: [") is None
+    assert "default-scheduler-canary" in canary_configuration("kind: KubeSchedulerConfiguration\n").text
+    assert canary_configuration("[1]") is canary_configuration("profiles: 3") is canary_configuration("a: [") is None
 
 
 def test_nothing_is_left_of_a_canary_that_succeeded():
@@ -275,7 +275,7 @@ def test_a_canary_of_an_outdated_revision_is_replaced():
     newest = OTHER_CONFIG.replace("weight: 5", "weight: 6")
     world.put(config_map(newest))
     world.settle()
-    assert hash_run(world, CANARY) == renamed(newest).hash
+    assert hash_run(world, CANARY) == canary_configuration(newest).hash
     assert world.names("Pod") == set()
     assert len([name for name in world.names("ConfigMap") if name.startswith(CANARY)]) == 1
 
@@ -432,11 +432,11 @@ def test_nothing_of_a_canary_outlives_the_scheduler(how):
     else:
         world.delete()
     for _ in range(3):
-        world.carry_out(world.plan())
+        world.execute(world.plan())
     assert f"Lease {CANARY}" in of_canaries(world), "a canary that is being stopped releases it"
     world.drop("Pod", f"{CANARY}-x")
     for _ in range(3):
-        world.carry_out(world.plan())
+        world.execute(world.plan())
     assert {(key.kind, key.name) for key in world.objects} == {("ConfigMap", "config")}
 
 
@@ -465,7 +465,7 @@ def history(kills):
     for _ in range(60):
         plan = world.plan()
         cut = next((at - writes for at in kills if writes <= at < writes + len(plan.actions)), None)
-        world.carry_out(plan, killed_after=cut)
+        world.execute(plan, killed_after=cut)
         writes += len(plan.actions) if cut is None else cut
         if cut is not None:
             kills = [at for at in kills if at != writes]

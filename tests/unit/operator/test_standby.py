@@ -5,10 +5,10 @@ import json
 import pytest
 
 from scheduler.kube.client import ConnectionLost, Forbidden
-from secondary_scheduler.operator.standby import TELL_AFTER, Held, Standby
+from secondary_scheduler.operator.standby import NOTIFY_AFTER, LeaseHolder, Standby
 from tests.unit.operator.builders import NS, scheduler
 
-UPSTREAM = Held(f"{NS}/openshift-secondary-scheduler-operator-lock", "upstream-7d9f_0f3c")
+UPSTREAM = LeaseHolder(f"{NS}/openshift-secondary-scheduler-operator-lock", "upstream-7d9f_0f3c")
 
 
 class Served:
@@ -54,7 +54,7 @@ def look(served, held):
 
 
 async def test_the_holder_and_its_lease_are_told_once(served, look):
-    await look(TELL_AFTER)
+    await look(NOTIFY_AFTER)
     assert not served.events, "a predecessor that goes is nobody else"
     await look(60)
     ((uid, draft),) = served.events
@@ -65,7 +65,7 @@ async def test_the_holder_and_its_lease_are_told_once(served, look):
 
 
 async def test_an_instance_that_comes_later_is_told_too(served, look):
-    await look(TELL_AFTER + 5)
+    await look(NOTIFY_AFTER + 5)
     other = scheduler()
     other["metadata"]["uid"] = "another"
     served.instances.append(other)
@@ -80,13 +80,13 @@ async def test_nothing_is_asked_for_while_nobody_else_holds_the_lease(served, he
 
 
 async def test_a_holder_that_comes_back_or_changes_is_told_anew(served, held, look):
-    await look(TELL_AFTER + 2)
-    held[NS] = Held(UPSTREAM.lease, "another")
-    await look(TELL_AFTER + 2)
+    await look(NOTIFY_AFTER + 2)
+    held[NS] = LeaseHolder(UPSTREAM.lease, "another")
+    await look(NOTIFY_AFTER + 2)
     del held[NS]
     await look(2)
     held[NS] = UPSTREAM
-    await look(TELL_AFTER + 2)
+    await look(NOTIFY_AFTER + 2)
     assert ["another" in draft.message for _, draft in served.events] == [False, True, False]
 
 
@@ -97,7 +97,7 @@ async def test_a_holder_that_comes_back_or_changes_is_told_anew(served, held, lo
 )
 async def test_what_cannot_be_told_now_is_told_later(served, look, error):
     served.refuse = error
-    await look(TELL_AFTER + 5)
+    await look(NOTIFY_AFTER + 5)
     served.refuse = None
     await look(12)
     assert len(served.events) == 1

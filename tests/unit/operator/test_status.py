@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.config import configuration_hash, flavour_of
-from secondary_scheduler.operator.reconcile.configuration import content_hash, unseen
+from secondary_scheduler.operator.reconcile.configuration import content_hash, unchecked
 from secondary_scheduler.operator.reconcile.platform import kubernetes_mismatch
 from tests.unit.operator.builders import (
     BAD_CONFIG,
@@ -175,7 +175,7 @@ class TestPassThrough:
     def test_takes_what_is_not_even_yaml(self):
         world = running("a: [1", configPolicy="PassThrough")
         assert world.resource["status"]["configurationHash"] == content_hash("a: [1")
-        assert unseen("a: [1").scheduler_names == ()
+        assert unchecked("a: [1").scheduler_names == ()
         world.put(config_map("a: [2"))
         world.settle()
         world.roll_out()
