@@ -12,7 +12,7 @@ from scheduler.config import Configuration
 from scheduler.engine.engine import Engine
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig
-from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, load_source, wanted_sources
+from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, configured_sources, load_source
 from scheduler.observe.metrics import Metrics
 
 log = structlog.get_logger(component="loads")
@@ -24,7 +24,7 @@ class LoadFeeds:
     def __init__(self, configuration: Configuration, engine: Engine, metrics: Metrics) -> None:
         self._engine = engine
         self._metrics = metrics
-        self._settings, self._ignored = wanted_sources(configuration.profiles)
+        self._settings, self._ignored = configured_sources(configuration.profiles)
         self._feeds: dict[str, LoadFeed] = {}
         # Plugins that read a load ask for recent assignments; nobody else does, and keeping them costs time.
         engine.state.assignments.keep(bool(self._settings))

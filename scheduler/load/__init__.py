@@ -1,18 +1,26 @@
 """Where the nodes' load comes from, and how old it is.
 
-May import `framework`, `config`, `catalog` and `kube`; does I/O, in threads of its own, never on the scheduling
-loop. What it hands over is a `LoadReading`: values with an age, where missing is missing and never zero.
+Belongs here: the sources, the collector that reads one in a thread of its own, the matching of a source's instances to
+nodes, and the feed that takes readings to the scheduler. May import `observe`, `framework`, `config`, `catalog` and
+`kube`. Does I/O, never on the scheduling loop. A missing value is missing (NaN) and never zero, and every value has an
+age, which `scheduler.framework.is_fresh` alone judges.
 
-The sources are imported when they are asked for: their HTTP libraries take a tenth of a second, and most
-configurations read no load.
+The sources are imported when they are used: their HTTP libraries take a tenth of a second, and most configurations
+read no load.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from scheduler.load.collector import Collector, LoadStatus
-from scheduler.load.configured import DEFAULT_ADDRESSES, load_settings, load_source, wanted_sources, window_seconds
-from scheduler.load.figures import MOST_PERCENT, Metric, instance_load, usable
+from scheduler.load.configured import (
+    DEFAULT_ADDRESSES,
+    configured_sources,
+    load_settings,
+    load_source,
+    signalfx_settings,
+    window_seconds,
+)
 from scheduler.load.matching import match_nodes, nodes_by_address
 from scheduler.load.nodes import KnownNode, list_nodes
 from scheduler.load.settings import LoadSettings, QueryTemplates
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from scheduler.load.signalfx import SignalFxSource
     from scheduler.load.watcher import WatcherSource, parse_watcher
 
-_PLACES = {
+_MODULES = {
     "LoadFeed": "feed",
     "PreparesLoad": "feed",
     "MetricsServerSource": "metrics_server",
@@ -38,14 +46,13 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 __all__ = [
     "DEFAULT_ADDRESSES",
-    "MOST_PERCENT",
     "Collector",
     "KnownNode",
     "LoadError",
@@ -54,22 +61,20 @@ __all__ = [
     "LoadSettings",
     "LoadSource",
     "LoadStatus",
-    "Metric",
     "MetricsServerSource",
     "PreparesLoad",
     "PrometheusSource",
     "QueryTemplates",
     "SignalFxSource",
     "WatcherSource",
-    "instance_load",
+    "configured_sources",
     "list_nodes",
     "load_settings",
     "load_source",
     "match_nodes",
     "nodes_by_address",
     "parse_watcher",
-    "usable",
-    "wanted_sources",
+    "signalfx_settings",
     "watcher_document",
     "window_seconds",
 ]

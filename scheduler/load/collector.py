@@ -1,7 +1,8 @@
-"""Reads a source again and again in a thread of its own and keeps the last good reading with its age."""
+"""Reads a source again and again in a thread of its own, and knows how old its newest sample is."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -10,15 +11,19 @@ from dataclasses import dataclass
 from scheduler.framework import LoadReading, is_fresh
 from scheduler.load.source import LoadError, LoadSource
 
+_RETRY_SECONDS = 5.0
+_STOP_SECONDS = 15.0
+"""How long `stop` waits for a read under way: more than the default deadline of a read."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadStatus:
-    """How it stands with a source.
+    """The state of a source.
 
     Attributes:
         source: what `LoadSource.describe` says.
-        fresh: whether the newest sample is younger than the allowed age.
-        message: why it is not fresh, in words; empty where it is.
+        fresh: whether its newest sample is fresh.
+        message: why it is not; empty where it is.
         age_seconds: age of the newest sample; infinite where there never was one.
         consecutive_failures: reads that failed since the last good one.
     """
@@ -31,10 +36,7 @@ class LoadStatus:
 
 
 class Collector:
-    """One thread per source and process, however many plugins and profiles read from it.
-
-    `on_reading` is called from that thread after each good read, `on_change` after each read, good or bad.
-    """
+    """One thread per source and process, however many plugins and profiles read from it."""
 
     def __init__(
         self,
@@ -43,45 +45,55 @@ class Collector:
         refresh_seconds: float,
         max_age_seconds: float,
         on_reading: Callable[[LoadReading], None],
-        on_change: Callable[[LoadStatus], None] = lambda _: None,
+        on_status: Callable[[LoadStatus], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """Create a collector; `start` starts its thread.
+
+        Args:
+            source: what to read; closed by `stop`.
+            refresh_seconds: pause between two reads; at most 5 s while nothing is fresh.
+            max_age_seconds: the oldest age that is fresh.
+            on_reading: called from the thread after each good read; must not raise.
+            on_status: called from the thread after each read, good or bad.
+            clock: seconds since the epoch.
+        """
         self._source = source
         self._refresh_seconds = refresh_seconds
         self._max_age_seconds = max_age_seconds
         self._on_reading = on_reading
-        self._on_change = on_change
+        self._on_status = on_status
         self._clock = clock
         self._stop = threading.Event()
-        self._newest_sample = -float("inf")
+        self._newest_sample = -math.inf
         self._failures = 0
         self._reason = "not read yet"
         self._thread = threading.Thread(target=self._run, name="load-collector", daemon=True)
 
     def start(self) -> None:
-        """Start reading; returns at once, a source that is down delays nobody."""
+        """Start reading. Returns at once: a source that is down must not delay the start of the process."""
         self._thread.start()
 
     def request_stop(self) -> None:
-        """Read no more; a read under way ends by itself and delays nobody."""
+        """Read no more. Does not wait for a read under way."""
         self._stop.set()
 
     def stop(self) -> None:
-        """Stop reading; waits for a read under way, at most its deadline."""
+        """Read no more and close the source. Waits for a read under way, at most 15 s."""
         self.request_stop()
         if self._thread.is_alive():
-            self._thread.join(timeout=15)
+            self._thread.join(timeout=_STOP_SECONDS)
         self._source.close()
 
     def status(self) -> LoadStatus:
-        """How it stands now; age goes on while the source is silent."""
-        age = self._clock() - self._newest_sample
-        fresh = is_fresh(self._newest_sample, self._clock(), self._max_age_seconds)
+        """Return the state of the source now: its samples age while it is silent."""
+        now = self._clock()
+        fresh = is_fresh(self._newest_sample, now, self._max_age_seconds)
         message = "" if fresh else self._reason
-        return LoadStatus(self._source.describe(), fresh, message, age, self._failures)
+        return LoadStatus(self._source.describe(), fresh, message, now - self._newest_sample, self._failures)
 
     def read_once(self) -> None:
-        """One read, with what follows from it; the thread's body, and callable in tests."""
+        """Read once and call the callbacks: one round of the thread."""
         try:
             reading = self._source.read()
         except LoadError as error:
@@ -93,11 +105,12 @@ class Collector:
             self._reason = f"{self._source.describe()}: {type(error).__name__} in the reader: {str(error)[:200]}"
         else:
             self._failures = 0
-            self._take(reading)
-        self._on_change(self.status())
+            self._note_age(reading)
+            self._on_reading(reading)
+        self._on_status(self.status())
 
-    def _take(self, reading: LoadReading) -> None:
-        times = [load.measured_at for load in reading.loads.values() if load.measured_at == load.measured_at]
+    def _note_age(self, reading: LoadReading) -> None:
+        times = [load.measured_at for load in reading.loads.values() if not math.isnan(load.measured_at)]
         if times:
             # A source whose clock is ahead must not make its samples look younger than they can be.
             self._newest_sample = min(max(times), self._clock())
@@ -105,13 +118,12 @@ class Collector:
         elif reading.loads:
             self._newest_sample = reading.window_end
         else:
-            why = reading.problems[0] if reading.problems else "has no load of any node"
-            self._reason = f"{self._source.describe()}: answers, but {why}"
-        self._on_reading(reading)
+            cause = reading.problems[0] if reading.problems else "has no load of any node"
+            self._reason = f"{self._source.describe()}: answers, but {cause}"
 
     def _run(self) -> None:
         while not self._stop.is_set():
             self.read_once()
-            # While there is nothing fresh, try sooner: the first data after a start or an outage matter most.
-            pause = self._refresh_seconds if self.status().fresh else min(5.0, self._refresh_seconds)
+            # While nothing is fresh, try sooner: the first data after a start or an outage matter most.
+            pause = self._refresh_seconds if self.status().fresh else min(_RETRY_SECONDS, self._refresh_seconds)
             self._stop.wait(pause)

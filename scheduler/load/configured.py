@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y
 
 
 def window_seconds(window: str) -> float:
-    """Seconds of a PromQL duration such as `15m` or `1h30m`."""
+    """Return the seconds of a PromQL duration such as `15m` or `1h30m`."""
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(window))
 
 
@@ -57,24 +57,26 @@ def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
         token=provider.token or None,
         verify_tls=not provider.insecure_skip_verify,
     )
-    if provider.type == "SignalFx":
-        environment = os.environ
-        return replace(
-            settings,
-            credential_header="X-SF-Token",
-            host_suffix=environment.get("SIGNALFX_HOST_NAME_SUFFIX", ""),
-            cluster=environment.get("SIGNALFX_CLUSTER_NAME", ""),
-        )
-    return settings
+    return signalfx_settings(settings, os.environ) if provider.type == "SignalFx" else settings
 
 
-def wanted_sources(profiles: Iterable[EffectiveProfile]) -> tuple[dict[str, LoadSettings], list[str]]:
-    """Return the sources that enabled plugins read, once each however many read it.
+def signalfx_settings(settings: LoadSettings, environment: Mapping[str, str]) -> LoadSettings:
+    """Complete the settings of SignalFx by the environment variables that load-watcher reads."""
+    return replace(
+        settings,
+        credential_header="X-SF-Token",
+        host_suffix=environment.get("SIGNALFX_HOST_NAME_SUFFIX", ""),
+        cluster=environment.get("SIGNALFX_CLUSTER_NAME", ""),
+    )
 
-    The second value names, as `schedulerName/plugin`, those whose profile has other load options for a source that
-    an earlier one named already: there is one collector, and it can follow only one of them.
+
+def configured_sources(profiles: Iterable[EffectiveProfile]) -> tuple[dict[str, LoadSettings], list[str]]:
+    """Return the sources that enabled plugins read, by key, and the plugins whose load options are ignored.
+
+    Plugins and profiles share one collector per source, and the first that names a source decides its options. A
+    later plugin whose options differ is named as `schedulerName/plugin`.
     """
-    wanted: dict[str, LoadSettings] = {}
+    sources: dict[str, LoadSettings] = {}
     ignored: list[str] = []
     for profile in profiles:
         for plugin in profile.enabled:
@@ -83,9 +85,9 @@ def wanted_sources(profiles: Iterable[EffectiveProfile]) -> tuple[dict[str, Load
             if args is None or key is None:
                 continue
             settings = load_settings(args, profile.options.load)
-            if wanted.setdefault(key, settings) != settings:
+            if sources.setdefault(key, settings) != settings:
                 ignored.append(f"{profile.scheduler_name}/{plugin}")
-    return wanted, ignored
+    return sources, ignored
 
 
 def load_source(
@@ -96,10 +98,10 @@ def load_source(
 ) -> LoadSource:
     """Return the source that a key names (`ArgsModel.source_key`).
 
-    `api` and `capacity_of` are for the metrics server: where it is reached, and what is known of nodes already.
+    `api` and `capacity_of` are for the metrics server: the connection, and the capacity of a node (CPU in milli-units,
+    memory in bytes) where the caller knows the nodes.
     """
-    # Each source is imported where it is made: the HTTP libraries take a tenth of a second, and most configurations
-    # need none of them.
+    # Imported here: the HTTP libraries take a tenth of a second, and most configurations need none of them.
     if key.startswith(_WATCHER):
         from scheduler.load.watcher import WatcherSource
 

@@ -1,12 +1,12 @@
 """Which numbers of a source count, and what a load-watcher's list of metrics means."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from scheduler.framework import NodeLoad
 
-MOST_PERCENT = 100_000.0
+MAX_PERCENT = 100_000.0
 """A load beyond a thousand times the capacity is a broken rule or a wrong unit, not a load."""
 _AVERAGES = ("AVG", "Latest")
 
@@ -19,22 +19,21 @@ class Metric(NamedTuple):
     value: float
 
 
-def usable(value: float) -> bool:
-    """Tell whether a percentage can be a load: finite, not negative, not absurdly large."""
-    return math.isfinite(value) and 0.0 <= value <= MOST_PERCENT
+def is_usable(value: float) -> bool:
+    """Return whether a percentage can be a load: finite, not negative, not absurdly large."""
+    return math.isfinite(value) and 0.0 <= value <= MAX_PERCENT
 
 
-def instance_load(metrics: Iterable[Metric]) -> NodeLoad:
+def load_of_metrics(metrics: Sequence[Metric]) -> NodeLoad:
     """Return what a node's metrics say, by the rules of scheduler-plugins v0.34.7 (pkg/trimaran/resourcestats.go).
 
     An average by operator AVG wins over one by Latest or without operator; of several the last wins. Peaks takes the
     first of AVG and Latest, TargetLoadPacking the last. A type that is listed without average or deviation has a
     deviation of 0, which upstream takes for a measurement and `safe` mode does not.
     """
-    listed = list(metrics)
-    cpu_average, cpu_stddev = _of_type(listed, "CPU")
-    memory_average, memory_stddev = _of_type(listed, "Memory")
-    averages = [one.value for one in listed if one.type == "CPU" and one.operator in _AVERAGES]
+    cpu_average, cpu_stddev = _average_and_deviation(metrics, "CPU")
+    memory_average, memory_stddev = _average_and_deviation(metrics, "Memory")
+    averages = [metric.value for metric in metrics if metric.type == "CPU" and metric.operator in _AVERAGES]
     return NodeLoad(
         cpu_average=cpu_average,
         cpu_stddev=cpu_stddev,
@@ -45,19 +44,19 @@ def instance_load(metrics: Iterable[Metric]) -> NodeLoad:
     )
 
 
-def _of_type(metrics: Iterable[Metric], kind: str) -> tuple[float, float]:
+def _average_and_deviation(metrics: Iterable[Metric], kind: str) -> tuple[float, float]:
     average = deviation = math.nan
-    exact = listed = False
+    is_exact = is_listed = False
     for metric in metrics:
         if metric.type != kind:
             continue
-        listed = True
+        is_listed = True
         if metric.operator == "AVG":
-            average, exact = metric.value, True
+            average, is_exact = metric.value, True
         elif metric.operator == "STD":
             deviation = metric.value
-        elif metric.operator in ("", "Latest") and not exact:
+        elif metric.operator in ("", "Latest") and not is_exact:
             average = metric.value
-    if listed and math.isnan(average) and math.isnan(deviation):
+    if is_listed and math.isnan(average) and math.isnan(deviation):
         deviation = 0.0
     return average, deviation

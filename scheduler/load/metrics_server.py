@@ -1,4 +1,4 @@
-"""Loads from the metrics server: metrics.k8s.io through the API server, usage over the capacity of the nodes."""
+"""Loads from the metrics server: usage by metrics.k8s.io through the API server, as a share of the capacity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
 from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
 from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
-from scheduler.load.figures import usable
+from scheduler.load.figures import is_usable
 from scheduler.load.nodes import NODES_PATH, list_nodes
 from scheduler.load.source import LoadError
 
@@ -22,7 +22,7 @@ METRICS_PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 
 
 class Connection(Protocol):
-    """What is needed of `scheduler.kube.client.sync.SyncConnection`."""
+    """The part of `scheduler.kube.client.sync.SyncConnection` that the source uses."""
 
     def get(self, path: str, params: Mapping[str, str | int] | None = None) -> bytes:
         """Read an object."""
@@ -34,17 +34,23 @@ class Connection(Protocol):
 
 
 class MetricsServerSource:
-    """One list a read. The metrics server knows the latest use only, no deviation.
+    """One list a read. The metrics server reports the latest usage only, and no deviation.
 
-    `capacity_of` gives a node's capacity where the caller knows the nodes already; without it they are listed as well.
+    `capacity_of` gives the capacity of a node of the cluster; without it each read lists the nodes as well.
     """
 
-    def __init__(self, connection: Connection, capacity_of: Callable[[str], Capacity | None] | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        capacity_of: Callable[[str], Capacity | None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._connection = connection
+        self._clock = clock
         self._capacity_of = capacity_of
 
     def describe(self) -> str:
-        """`metrics server`."""
+        """`metrics server (metrics.k8s.io)`."""
         return "metrics server (metrics.k8s.io)"
 
     def close(self) -> None:
@@ -61,19 +67,19 @@ class MetricsServerSource:
             name = str(_part(item, "metadata").get("name") or "")
             capacity = capacity_of(name)
             if capacity is None:
-                # As upstream: usage of a node that is gone. It stays out of the count of broken values.
+                # As upstream: usage of a node that is gone. It does not count as an unusable value.
                 continue
-            load, broken = _load(item, capacity)
-            rejected += broken
+            load, unusable = _node_load(item, capacity)
+            rejected += unusable
             if load is not None:
                 instances[name] = load
-        return LoadReading(instances, time.time(), {"usage": rejected} if rejected else {})
+        return LoadReading(instances, self._clock(), {"usage": rejected} if rejected else {})
 
     def _get(self, path: str, params: Mapping[str, str | int] | None = None) -> bytes:
         try:
             return self._connection.get(path, params)
         except NotFound as error:
-            raise LoadError(f"{path}: the API server does not know it; is the metrics server installed?") from error
+            raise LoadError(f"{path}: the API server does not serve it; is the metrics server installed?") from error
         except Forbidden as error:
             raise LoadError(
                 f"{path}: not allowed; the scheduler needs get and list of nodes in metrics.k8s.io, which the"
@@ -88,10 +94,10 @@ class MetricsServerSource:
         try:
             return {node.name: node.capacity for node in list_nodes(self._get)}
         except ValueError as error:
-            raise LoadError(f"{NODES_PATH}: answer is not JSON or no list of objects") from error
+            raise LoadError(f"{NODES_PATH}: the answer is not JSON, or not a list of objects") from error
 
 
-def _load(item: Mapping[str, Any], capacity: Capacity) -> tuple[NodeLoad | None, int]:
+def _node_load(item: Mapping[str, Any], capacity: Capacity) -> tuple[NodeLoad | None, int]:
     usage = _part(item, "usage")
     figures: list[float] = []
     for name, amount, total in (("cpu", milli_value, capacity[0]), ("memory", value, capacity[1])):
@@ -100,31 +106,31 @@ def _load(item: Mapping[str, Any], capacity: Capacity) -> tuple[NodeLoad | None,
             percent = float(100 * used) / float(total) if total > 0 else math.nan
         except (KeyError, QuantityError, TypeError):
             percent = math.nan
-        figures.append(percent if usable(percent) else math.nan)
-    broken = sum(math.isnan(figure) for figure in figures)
-    if broken == len(figures):
-        return None, broken
+        figures.append(percent if is_usable(percent) else math.nan)
+    unusable = sum(math.isnan(figure) for figure in figures)
+    if unusable == len(figures):
+        return None, unusable
     try:
-        at = epoch_seconds(str(item.get("timestamp", "")))
+        measured_at = epoch_seconds(str(item.get("timestamp", "")))
     except TimestampError:
-        at = math.nan
-    return NodeLoad(cpu_average=figures[0], memory_average=figures[1], measured_at=at), broken
+        measured_at = math.nan
+    return NodeLoad(cpu_average=figures[0], memory_average=figures[1], measured_at=measured_at), unusable
 
 
 def _decoded(body: bytes, path: str) -> Mapping[str, Any]:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise LoadError(f"{path}: answer is not JSON") from error
+        raise LoadError(f"{path}: the answer is not JSON") from error
     if not isinstance(data, dict):
-        raise LoadError(f"{path}: answer is no list of objects")
+        raise LoadError(f"{path}: the answer is not a list of objects")
     return data
 
 
 def _items(body: bytes, path: str) -> Iterator[Mapping[str, Any]]:
     items = _decoded(body, path).get("items")
     if items is not None and not isinstance(items, list):
-        raise LoadError(f"{path}: answer is no list of objects")
+        raise LoadError(f"{path}: the answer is not a list of objects")
     return (item for item in items or () if isinstance(item, dict))
 
 

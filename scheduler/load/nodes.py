@@ -1,4 +1,4 @@
-"""The nodes of a cluster, for those who read loads without a scheduler's cache: names, addresses, capacities."""
+"""The nodes of a cluster for commands that have no cache of them: names, addresses, capacities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGE = 250
 
 
 Get = Callable[[str, Mapping[str, str | int] | None], bytes]
-"""What is needed of a connection: `SyncConnection.get`."""
+"""`SyncConnection.get`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +27,23 @@ class KnownNode:
 
 
 def list_nodes(get: Get, selector: str = "") -> list[KnownNode]:
-    """List all nodes that a label selector in kubectl's form means, page by page.
+    """List the nodes that match a label selector in kubectl's form, page by page.
 
     Raises:
         KubeError: the API server does not answer, or refuses.
-        ValueError: its answer is no list of nodes.
+        ValueError: its answer is not a list of nodes.
     """
-    found: list[KnownNode] = []
+    nodes: list[KnownNode] = []
     parameters: dict[str, str | int] = {"limit": _PAGE, **({"labelSelector": selector} if selector else {})}
     while True:
         page = json.loads(get(NODES_PATH, parameters))
         if not isinstance(page, dict) or not isinstance(page.get("items") or [], list):
-            raise ValueError(f"{NODES_PATH}: answer is no list of objects")
-        found.extend(_node(item) for item in page.get("items") or [] if isinstance(item, dict))
-        following = _part(page, "metadata").get("continue")
-        if not following:
-            return found
-        parameters["continue"] = str(following)
+            raise ValueError(f"{NODES_PATH}: the answer is not a list of objects")
+        nodes.extend(_node(item) for item in page.get("items") or [] if isinstance(item, dict))
+        token = _part(page, "metadata").get("continue")
+        if not token:
+            return nodes
+        parameters["continue"] = str(token)
 
 
 def _node(item: Mapping[str, Any]) -> KnownNode:
@@ -57,7 +57,7 @@ def _node(item: Mapping[str, Any]) -> KnownNode:
         capacity = (0, 0)
     return KnownNode(
         str(metadata.get("name") or ""),
-        tuple(str(one["address"]) for one in listed if isinstance(one, dict) and one.get("address")),
+        tuple(str(entry["address"]) for entry in listed if isinstance(entry, dict) and entry.get("address")),
         capacity,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import structs
@@ -13,7 +13,7 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
 
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load.figures import usable
+from scheduler.load.figures import is_usable
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadError
@@ -26,12 +26,13 @@ _FIGURES = ("cpu_average", "cpu_stddev", "memory_average", "memory_stddev")
 class PrometheusSource:
     """Four instant queries a read: {cpu, memory} x {average, standard deviation over the window}.
 
-    load-watcher asks 102 a minute and drops all of them when one fails; here a failed figure is missing and the
-    others stand, and only when no figure could be had is it an error.
+    load-watcher asks 102 a minute and drops all of them when one fails; here a figure that fails is missing and the
+    others count; it is an error only when no figure can be read.
     """
 
-    def __init__(self, settings: LoadSettings) -> None:
+    def __init__(self, settings: LoadSettings, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
+        self._clock = clock
         self._session = GuardedSession(settings)
         self._client = PrometheusConnect(url=settings.address.rstrip("/"), session=self._session, retry=Retry(0))
 
@@ -45,33 +46,33 @@ class PrometheusSource:
 
     def read(self) -> LoadReading:
         """Read all figures; see `LoadSource.read`."""
-        window_end = time.time()
+        window_end = self._clock()
         instances: dict[str, NodeLoad] = {}
         rejected: dict[str, int] = {}
         failures: list[LoadError] = []
-        doubled: list[str] = []
+        duplicated: list[str] = []
         for figure in _FIGURES:
             try:
                 series = self.ask(self._expression(figure), window_end)
             except LoadError as error:
                 failures.append(error)
                 if len(failures) == 1 and figure == _FIGURES[0]:
-                    # The source itself is down or refuses us: three more deadlines would tell nothing new.
+                    # The source itself is down or refuses us: three more timeouts would add nothing.
                     raise
                 continue
-            rejected[figure], several = _merge(instances, figure, series, self._settings.node_label)
-            if several:
-                doubled.append(figure)
+            rejected[figure], has_duplicates = _merge(instances, figure, series, self._settings.node_label)
+            if has_duplicates:
+                duplicated.append(figure)
         if len(failures) == len(_FIGURES):
             raise failures[0]
         # The time of a sample alone is no load.
-        instances = {name: load for name, load in instances.items() if any(_has(load, one) for one in _FIGURES)}
+        instances = {name: load for name, load in instances.items() if _has_figure(load)}
         counted = {name: count for name, count in rejected.items() if count}
         problems = tuple(str(error) for error in failures)
-        if doubled:
+        if duplicated:
             label = self._settings.node_label
             problems += (
-                f"{', '.join(doubled)}: several series per {label}, of which the largest counts; "
+                f"{', '.join(duplicated)}: several series per {label}, of which the largest counts; "
                 f"aggregate the query by ({label})",
             )
         if not instances and not problems:
@@ -117,33 +118,33 @@ def _merge(
 ) -> tuple[int, bool]:
     """Put one figure's series into the instances.
 
-    Returns how many values were unusable, and whether an instance had several.
+    Returns how many values were unusable, and whether an instance has several series.
     """
-    rejected, several = 0, False
+    rejected, has_duplicates = 0, False
     for sample in series:
         labels, value = sample.get("metric") or {}, _number(sample.get("value"))
         instance = labels.get(node_label)
         if not instance or value is None:
             rejected += 1
             continue
-        known = instances.get(instance, NodeLoad())
+        load = instances.get(instance, NodeLoad())
         if labels.get(_STAT) == _SAMPLE_TIME:
-            newest = value if math.isnan(known.measured_at) else max(value, known.measured_at)
-            instances[instance] = structs.replace(known, measured_at=newest)
-        elif usable(value * 100):
-            before: float = getattr(known, figure)
-            several |= not math.isnan(before)
-            # Doubled series of a replicated Prometheus differ little; of ones that should have been added up, the
+            newest = value if math.isnan(load.measured_at) else max(value, load.measured_at)
+            instances[instance] = structs.replace(load, measured_at=newest)
+        elif is_usable(value * 100):
+            before: float = getattr(load, figure)
+            has_duplicates |= not math.isnan(before)
+            # Duplicates from a replicated Prometheus differ little; of series that should have been added up, the
             # largest is the least wrong.
             percent = before if before > value * 100 else value * 100
-            instances[instance] = structs.replace(known, **{figure: percent})
+            instances[instance] = structs.replace(load, **{figure: percent})
         else:
             rejected += 1
-    return rejected, several
+    return rejected, has_duplicates
 
 
-def _has(load: NodeLoad, figure: str) -> bool:
-    return not math.isnan(getattr(load, figure))
+def _has_figure(load: NodeLoad) -> bool:
+    return not all(math.isnan(getattr(load, figure)) for figure in _FIGURES)
 
 
 def _number(value: Any) -> float | None:

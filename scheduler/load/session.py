@@ -1,4 +1,4 @@
-"""An HTTP session that no answer can hurt: deadline, byte cap, no redirects, credential read anew."""
+"""An HTTP session for untrusted servers: a deadline, a byte cap, no redirects, a credential that may rotate."""
 
 from __future__ import annotations
 
@@ -71,25 +71,27 @@ class GuardedSession(requests.Session):
         limit = self._settings
         body = bytearray()
         try:
-            # What has arrived, not a full chunk: else a slow drip would hold us until one is full. Decoding is bounded
-            # too, should a server compress although it was asked not to.
+            # read1 returns what has arrived: with full chunks a slow server could hold us beyond the deadline. Some
+            # servers compress although they are asked not to, so the cap is on the decoded bytes.
             while chunk := response.raw.read1(_CHUNK, decode_content=True):
                 body += chunk
                 if len(body) > limit.max_bytes:
-                    raise LoadError(f"{limit.address}: answer larger than {limit.max_bytes} bytes; narrow the query")
+                    raise LoadError(
+                        f"{limit.address}: the answer is larger than {limit.max_bytes} bytes; narrow the query"
+                    )
                 if time.monotonic() > deadline:
                     raise LoadError(f"{limit.address}: answer not complete within {limit.timeout_seconds:g} s")
         except ReadTimeoutError as error:
             raise LoadError(f"{limit.address}: answer not complete within {limit.timeout_seconds:g} s") from error
         except (HTTPError, OSError) as error:
-            raise LoadError(f"{limit.address}: answer broke off ({type(error).__name__})") from error
+            raise LoadError(f"{limit.address}: the answer broke off ({type(error).__name__})") from error
         return bytes(body)
 
     def _check_status(self, response: requests.Response) -> None:
         address, status = self._settings.address, response.status_code
         if 300 <= status < 400:
             raise LoadError(
-                f"{address}: redirected (HTTP {status}), not followed as it would carry the token elsewhere; "
+                f"{address}: redirected (HTTP {status}), which is not followed as the token would go elsewhere; "
                 "give the final address"
             )
         if status in (401, 403):
@@ -113,7 +115,7 @@ class GuardedSession(requests.Session):
         except OSError as error:
             raise LoadError(f"token file {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise LoadError(f"token file {path}: not a token, as it is no text") from error
+            raise LoadError(f"token file {path}: not a token, as it is not text") from error
         if not token.isascii() or not token.isprintable() or not token:
             raise LoadError(
                 f"token file {path}: {'empty' if not token else 'not a token: it holds control characters'}"
@@ -122,11 +124,11 @@ class GuardedSession(requests.Session):
 
 
 def tls_advice(cause: str) -> str:
-    """Say what to do about a certificate that was not accepted for this reason."""
+    """Return what to do about a certificate that was refused for this reason."""
     if "expired" in cause or "not yet valid" in cause:
-        return "its certificate has to be renewed there, or a clock is wrong"
+        return "renew the certificate on the server, or correct a wrong clock"
     if "match" in cause:
-        return "use a name in the address that its certificate is for"
+        return "give an address with a name that its certificate is for"
     return "give caFile the CA that signed its certificate"
 
 

@@ -5,32 +5,33 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from msgspec import structs
 
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load.figures import usable
+from scheduler.load.figures import is_usable
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadError
 
 DEFAULT_ADDRESS = "https://api.signalfx.com"
 _SERIES = (("cpu_average", "cpu.utilization"), ("memory_average", "memory.utilization"))
-_MOST_SERIES = 10_000
+_MAX_SERIES = 10_000
 
 
 class SignalFxSource:
     """Four requests a read: points and names of series, for CPU and for memory. There is no deviation.
 
-    A host's name counts up to its first dot. A figure that fails is missing and the other stands.
+    The host's name up to its first dot names the node. If one figure cannot be read, the other still counts.
     """
 
-    def __init__(self, settings: LoadSettings, window_seconds: float) -> None:
+    def __init__(self, settings: LoadSettings, window_seconds: float, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
         self._window = window_seconds
+        self._clock = clock
         self._session = GuardedSession(settings)
 
     def describe(self) -> str:
@@ -44,14 +45,14 @@ class SignalFxSource:
     def read(self) -> LoadReading:
         """Read both figures; see `LoadSource.read`."""
         if not (self._settings.token or self._settings.token_file):
-            raise LoadError(f"{self.describe()}: a token is needed; give a token file")
-        end = int(time.time())
+            raise LoadError(f"{self.describe()}: it needs a token; give a token file")
+        end = int(self._clock())
         instances: dict[str, NodeLoad] = {}
         rejected: dict[str, int] = {}
         problems: list[str] = []
         for figure, metric in _SERIES:
             try:
-                count = self._add(instances, figure, metric, end)
+                count = self._read_figure(instances, figure, metric, end)
             except LoadError as error:
                 if figure == _SERIES[0][0]:
                     raise
@@ -61,27 +62,27 @@ class SignalFxSource:
                 rejected[metric] = count
         return LoadReading(instances, float(end), rejected, tuple(problems))
 
-    def _add(self, instances: dict[str, NodeLoad], figure: str, metric: str, end: int) -> int:
+    def _read_figure(self, instances: dict[str, NodeLoad], figure: str, metric: str, end: int) -> int:
         settings = self._settings
         query = f'host:*{settings.host_suffix} AND cluster:{settings.cluster} AND sf_metric:"{metric}"'
         start = end - int(self._window)
         window: dict[str, str | int] = {"query": query, "startMs": start * 1000, "endMs": end * 1000}
         window["resolution"] = 60_000
         points = self._get("/v1/timeserieswindow", window).get("data")
-        names = self._get("/v2/metrictimeseries", {"query": query, "limit": _MOST_SERIES}).get("results")
+        names = self._get("/v2/metrictimeseries", {"query": query, "limit": _MAX_SERIES}).get("results")
         if not isinstance(points, dict) or not isinstance(names, list):
-            raise LoadError(f"{settings.address}: answer without data or results; is this SignalFx?")
+            raise LoadError(f"{settings.address}: the answer has no data or no results; is this SignalFx?")
         rejected = 0
         for entry in names:
             identity, host = _identity(entry)
             if host is None or identity not in points:
                 continue
             mean, at = _mean(points[identity])
-            if usable(mean):
-                known = instances.get(host, NodeLoad())
+            if is_usable(mean):
+                load = instances.get(host, NodeLoad())
                 # The older of the two figures is the age of both.
-                measured_at = at if math.isnan(known.measured_at) else min(at, known.measured_at)
-                instances[host] = structs.replace(known, measured_at=measured_at, **{figure: mean})
+                measured_at = at if math.isnan(load.measured_at) else min(at, load.measured_at)
+                instances[host] = structs.replace(load, measured_at=measured_at, **{figure: mean})
             else:
                 rejected += 1
         return rejected
@@ -95,9 +96,9 @@ class SignalFxSource:
         try:
             data = json.loads(response.content)
         except (ValueError, RecursionError) as error:
-            raise LoadError(f"{address}{path}: answer is not JSON") from error
+            raise LoadError(f"{address}{path}: the answer is not JSON") from error
         if not isinstance(data, dict):
-            raise LoadError(f"{address}{path}: answer is no object; is this SignalFx?")
+            raise LoadError(f"{address}{path}: the answer is not an object; is this SignalFx?")
         return data
 
 
@@ -119,4 +120,4 @@ def _mean(points: Any) -> tuple[float, float]:
         return math.nan, math.nan
     if not values:
         return math.nan, math.nan
-    return sum(one for _, one in values) / len(values), max(at for at, _ in values) / 1000.0
+    return sum(value for _, value in values) / len(values), max(at for at, _ in values) / 1000.0

@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from msgspec import structs
 
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load.figures import Metric, instance_load, usable
+from scheduler.load.figures import Metric, is_usable, load_of_metrics
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadError
 
 
 class WatcherSource:
-    """One GET a read. The time of its answer is the age of every value: a load-watcher that has stopped fetching goes
-    on serving what it has, and says so only there."""
+    """One GET a read. The timestamp of the answer is the sample time of every value: a load-watcher that has stopped
+    fetching still serves its last values, and only the timestamp shows it."""
 
-    def __init__(self, settings: LoadSettings) -> None:
+    def __init__(self, settings: LoadSettings, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
+        self._clock = clock
         self._session = GuardedSession(settings)
 
     def describe(self) -> str:
@@ -41,21 +42,21 @@ class WatcherSource:
             raise LoadError(
                 f"{address}/watcher: HTTP {response.status_code}; a load-watcher answers so while it has no metrics"
             )
-        return parse_watcher(response.content, f"{address}/watcher", now=time.time())
+        return parse_watcher(response.content, f"{address}/watcher", now=self._clock())
 
 
-def parse_watcher(body: bytes, where: str, *, now: float = 0.0) -> LoadReading:
+def parse_watcher(body: bytes, origin: str, *, now: float = 0.0) -> LoadReading:
     """Read an answer as leniently as upstream's client, and more: a bare NaN is one missing value, not a broken answer.
 
-    Unknown fields are ignored; absent ones and nulls are 0 or empty. `now` stands in for a `window.end` of 0.
+    Unknown fields are ignored; absent ones and nulls are 0 or empty. A `window.end` of 0 is read as `now`.
 
     Raises:
-        LoadError: it is no JSON object, or a field has the wrong type; begins with `where`.
+        LoadError: it is not a JSON object, or a field has the wrong type; begins with `origin`.
     """
     try:
-        answer = json.loads(body, parse_float=_decimal)
+        answer = json.loads(body, parse_float=_parse_decimal)
     except (ValueError, RecursionError) as error:
-        raise LoadError(f"{where}: not JSON ({str(error)[:100]}); is this a load-watcher?") from error
+        raise LoadError(f"{origin}: not JSON ({str(error)[:100]}); is this a load-watcher?") from error
     try:
         root = _object(answer, "answer")
         window = _object(root.get("window"), "window")
@@ -68,20 +69,20 @@ def parse_watcher(body: bytes, where: str, *, now: float = 0.0) -> LoadReading:
         instances: dict[str, NodeLoad] = {}
         for name, node in nodes.items():
             listed = list(_metrics(node, f"data.NodeMetricsMap.{name}"))
-            good = [metric for metric in listed if usable(metric.value)]
-            rejected += len(listed) - len(good)
-            if good:
-                instances[name] = structs.replace(instance_load(good), measured_at=timestamp or math.nan)
+            usable = [metric for metric in listed if is_usable(metric.value)]
+            rejected += len(listed) - len(usable)
+            if usable:
+                instances[name] = structs.replace(load_of_metrics(usable), measured_at=timestamp or math.nan)
     except _WrongTypeError as error:
-        raise LoadError(f"{where}: {error}; is this a load-watcher?") from error
+        raise LoadError(f"{origin}: {error}; is this a load-watcher?") from error
     return LoadReading(instances, end, {"watcher": rejected} if rejected else {})
 
 
-def _decimal(text: str) -> float:
-    """A number as upstream's reader has it: all digits as an integer, over a power of ten.
+def _parse_decimal(text: str) -> float:
+    """A number as upstream's JSON library reads it: all digits as an integer, over a power of ten.
 
-    For numbers of 16 digits and more that may be one unit in the last place off, which is nothing for a load; but Peaks
-    makes whole scores of such differences, and shall make the same ones.
+    From 16 digits on that may be one unit in the last place off, which is nothing for a load. But Peaks turns such
+    differences into whole scores, which must be upstream's.
     """
     before, _, after = text.partition(".")
     digits = before + after
@@ -99,7 +100,7 @@ def _object(data: Any, field: str) -> Mapping[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise _WrongTypeError(f"{field} is no object")
+        raise _WrongTypeError(f"{field} is not an object")
     return data
 
 
@@ -107,7 +108,7 @@ def _number(data: Any, field: str) -> float:
     if data is None:
         return 0.0
     if isinstance(data, bool) or not isinstance(data, int | float):
-        raise _WrongTypeError(f"{field} is no number")
+        raise _WrongTypeError(f"{field} is not a number")
     try:
         number = float(data)
     except OverflowError:
@@ -119,7 +120,7 @@ def _text(data: Any, field: str) -> str:
     if data is None:
         return ""
     if not isinstance(data, str):
-        raise _WrongTypeError(f"{field} is no text")
+        raise _WrongTypeError(f"{field} is not a string")
     return data
 
 
@@ -128,7 +129,7 @@ def _metrics(node: Any, field: str) -> Iterator[Metric]:
     if entries is None:
         return
     if not isinstance(entries, list):
-        raise _WrongTypeError(f"{field}.metrics is no list")
+        raise _WrongTypeError(f"{field}.metrics is not a list")
     for index, entry in enumerate(entries):
         at = f"{field}.metrics[{index}]"
         metric = _object(entry, at)

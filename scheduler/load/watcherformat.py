@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.framework import NodeLoad
-from scheduler.load.figures import usable
+from scheduler.load.figures import is_usable
 
 _FIGURES = (
     ("CPU", "AVG", "cpu_average"),
@@ -29,8 +29,17 @@ def watcher_document(
 ) -> dict[str, Any]:
     """Return the document; times are seconds since the epoch and become whole ones, as upstream's.
 
-    A value that can be no load is left out, so that the document never holds a NaN, which is no JSON. `latest`: the
-    source knows the use at one moment only (metrics server), which upstream marks by another operator and no window.
+    A value that cannot be a load is left out, so that the document never holds a NaN, which is not JSON.
+
+    Args:
+        loads: by node name.
+        source: type of the source, as load-watcher names it.
+        window: averaging window, as a Prometheus duration.
+        window_seconds: the same in seconds.
+        end: end of the window.
+        timestamp: when the source answered.
+        latest: the source knows the usage at one moment only (metrics server), which upstream marks by another
+            operator and no window.
     """
     whole = math.floor(end)
     rollup = "" if latest else window
@@ -52,10 +61,10 @@ def watcher_document(
 
 
 def _metrics(load: NodeLoad, rollup: str, *, latest: bool) -> list[dict[str, Any]]:
-    found = []
+    metrics = []
     for kind, operator, figure in _FIGURES:
         value: float = getattr(load, figure)
-        if usable(value):
-            shown = "Latest" if latest and operator == "AVG" else operator
-            found.append({"name": "", "type": kind, "operator": shown, "rollup": rollup, "value": value})
-    return found
+        if is_usable(value):
+            shown_operator = "Latest" if latest and operator == "AVG" else operator
+            metrics.append({"name": "", "type": kind, "operator": shown_operator, "rollup": rollup, "value": value})
+    return metrics

@@ -28,7 +28,7 @@ from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ClientConfig
-from scheduler.load import LoadError, load_source, parse_watcher, wanted_sources
+from scheduler.load import LoadError, configured_sources, load_source, parse_watcher
 from scheduler.plugins import build_profile
 from tests.faults.server import BreakablePrometheus
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
@@ -187,7 +187,7 @@ def test_two_plugins_that_fetch_for_themselves(control_plane: LocalCluster, tmp_
         with real(control_plane, tmp_path, *profiles) as running:
             running.until(running.ended, "it panics")
             assert 'conflicts with pattern "/watcher"' in running.log
-        wanted, _ = wanted_sources(ours(configuration(*profiles)).profiles)
+        wanted, _ = configured_sources(ours(configuration(*profiles)).profiles)
         assert list(wanted) == [f"Prometheus:{prometheus.url}"]
 
 
@@ -204,7 +204,7 @@ def test_the_number_of_queries(control_plane: LocalCluster, tmp_path: Path) -> N
             count = len(prometheus.paths)
             time.sleep(0.5)
         prometheus.paths.clear()
-        ((key, settings),) = wanted_sources(ours(configuration(packing)).profiles)[0].items()
+        ((key, settings),) = configured_sources(ours(configuration(packing)).profiles)[0].items()
         source = load_source(key, settings, ClientConfig(server="https://unused.invalid"))
         source.read()
         source.close()
@@ -220,7 +220,7 @@ def test_a_prometheus_whose_certificate_nobody_vouches_for(control_plane: LocalC
         with real(control_plane, tmp_path, trusting) as running:
             running.until(lambda: "Bearer canary-token" in prometheus.authorizations, "it shows its token")
         prometheus.authorizations.clear()
-        ((key, settings),) = wanted_sources(ours(configuration(trusting)).profiles)[0].items()
+        ((key, settings),) = configured_sources(ours(configuration(trusting)).profiles)[0].items()
         source = load_source(key, settings, ClientConfig(server="https://unused.invalid"))
         with pytest.raises(LoadError, match="TLS verification failed"):
             source.read()
@@ -257,8 +257,8 @@ def test_signalfx_without_a_token(control_plane: LocalCluster, tmp_path: Path) -
     silent = profile("one", PACKING, args)
     with real(control_plane, tmp_path, silent) as running:
         running.until(running.ended, "the process ends")
-    ((key, settings),) = wanted_sources(ours(configuration(silent)).profiles)[0].items()
+    ((key, settings),) = configured_sources(ours(configuration(silent)).profiles)[0].items()
     source = load_source(key, settings, ClientConfig(server="https://unused.invalid"))
-    with pytest.raises(LoadError, match="a token is needed"):
+    with pytest.raises(LoadError, match="it needs a token"):
         source.read()
     source.close()

@@ -252,7 +252,7 @@ class TestPrometheus:
             patch.setattr(pki, "_now", lambda: past)
             expired = certificate(authority)
         running.prometheus.present(expired)
-        broken(running, "has to be renewed", during=lambda: running.prometheus.present(certificate(authority)))
+        broken(running, "renew the certificate", during=lambda: running.prometheus.present(certificate(authority)))
 
     def test_samples_an_hour_old(self, running: Running) -> None:
         running.prometheus.sample_age = 3600

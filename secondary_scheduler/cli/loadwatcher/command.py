@@ -180,11 +180,11 @@ def _given(provider: Provider, settings: LoadSettings) -> tuple[str, LoadSetting
 
 
 def _configured(file: Path) -> tuple[str, LoadSettings]:
-    from scheduler.load import wanted_sources
+    from scheduler.load import configured_sources
     from secondary_scheduler.cli.reading import read_configuration
 
     configuration = read_configuration(file)
-    wanted, _ = wanted_sources(configuration.profiles)
+    wanted, _ = configured_sources(configuration.profiles)
     sources = {key: settings for key, settings in wanted.items() if not key.startswith("watcher:")}
     if len(sources) != 1:
         found = ", ".join(sources) or "none"

@@ -204,7 +204,7 @@ class WatcherService:
             refresh_seconds=settings.refresh_seconds,
             max_age_seconds=settings.max_age_seconds,
             on_reading=take,
-            on_change=show,
+            on_status=show,
         )
 
     async def _watcher(self, request: web.Request) -> web.Response:

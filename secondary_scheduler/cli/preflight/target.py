@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from scheduler.config import Configuration
 from scheduler.kube.client import BadRequest, ClientConfig, KubeError
 from scheduler.kube.client.sync import SyncConnection
-from scheduler.load import KnownNode, LoadSettings, list_nodes, load_source, wanted_sources
+from scheduler.load import KnownNode, LoadSettings, configured_sources, list_nodes, load_source
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.preflight import openshift
@@ -258,7 +258,7 @@ def _sources(wanted: Wanted) -> tuple[dict[str, LoadSettings], dict[str, frozens
         configuration, kept = _stack(wanted.stack)
     if configuration is None:
         return ({f"Prometheus:{wanted.address}": LoadSettings(wanted.address)} if wanted.address else {}), {}, kept
-    sources, _ = wanted_sources(configuration.profiles)
+    sources, _ = configured_sources(configuration.profiles)
     if not sources:
         file = wanted.config or wanted.stack
         raise CommandError(f"{file}: no plugin that is enabled reads the nodes' load", ExitCode.INVALID_INPUT)

@@ -165,7 +165,7 @@ def served(directory: Path, pair: pki.KeyPair) -> ssl.SSLContext:
 
 @pytest.mark.parametrize(
     ("days_ago", "status", "advice"),
-    [(0, Status.OK, ""), (360, Status.WARNING, "renewed within"), (366, Status.FAILED, "has to be renewed there")],
+    [(0, Status.OK, ""), (360, Status.WARNING, "renewed within"), (366, Status.FAILED, "renew the certificate")],
 )
 def test_a_certificate_that_ends_soon_is_a_warning_and_one_that_has_ended_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_ago: int, status: Status, advice: str

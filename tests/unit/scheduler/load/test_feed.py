@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from scheduler.config import load_configuration
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load import LoadError, LoadFeed, LoadSettings, LoadStatus, wanted_sources
+from scheduler.load import LoadError, LoadFeed, LoadSettings, LoadStatus, configured_sources
 from scheduler.observe.metrics import Metrics
 
 WATCHER = "http://watcher.test:2020"
@@ -32,7 +32,7 @@ def sources(*profiles: dict[str, Any]) -> tuple[dict[str, LoadSettings], list[st
         "kind": "KubeSchedulerConfiguration",
         "profiles": list(profiles),
     }
-    return wanted_sources(load_configuration(msgspec.json.encode(data).decode(), source="test").profiles)
+    return configured_sources(load_configuration(msgspec.json.encode(data).decode(), source="test").profiles)
 
 
 def test_all_plugins_and_profiles_share_one_collector_per_source() -> None:
@@ -112,7 +112,7 @@ async def test_values_that_are_no_load_are_counted_each_time_and_named_once() ->
     readings, _, metrics, logs = await feed(broken, broken, whole, broken)
     assert len(readings) == 4
     assert value(metrics, "secondary_scheduler_load_rejected_values_total", source="key", query="watcher") == 6
-    warnings = named(logs, "can be no load")
+    warnings = named(logs, "cannot be a load")
     assert [one["examples"] for one in warnings] == [["watcher"]] * 2, "once, and once more after it had been well"
 
 
@@ -238,4 +238,4 @@ async def test_a_plugin_that_fails_to_prepare_does_not_end_the_reading() -> None
         await asyncio.to_thread(made.collector.read_once)
         await asyncio.sleep(0)
     assert [set(reading.loads) for reading in taken] == [{"n1"}]
-    assert [one["event"] for one in logs] == ["a plugin could not work ahead of a load"]
+    assert [one["event"] for one in logs] == ["a plugin could not prepare for a load"]

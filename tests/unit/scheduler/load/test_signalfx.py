@@ -115,7 +115,7 @@ def test_a_refused_token_is_named_but_not_shown(signalfx: FakeService) -> None:
 
 
 def test_without_a_token_the_process_goes_on_and_the_status_says_so(signalfx: FakeService) -> None:
-    with pytest.raises(LoadError, match="a token is needed"):
+    with pytest.raises(LoadError, match="it needs a token"):
         source(signalfx, token=None).read()
     assert signalfx.paths == []
 

@@ -147,12 +147,12 @@ def test_null_is_zero_as_for_upstreams_reader() -> None:
         (b"", "not JSON"),
         (b"<html>log in</html>", "not JSON"),
         (b"[" * 100_000, "not JSON"),
-        (b"[]", "answer is no object"),
-        (b'{"window": {"end": "1"}}', "window.end is no number"),
-        (b'{"data": {"NodeMetricsMap": []}}', "data.NodeMetricsMap is no object"),
-        (b'{"data": {"NodeMetricsMap": {"a": {"metrics": {}}}}}', "data.NodeMetricsMap.a.metrics is no list"),
-        (b'{"data": {"NodeMetricsMap": {"a": {"metrics": [{"value": "1"}]}}}}', "metrics[0].value is no number"),
-        (b'{"data": {"NodeMetricsMap": {"a": {"metrics": [{"type": 1}]}}}}', "metrics[0].type is no text"),
+        (b"[]", "answer is not an object"),
+        (b'{"window": {"end": "1"}}', "window.end is not a number"),
+        (b'{"data": {"NodeMetricsMap": []}}', "data.NodeMetricsMap is not an object"),
+        (b'{"data": {"NodeMetricsMap": {"a": {"metrics": {}}}}}', "data.NodeMetricsMap.a.metrics is not a list"),
+        (b'{"data": {"NodeMetricsMap": {"a": {"metrics": [{"value": "1"}]}}}}', "metrics[0].value is not a number"),
+        (b'{"data": {"NodeMetricsMap": {"a": {"metrics": [{"type": 1}]}}}}', "metrics[0].type is not a string"),
     ],
 )
 def test_an_answer_of_another_shape_says_where(watcher: FakeService, body: bytes, reason: str) -> None:
