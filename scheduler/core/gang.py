@@ -40,11 +40,6 @@ class GangDecision:
         """Return the placements that have none."""
         return tuple(one for one in self.placements if one.node is None)
 
-    @property
-    def is_complete(self) -> bool:
-        """Tell whether enough members have a node."""
-        return len(self.placed) >= self.gang.missing
-
 
 def decide_gang(
     snapshot: Snapshot,

@@ -1,7 +1,7 @@
 """Nodes, pods and load as the scheduler knows them: one object, changed only from the scheduling loop."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -214,27 +214,6 @@ class ClusterState:
     def assumed_count(self) -> int:
         """Number of assumed pods."""
         return self._assumed
-
-    # A fresh list after the watch was lost --------------------------------------------------------------------------
-
-    def resync_nodes(self, nodes: Iterable[NodeInfo]) -> tuple[NodeInfo, ...]:
-        """Replace all nodes by a fresh list; returns those that are gone."""
-        fresh = {info.name: info for info in nodes}
-        gone = [name for name in self.node_names if name not in fresh]
-        removed = [info for name in gone if (info := self.remove_node(name)) is not None]
-        for info in fresh.values():
-            self.upsert_node(info)
-        return tuple(removed)
-
-    def resync_pods(self, pods: Iterable[PodInfo], observed_at: float = math.nan) -> tuple[PodInfo, ...]:
-        """Replace all bound pods by a fresh list; returns those that are gone. Assumed ones not in it stay: theirs
-        is under way."""
-        fresh = {pod.uid: pod for pod in pods}
-        gone = [uid for uid, placed in self._pods.items() if uid not in fresh and not placed.assumed]
-        removed = [pod for uid in gone if (pod := self.remove_pod(uid)) is not None]
-        for pod in fresh.values():
-            self.upsert_pod(pod, observed_at)
-        return tuple(removed)
 
     # Load and reading -----------------------------------------------------------------------------------------------
 

@@ -296,17 +296,6 @@ class SchedulingQueue:
                 moved += self._requeue(queued, verdict) not in ("unschedulable", "gated")
         return moved
 
-    def next_wakeup(self) -> float | None:
-        """Return when `flush` will next have something to do (seconds since the epoch); None when nothing waits for
-        time."""
-        times = [
-            self.backoff_until(queued) + 1 for heap in (self._backoff, self._error_backoff) if (queued := heap.peek())
-        ]
-        if self._unschedulable:
-            oldest = min(queued.timestamp for queued in self._unschedulable.values())
-            times.append(oldest + self._unschedulable_after)
-        return min(times, default=None)
-
     def backoff_until(self, queued: QueuedPod) -> float:
         """Return the whole second through which a pod backs off; 0 when it does not."""
         count = queued.consecutive_errors or queued.unschedulable_count

@@ -79,7 +79,10 @@ class Tally:
         else:
             self.rows.pop(row, None)
             if not self.rows:
-                self._empty()
+                # Most never count again: their deployment is gone. An emptied dictionary keeps the room it once needed.
+                self.rows = {}
+                self._pool.leave(self, len(self._sums))
+                self.forget_sums()
         for sums in self._sums.values():
             # Those of an older topology are built anew when asked for.
             if sums.topology == topology:
@@ -102,12 +105,6 @@ class Tally:
 
     def forget_sums(self) -> None:
         """Drop the sums; they are built again when asked for."""
-        self._sums.clear()
-
-    def _empty(self) -> None:
-        # Most never count again: their deployment is gone. An emptied dictionary keeps the room that it once needed.
-        self.rows = {}
-        self._pool.leave(self, len(self._sums))
         self._sums.clear()
 
     def _arrays(self) -> tuple[RowArray, IntArray]:

@@ -154,19 +154,6 @@ def test_a_state_listed_anew_equals_the_one_reached_by_watching(
     for info in pods[1::2]:
         listed.upsert_pod(info, NOW)
     assert usage(listed) == usage(watched.state)
-    resynced = watched.state
-    resynced.resync_nodes(infos)
-    resynced.resync_pods(pods)
-    assert usage(resynced) == usage(listed)
-
-
-def test_resync_drops_what_is_gone_and_keeps_assumptions() -> None:
-    state = cluster(node("n0"), node("n1"), pods={"n0": [pod("old"), pod("kept")]})
-    state.assume(pod("assumed"), "n1", NOW)
-    gone = state.resync_pods([on(pod("kept"), "n0"), on(pod("new"), "n1")])
-    assert [one.name for one in gone] == ["old"]
-    assert {state.pod(uid).name for uid in state.pod_uids} == {"kept", "new", "assumed"}
-    assert [info.name for info in state.resync_nodes([node("n1")])] == ["n0"]
 
 
 def test_rows_are_reused_and_come_back_empty() -> None:
@@ -258,7 +245,6 @@ def test_an_update_of_a_pod_whose_binding_is_under_way_changes_nothing() -> None
     state = cluster(node("n0"))
     state.assume(pod("p", container("1")), "n0", NOW)
     state.upsert_pod(pod("p", container("1"), labels={"a": "b"}), NOW)
-    state.resync_pods([pod("p", container("1"))], NOW)
     assert state.is_assumed("uid-p")
     state.upsert_pod(msgspec.structs.replace(pod("p"), terminal=True), NOW)
     assert state.pod_count == state.assumed_count == 0
