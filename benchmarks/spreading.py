@@ -102,7 +102,7 @@ def microseconds(runner: ProfileRunner, nodes: int, pods: int, case: str, number
     times = []
     for each in new:
         started = time.process_time()
-        placement = decide(state.snapshot(NOW), each, runner, rng, anew=anew)
+        placement = decide(state.snapshot(NOW), each, runner, rng, from_scratch=anew)
         if placement.node is None:
             raise SystemExit(f"benchmarks: {each.key} did not fit: {placement.message}")
         state.assume(each, placement.node, NOW)

@@ -20,7 +20,7 @@ from scheduler.framework import (
 from scheduler.framework.calls import PreFilterOutcome
 from scheduler.state import Snapshot
 
-_NOTHING_SAID: PreFilterOutcome = (SUCCESS, None, ())
+_NO_PRE_FILTERS: PreFilterOutcome = (SUCCESS, None, ())
 
 
 class Choice(NamedTuple):
@@ -66,21 +66,21 @@ def choose_by_class(
         PluginError: a plugin failed.
     """
     plan = columns.plan
-    outcome = _NOTHING_SAID if plan.silent else profile.run_pre_filter(state, pod, view, plan.vouched)
-    if outcome is not _NOTHING_SAID and (not outcome[0].is_success or outcome[1] is not None):
+    outcome = _NO_PRE_FILTERS if plan.all_skippable else profile.run_pre_filter(state, pod, view, plan.skippable)
+    if outcome is not _NO_PRE_FILTERS and (not outcome[0].is_success or outcome[1] is not None):
         return filter_nodes(view, pod, profile, state, outcome)
     all_rows = columns.rows(view)
     filters = [one for one in plan.filters if one.name not in state.skip_filter] if plan.filters else ()
     counted = dict(state.counters) if filters else state.counters
-    rows = profile.passing(state, pod, view, all_rows, filters) if filters else all_rows
+    rows = profile.rows_passing(state, pod, view, all_rows, filters) if filters else all_rows
     if plan.local and view.nominations:
         # Nodes with nominated pods alone need another look, as all verdicts follow from the node.
         rows = profile.rows_fitting_beside_nominated(
-            pod, view, rows, Diagnosis(len(rows)), lambda: _pre_filtered(view, pod, profile, plan.vouched)
+            pod, view, rows, Diagnosis(len(rows)), lambda: _pre_filtered(view, pod, profile, plan.skippable)
         )
     if not len(rows):
         state.counters = counted
-        profile.make_up_pre_filter(state, pod, view, plan.vouched)
+        profile.run_skipped_pre_filters(state, pod, view, plan.skippable)
         return filter_nodes(view, pod, profile, state, outcome)
     evaluated = len(view.rows)
     if len(rows) == 1:
@@ -98,16 +98,16 @@ def choose_by_class(
         totals += one.weighted
     for ranged, column in plan.varying:
         raw = column.take(rows, mode="clip")
-        totals += profile.finished(state, pod, view, rows, ranged.plugin.name, ranged.weight, raw).weighted
+        totals += profile.finish_scores(state, pod, view, rows, ranged.plugin.name, ranged.weight, raw).weighted
     best = int(np.maximum.reduce(totals))
     ties = (totals == best).nonzero()[0]
     return Choice(int(rows[_pick(ties, rng)]), best + plan.constant, len(ties), len(rows), evaluated)
 
 
-def _pre_filtered(view: Snapshot, pod: PodInfo, profile: ProfileRunner, vouched: frozenset[str]) -> CycleState:
+def _pre_filtered(view: Snapshot, pod: PodInfo, profile: ProfileRunner, skippable: frozenset[str]) -> CycleState:
     """Return a state of its own after PreFilter: the attempt's own stays without what only this question needs."""
     state = CycleState()
-    profile.make_up_pre_filter(state, pod, view, vouched)
+    profile.run_skipped_pre_filters(state, pod, view, skippable)
     return state
 
 

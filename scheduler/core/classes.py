@@ -66,7 +66,7 @@ class ClassColumns:
         return self._ties, self._best
 
     def catch_up(self, view: Snapshot, pod: PodInfo) -> bool:
-        """Take in what changed since the last use; False when the columns have to be made anew.
+        """Take in what changed since the last use; False when the columns have to be made again.
 
         Raises:
             Exception: whatever a plugin raises; the columns are of no use then.
@@ -97,13 +97,13 @@ class ClassColumns:
             raw = ranged.raw_scores(pod, view, rows)
             if ranged.column is not None:
                 ranged.column[rows] = raw
-            elif not (raw == ranged.everywhere).all():
+            elif not (raw == ranged.uniform).all():
                 return False
         self.base[rows] = self.plan.base(pod, view, rows)
         return True
 
     def _take_rows(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> None:
-        totals = self.plan.on_top(pod, view, rows, self.base.take(rows, mode="clip"))
+        totals = self.plan.with_pod_plugins(pod, view, rows, self.base.take(rows, mode="clip"))
         everywhere = self.feasible == len(view.rows)
         self.totals[rows] = totals
         self._ties = None
@@ -229,7 +229,7 @@ def make_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassC
     base: Column = nowhere.astype(np.int16) if small else nowhere
     totals: Column = base.copy()
     base[rows] = plan.base(pod, view, rows)
-    totals[rows] = plan.on_top(pod, view, rows, base[rows])
+    totals[rows] = plan.with_pod_plugins(pod, view, rows, base[rows])
     return ClassColumns(
         plan,
         base,

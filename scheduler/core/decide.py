@@ -85,16 +85,16 @@ class Placement:
 
 
 def decide(
-    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: RandomSource, *, anew: bool = False
+    snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, rng: RandomSource, *, from_scratch: bool = False
 ) -> Placement:
     """Choose a node for one pod; `decide_gang` does it for several that belong together.
 
-    With `anew`, nothing that earlier decisions about pods of the same class found is used: every plugin is asked about
+    With `from_scratch`, nothing is used that earlier decisions about pods of the same class showed: every plugin is asked about
     every node. The decision is the same.
     """
     state = CycleState(rng)
     ages = load_ages(snapshot)
-    columns = None if anew else usable_columns(snapshot, pod, profile)
+    columns = None if from_scratch else usable_columns(snapshot, pod, profile)
     try:
         if columns is None:
             search = find_feasible(snapshot, pod, profile, state)

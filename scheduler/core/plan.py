@@ -20,7 +20,7 @@ from scheduler.framework import (
     RowArray,
     ScorePlugin,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.state import Snapshot
 
 Fits = Callable[[NodeView, int], bool]
@@ -48,7 +48,7 @@ class Ranged:
 
     plugin: ScorePlugin
     weight: int
-    everywhere: int = 0
+    uniform: int = 0
     constant: int = 0
     column: IntArray | None = None
 
@@ -66,8 +66,8 @@ class Plan:
     """The plugins of a profile, for one class of pods.
 
     Attributes:
-        vouched: PreFilter plugins that need not be asked, and
-        silent: whether that is all of them.
+        skippable: PreFilter plugins that need not be asked, and
+        all_skippable: whether that is all of them.
         filters, pre_scores, scores: those that are asked in every attempt.
         node_filters, node_scores: those that look at the node alone;
         pod_filters, pod_scores: those that look at the pods on it too.
@@ -79,8 +79,8 @@ class Plan:
         floor: what every total starts from: 1 without any score plugin, as upstream.
     """
 
-    vouched: frozenset[str]
-    silent: bool
+    skippable: frozenset[str]
+    all_skippable: bool
     filters: tuple[FilterPlugin, ...]
     pre_scores: tuple[PreScorePlugin, ...]
     scores: tuple[Weighted, ...]
@@ -105,7 +105,7 @@ class Plan:
     @property
     def local(self) -> bool:
         """Whether every verdict follows from the node and the pods on it."""
-        return self.silent and not self.filters
+        return self.all_skippable and not self.filters
 
     def versions_now(self, view: NodeView) -> tuple[Hashable, ...]:
         """Return what else answers follow from, as of now."""
@@ -116,7 +116,7 @@ class Plan:
         start = np.full(len(rows), self.floor, dtype=np.int64)
         return summed(pod, view, rows, start, self.node_filters, self.node_scores)
 
-    def on_top(self, pod: PodInfo, view: NodeView, rows: RowArray, base: Column) -> IntArray:
+    def with_pod_plugins(self, pod: PodInfo, view: NodeView, rows: RowArray, base: Column) -> IntArray:
         """Return the base with the plugins that look at the pods on a node added; -1 where one of them rejects it."""
         if self.by_block is None:
             return summed(pod, view, rows, base, self.pod_filters, self.pod_scores)
@@ -185,41 +185,41 @@ def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
             said = words[id(plugin)] = plugin.locality(pod, view) if isinstance(plugin, LocalPlugin) else Locality()
         return said
 
-    vouched = frozenset(one.name for one in profile.pre_filters if word(one).filters is not Follows.ANYTHING)
+    skippable = frozenset(one.name for one in profile.pre_filters if word(one).filters is not DependsOn.ANYTHING)
     filters = [(one, word(one)) for one in profile.filters]
-    pre_scores = tuple([one for one in profile.pre_scores if word(one).scores is Follows.ANYTHING])
+    pre_scores = tuple([one for one in profile.pre_scores if word(one).scores is DependsOn.ANYTHING])
     asked = {one.name for one in pre_scores}
     scores = []
     for scorer, weight in profile.scores:
         said = word(scorer)
-        if scorer.name in asked and said.scores is not Follows.ANYTHING:
+        if scorer.name in asked and said.scores is not DependsOn.ANYTHING:
             # PreScore is watched by a wrapper, or has something to say: then Score is asked too.
             said = Locality()
         scores.append((scorer, weight, said))
     plain, ranged, later = [], [], []
     for scorer, weight, said in scores:
-        if said.scores is Follows.NOTHING:
+        if said.scores is DependsOn.NOTHING:
             continue
-        if said.scores is not Follows.ANYTHING and not profile.normalizes(scorer.name):
+        if said.scores is not DependsOn.ANYTHING and not profile.normalizes(scorer.name):
             plain.append((scorer, weight, said))
-        elif said.scores is Follows.NODE:
+        elif said.scores is DependsOn.NODE:
             ranged.append(_ranged(view, pod, profile, scorer, weight, said))
         else:
             later.append((scorer, weight))
-    pod_filters = [(one, said) for one, said in filters if said.filters is Follows.PODS]
-    pod_scores = [(one, weight, said) for one, weight, said in plain if said.scores is Follows.PODS]
+    pod_filters = [(one, said) for one, said in filters if said.filters is DependsOn.PODS]
+    pod_scores = [(one, weight, said) for one, weight, said in plain if said.scores is DependsOn.PODS]
     fits = [said.fits for _, said in pod_filters if said.fits is not None]
     rates = [(said.rate, weight) for _, weight, said in pod_scores if said.rate is not None]
     singly = len(fits) == len(pod_filters) and len(rates) == len(pod_scores)
     return Plan(
-        vouched=vouched,
-        silent=len(vouched) == len(profile.pre_filters),
-        filters=tuple([one for one, said in filters if said.filters is Follows.ANYTHING]),
+        skippable=skippable,
+        all_skippable=len(skippable) == len(profile.pre_filters),
+        filters=tuple([one for one, said in filters if said.filters is DependsOn.ANYTHING]),
         pre_scores=pre_scores,
         scores=tuple(later),
-        node_filters=tuple([one for one, said in filters if said.filters is Follows.NODE]),
+        node_filters=tuple([one for one, said in filters if said.filters is DependsOn.NODE]),
         pod_filters=tuple([one for one, _ in pod_filters]),
-        node_scores=tuple([(one, weight) for one, weight, said in plain if said.scores is Follows.NODE]),
+        node_scores=tuple([(one, weight) for one, weight, said in plain if said.scores is DependsOn.NODE]),
         pod_scores=tuple([(one, weight) for one, weight, _ in pod_scores]),
         row_by_row=(tuple(fits), tuple(rates)) if singly else None,
         by_block=_by_block(pod_filters, pod_scores) if view.table.complete else None,
@@ -249,9 +249,9 @@ def _ranged(
     first = int(raw[0])
     if said.by_range and (raw == first).all():
         state = CycleState()
-        one = profile.finished(state, pod, view, rows[:1], scorer.name, weight, raw[:1])
+        one = profile.finish_scores(state, pod, view, rows[:1], scorer.name, weight, raw[:1])
         if not state.counters:
-            return Ranged(scorer, weight, everywhere=first, constant=int(one.weighted[0]))
+            return Ranged(scorer, weight, uniform=first, constant=int(one.weighted[0]))
     column = np.zeros(view.table.capacity, dtype=np.int64)
     column[rows] = raw
     return Ranged(scorer, weight, column=column)

@@ -206,7 +206,7 @@ class SchedulingCycle:
         for member, rejection in outcome.rejected:
             self._reject(member, started, rejection)
         for member in outcome.untried:
-            self._queue.give_back(member)
+            self._queue.put_back(member)
         for attempt in outcome.placed:
             self._start_binding(attempt)
 
@@ -301,7 +301,7 @@ class SchedulingCycle:
         self._reject(attempt.queued, attempt.started, rejection)
         # The pod itself is left out: it would wake itself for the room that it gave up.
         gone = msgspec.structs.replace(attempt.pod, node_name=attempt.node)
-        self._queue.on_event(ASSIGNED_POD_DELETE, old=gone, besides=attempt.pod.uid)
+        self._queue.on_event(ASSIGNED_POD_DELETE, old=gone, except_uid=attempt.pod.uid)
         self.wake()
 
     def _reject(self, queued: QueuedPod, started: float, rejection: Rejection) -> None:

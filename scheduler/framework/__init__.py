@@ -70,7 +70,7 @@ from scheduler.framework.interface import (
     Severity,
 )
 from scheduler.framework.load import REPORT_INTERVAL, LoadColumns, LoadReading, NodeLoad, is_fresh
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import (
     ContainerCPU,
@@ -151,6 +151,7 @@ __all__ = [
     "ContainerResources",
     "CycleState",
     "Declared",
+    "DependsOn",
     "Diagnosis",
     "EnqueueExtensions",
     "EventOrder",
@@ -159,7 +160,6 @@ __all__ = [
     "FilterRunner",
     "FirstAttemptOrder",
     "FloatArray",
-    "Follows",
     "Gang",
     "GangPlugin",
     "GiveWay",

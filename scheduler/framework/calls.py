@@ -64,14 +64,14 @@ def check_codes(plugin: str, codes: CodeArray) -> None:
         raise PluginError(plugin, "Filter", "answered a code that a filter may not give")
 
 
-def named(status: Status, plugin: str, point: str) -> Status:
+def attributed(status: Status, plugin: str, point: str) -> Status:
     """Keep a rejection as it is; word anything else as upstream words an error."""
     if status.is_rejection:
         return status.by(plugin)
     return failure(f'running {point} plugin "{plugin}": {status.message}', plugin)
 
 
-def guarded(plugin: str, point: str, call: Callable[Q, T], *args: Q.args, **kwargs: Q.kwargs) -> T:
+def call_plugin(plugin: str, point: str, call: Callable[Q, T], *args: Q.args, **kwargs: Q.kwargs) -> T:
     """Call a plugin; whatever it raises becomes a PluginError."""
     try:
         return call(*args, **kwargs)

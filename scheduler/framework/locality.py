@@ -11,10 +11,10 @@ from scheduler.framework.status import BoolArray, FloatArray, IntArray
 from scheduler.framework.view import NodeView
 
 
-class Follows(Enum):
+class DependsOn(Enum):
     """What a filter's verdict or a raw score on a node follows from, besides the pod's `spec`.
 
-    ANYTHING: it has to be asked anew in every attempt. NODE: the node object alone (labels, taints, images,
+    ANYTHING: it has to be asked again in every attempt. NODE: the node object alone (labels, taints, images,
     allocatable). PODS: the node object and the pods on the node. NOTHING: the plugin takes no part for such pods: every
     node passes, or PreScore says Skip.
     """
@@ -38,15 +38,15 @@ class Locality:
         version: a value that changes with everything else an answer follows from, such as the number of nodes; asked
             for in every attempt.
         fits: `filter` for one row, faster than an array of one; True lets it through. It may keep columns of the view
-            it was made with: it is made anew when `NodeView.layout` changes.
+            it was made with: it is made again when `NodeView.layout` changes.
         rate: `score` for one row, likewise.
         fits_block: `filter` as a function of `NodeView.basics` at some rows, all of which have cpu and memory; True
-            lets a row through. Made anew as `fits`.
+            lets a row through. Made again as `fits`.
         rate_block: `score`, likewise; within 0..100.
     """
 
-    filters: Follows = Follows.ANYTHING
-    scores: Follows = Follows.ANYTHING
+    filters: DependsOn = DependsOn.ANYTHING
+    scores: DependsOn = DependsOn.ANYTHING
     by_range: bool = False
     version: Callable[[NodeView], Hashable] | None = None
     fits: Callable[[NodeView, int], bool] | None = None
@@ -80,7 +80,7 @@ def local_version(
         if not isinstance(plugin, LocalPlugin):
             return None
         word = plugin.locality(pod, view)
-        if word.filters is Follows.ANYTHING:
+        if word.filters is DependsOn.ANYTHING:
             return None
         said.append((word.filters, None if word.version is None else word.version(view)))
     return tuple(said)

@@ -12,9 +12,9 @@ from scheduler.framework.calls import (
     PluginError,
     PluginScores,
     PreFilterOutcome,
+    attributed,
+    call_plugin,
     check_codes,
-    guarded,
-    named,
 )
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis, Rejection
@@ -190,31 +190,33 @@ class ProfileRunner:
     # Finding feasible nodes -----------------------------------------------------------------------------------------
 
     def run_pre_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, vouched: frozenset[str] = frozenset()
+        self, state: CycleState, pod: PodInfo, view: NodeView, skippable: frozenset[str] = frozenset()
     ) -> PreFilterOutcome:
         """Return a status, the only nodes worth filtering (None: all), and the plugins that left the others out.
 
         Args:
-            vouched: plugins known to answer Success or Skip for this pod, without naming nodes. They are not called,
+            skippable: plugins known to answer Success or Skip for this pod, without naming nodes. They are not called,
                 unless another plugin's answer makes it necessary to look at every node's verdict.
 
         Raises:
             PluginError: a plugin raised or answered neither Success, Skip nor a rejection.
         """
         late: list[PreFilterPlugin] = []
-        outcome = self._pre_filter(state, pod, view, vouched, late)
+        outcome = self._pre_filter(state, pod, view, skippable, late)
         if late and (not outcome[0].is_success or outcome[1] is not None):
-            self._make_up(state, pod, view, late)
+            self._run_pre_filters(state, pod, view, late)
         return outcome
 
-    def make_up_pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView, vouched: frozenset[str]) -> None:
+    def run_skipped_pre_filters(
+        self, state: CycleState, pod: PodInfo, view: NodeView, skippable: frozenset[str]
+    ) -> None:
         """Call the PreFilter plugins that `run_pre_filter` was told to take for granted."""
-        self._make_up(state, pod, view, [plugin for plugin in self.pre_filters if plugin.name in vouched])
+        self._run_pre_filters(state, pod, view, [plugin for plugin in self.pre_filters if plugin.name in skippable])
 
     @staticmethod
-    def _make_up(state: CycleState, pod: PodInfo, view: NodeView, plugins: Iterable[PreFilterPlugin]) -> None:
+    def _run_pre_filters(state: CycleState, pod: PodInfo, view: NodeView, plugins: Iterable[PreFilterPlugin]) -> None:
         for plugin in plugins:
-            _, status = guarded(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
+            _, status = call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
             if status.is_skip:
                 state.skip_filter.add(plugin.name)
 
@@ -223,17 +225,17 @@ class ProfileRunner:
         state: CycleState,
         pod: PodInfo,
         view: NodeView,
-        vouched: frozenset[str],
+        skippable: frozenset[str],
         late: list[PreFilterPlugin],
     ) -> PreFilterOutcome:
         names: frozenset[str] | None = None
         restricting: list[str] = []
         remembered: Status | None = None
         for plugin in self.pre_filters:
-            if plugin.name in vouched:
+            if plugin.name in skippable:
                 late.append(plugin)
                 continue
-            result, status = guarded(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
+            result, status = call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state, pod, view)
             if status.is_skip:
                 state.skip_filter.add(plugin.name)
                 continue
@@ -272,7 +274,7 @@ class ProfileRunner:
                 continue
             if not len(rows):
                 break
-            verdicts = guarded(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
+            verdicts = call_plugin(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
             if verdicts is None:
                 continue
             failed = verdicts.codes != 0
@@ -287,7 +289,7 @@ class ProfileRunner:
             rows = rows[~failed]
         return rows
 
-    def passing(
+    def rows_passing(
         self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, filters: Iterable[FilterPlugin]
     ) -> RowArray:
         """Return the rows that pass some filters, as `run_filters` without noting why the others do not.
@@ -300,7 +302,7 @@ class ProfileRunner:
                 continue
             if not len(rows):
                 break
-            verdicts = guarded(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
+            verdicts = call_plugin(plugin.name, "Filter", plugin.filter, state, pod, view, rows)
             if verdicts is None:
                 continue
             passed = verdicts.codes == 0
@@ -422,7 +424,7 @@ class ProfileRunner:
         result: PostFilterResult | None = None
         for plugin in self.post_filters:
             try:
-                answer, status = guarded(plugin.name, "PostFilter", plugin.post_filter, state, pod, view, codes)
+                answer, status = call_plugin(plugin.name, "PostFilter", plugin.post_filter, state, pod, view, codes)
             except PluginError as error:
                 return None, error.status
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
@@ -457,7 +459,7 @@ class ProfileRunner:
             PluginError: a plugin raised, or PreScore answered neither Success nor Skip.
         """
         for plugin in self.pre_scores if pre_scores is None else pre_scores:
-            status = guarded(plugin.name, "PreScore", plugin.pre_score, state, pod, view, rows)
+            status = call_plugin(plugin.name, "PreScore", plugin.pre_score, state, pod, view, rows)
             if status.is_skip:
                 state.skip_score.add(plugin.name)
             elif not status.is_success:
@@ -466,16 +468,16 @@ class ProfileRunner:
         for scorer, weight in self.scores if scores is None else scores:
             if scorer.name in state.skip_score:
                 continue
-            raw = guarded(scorer.name, "Score", scorer.score, state, pod, view, rows)
+            raw = call_plugin(scorer.name, "Score", scorer.score, state, pod, view, rows)
             if raw is not None:
-                result.append(self.finished(state, pod, view, rows, scorer.name, weight, raw))
+                result.append(self.finish_scores(state, pod, view, rows, scorer.name, weight, raw))
         return result
 
     def normalizes(self, plugin: str) -> bool:
         """Tell whether a score plugin's raw scores are scaled by what all feasible rows have."""
         return plugin in self._normalizers
 
-    def finished(
+    def finish_scores(
         self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, plugin: str, weight: int, raw: IntArray
     ) -> PluginScores:
         """Normalise a plugin's raw scores of the feasible rows, and clamp what is out of range.
@@ -486,7 +488,7 @@ class ProfileRunner:
         normalize = self._normalizers.get(plugin)
         normalized = raw
         if normalize is not None:
-            normalized = guarded(plugin, "NormalizeScore", normalize, state, pod, view, rows, raw)
+            normalized = call_plugin(plugin, "NormalizeScore", normalize, state, pod, view, rows, raw)
         # Read as unsigned, a negative score is a huge one: one pass finds both.
         if len(normalized) and np.maximum.reduce(normalized.view(np.uint64)) > MAX_SCORE:
             outside = int(np.count_nonzero((normalized < 0) | (normalized > MAX_SCORE)))
@@ -501,7 +503,7 @@ class ProfileRunner:
         for plugin in self.reserve:
             status = plugin.reserve(state, pod, node)
             if not status.is_success:
-                return named(status, plugin.name, "Reserve")
+                return attributed(status, plugin.name, "Reserve")
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
@@ -518,7 +520,7 @@ class ProfileRunner:
                 outcome.waits[plugin.name] = min(timeout, MAX_PERMIT_SECONDS)
                 outcome.status = Status(Code.WAIT, (), plugin.name)
             elif not status.is_success:
-                return PermitOutcome(named(status, plugin.name, "Permit"))
+                return PermitOutcome(attributed(status, plugin.name, "Permit"))
         return outcome
 
     async def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
@@ -526,7 +528,7 @@ class ProfileRunner:
         for plugin in self.pre_bind:
             status = await plugin.pre_bind(state, pod, node)
             if not status.is_success:
-                return named(status, plugin.name, "PreBind")
+                return attributed(status, plugin.name, "PreBind")
         return SUCCESS
 
     async def run_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
@@ -534,7 +536,7 @@ class ProfileRunner:
         for plugin in self.bind:
             status = await plugin.bind(state, pod, node)
             if not status.is_skip:
-                return status if status.is_success else named(status, plugin.name, "Bind")
+                return status if status.is_success else attributed(status, plugin.name, "Bind")
         return failure("bind plugins all said Skip")
 
     async def run_post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:

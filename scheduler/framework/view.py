@@ -262,7 +262,7 @@ class NodeView(Protocol):
         Indexed by the codes of `labels(key)`; one more entry at the end, always 0, is what code -1 picks.
         """
 
-    def terms_meaning(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
+    def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of a kind, of pods on nodes, that mean this pod."""
 
     @property

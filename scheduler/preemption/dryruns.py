@@ -75,7 +75,7 @@ class DryRunCache:
 
 
 class BudgetCache:
-    """The PodDisruptionBudgets, compiled anew when one changes.
+    """The PodDisruptionBudgets, compiled again when one changes.
 
     Attributes:
         generation: grows with every change, and

@@ -125,13 +125,13 @@ class PodAggregates:
         """Whether any pod may have a term."""
         return bool(self._terms)
 
-    def terms_meaning(self, pod: PodInfo, kind: TermKind) -> list[TermCounts]:
+    def terms_matching(self, pod: PodInfo, kind: TermKind) -> list[TermCounts]:
         """Return the terms of a kind that mean a pod, with how many pods have them in each domain."""
         if not self._terms:
             return []
         return [
             TermCounts(one.term, one.weight, self._domains(one.tally, one.term.topology_key, None))
-            for one in self._meaning(pod)[kind]
+            for one in self._matching(pod)[kind]
             if one.tally.total
         ]
 
@@ -172,7 +172,7 @@ class PodAggregates:
         return tally
 
     def _split(self, keys: Iterable[str]) -> None:
-        """Take more label keys into account: the classes are made anew from the pods, once per new key."""
+        """Take more label keys into account: the classes are made again from the pods, once per new key."""
         self._keys = tuple(sorted({*self._keys, *keys}))
         self._classes = {}
         topology = self._table.topology
@@ -207,7 +207,7 @@ class PodAggregates:
         self._terms = {key: one for key, one in self._terms.items() if one.tally.total}
         self._terms_version += 1
 
-    def _meaning(self, pod: PodInfo) -> dict[TermKind, tuple[_TermTally, ...]]:
+    def _matching(self, pod: PodInfo) -> dict[TermKind, tuple[_TermTally, ...]]:
         versions = (self._terms_version, self.objects.generation("Namespace"))
         if versions != self._answers_for or len(self._answers) > _MOST_ANSWERS:
             self._answers.clear()

@@ -44,7 +44,7 @@ class MovedSums:
             self.count = self._base.pod_count.copy()
         np.add.at(self.count, rows, float(sign))
 
-    def lay_over(self, nominated: NominatedSums) -> None:
+    def add_nominated(self, nominated: NominatedSums) -> None:
         """Add what nominated pods request."""
         size = self._base.size
         for name, amounts in nominated.requested.items():

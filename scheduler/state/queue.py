@@ -186,7 +186,7 @@ class SchedulingQueue:
         self._remove(uid)
         return self._to_flight(queued)
 
-    def give_back(self, queued: QueuedPod) -> QueueName:
+    def put_back(self, queued: QueuedPod) -> QueueName:
         """Take a pod back that was not tried after all, as if it had not been popped."""
         queued.attempts -= 1
         self._in_flight.finish(queued.pod.uid)
@@ -236,10 +236,10 @@ class SchedulingQueue:
         new: Any = None,
         *,
         max_priority: int | None = None,
-        besides: str = "",
+        except_uid: str = "",
     ) -> int:
-        """Wake the unschedulable pods that an event may help, of all priorities or up to one, besides that of a UID;
-        returns how many moved."""
+        """Wake the unschedulable pods that an event may help, of all priorities or up to one, except the pod
+        with a UID; returns how many moved."""
         self._in_flight.record(event, old, new)
         if self._reordered_by is not None:
             self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
@@ -249,7 +249,7 @@ class SchedulingQueue:
         for queued in list(self._unschedulable.values()) if wakes or event.is_wildcard else ():
             if max_priority is not None and queued.pod.priority > max_priority:
                 continue
-            if queued.pod.uid == besides:
+            if queued.pod.uid == except_uid:
                 continue
             if queued.gated and self._stays_gated(queued, event, wakes):
                 continue

@@ -224,9 +224,9 @@ class Snapshot:
         """Return how many of the pods asked for are in each domain; a live array."""
         return self.aggregates.by_domain(query, key, nodes)
 
-    def terms_meaning(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
+    def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of pods on nodes that mean this pod."""
-        return self.aggregates.terms_meaning(pod, kind)
+        return self.aggregates.terms_matching(pod, kind)
 
     def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
         """Return the sums of what pods count as using; a live mapping."""
@@ -269,11 +269,11 @@ class Snapshot:
             sums = NominatedSums(self.table, pod.priority)
             sums.update(self.table, self.nominations)
         overlay, rows = self.overlay(), sums.rows
-        overlay.lay_over(sums)
+        overlay.add_nominated(sums)
         own = self.row(self.nomination_of(pod.uid))
         itself = [one for one in sums.pods.get(own, ()) if one.uid == pod.uid]
         for one in itself:
-            overlay.remove_laid(one, own)
+            overlay.remove_known_pod(one, own)
         if itself and len(sums.pods[own]) == 1:
             rows = rows[rows != own]
         return rows, overlay
@@ -304,14 +304,14 @@ class Overlay(Snapshot):
         self._log: list[Assignment] | None = None
         self._added: set[str] = set()
         self._moves_known: list[Move] = []
-        self._owed: list[Callable[[], Iterable[Move]]] = []
+        self._unsettled: list[Callable[[], Iterable[Move]]] = []
 
     @property
     def _moves(self) -> list[Move]:
         """What was moved, in order. Sums take it in at once, and this when it is asked for, as few plugins do."""
-        if self._owed:
-            owed, self._owed = self._owed, []
-            for moves in owed:
+        if self._unsettled:
+            unsettled, self._unsettled = self._unsettled, []
+            for moves in unsettled:
                 for move in moves():
                     self._settle(move)
         return self._moves_known
@@ -383,9 +383,9 @@ class Overlay(Snapshot):
         base = self._base.pods_by_domain(query, key, nodes)
         return moved_by_domain(base, query, self.labels(key).codes, nodes, self._moves)
 
-    def terms_meaning(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
+    def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of pods on nodes that mean this pod."""
-        base = self._base.terms_meaning(pod, kind)
+        base = self._base.terms_matching(pod, kind)
         return moved_terms(base, pod, kind, self, self._moves)
 
     def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
@@ -406,30 +406,30 @@ class Overlay(Snapshot):
     def add_pod(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
         self._sums.use(pod, row, 1)
-        self._owed.append(lambda: (Move(row, pod, 1),))
+        self._unsettled.append(lambda: (Move(row, pod, 1),))
 
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node; KeyError when it is not there."""
         if all(one.uid != pod.uid for one in self.pods_on(row)):
             raise KeyError(pod.uid)
-        self.remove_laid(pod, row)
+        self.remove_known_pod(pod, row)
 
-    def remove_laid(self, pod: PodInfo, row: int) -> None:
+    def remove_known_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node where it is known to be."""
         self._sums.use(pod, row, -1)
-        self._owed.append(lambda: (Move(row, pod, -1),))
+        self._unsettled.append(lambda: (Move(row, pod, -1),))
 
     def move_pods(self, batch: PodBatch, which: IntArray, sign: int) -> None:
         """Put some pods of a batch on their rows, or take those there from them."""
         if len(which):
             self._sums.use_many(batch, which, sign)
-            self._owed.append(lambda: [Move(row, pod, sign) for row, pod in batch.some(which)])
+            self._unsettled.append(lambda: [Move(row, pod, sign) for row, pod in batch.some(which)])
 
-    def lay_over(self, nominated: NominatedSums) -> None:
+    def add_nominated(self, nominated: NominatedSums) -> None:
         """Put nominated pods on their rows."""
-        self._sums.lay_over(nominated)
+        self._sums.add_nominated(nominated)
         by_row = list(nominated.pods.items())
-        self._owed.append(lambda: [Move(row, pod, 1) for row, pods in by_row for pod in pods])
+        self._unsettled.append(lambda: [Move(row, pod, 1) for row, pods in by_row for pod in pods])
 
     def _assigned(self) -> list[Assignment]:
         if self._log is None:

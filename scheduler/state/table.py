@@ -296,7 +296,7 @@ class NodeTable:
         return tuple(sorted(name for name in self.row_of if name not in reading.loads))
 
     def _forget_images(self, old: NodeInfo | None, new: NodeInfo) -> None:
-        """Look images up anew whose presence on a node has changed."""
+        """Forget where the images are whose presence on a node has changed."""
         if old is None:
             self._images.clear()
         elif old.images != new.images:

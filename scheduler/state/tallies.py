@@ -84,7 +84,7 @@ class Tally:
                 self._pool.leave(self, len(self._sums))
                 self.forget_sums()
         for sums in self._sums.values():
-            # Those of an older topology are built anew when asked for.
+            # Those of an older topology are built again when asked for.
             if sums.topology == topology:
                 sums.add(row, amount)
 

@@ -32,7 +32,7 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 
 REASON = (
     "resource claims are not supported by this scheduler yet: remove spec.resourceClaims from the pod, "
@@ -68,7 +68,7 @@ class DynamicResources:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without claims are let through."""
-        return Locality(filters=Follows.ANYTHING if pod.spec.claims else Follows.NOTHING)
+        return Locality(filters=DependsOn.ANYTHING if pod.spec.claims else DependsOn.NOTHING)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: Mapping[str, int]

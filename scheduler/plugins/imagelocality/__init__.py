@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray, ScorePlugin
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 
 MIB = 1024 * 1024
 MIN_BYTES = 23 * MIB
@@ -47,7 +47,7 @@ class ImageLocality:
             images = [now.image(name) for name in names]
             return tuple([None if image is None else (image.size, image.nodes) for image in images])
 
-        return Locality(scores=Follows.NODE, version=version)
+        return Locality(scores=DependsOn.NODE, version=version)
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

@@ -35,7 +35,7 @@ from scheduler.framework import (
     gather_codes,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.plugins.interpodaffinity.counts import DomainCounts
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
 from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, matches_all_terms
@@ -95,7 +95,7 @@ class InterPodAffinity:
         if pod.spec.terms.error:
             return None, unresolvable(f"parsing pod: {pod.spec.terms.error}")
         existing = DomainCounts()
-        for meaning in view.terms_meaning(pod, TermKind.ANTI_AFFINITY):
+        for meaning in view.terms_matching(pod, TermKind.ANTI_AFFINITY):
             existing.take(meaning.term.topology_key, meaning.counts)
         own = self._resolver.own(pod, view.objects)
         if not own.affinity and not own.anti_affinity and existing.empty:
@@ -188,7 +188,7 @@ class InterPodAffinity:
         ):
             if not sign:
                 continue
-            for meaning in view.terms_meaning(pod, kind):
+            for meaning in view.terms_matching(pod, kind):
                 weight = sign if kind is TermKind.AFFINITY else sign * meaning.weight
                 anything |= score_state.add(meaning.term.topology_key, meaning.counts, weight)
         if not anything:
@@ -220,7 +220,7 @@ class InterPodAffinity:
         """Pods without terms are let through while no other pod has one."""
         if pod.spec.terms.any or view.pods_have_terms:
             return Locality()
-        return Locality(Follows.NOTHING, Follows.NOTHING, version=lambda now: now.pods_have_terms)
+        return Locality(DependsOn.NOTHING, DependsOn.NOTHING, version=lambda now: now.pods_have_terms)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods that are wanted nearby, pods whose leaving makes room, nodes with the keys."""

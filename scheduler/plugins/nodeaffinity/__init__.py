@@ -33,7 +33,7 @@ from scheduler.framework import (
     failure,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers import default_normalize, labels_mask, node_matches, selector_mask, term_mask
 from scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm, node_selector, preferred_terms
 
@@ -118,7 +118,7 @@ class NodeAffinity:
         result, filtering = self.pre_filter(CycleState(), pod, view)
         scoring = self.pre_score(CycleState(), pod, view, view.rows)
         return Locality(
-            filters=Follows.ANYTHING if result or filtering.is_rejection else _follows(filtering),
+            filters=DependsOn.ANYTHING if result or filtering.is_rejection else _follows(filtering),
             scores=_follows(scoring),
             by_range=True,
         )
@@ -142,10 +142,10 @@ class NodeAffinity:
         return self._added_node_selector is None or self._added_node_selector.matches(node.name, node.labels)
 
 
-def _follows(status: Status) -> Follows:
+def _follows(status: Status) -> DependsOn:
     if status.is_skip:
-        return Follows.NOTHING
-    return Follows.NODE if status.is_success else Follows.ANYTHING
+        return DependsOn.NOTHING
+    return DependsOn.NODE if status.is_success else DependsOn.ANYTHING
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

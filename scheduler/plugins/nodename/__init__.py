@@ -18,7 +18,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -39,7 +39,7 @@ class NodeName:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Every node passes, where none is named."""
-        return Locality(filters=Follows.ANYTHING if pod.node_name else Follows.NOTHING)
+        return Locality(filters=DependsOn.ANYTHING if pod.node_name else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A new node may be the one."""

@@ -27,7 +27,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.holding import port_key
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -58,7 +58,7 @@ class NodePorts:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Verdicts follow from the ports of the pods on the node."""
-        return Locality(filters=Follows.PODS if pod.spec.host_ports else Follows.NOTHING)
+        return Locality(filters=DependsOn.PODS if pod.spec.host_ports else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A pod that gives a port back, or a new node."""

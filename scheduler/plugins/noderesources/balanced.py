@@ -21,7 +21,7 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.plugins.noderesources.shared import BASIC, amounts_after
 
 NAME = "NodeResourcesBalancedAllocation"
@@ -58,8 +58,8 @@ class NodeResourcesBalancedAllocation:
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Scores follow from the node's amounts and what its pods request."""
         if self.pre_score(CycleState(), pod, view, view.rows).is_skip:
-            return Locality(scores=Follows.NOTHING)
-        return Locality(scores=Follows.PODS, rate=self._rate(pod, view), rate_block=self._rate_block(pod))
+            return Locality(scores=DependsOn.NOTHING)
+        return Locality(scores=DependsOn.PODS, rate=self._rate(pod, view), rate_block=self._rate_block(pod))
 
     def _counted(self, pod: PodInfo) -> list[str]:
         requests = pod.spec.requests

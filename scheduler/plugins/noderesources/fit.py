@@ -35,7 +35,7 @@ from scheduler.framework import (
     Verdicts,
     gather,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.framework.status import MAX_REASONS
 from scheduler.helpers import covers, round_half_away
 from scheduler.plugins.noderesources.shared import BASIC, amounts_after, has_requests, interpolate, ratio
@@ -137,8 +137,8 @@ class NodeResourcesFit:
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Both follow from the node's amounts and what its pods request."""
         return Locality(
-            Follows.PODS,
-            Follows.PODS,
+            DependsOn.PODS,
+            DependsOn.PODS,
             fits=self._fits(pod, view),
             rate=self._rate(pod, view),
             fits_block=self._fits_block(pod),

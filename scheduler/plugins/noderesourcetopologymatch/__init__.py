@@ -30,7 +30,7 @@ from scheduler.framework import (
     Status,
     Verdicts,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.plugins.noderesourcetopologymatch import leastnuma
 from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, alignment_failures
 from scheduler.plugins.noderesourcetopologymatch.caches import (
@@ -128,8 +128,8 @@ class NodeResourceTopologyMatch:
         """Pods that take nothing of a zone for themselves find all nodes equally good; some are not filtered either."""
         needs = self._needs.of(pod.spec)
         return Locality(
-            filters=Follows.NOTHING if needs.ignored else Follows.ANYTHING,
-            scores=Follows.ANYTHING if needs.guaranteed else Follows.NODE,
+            filters=DependsOn.NOTHING if needs.ignored else DependsOn.ANYTHING,
+            scores=DependsOn.ANYTHING if needs.guaranteed else DependsOn.NODE,
         )
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:

@@ -21,7 +21,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers import UNSCHEDULABLE_TAINT, tolerated
 
 REASON = "node(s) were unschedulable"
@@ -46,7 +46,7 @@ class NodeUnschedulable:
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Verdicts follow from the node."""
         tolerant = tolerated(pod.spec.tolerations, UNSCHEDULABLE_TAINT)
-        return Locality(filters=Follows.NOTHING if tolerant else Follows.NODE)
+        return Locality(filters=DependsOn.NOTHING if tolerant else DependsOn.NODE)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A node that is added or uncordoned, or a toleration of the pod itself."""

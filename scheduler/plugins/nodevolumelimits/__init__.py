@@ -28,7 +28,7 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.csimigration import migration_of, source_of
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CSI_NODE, claim_not_found, uses_claim
 from scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment
@@ -105,7 +105,7 @@ class NodeVolumeLimits:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without volumes to attach are let through."""
-        return Locality(filters=Follows.ANYTHING if pod.spec.attachable else Follows.NOTHING)
+        return Locality(filters=DependsOn.ANYTHING if pod.spec.attachable else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Limits that appear or grow, pods and attachments that go, the pod's claim."""

@@ -31,7 +31,7 @@ from scheduler.framework import (
     failure,
     gather_codes,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
@@ -207,11 +207,11 @@ class PodTopologySpread:
         namespace = pod.namespace
         if not (hard or soft) or has_selectors(view.objects, namespace):
             return Locality(
-                filters=Follows.ANYTHING if hard else Follows.NOTHING,
-                scores=Follows.ANYTHING if soft else Follows.NOTHING,
+                filters=DependsOn.ANYTHING if hard else DependsOn.NOTHING,
+                scores=DependsOn.ANYTHING if soft else DependsOn.NOTHING,
             )
         # Defaults hold for pods that something selects, and nothing in this namespace does.
-        return Locality(Follows.NOTHING, Follows.NOTHING, version=lambda now: has_selectors(now.objects, namespace))
+        return Locality(DependsOn.NOTHING, DependsOn.NOTHING, version=lambda now: has_selectors(now.objects, namespace))
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods that match a constraint, nodes that make or lose a domain."""

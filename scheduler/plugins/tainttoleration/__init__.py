@@ -31,7 +31,7 @@ from scheduler.framework import (
     gather_codes,
     reject,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers import count_untolerated_preferences, default_normalize, has_untolerated_taint
 from scheduler.kube.model import Taint, Toleration
 
@@ -74,7 +74,7 @@ class TaintToleration:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Verdicts and counts follow from the node's taints."""
-        return Locality(Follows.NODE, Follows.NODE, by_range=True)
+        return Locality(DependsOn.NODE, DependsOn.NODE, by_range=True)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A node that is added or loses taints, or a toleration of the pod itself."""

@@ -28,7 +28,7 @@ from scheduler.framework import (
     SpecInfo,
     gather,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.staleness import (
     FreshnessCheck,
     LoadDecision,
@@ -105,7 +105,7 @@ class TargetLoadPacking:
         load = view.load(self._source)
         if self._upstream or load is None or not self._freshness.all_fresh(view, load):
             return Locality()
-        return Locality(scores=Follows.PODS, version=self._version, rate=self._rate(pod, view, load))
+        return Locality(scores=DependsOn.PODS, version=self._version, rate=self._rate(pod, view, load))
 
     def _version(self, view: NodeView) -> Hashable:
         load = view.load(self._source)

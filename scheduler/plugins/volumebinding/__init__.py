@@ -32,7 +32,7 @@ from scheduler.framework import (
     failure,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of
 from scheduler.plugins.volumebinding import hints
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
@@ -146,7 +146,7 @@ class VolumeBinding:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without volumes are let through."""
-        return Locality(Follows.ANYTHING if pod.spec.volumes else Follows.NOTHING, Follows.NOTHING)
+        return Locality(DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING, DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Everything that can make a volume usable, or a class able to make one."""

@@ -29,7 +29,7 @@ from scheduler.framework import (
     Verdicts,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.holding import DISKS, claim_key, is_disk
 from scheduler.helpers.volumes import CLAIM, claim_not_found, uses_claim
 from scheduler.kube.model import PersistentVolumeClaim, Volume
@@ -117,7 +117,7 @@ class VolumeRestrictions:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without volumes are let through."""
-        return Locality(filters=Follows.ANYTHING if pod.spec.volumes else Follows.NOTHING)
+        return Locality(filters=DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A pod that lets go of a disk or claim, a new node, the pod's claim."""

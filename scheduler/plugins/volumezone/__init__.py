@@ -30,7 +30,7 @@ from scheduler.framework import (
     reject,
     unresolvable,
 )
-from scheduler.framework.locality import Follows, Locality, LocalPlugin
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.csimigration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.helpers.volumes import (
     CLAIM,
@@ -99,7 +99,7 @@ class VolumeZone:
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Pods without volumes are let through."""
-        return Locality(filters=Follows.ANYTHING if pod.spec.volumes else Follows.NOTHING)
+        return Locality(filters=DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Classes that bind later, nodes that come or are relabelled, the pod's claims, volumes and their labels."""

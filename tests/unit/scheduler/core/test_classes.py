@@ -15,7 +15,7 @@ from scheduler.core.byclass import usable_columns
 from scheduler.framework import (
     SUCCESS,
     CycleState,
-    Follows,
+    DependsOn,
     IntArray,
     Locality,
     NodeView,
@@ -47,10 +47,10 @@ class Scorer:
     answer = 7
 
     def __init__(self, args: Any, context: Any) -> None:
-        self.asked: list[int] = []
+        self.row_counts: list[int] = []
 
     def score(self, state: CycleState, info: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
-        self.asked.append(len(rows))
+        self.row_counts.append(len(rows))
         return np.full(len(rows), self.answer, dtype=np.int64)
 
     def locality(self, info: PodInfo, view: NodeView) -> Locality:
@@ -81,24 +81,26 @@ def test_what_if_views_and_named_nodes_are_looked_at_afresh() -> None:
     assert usable_columns(state.snapshot(NOW), pod("p", container("100m"), nodeName="n1"), profile) is None
 
 
-@pytest.mark.parametrize(("said", "kept"), [(Follows.PODS, True), (Follows.ANYTHING, False)])
-def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_further(said: Follows, kept: bool) -> None:
-    class Vouching:
+@pytest.mark.parametrize(("depends_on", "kept"), [(DependsOn.PODS, True), (DependsOn.ANYTHING, False)])
+def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_further(
+    depends_on: DependsOn, kept: bool
+) -> None:
+    class Local:
         name = "NodePorts"
 
         def __init__(self, args: Any, context: Any) -> None:
-            self.asked: list[int] = []
+            self.row_counts: list[int] = []
 
         def pre_filter(self, state: CycleState, info: PodInfo, view: NodeView) -> tuple[None, Status]:
             return None, SUCCESS
 
         def filter(self, state: CycleState, info: PodInfo, view: NodeView, rows: RowArray) -> None:
-            self.asked.append(len(rows))
+            self.row_counts.append(len(rows))
 
         def locality(self, info: PodInfo, view: NodeView) -> Locality:
-            return Locality(filters=said)
+            return Locality(filters=depends_on)
 
-    profile = ProfileRunner(runner().effective, {**FACTORIES, "NodePorts": Vouching})
+    profile = ProfileRunner(runner().effective, {**FACTORIES, "NodePorts": Local})
     state, info = some_cluster(), pod("p", container("3"), priority=1)
     for _ in range(2):
         usable_columns(state.snapshot(NOW), info, profile)
@@ -107,12 +109,12 @@ def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_furt
     state.nominator.set(pod("equal", container("3"), priority=1), "n1")
     state.nominator.set(pod("higher but small", container("100m"), priority=2), "n2")
     plugin: Any = profile.plugins["NodePorts"]
-    plugin.asked.clear()
+    plugin.row_counts.clear()
     assert (usable_columns(state.snapshot(NOW), info, profile) is not None) is kept
     placement = place(state, info, profile)
     assert placement.feasible == 3, "there is no room beside the equal one"
     # Beside the nominated pods on their two nodes; where it might look further, also without them on all others.
-    assert plugin.asked == ([2] if kept else [2, 3])
+    assert plugin.row_counts == ([2] if kept else [2, 3])
 
 
 def test_a_plugin_that_vouches_for_nothing_is_asked_in_every_attempt() -> None:
@@ -120,35 +122,35 @@ def test_a_plugin_that_vouches_for_nothing_is_asked_in_every_attempt() -> None:
     state = some_cluster()
     for _ in range(5):
         place(state, pod("p", container("100m")), profile)
-    assert plugin.asked == [4] * 5
+    assert plugin.row_counts == [4] * 5
 
 
 def test_a_plugin_that_looks_at_nodes_alone_is_asked_again_only_about_nodes_that_change() -> None:
-    profile, plugin = profile_with(said=Locality(scores=Follows.NODE))
+    profile, plugin = profile_with(said=Locality(scores=DependsOn.NODE))
     state = some_cluster()
     for index in range(3):
         place(state, pod("p", container("100m")), profile)
         state.assume(pod(f"other-{index}", container("100m")), "n0", NOW)
-    assert plugin.asked == [4, 4], "once to decide, once for the column"
+    assert plugin.row_counts == [4, 4], "once to decide, once for the column"
     state.upsert_node(node("n2", labels={"a": "b"}))
     for _ in range(2):
         assert place(state, pod("p", container("100m")), profile).total == 7
         state.assume(pod(f"more-{len(state.pod_uids)}", container("100m")), "n1", NOW)
-    assert plugin.asked == [4, 4, 1]
+    assert plugin.row_counts == [4, 4, 1]
 
 
 def test_a_version_that_changes_has_everything_asked_again() -> None:
     versions = iter([1, 1, 2, 2])
-    profile, plugin = profile_with(said=Locality(scores=Follows.NODE, version=lambda view: next(versions)))
+    profile, plugin = profile_with(said=Locality(scores=DependsOn.NODE, version=lambda view: next(versions)))
     state = some_cluster()
     for _ in range(4):
         place(state, pod("p", container("100m")), profile)
-    assert plugin.asked == [4, 4, 4]
+    assert plugin.row_counts == [4, 4, 4]
 
 
 @pytest.mark.parametrize("answer", [101, -1])
 def test_a_score_out_of_range_is_clamped_and_counted_whatever_the_plugin_vouches_for(answer: int) -> None:
-    profile, _ = profile_with(said=Locality(scores=Follows.PODS), answer=answer)
+    profile, _ = profile_with(said=Locality(scores=DependsOn.PODS), answer=answer)
     state = some_cluster()
     for _ in range(3):
         placement = place(state, pod("p", container("100m")), profile)
@@ -165,7 +167,7 @@ def test_a_plugin_that_fails_fails_the_attempt_with_columns_too() -> None:
             raise RuntimeError("boom")
         return np.zeros(len(rows), dtype=np.int64)
 
-    profile, _ = profile_with(said=Locality(scores=Follows.PODS, rate=refuse), score=score)
+    profile, _ = profile_with(said=Locality(scores=DependsOn.PODS, rate=refuse), score=score)
     state = some_cluster()
     for _ in range(2):
         assert place(state, pod("p", container("100m")), profile).node is not None
@@ -245,7 +247,7 @@ def test_the_best_nodes_follow_pods_that_come_and_go() -> None:
         else:
             state.assume(pod(change, container("100m")), change, NOW)
         placement = place(state, info, profile)
-        assert placement.node == place(state, info, profile, anew=True).node
+        assert placement.node == place(state, info, profile, from_scratch=True).node
         best.append(placement.best)
     assert best == [3, 2, 3, 2, 1, 2, 3, 4]
 

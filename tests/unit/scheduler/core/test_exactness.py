@@ -1,5 +1,5 @@
 """What is kept per class of pods never changes a decision: after any history, for any profile, deciding by it gives
-what asking every plugin about every node gives, and the kept columns are those one would make anew."""
+what asking every plugin about every node gives, and the kept columns are those made from nothing."""
 
 import random
 from typing import Any
@@ -161,7 +161,7 @@ crowding = st.lists(
 
 
 class History:
-    """A cluster on which things happen, and decisions are checked against ones made anew."""
+    """A cluster on which things happen, and decisions are checked against ones made again."""
 
     def __init__(self, profile: ProfileRunner, reference: ProfileRunner, favourites: list[int]) -> None:
         self.state = ClusterState()
@@ -213,7 +213,7 @@ class History:
         """Decide both ways and compare all that a caller can see."""
         view = self.state.snapshot(self.now)
         found = decide(view, pod, self.profile, random.Random(seed))
-        wanted = decide(view, pod, self.reference, random.Random(seed), anew=True)
+        wanted = decide(view, pod, self.reference, random.Random(seed), from_scratch=True)
         for name in ("node", "code", "message", "total", "evaluated", "feasible", "best", "rejectors", "pending"):
             assert getattr(found, name) == getattr(wanted, name), name
         assert found.counters == wanted.counters
@@ -238,11 +238,11 @@ class History:
         assert kept.base[:size].tolist() == made.base[:size].tolist()
         assert kept.feasible == made.feasible
         for one, other in zip(kept.plan.ranged, made.plan.ranged, strict=True):
-            raw = [one.everywhere] * size if one.column is None else one.column[:size].tolist()
-            anew = [other.everywhere] * size if other.column is None else other.column[:size].tolist()
+            raw = [one.uniform] * size if one.column is None else one.column[:size].tolist()
+            fresh = [other.uniform] * size if other.column is None else other.column[:size].tolist()
             live = made.totals[:size] >= 0
             assert [x for x, here in zip(raw, live, strict=True) if here] == [
-                x for x, here in zip(anew, live, strict=True) if here
+                x for x, here in zip(fresh, live, strict=True) if here
             ]
 
     def happen(self, step: str, chance: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""Counts of pods and of their terms: after any history they equal what counting all pods anew would give."""
+"""Counts of pods and of their terms: after any history they equal what counting all pods again would give."""
 
 from collections import Counter
 from typing import Any
@@ -113,7 +113,7 @@ class History:
             case "no node":
                 state.remove_node(name)
             case "ask":
-                # What was asked for before a change must follow it; what is asked for later is counted anew.
+                # What was asked for before a change must follow it; what is asked for later is counted from nothing.
                 compare(state.snapshot(NOW), [QUERIES[choice % len(QUERIES)]])
 
 
@@ -172,7 +172,7 @@ def compare_terms(view: Snapshot) -> None:
                     if meant and term.topology_key in labels:
                         expected[term.topology_key, weight, labels[term.topology_key]] += 1
             found: Counter[tuple[str, int, str]] = Counter()
-            for one in view.terms_meaning(incoming, kind):
+            for one in view.terms_matching(incoming, kind):
                 # An overlay reports a pod taken away as an entry of its own, below zero.
                 assert one.counts[-1] == 0
                 values = view.labels(one.term.topology_key).values
@@ -245,10 +245,10 @@ def test_a_namespace_that_is_relabelled_is_meant_by_other_terms() -> None:
     one.step("bind", 0, 0, 15)
     assert one.state.pod("uid-p0").spec.terms.affinity, "the pod has a term that selects namespaces by team"
     incoming = pod("new", namespace="c")
-    assert not one.state.snapshot(NOW).terms_meaning(incoming, TermKind.AFFINITY)
+    assert not one.state.snapshot(NOW).terms_matching(incoming, TermKind.AFFINITY)
     data = {"metadata": {"name": "c", "labels": {"team": "red"}}}
     one.state.objects.upsert("Namespace", CODEC_OF_KIND["Namespace"].decode(msgspec.json.encode(data)))
-    (found,) = one.state.snapshot(NOW).terms_meaning(incoming, TermKind.AFFINITY)
+    (found,) = one.state.snapshot(NOW).terms_matching(incoming, TermKind.AFFINITY)
     assert found.counts.sum() == 1
 
 

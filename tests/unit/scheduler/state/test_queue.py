@@ -462,5 +462,5 @@ def test_an_event_about_a_pod_may_leave_it_out(clock: Clock) -> None:
     for queued in [queue.pop(), queue.pop()]:
         assert queued is not None
         queue.add_unschedulable(queued, rejectors={"Fit"})
-    assert queue.on_event(ASSIGNED_POD_DELETE, old=pod("a"), besides="uid-a") == 1
+    assert queue.on_event(ASSIGNED_POD_DELETE, old=pod("a"), except_uid="uid-a") == 1
     assert queue.where("uid-a") == "unschedulable"
