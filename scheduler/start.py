@@ -38,7 +38,7 @@ async def _run(options: Options, configuration: Configuration, client_config: Cl
         pods = PageReader(client, "/api/v1/pods", {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"})
         try:
             for one in (nodes, pods):
-                one.read_early()
+                one.prefetch()
             await _import_daemon()
             from scheduler.daemon import Daemon
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from devcluster.node_agent.app import Agent, Settings, StateDirectoryError
 from devcluster.node_agent.images import ImageMapError, parse_image_map
-from devcluster.node_agent.runtime import Timing
+from devcluster.node_agent.runtime import AgentTiming
 from devcluster.node_agent.sandbox import TIERS, SandboxUnavailableError
 from scheduler.kube.client import ConfigError
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="node-agent", description="Run the pods of one node as host processes.")
-    timing = Timing()
+    timing = AgentTiming()
     add = parser.add_argument
     add("--kubeconfig", type=Path, required=True, help="credentials that may manage this node and its pods")
     add("--node-name", required=True)
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         images = parse_image_map(options.image_map.read_text())
     except (ImageMapError, OSError) as error:
         return _fail(f"image map {options.image_map}: {error}", 4)
-    timing = Timing(
+    timing = AgentTiming(
         backoff_base=options.backoff_base,
         backoff_limit=options.backoff_limit,
         shutdown_grace=options.shutdown_grace,

@@ -26,7 +26,7 @@ from devcluster.node_agent.pod import PodWorker
 from devcluster.node_agent.probing import Prober
 from devcluster.node_agent.process import kill_recorded
 from devcluster.node_agent.registration import NodeDescription, Registration, host_capacity
-from devcluster.node_agent.runtime import Node, Timing
+from devcluster.node_agent.runtime import AgentTiming, Node
 from devcluster.node_agent.sandbox import choose
 from scheduler.kube.client import ClientConfig, KubeClient
 
@@ -48,7 +48,7 @@ class Settings:
     pod_network: str
     sandbox: str = "auto"
     masked: tuple[Path, ...] = ()
-    timing: Timing = field(default_factory=Timing)
+    timing: AgentTiming = field(default_factory=AgentTiming)
 
 
 class StateDirectoryError(RuntimeError):

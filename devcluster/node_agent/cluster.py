@@ -12,12 +12,12 @@ from scheduler.kube.client import (
     STRATEGIC_MERGE_PATCH,
     KubeClient,
     Reflector,
+    ReflectorTiming,
     Store,
     api_path,
     object_meta,
     unchanged,
 )
-from scheduler.kube.client import Timing as WatchTiming
 from scheduler.kube.model import (
     DecodeError,
     EventType,
@@ -30,7 +30,7 @@ from scheduler.kube.model import (
 log = logging.getLogger(__name__)
 
 # A local cluster restarts often: look again sooner than a client of a big one may.
-_TIMING = WatchTiming(backoff_first=0.2, backoff_most=5.0)
+_TIMING = ReflectorTiming(backoff_first=0.2, backoff_most=5.0)
 _SYNC_SECONDS = 3.0
 _PLURALS: dict[DataKind, str] = {"ConfigMap": "configmaps", "Secret": "secrets"}
 

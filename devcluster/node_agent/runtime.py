@@ -18,7 +18,7 @@ log = logging.getLogger("node_agent")
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class AgentTiming:
     """Delays in seconds; the defaults are kubelet's but for ``sync``, which is its minute made short."""
 
     backoff_base: float = 10.0
@@ -49,7 +49,7 @@ class Node:
     store: DataStore
     addresses: AddressPool
     clock: Clock
-    timing: Timing = field(default_factory=Timing)
+    timing: AgentTiming = field(default_factory=AgentTiming)
 
     def pod_directory(self, uid: str) -> Path:
         """Where everything about one pod is kept."""

@@ -20,7 +20,7 @@ from scheduler.kube.model import (
     TopologySpreadConstraint,
     Volume,
 )
-from scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm
+from scheduler.kube.primitives.selectors import CompiledNodeSelector, WeightedTerm
 
 Resources = Mapping[str, int]
 
@@ -90,7 +90,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     nonzero_memory: int
     tolerations: tuple[Toleration, ...]
     node_selector: Mapping[str, str]
-    required: NodeSelector | None
+    required: CompiledNodeSelector | None
     preferred: tuple[WeightedTerm, ...]
     preferred_error: str
     affinity: Affinity | None

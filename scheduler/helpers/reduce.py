@@ -21,7 +21,7 @@ from scheduler.helpers.seccomp import seccomp_paths
 from scheduler.kube.model import Node, Pod, Volume
 from scheduler.kube.primitives.quantity import milli_value, value
 from scheduler.kube.primitives.selectors import (
-    NodeSelector,
+    CompiledNodeSelector,
     SelectorError,
     WeightedTerm,
     node_selector,
@@ -99,7 +99,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
     spec = pod.spec
     volumes = _volumes(pod)
     requests = pod_requests(pod)
-    required: NodeSelector | None = None
+    required: CompiledNodeSelector | None = None
     preferred: tuple[WeightedTerm, ...] = ()
     preferred_error = ""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from scheduler.framework import BoolArray, LabelColumn, NodeInfo, NodeView, RowArray, SpecInfo, gather_codes
-from scheduler.kube.primitives.selectors import NodeSelector, NodeSelectorTerm, Operator, Requirement
+from scheduler.kube.primitives.selectors import (
+    CompiledNodeSelector,
+    CompiledNodeSelectorTerm,
+    Requirement,
+    SelectorOperator,
+)
 
 
 def requirement_mask(view: NodeView, rows: RowArray, requirement: Requirement) -> BoolArray:
@@ -15,13 +20,13 @@ def requirement_mask(view: NodeView, rows: RowArray, requirement: Requirement) -
     codes = gather_codes(view, column.codes, rows)
     absent = codes < 0
     match requirement.operator:
-        case Operator.EXISTS:
+        case SelectorOperator.EXISTS:
             return ~absent
-        case Operator.DOES_NOT_EXIST:
+        case SelectorOperator.DOES_NOT_EXIST:
             return absent
-        case Operator.IN:
+        case SelectorOperator.IN:
             return _is_one_of(column, codes, requirement.values)
-        case Operator.NOT_IN:
+        case SelectorOperator.NOT_IN:
             return ~_is_one_of(column, codes, requirement.values)
         case _:
             # One entry per value and a last one for "absent", which code -1 picks.
@@ -52,7 +57,7 @@ def labels_mask(view: NodeView, rows: RowArray, wanted: Mapping[str, str]) -> Bo
     return mask
 
 
-def term_mask(view: NodeView, rows: RowArray, term: NodeSelectorTerm) -> BoolArray:
+def term_mask(view: NodeView, rows: RowArray, term: CompiledNodeSelectorTerm) -> BoolArray:
     """Return which rows satisfy one term; none where the term is invalid."""
     if term.error is not None:
         return np.zeros(len(rows), dtype=np.bool_)
@@ -68,7 +73,7 @@ def term_mask(view: NodeView, rows: RowArray, term: NodeSelectorTerm) -> BoolArr
     return mask
 
 
-def selector_mask(view: NodeView, rows: RowArray, selector: NodeSelector) -> BoolArray:
+def selector_mask(view: NodeView, rows: RowArray, selector: CompiledNodeSelector) -> BoolArray:
     """Return which rows satisfy any of the terms."""
     mask = np.zeros(len(rows), dtype=np.bool_)
     for term in selector.terms:

@@ -139,9 +139,9 @@ def volume_modes_match(claim: PersistentVolumeClaimSpec, volume: PersistentVolum
 
 
 @lru_cache(maxsize=65_536)
-def volume_affinity(source: NodeSelector) -> selectors.NodeSelector:
+def volume_affinity(source: NodeSelector) -> selectors.CompiledNodeSelector:
     """Compile a volume's node affinity. It is matched against labels only: requirements on fields never count."""
     compiled = selectors.node_selector(source.node_selector_terms)
-    return selectors.NodeSelector(
-        tuple(selectors.NodeSelectorTerm(term.labels, (), term.error) for term in compiled.terms)
+    return selectors.CompiledNodeSelector(
+        tuple(selectors.CompiledNodeSelectorTerm(term.labels, (), term.error) for term in compiled.terms)
     )

@@ -119,7 +119,7 @@ class LeaseElector:
         self._seen_at = -math.inf
         self._last_failure = ""
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
-        self._watchdog = threading.Thread(target=self._guard, name="lease-watchdog", daemon=True)
+        self._watchdog = threading.Thread(target=self._watch_deadline, name="lease-watchdog", daemon=True)
 
     @property
     def identity(self) -> str:
@@ -179,8 +179,8 @@ class LeaseElector:
 
     def _run(self) -> None:
         try:
-            self._compete()
-            self._keep()
+            self._acquire()
+            self._renew()
         except Exception as error:
             log.exception("leader election failed")
             self._lose(f"unexpected error: {error}")
@@ -188,10 +188,10 @@ class LeaseElector:
         finally:
             # Also when an acquiring write was under way as `stop` came.
             if self._state is _State.STOPPED and self._wrote and self._settings.release_on_stop:
-                self._give_up()
+                self._release()
             self._connection.close()
 
-    def _compete(self) -> None:
+    def _acquire(self) -> None:
         """Return once leading or stopped."""
         while self._state is _State.STANDBY:
             sent_at = time.monotonic()
@@ -204,7 +204,7 @@ class LeaseElector:
             # Annotations need no hurry while someone else leads: only `stop` cuts this wait short.
             self._ended.wait(self._settings.retry_period * random.uniform(1.0, 2.2))
 
-    def _keep(self) -> None:
+    def _renew(self) -> None:
         """Return once lost or stopped."""
         while True:
             if self._wake.wait(self._settings.retry_period):
@@ -271,11 +271,11 @@ class LeaseElector:
             if leading:
                 self._lose(f"the Lease is held by {holder}")
                 return False
-            if time.monotonic() < self._seen_at + self._believed(spec):
+            if time.monotonic() < self._seen_at + self._validity_seconds(spec):
                 return False
         return self._write(record, takeover=holder != self._identity)
 
-    def _believed(self, spec: Mapping[str, Any]) -> float:
+    def _validity_seconds(self, spec: Mapping[str, Any]) -> float:
         """Return how long another holder's record is valid, seconds; junk falls back to our own duration."""
         claimed = spec.get("leaseDurationSeconds")
         if isinstance(claimed, bool) or not isinstance(claimed, int) or claimed <= 0:
@@ -322,7 +322,7 @@ class LeaseElector:
         self._record = _decode(answer)
         self._seen_spec, self._seen_at = _mapping(self._record.get("spec")), time.monotonic()
 
-    def _give_up(self) -> None:
+    def _release(self) -> None:
         """Hand the Lease over, so that nobody has to wait for it to expire."""
         for _ in range(2):
             try:
@@ -342,7 +342,7 @@ class LeaseElector:
 
     # --- the watchdog's thread ---
 
-    def _guard(self) -> None:
+    def _watch_deadline(self) -> None:
         while (left := self._held_until - time.monotonic()) > 0:
             if self._ended.wait(left):
                 return

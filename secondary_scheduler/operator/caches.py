@@ -9,8 +9,8 @@ from scheduler.kube.client import (
     KubeClient,
     Reflector,
     ReflectorState,
+    ReflectorTiming,
     Store,
-    Timing,
     api_path,
     object_meta,
 )
@@ -35,7 +35,7 @@ from secondary_scheduler.operator.reconcile.names import (
 OnChange = Callable[[str, Unstructured | None, Unstructured | None], None]
 """Called with the kind, the object before and the object after; None where there is none."""
 
-TIMING = Timing(backoff_most=10.0)
+TIMING = ReflectorTiming(backoff_most=10.0)
 """A right that was taken away and given back is noticed within seconds, at the cost of a list every ten."""
 
 _REMEMBERED_DELETIONS = 256
@@ -48,7 +48,7 @@ class Caches:
     """One reflector and one store per kind and namespace, for the namespaces that are served."""
 
     def __init__(
-        self, client: KubeClient, namespaces: Collection[str], on_change: OnChange, *, timing: Timing = TIMING
+        self, client: KubeClient, namespaces: Collection[str], on_change: OnChange, *, timing: ReflectorTiming = TIMING
     ) -> None:
         self._caches = {
             (kind, namespace): KindCache(client, kind, namespace, on_change, timing)
@@ -118,7 +118,9 @@ class Caches:
 class KindCache:
     """Objects of one kind: the sink of its reflector."""
 
-    def __init__(self, client: KubeClient, kind: str, namespace: str, on_change: OnChange, timing: Timing) -> None:
+    def __init__(
+        self, client: KubeClient, kind: str, namespace: str, on_change: OnChange, timing: ReflectorTiming
+    ) -> None:
         resource = RESOURCES[kind]
         self._kind = kind
         self._on_change = on_change

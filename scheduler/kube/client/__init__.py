@@ -40,7 +40,7 @@ from scheduler.kube.client.store import Changes, Store, object_meta
 
 if TYPE_CHECKING:
     from scheduler.kube.client.http import KubeClient
-    from scheduler.kube.client.listwatch import Reflector, ReflectorState, Sink, Timing, unchanged
+    from scheduler.kube.client.listwatch import Reflector, ReflectorState, ReflectorTiming, Sink, unchanged
     from scheduler.kube.client.pages import PageReader
     from scheduler.kube.client.sync import SyncClient, SyncConnection
 
@@ -70,13 +70,13 @@ __all__ = [
     "PageReader",
     "Reflector",
     "ReflectorState",
+    "ReflectorTiming",
     "ResponseTooLarge",
     "ServerError",
     "Sink",
     "Store",
     "SyncClient",
     "SyncConnection",
-    "Timing",
     "TokenBucket",
     "TooManyRequests",
     "Unauthorized",
@@ -93,7 +93,7 @@ _PLACES = {
     "Sink": "listwatch",
     "SyncClient": "sync",
     "SyncConnection": "sync",
-    "Timing": "listwatch",
+    "ReflectorTiming": "listwatch",
     "unchanged": "listwatch",
 }
 

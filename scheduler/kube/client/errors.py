@@ -143,7 +143,7 @@ def api_error(method: str, path: str, status: int, body: bytes, retry_after: flo
     if details.retry_after_seconds > 0:
         retry_after = retry_after or float(details.retry_after_seconds)
     text = answer.message or body.decode("utf-8", "replace")
-    message = clean(text)
+    message = sanitize(text)
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     if status == 409 and reason == "AlreadyExists":
         kind = AlreadyExists
@@ -157,10 +157,10 @@ def api_error(method: str, path: str, status: int, body: bytes, retry_after: flo
 def connection_error(method: str, path: str, cause: BaseException, *, sent: bool) -> ConnectionFailed:
     """Build the exception for a request without an answer; `sent` if it may have reached the server."""
     kind = ConnectionLost if sent and method not in _READS else ConnectionFailed
-    return kind(f"{method} {path}: {clean(str(cause)) or type(cause).__name__}")
+    return kind(f"{method} {path}: {sanitize(str(cause)) or type(cause).__name__}")
 
 
-def clean(text: str) -> str:
+def sanitize(text: str) -> str:
     """Cut and make harmless for a log or a terminal what another machine sent."""
     cut = text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 3] + "..."
     return "".join(character if character.isprintable() else " " for character in cut).strip()

@@ -68,7 +68,7 @@ class Sink(Protocol[Item]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class ReflectorTiming:
     """Seconds. The defaults follow client-go; tests shorten them."""
 
     backoff_first: float = 0.8
@@ -123,7 +123,7 @@ class Reflector(Generic[T, U]):
         field_selector: str = "",
         label_selector: str = "",
         optional: bool = False,
-        timing: Timing | None = None,
+        timing: ReflectorTiming | None = None,
         on_page: Callable[[list[U]], None] | None = None,
     ) -> None:
         """Configure for a collection, cluster-wide or of one namespace: by its path (see `api_path`) and selectors, or
@@ -140,7 +140,7 @@ class Reflector(Generic[T, U]):
         self._sink = sink
         self._transform = transform
         self.optional = optional
-        self._timing = timing or Timing()
+        self._timing = timing or ReflectorTiming()
         if isinstance(collection, str):
             selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
             collection = PageReader(client, collection, selectors, timeout=self._timing.list_timeout)
@@ -170,7 +170,7 @@ class Reflector(Generic[T, U]):
             except NotFound as error:
                 self.state.error = error
                 if self.optional:
-                    await self._absent()
+                    await self._mark_absent()
             except KubeError as error:
                 self.state.error = error
                 if isinstance(error, TooManyRequests) and error.retry_after is not None:
@@ -179,7 +179,7 @@ class Reflector(Generic[T, U]):
                 self.state.watching = False
             await self._backoff.wait()
 
-    async def _absent(self) -> None:
+    async def _mark_absent(self) -> None:
         """The resource is not served (any more): nothing of it exists. Look again after a while."""
         # Its versions may begin anew when it comes back.
         self._version = self._newest = NEVER
@@ -220,7 +220,7 @@ class Reflector(Generic[T, U]):
         invalid: list[tuple[ObjectMeta, DecodeError]] = []
         token = ""
         restarts = 0
-        request = self._pages.ask("", self._page)
+        request = self._pages.request_page("", self._page)
         try:
             while True:
                 try:
@@ -233,13 +233,13 @@ class Reflector(Generic[T, U]):
                     token = ""
                     items.clear()
                     invalid.clear()
-                    request = self._pages.ask("", self._page)
+                    request = self._pages.request_page("", self._page)
                     continue
                 except ResponseTooLarge:
                     if self._page == 1:
                         raise
                     self._page = max(1, self._page // 8)
-                    request = self._pages.ask(token, self._page)
+                    request = self._pages.request_page(token, self._page)
                     continue
                 except DecodeError as error:
                     raise MalformedResponse(f"GET {self._path}: {error}") from error
@@ -247,8 +247,8 @@ class Reflector(Generic[T, U]):
                 token = page.continue_token
                 if token:
                     # The API server makes the next page while this one is reduced.
-                    request = self._pages.ask(token, self._page)
-                    await _sent()
+                    request = self._pages.request_page(token, self._page)
+                    await _let_request_go_out()
                 before = len(items)
                 for item in page.items:
                     try:
@@ -282,21 +282,21 @@ class Reflector(Generic[T, U]):
             async with self._client.stream(self._path, params, timeout=limit, silence=self._timing.silence) as chunks:
                 answered = self.state.watching = True
                 self.state.error = None
-                await self._consume(chunks)
+                await self._read_chunks(chunks)
         except ServerError:
             answered = True
             raise
         finally:
-            self._judge(answered, self.state.last_progress > heard, time.monotonic() - started)
+            self._learn_from_watch(answered, self.state.last_progress > heard, time.monotonic() - started)
 
-    def _judge(self, answered: bool, progress: bool, lasted: float) -> None:
+    def _learn_from_watch(self, answered: bool, progress: bool, lasted: float) -> None:
         """Draw the lesson from a watch that has ended: how soon to try again, and whether to trust its version."""
         if (progress and lasted >= 1.0) or lasted >= self._timing.backoff_reset:
             self._backoff.reset()
         if answered and time.monotonic() - self.state.last_progress >= _PATIENCE * self._timing.silence:
             self._version = NEVER
 
-    async def _consume(self, chunks: AsyncIterator[bytes]) -> None:
+    async def _read_chunks(self, chunks: AsyncIterator[bytes]) -> None:
         rest = b""
         async for chunk in chunks:
             whole, newline, tail = chunk.rpartition(b"\n")
@@ -337,13 +337,13 @@ class Reflector(Generic[T, U]):
                 try:
                     events.append((kind, self._transform(event.object)))
                 except ValueError as error:
-                    self._report(event.object.metadata, _refused(error), events)
+                    self._report_invalid(event.object.metadata, _refused(error), events)
             self._advance(version)
         elif event.invalid is not None:
-            self._report(event.invalid.metadata, event.invalid.error, events)
+            self._report_invalid(event.invalid.metadata, event.invalid.error, events)
             self._advance(event.invalid.metadata.resource_version)
 
-    def _report(self, metadata: ObjectMeta, error: DecodeError, events: list[tuple[EventType, U]]) -> None:
+    def _report_invalid(self, metadata: ObjectMeta, error: DecodeError, events: list[tuple[EventType, U]]) -> None:
         if events:
             # In order: what came before it must not be applied after it.
             self.state.events += len(events)
@@ -366,7 +366,7 @@ class Reflector(Generic[T, U]):
         return kind(summary, status=code, reason=status.reason, message=status.message)
 
 
-async def _sent() -> None:
+async def _let_request_go_out() -> None:
     """Let a request that a task has just been made for go out: its task runs in one turn of the loop, and what that
     writes leaves at the end of the turn."""
     for _ in range(2):
@@ -385,7 +385,7 @@ def _refused(error: ValueError) -> DecodeError:
 class _Backoff:
     """0.8 s doubling to 30 s, with jitter; one second apart at most while all goes well."""
 
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, timing: ReflectorTiming) -> None:
         self._timing = timing
         self._next = 0.0
 

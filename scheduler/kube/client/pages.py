@@ -35,12 +35,12 @@ class PageReader:
         self._early: deque[asyncio.Task[bytes]] = deque()
         self._wanted = False
 
-    def read_early(self) -> None:
+    def prefetch(self) -> None:
         """Start to read on the running loop, page after page, until the first one is asked for."""
         self._early.append(self._request("", PAGE))
         self._early[-1].add_done_callback(self._read_on)
 
-    def ask(self, token: str, most: int = PAGE) -> asyncio.Task[bytes]:
+    def request_page(self, token: str, most: int = PAGE) -> asyncio.Task[bytes]:
         """Ask for a page: the first one, or what the token of the page before stands for.
 
         It has `most` objects at most, and fewer where these are long. What was read early is handed out first, whatever

@@ -9,14 +9,14 @@ from scheduler.kube.model.appgroup import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGr
 from scheduler.kube.model.codec import (
     Codec,
     DecodeError,
-    Invalid,
+    InvalidObject,
     Page,
     Unstructured,
     UnstructuredCodec,
     WatchEvent,
     continue_token,
 )
-from scheduler.kube.model.elasticquota import ElasticQuota, ElasticQuotaSpec, ElasticQuotaStatus, in_force
+from scheduler.kube.model.elasticquota import ElasticQuota, ElasticQuotaSpec, ElasticQuotaStatus, effective_quota
 from scheduler.kube.model.lease import Lease, LeaseSpec
 from scheduler.kube.model.meta import (
     EventType,
@@ -200,7 +200,7 @@ __all__ = [
     "GcePersistentDisk",
     "Int32",
     "Int64",
-    "Invalid",
+    "InvalidObject",
     "Iscsi",
     "LabelSelector",
     "LabelSelectorRequirement",
@@ -283,6 +283,6 @@ __all__ = [
     "decode_lease",
     "decode_node",
     "decode_pod",
-    "in_force",
+    "effective_quota",
     "newer_version",
 ]

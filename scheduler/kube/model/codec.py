@@ -16,7 +16,7 @@ class DecodeError(ValueError):
     """An object that does not have the shape its kind should have; the message holds the field path."""
 
 
-class Invalid(Struct, frozen=True):
+class InvalidObject(Struct, frozen=True):
     """An object of a list or watch that could not be decoded."""
 
     metadata: ObjectMeta
@@ -28,7 +28,7 @@ class Page(Struct, Generic[T], frozen=True):
     """One page of a list; `continue_token` is "" on the last one."""
 
     items: list[T]
-    invalid: list[Invalid]
+    invalid: list[InvalidObject]
     resource_version: ResourceVersion
     continue_token: str
     remaining: int | None
@@ -41,7 +41,7 @@ class WatchEvent(Struct, Generic[T], frozen=True):
     object: T | None = None
     status: Status | None = None
     """The failure that an ERROR event carries."""
-    invalid: Invalid | None = None
+    invalid: InvalidObject | None = None
 
 
 class _List(Struct, Generic[T]):
@@ -207,12 +207,12 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _invalid(raw: Raw, error: DecodeError) -> Invalid:
+def _invalid(raw: Raw, error: DecodeError) -> InvalidObject:
     try:
         metadata = _convert(raw, _OnlyMeta).metadata
     except DecodeError:
         metadata = _minimal_meta(raw)
-    return Invalid(metadata, error)
+    return InvalidObject(metadata, error)
 
 
 def _minimal_meta(raw: Raw) -> ObjectMeta:
@@ -227,5 +227,5 @@ def _minimal_meta(raw: Raw) -> ObjectMeta:
         return ObjectMeta()
 
 
-def _page(items: list[T], invalid: list[Invalid], meta: ListMeta) -> Page[T]:
+def _page(items: list[T], invalid: list[InvalidObject], meta: ListMeta) -> Page[T]:
     return Page(items, invalid, meta.resource_version, meta.continue_, meta.remaining_item_count)

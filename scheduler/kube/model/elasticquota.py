@@ -36,6 +36,6 @@ class ElasticQuota(Object, frozen=True, gc=False, rename="camel"):
     status: ElasticQuotaStatus = ElasticQuotaStatus()
 
 
-def in_force(quotas: Iterable[ElasticQuota]) -> ElasticQuota | None:
+def effective_quota(quotas: Iterable[ElasticQuota]) -> ElasticQuota | None:
     """Return the one of a namespace's quotas that counts: the oldest, of equally old ones the first by name."""
     return min(quotas, key=lambda quota: (quota.metadata.creation_timestamp, quota.metadata.name), default=None)

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from scheduler.kube.primitives.quantity import INT64_MAX
 
 
-class Operator(enum.StrEnum):
+class SelectorOperator(enum.StrEnum):
     """Operators of NodeSelectorRequirement; a label selector has all but Gt and Lt."""
 
     IN = "In"
@@ -93,7 +93,7 @@ class Requirement:
     """One condition on labels. Build it with `requirement`, which validates."""
 
     key: str
-    operator: Operator
+    operator: SelectorOperator
     values: frozenset[str] = frozenset()
     bound: int = 0
     """The right-hand side of Gt and Lt."""
@@ -102,25 +102,25 @@ class Requirement:
         """Say whether the labels satisfy this; NotIn and DoesNotExist also match where the key is absent."""
         value = labels.get(self.key)
         match self.operator:
-            case Operator.IN:
+            case SelectorOperator.IN:
                 return value is not None and value in self.values
-            case Operator.NOT_IN:
+            case SelectorOperator.NOT_IN:
                 return value is None or value not in self.values
-            case Operator.EXISTS:
+            case SelectorOperator.EXISTS:
                 return value is not None
-            case Operator.DOES_NOT_EXIST:
+            case SelectorOperator.DOES_NOT_EXIST:
                 return value is None
             case _:
                 number = _parse_int64(value) if value is not None else None
                 if number is None:
                     return False
-                return number > self.bound if self.operator is Operator.GT else number < self.bound
+                return number > self.bound if self.operator is SelectorOperator.GT else number < self.bound
 
 
 def requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
     """Validate and compile one requirement (labels.NewRequirement); raise SelectorError."""
     try:
-        op = Operator(operator)
+        op = SelectorOperator(operator)
     except ValueError:
         raise SelectorError(
             f"selector key {_quote(key)}: operator {_quote(operator)} is not one of In, NotIn, Exists, "
@@ -134,11 +134,11 @@ def requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
                 "digits, '-', '_', '.', starting and ending with a letter or digit)"
             )
     bound = 0
-    if op in (Operator.IN, Operator.NOT_IN) and not values:
+    if op in (SelectorOperator.IN, SelectorOperator.NOT_IN) and not values:
         raise SelectorError(f"selector key {_quote(key)}: {op} needs at least one value")
-    if op in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and values:
+    if op in (SelectorOperator.EXISTS, SelectorOperator.DOES_NOT_EXIST) and values:
         raise SelectorError(f"selector key {_quote(key)}: {op} takes no values")
-    if op in (Operator.GT, Operator.LT):
+    if op in (SelectorOperator.GT, SelectorOperator.LT):
         number = _parse_int64(values[0]) if len(values) == 1 else None
         if number is None:
             raise SelectorError(f"selector key {_quote(key)}: {op} needs exactly one integer value")
@@ -172,7 +172,7 @@ class Selector:
 
     def with_values(self, labels: Mapping[str, str]) -> Selector:
         """Return this selector AND `key In (value)` for each label (what matchLabelKeys adds)."""
-        extra = frozenset(Requirement(key, Operator.IN, frozenset((value,))) for key, value in labels.items())
+        extra = frozenset(Requirement(key, SelectorOperator.IN, frozenset((value,))) for key, value in labels.items())
         return Selector(self.requirements | extra, self.nothing)
 
 
@@ -184,9 +184,9 @@ def label_selector(source: LabelSelectorLike | None) -> Selector:
     """Compile a metav1.LabelSelector (LabelSelectorAsSelector): None selects nothing, empty selects everything."""
     if source is None:
         return NOTHING
-    parts = [requirement(key, Operator.IN, (value,)) for key, value in source.match_labels.items()]
+    parts = [requirement(key, SelectorOperator.IN, (value,)) for key, value in source.match_labels.items()]
     for expression in source.match_expressions:
-        if expression.operator in (Operator.GT, Operator.LT):
+        if expression.operator in (SelectorOperator.GT, SelectorOperator.LT):
             raise SelectorError(f"{_quote(expression.operator)} is not a valid label selector operator")
         parts.append(requirement(expression.key, expression.operator, expression.values))
     return Selector(frozenset(parts))
@@ -194,7 +194,9 @@ def label_selector(source: LabelSelectorLike | None) -> Selector:
 
 def selector_from_set(labels: Mapping[str, str]) -> Selector:
     """Compile a plain map such as spec.nodeSelector (labels.SelectorFromSet): not validated; empty is everything."""
-    return Selector(frozenset(Requirement(key, Operator.IN, frozenset((value,))) for key, value in labels.items()))
+    return Selector(
+        frozenset(Requirement(key, SelectorOperator.IN, frozenset((value,))) for key, value in labels.items())
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,7 @@ class FieldRequirement:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSelectorTerm:
+class CompiledNodeSelectorTerm:
     """One compiled, non-empty term: labels AND fields. `error` is set when it is invalid; then it never matches."""
 
     labels: Selector
@@ -237,10 +239,10 @@ class NodeSelectorTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSelector:
+class CompiledNodeSelector:
     """Terms of which one must match; no terms match no node."""
 
-    terms: tuple[NodeSelectorTerm, ...]
+    terms: tuple[CompiledNodeSelectorTerm, ...]
 
     def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
         """Say whether any term matches the node."""
@@ -257,12 +259,12 @@ class WeightedTerm:
     """A preferred term that counts `weight` where it matches."""
 
     weight: int
-    term: NodeSelectorTerm
+    term: CompiledNodeSelectorTerm
 
 
-def node_selector(terms: Iterable[NodeSelectorTermLike]) -> NodeSelector:
+def node_selector(terms: Iterable[NodeSelectorTermLike]) -> CompiledNodeSelector:
     """Compile nodeSelectorTerms (NewLazyErrorNodeSelector): empty terms match nothing and are left out."""
-    return NodeSelector(tuple(_term(term) for term in terms if term.match_expressions or term.match_fields))
+    return CompiledNodeSelector(tuple(_term(term) for term in terms if term.match_expressions or term.match_fields))
 
 
 def preferred_terms(terms: Iterable[PreferredTermLike]) -> tuple[WeightedTerm, ...]:
@@ -279,7 +281,7 @@ def preferred_terms(terms: Iterable[PreferredTermLike]) -> tuple[WeightedTerm, .
     return tuple(compiled)
 
 
-def _term(source: NodeSelectorTermLike) -> NodeSelectorTerm:
+def _term(source: NodeSelectorTermLike) -> CompiledNodeSelectorTerm:
     errors: list[str] = []
     labels: list[Requirement] = []
     fields: list[FieldRequirement] = []
@@ -289,14 +291,14 @@ def _term(source: NodeSelectorTermLike) -> NodeSelectorTerm:
         except SelectorError as error:
             errors.append(str(error))
     for expression in source.match_fields:
-        if expression.operator not in (Operator.IN, Operator.NOT_IN):
+        if expression.operator not in (SelectorOperator.IN, SelectorOperator.NOT_IN):
             errors.append(f"field {_quote(expression.key)}: operator {_quote(expression.operator)} is not In or NotIn")
         elif len(expression.values) != 1:
             errors.append(f"field {_quote(expression.key)}: {expression.operator} must have one element")
         else:
-            negated = expression.operator == Operator.NOT_IN
+            negated = expression.operator == SelectorOperator.NOT_IN
             fields.append(FieldRequirement(expression.key, expression.values[0], negated))
-    return NodeSelectorTerm(Selector(frozenset(labels)), tuple(fields), "; ".join(errors) if errors else None)
+    return CompiledNodeSelectorTerm(Selector(frozenset(labels)), tuple(fields), "; ".join(errors) if errors else None)
 
 
 def _check_key(key: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from scheduler.framework import Resources
 from scheduler.helpers import parse_resources
-from scheduler.kube.model import ElasticQuota, in_force
+from scheduler.kube.model import ElasticQuota, effective_quota
 
 _ALWAYS_COMPARED = ("cpu", "memory", "ephemeral-storage")
 """These are compared whoever names them; a list that leaves one out says 0."""
@@ -48,7 +48,7 @@ class Quotas:
         by_namespace: dict[str, Quota] = {}
         least: dict[str, int] = {}
         for namespace, candidates in grouped.items():
-            chosen = in_force(candidates)
+            chosen = effective_quota(candidates)
             if chosen is None:
                 continue
             most = chosen.spec.max

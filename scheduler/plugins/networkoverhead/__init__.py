@@ -44,7 +44,7 @@ from scheduler.kube.model import (
     AppGroupDependency,
     NetworkTopology,
 )
-from scheduler.kube.primitives.selectors import Operator, Requirement, Selector
+from scheduler.kube.primitives.selectors import Requirement, Selector, SelectorOperator
 from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, NetworkPaths, Place
 
 NAME = "NetworkOverhead"
@@ -216,10 +216,10 @@ def _dependencies(pod: PodInfo, group: AppGroup) -> tuple[AppGroupDependency, ..
 
 def _pods_of_workload(group: str, workload: str, view: NodeView) -> IntArray:
     """Return the pods of a workload per row; those without the label are of the workload with the empty selector."""
-    member = Requirement(APP_GROUP_LABEL, Operator.IN, frozenset((group,)))
-    pods = view.pods_by_node(_query(member, Requirement(WORKLOAD_LABEL, Operator.IN, frozenset((workload,)))))
+    member = Requirement(APP_GROUP_LABEL, SelectorOperator.IN, frozenset((group,)))
+    pods = view.pods_by_node(_query(member, Requirement(WORKLOAD_LABEL, SelectorOperator.IN, frozenset((workload,)))))
     if not workload:
-        pods = pods + view.pods_by_node(_query(member, Requirement(WORKLOAD_LABEL, Operator.DOES_NOT_EXIST)))
+        pods = pods + view.pods_by_node(_query(member, Requirement(WORKLOAD_LABEL, SelectorOperator.DOES_NOT_EXIST)))
     return pods
 
 

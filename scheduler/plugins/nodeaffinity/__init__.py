@@ -35,7 +35,7 @@ from scheduler.framework import (
 )
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers import default_normalize, labels_mask, node_matches, selector_mask, term_mask
-from scheduler.kube.primitives.selectors import NodeSelector, WeightedTerm, node_selector, preferred_terms
+from scheduler.kube.primitives.selectors import CompiledNodeSelector, WeightedTerm, node_selector, preferred_terms
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
@@ -48,7 +48,7 @@ class NodeAffinity:
     name = "NodeAffinity"
 
     def __init__(self, args: NodeAffinityArgs, context: PluginContext) -> None:
-        self._added_node_selector: NodeSelector | None = None
+        self._added_node_selector: CompiledNodeSelector | None = None
         self._added_preferred_terms: tuple[WeightedTerm, ...] = ()
         if args.added_affinity is not None:
             required = args.added_affinity.required_during_scheduling_ignored_during_execution

@@ -29,7 +29,7 @@ from scheduler.helpers.volumes import (
     volume_modes_match,
 )
 from scheduler.kube.model import NodeSelector, PersistentVolume, PersistentVolumeClaim
-from scheduler.kube.primitives.selectors import Operator, Selector, SelectorError, label_selector
+from scheduler.kube.primitives.selectors import Selector, SelectorError, SelectorOperator, label_selector
 from scheduler.plugins.volumebinding.claims import PodClaims
 from scheduler.plugins.volumebinding.provisioning import provisionable
 
@@ -93,7 +93,7 @@ class NodeAffinityRows:
             requirements = selector.terms[0].labels.requirements
             if len(requirements) == 1:
                 (requirement,) = requirements
-                if requirement.operator is Operator.IN:
+                if requirement.operator is SelectorOperator.IN:
                     return self._rows_with_values(requirement.key, requirement.values)
         return np.flatnonzero(selector_mask(self._view, self._rows, selector))
 

@@ -28,7 +28,7 @@ from scheduler.kube.model import (
     Object,
     Pod,
     PodGroup,
-    in_force,
+    effective_quota,
 )
 from secondary_scheduler.operator.groups import elasticquotas, podgroups
 from secondary_scheduler.operator.groups.objects import ObjectSink, PodSink, ReducedPod, identity
@@ -111,7 +111,7 @@ ELASTIC_QUOTAS = StatusKind(
     reduce=elasticquotas.requests_of,
     group_of=lambda pod: "",
     group=lambda quota: "",
-    select=in_force,
+    select=effective_quota,
     status=_quota_status,
     # Each write counts all pods of a namespace.
     spacing=0.5,

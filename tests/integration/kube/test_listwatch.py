@@ -20,8 +20,8 @@ from scheduler.kube.client import (
     KubeClient,
     NotFound,
     Reflector,
+    ReflectorTiming,
     Store,
-    Timing,
     Unauthorized,
     api_path,
     object_meta,
@@ -42,7 +42,7 @@ from scheduler.kube.model import (
 pytestmark = pytest.mark.integration
 
 ANY = UnstructuredCodec()
-SHORT_WATCHES = Timing(backoff_first=0.05, backoff_most=0.5, watch_least=1.0, watch_most=2.0)
+SHORT_WATCHES = ReflectorTiming(backoff_first=0.05, backoff_most=0.5, watch_least=1.0, watch_most=2.0)
 
 
 class Mirror:
@@ -67,7 +67,7 @@ class Mirror:
 
 @asynccontextmanager
 async def reflecting(
-    client: KubeClient, path: str, timing: Timing | None = None, **selectors: str
+    client: KubeClient, path: str, timing: ReflectorTiming | None = None, **selectors: str
 ) -> AsyncIterator[tuple[Mirror, Reflector[Unstructured, Unstructured]]]:
     mirror = Mirror()
     reflector = Reflector(client, path, ANY, mirror, unchanged, timing=timing, **selectors)

@@ -16,8 +16,8 @@ from scheduler.kube.client import (
     KubeClient,
     MalformedResponse,
     Reflector,
+    ReflectorTiming,
     Store,
-    Timing,
     object_meta,
     unchanged,
 )
@@ -25,7 +25,7 @@ from scheduler.kube.client.http import Params
 from scheduler.kube.model import PODS, DecodeError, EventType, ObjectMeta, Pod, ResourceVersion
 from tests.unit.scheduler.kube.fake_api import FakeApi, WatchScript, answer, eventually, line, running, status_body
 
-QUICK = Timing(
+QUICK = ReflectorTiming(
     backoff_first=0.01,
     backoff_most=0.05,
     absent=0.05,
@@ -65,7 +65,7 @@ class Mirror:
 
 @asynccontextmanager
 async def reflecting(
-    api: FakeApi, timing: Timing = QUICK, *, optional: bool = False, **selectors: str
+    api: FakeApi, timing: ReflectorTiming = QUICK, *, optional: bool = False, **selectors: str
 ) -> AsyncIterator[tuple[Mirror, Reflector[Pod, Pod]]]:
     mirror = Mirror()
     async with KubeClient(ClientConfig(server=api.url), qps=0) as client:
@@ -269,7 +269,7 @@ async def test_a_line_that_arrives_in_pieces_is_put_together(api: FakeApi) -> No
 
 
 async def test_a_silent_stream_is_cut_and_resumed_and_listed_anew_when_it_stays_silent(api: FakeApi) -> None:
-    timing = Timing(backoff_first=0.01, backoff_most=0.05, silence=0.1, watch_least=20, watch_most=30)
+    timing = ReflectorTiming(backoff_first=0.01, backoff_most=0.05, silence=0.1, watch_least=20, watch_most=30)
     api.next_watches = [speaking(then_hang=True), speaking(then_hang=True)]
     async with reflecting(api, timing) as (mirror, _):
         await asyncio.wait_for(api.opened.wait(), 5)
@@ -280,7 +280,7 @@ async def test_a_silent_stream_is_cut_and_resumed_and_listed_anew_when_it_stays_
 
 
 async def test_bookmarks_keep_a_quiet_stream_open(api: FakeApi) -> None:
-    timing = Timing(backoff_first=0.01, backoff_most=0.05, silence=0.3, watch_least=20, watch_most=30)
+    timing = ReflectorTiming(backoff_first=0.01, backoff_most=0.05, silence=0.3, watch_least=20, watch_most=30)
     async with reflecting(api, timing):
         await asyncio.wait_for(api.opened.wait(), 5)
         for _ in range(6):
@@ -384,7 +384,7 @@ async def test_an_expired_list_without_a_token_is_retried_with_back_off(api: Fak
 
 async def test_a_server_that_always_ends_the_watch_at_once_is_asked_ever_less_often(api: FakeApi) -> None:
     api.next_watches = [speaking()] * 1000
-    timing = Timing(backoff_first=0.1, backoff_most=10, silence=2.0, watch_least=20, watch_most=30)
+    timing = ReflectorTiming(backoff_first=0.1, backoff_most=10, silence=2.0, watch_least=20, watch_most=30)
     async with reflecting(api, timing):
         await asyncio.sleep(1.0)
         assert 2 <= len(api.watches) <= 6

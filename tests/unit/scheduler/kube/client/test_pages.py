@@ -70,7 +70,7 @@ async def read(reader: PageReader) -> list[int]:
     """All pages' items, as a reflector reads them."""
     token, items = "", []
     while True:
-        page = msgspec.json.decode(await reader.ask(token))
+        page = msgspec.json.decode(await reader.request_page(token))
         items += page["items"]
         token = page["metadata"]["continue"]
         if not token:
@@ -84,7 +84,7 @@ async def test_every_page_is_read_once_and_in_order(pages: int, early: bool) -> 
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods", {"fieldSelector": "status.phase!=Failed", "labelSelector": ""})
         if early:
-            reader.read_early()
+            reader.prefetch()
             await settled(lists)
         assert await read(reader) == list(range(pages))
         assert lists.tokens() == ["", *map(str, range(1, pages))]
@@ -95,7 +95,7 @@ async def test_pages_are_read_before_anybody_asks_but_not_without_end() -> None:
     lists = Lists(100)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
-        reader.read_early()
+        reader.prefetch()
         await settled(lists)
         assert 2 <= len(lists.asked) <= 10
         reader.close()
@@ -105,7 +105,7 @@ async def test_taken_over_while_a_page_is_under_way() -> None:
     lists = Lists(30)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
-        reader.read_early()
+        reader.prefetch()
         assert await read(reader) == list(range(30))
         assert sorted(map(int, lists.tokens()[1:])) == list(range(1, 30))
 
@@ -114,9 +114,9 @@ async def test_a_list_that_begins_anew_asks_for_every_page_again() -> None:
     lists = Lists(3)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
-        reader.read_early()
+        reader.prefetch()
         await settled(lists)
-        assert msgspec.json.decode(await reader.ask(""))["items"] == [0]
+        assert msgspec.json.decode(await reader.request_page(""))["items"] == [0]
         assert await read(reader) == [0, 1, 2]
         assert lists.tokens() == ["", "1", "2", "", "1", "2"]
 
@@ -126,7 +126,7 @@ async def test_a_failure_reaches_whoever_asks_for_that_page_and_the_next_try_is_
     lists.expired.add("1")
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
-        reader.read_early()
+        reader.prefetch()
         await settled(lists)
         with pytest.raises(Expired):
             await read(reader)
@@ -149,8 +149,8 @@ async def test_a_smaller_page_may_be_asked_for_on_the_way() -> None:
     lists = Lists(3)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
-        await reader.ask("")
-        await reader.ask("1", 62)
+        await reader.request_page("")
+        await reader.request_page("1", 62)
         assert lists.limits == ["500", "62"]
 
 
@@ -158,7 +158,7 @@ async def test_closing_ends_what_is_under_way() -> None:
     lists = Lists(100)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
-        reader.read_early()
+        reader.prefetch()
         reader.close()
         await settled(lists)
         assert len(lists.asked) <= 1
