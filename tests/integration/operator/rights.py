@@ -56,16 +56,18 @@ class Rights:
     def by_namespace(self) -> Mapping[str, list[dict[str, Any]]]:
         """Rules of the Role in each namespace."""
         namespaces = dict.fromkeys(namespace for namespace, _ in self.instances)
-        return {where: namespace_rules([n for ns, n in self.instances if ns == where]) for where in namespaces}
+        return {
+            namespace: namespace_rules([n for ns, n in self.instances if ns == namespace]) for namespace in namespaces
+        }
 
     def grant(self) -> None:
         """Create the objects."""
         api = self._api
         api.create("serviceaccounts", ACCOUNT)
         subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": api.namespace}
-        for where, rules in {"": self.cluster, **self.by_namespace}.items():
-            kind = "Role" if where else "ClusterRole"
-            place = f"{_RBAC}/namespaces/{where}/role" if where else f"{_RBAC}/clusterrole"
+        for namespace, rules in {"": self.cluster, **self.by_namespace}.items():
+            kind = "Role" if namespace else "ClusterRole"
+            place = f"{_RBAC}/namespaces/{namespace}/role" if namespace else f"{_RBAC}/clusterrole"
             metadata = {"metadata": {"name": self.name}}
             api.call("POST", f"{place}s", {**metadata, "rules": rules})
             reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": self.name}
@@ -98,17 +100,17 @@ class Rights:
             if user not in line:
                 continue
             entry = json.loads(line)
-            what = entry.get("objectRef")
-            if entry["user"]["username"] == user and what:
-                resource = "/".join(filter(None, (what["resource"], what.get("subresource"))))
+            reference = entry.get("objectRef")
+            if entry["user"]["username"] == user and reference:
+                resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
                 code = int((entry.get("responseStatus") or {}).get("code") or 0)
-                yield Request(what.get("apiGroup", ""), resource, entry["verb"], what.get("name", ""), code)
+                yield Request(reference.get("apiGroup", ""), resource, entry["verb"], reference.get("name", ""), code)
 
     def check(self, cluster: LocalCluster, expected: Collection[str] = ()) -> None:
         """Nothing was refused but requests for these resources, and what was bound may be bound."""
         seen = list(self.requests(cluster))
         assert seen, "the audit log has what the operator did"
-        refused = {one for one in seen if one.code == 403 and one.resource not in expected}
+        refused = {request for request in seen if request.code == 403 and request.resource not in expected}
         assert not refused, f"refused: {sorted(refused)}"
         allowed = {
             name
@@ -116,5 +118,7 @@ class Rights:
             if rule["resources"] == ["clusterrolebindings"] and "create" in rule["verbs"]
             for name in rule["resourceNames"]
         }
-        written = {one for one in seen if one.code != 403 and one[1:3] == ("clusterrolebindings", "patch")}
-        assert {one.name for one in written} <= allowed
+        written = {
+            request for request in seen if request.code != 403 and request[1:3] == ("clusterrolebindings", "patch")
+        }
+        assert {request.name for request in written} <= allowed

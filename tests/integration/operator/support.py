@@ -55,14 +55,14 @@ _GROUPS = {
 }
 
 
-def until(check: Callable[[], Any], seconds: float, what: str) -> Any:
+def until(check: Callable[[], Any], seconds: float, description: str) -> Any:
     """The first true result of the check; AssertionError when there is none in time."""
     deadline = time.monotonic() + seconds
     while True:
         result = check()
         if result:
             return result
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds} s: {description}"
         time.sleep(0.02)
 
 
@@ -124,14 +124,15 @@ class Api:
 
     def wait_for(self, condition_type: str, status: str, reason: str = "", seconds: float = 40) -> dict[str, str]:
         def check() -> dict[str, str] | None:
-            found = self.condition(condition_type)
-            return found if found.get("status") == status and reason in ("", found["reason"]) else None
+            condition = self.condition(condition_type)
+            matches = condition.get("status") == status and reason in ("", condition["reason"])
+            return condition if matches else None
 
         try:
-            found: dict[str, str] = until(check, seconds, f"{condition_type}={status} {reason}")
+            condition: dict[str, str] = until(check, seconds, f"{condition_type}={status} {reason}")
         except AssertionError as error:
             raise AssertionError(f"{error}; it is {self.condition(condition_type)}") from None
-        return found
+        return condition
 
     def wait_for_hash(self, expected: str, seconds: float = 40) -> None:
         def check() -> bool:
@@ -187,8 +188,8 @@ class Operator:
             ports = [line["port"] for line in self.log_lines() if line["event"] == "started"]
             return int(ports[-1]) if ports else 0
 
-        found: int = until(started, 60, "operator started")
-        return found
+        port: int = until(started, 60, "operator started")
+        return port
 
 
 class TestKubelet:

@@ -63,9 +63,9 @@ def test_a_canary_that_fails_changes_nothing_and_says_why(running, kubelet, trou
     before = template(api)
     kubelet.troubled, kubelet.container_status = CANARY, trouble
     change(api)
-    found = api.wait_for("Degraded", "True", "CanaryFailed", seconds=20)
-    assert words in found["message"]
-    assert OTHER_HASH in found["message"]
+    condition = api.wait_for("Degraded", "True", "CanaryFailed", seconds=20)
+    assert words in condition["message"]
+    assert OTHER_HASH in condition["message"]
     assert template(api) == before
     assert api.condition("Available")["status"] == "True"
     until(lambda: any(e["reason"] == "CanaryFailed" for e in api.items("events")), 5, "event")
@@ -85,8 +85,8 @@ def test_a_scheduler_that_fails_after_its_canary_did_well_goes_back(running, kub
     api.wait_for("Progressing", "True", "Proving")
     kubelet.fails_with_image, kubelet.troubled = image, "secondary-scheduler"
     kubelet.container_status, kubelet.binds = CRASH, True
-    found = api.wait_for("Degraded", "True", "RolledBack", seconds=30)
-    assert "profiles[0]: bad" in found["message"]
+    condition = api.wait_for("Degraded", "True", "RolledBack", seconds=30)
+    assert "profiles[0]: bad" in condition["message"]
     until(lambda: template(api)["spec"]["containers"][0]["image"] == IMAGE, 10, "the image of before")
     api.wait_for("Progressing", "False", seconds=30)
     api.wait_for("Available", "True")

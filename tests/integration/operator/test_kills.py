@@ -61,14 +61,16 @@ def alive(operator, gate):
 
 def state(api):
     """What there is in the end, without what differs from run to run."""
-    found = {(kind, name) for kind in _KINDS for name in api.names(kind) if kind != "pods"}
+    objects = {(kind, name) for kind in _KINDS for name in api.names(kind) if kind != "pods"}
     instance = api.get("secondaryschedulers", "cluster")
     status = (instance or {}).get("status") or {}
-    conditions = {(one["type"], one["status"], one["reason"]) for one in status.get("conditions") or []}
+    conditions = {
+        (condition["type"], condition["status"], condition["reason"]) for condition in status.get("conditions") or []
+    }
     live = api.get("deployments", "secondary-scheduler")
     rules = (api.get("roles", "secondary-scheduler-operand") or {}).get("rules")
     return (
-        found,
+        objects,
         api.cluster_role_bindings(),
         conditions,
         status.get("configurationHash"),
@@ -125,12 +127,12 @@ def expected(api, operator, gate, control_plane):
     kubelet = TestKubelet(control_plane.kubeconfig, api.namespace)
     kubelet.start()
     run(api, operator, gate, random.Random(0), {})
-    found = state(api)
+    reached = state(api)
     api.delete("secondaryschedulers", "cluster")
     until(lambda: api.get("secondaryschedulers", "cluster") is None, 30, "instance gone")
     api.delete("configmaps", "config")
     kubelet.stop()
-    return found
+    return reached
 
 
 @pytest.mark.parametrize(

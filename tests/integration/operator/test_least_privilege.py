@@ -34,8 +34,8 @@ def control_plane(cluster_state_root, tmp_path_factory):
     flags = audit_flags(tmp_path_factory.mktemp("audit"))
     with LocalCluster(
         ClusterSpec(name="audited", state_root=cluster_state_root, api_server_flags=flags, **BARE)
-    ) as one:
-        yield one
+    ) as cluster:
+        yield cluster
 
 
 def crd(group: str, plural: str, kind: str, scope: str) -> dict[str, Any]:
@@ -150,9 +150,13 @@ def held(rights):
 def test_nothing_is_held_in_vain(control_plane, every_kind, api, operator, kubelet, rights):
     live_through_everything(api)
     seen = list(rights.requests(control_plane))
-    used = {one[:3] for one in seen}
+    used = {request[:3] for request in seen}
     # Who creates by a patch needs the right to do both.
-    used |= {(one.group, one.resource, "create") for one in seen if (one.verb, one.code) == ("patch", 201)}
+    used |= {
+        (request.group, request.resource, "create")
+        for request in seen
+        if (request.verb, request.code) == ("patch", 201)
+    }
     assert set(held(rights)) - used == HELD_TO_BE_PASSED_ON
-    assert [one for one in seen if (one.resource, one.verb) == ("clusterrolebindings", "patch")]
+    assert [request for request in seen if (request.resource, request.verb) == ("clusterrolebindings", "patch")]
     # The fixture that made the rights sees at the end that nothing was refused.

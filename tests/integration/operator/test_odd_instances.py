@@ -18,14 +18,14 @@ SPEC = {"schedulerConfig": "config", "schedulerImage": IMAGE}
 @pytest.fixture
 def create(api, operator, kubelet):
     """Makes an instance of any name, and sees that it goes away completely."""
-    made = []
+    names = []
 
     def make(name, **spec):
-        made.append(name)
+        names.append(name)
         api.create("secondaryschedulers", name, **IDENTITY, spec={**SPEC, **spec})
 
     yield make
-    for name in made:
+    for name in names:
         api.delete("secondaryschedulers", name)
     until(lambda: not api.names("secondaryschedulers"), 40, "instances gone")
     left = {name for kind in ("deployments", "services", "serviceaccounts") for name in api.names(kind)}
@@ -34,8 +34,8 @@ def create(api, operator, kubelet):
 
 def condition(api, instance, condition_type):
     status = (api.get("secondaryschedulers", instance) or {}).get("status") or {}
-    found = [one for one in status.get("conditions") or [] if one["type"] == condition_type]
-    return found[0] if found else {"status": "", "reason": "", "message": ""}
+    matching = [condition for condition in status.get("conditions") or [] if condition["type"] == condition_type]
+    return matching[0] if matching else {"status": "", "reason": "", "message": ""}
 
 
 def degraded(api, instance, reason):
@@ -44,10 +44,10 @@ def degraded(api, instance, reason):
 
 
 def told(api, instance, reason):
-    def found():
+    def found_event():
         return any(e["involvedObject"]["name"] == instance and e["reason"] == reason for e in api.items("events"))
 
-    until(found, 10, f"event {reason}")
+    until(found_event, 10, f"event {reason}")
 
 
 def test_a_name_of_253_characters_is_told_what_it_lacks_and_the_other_instance_runs(api, create):

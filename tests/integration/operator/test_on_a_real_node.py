@@ -107,8 +107,8 @@ def test_an_instance_becomes_a_scheduler_that_reports_its_configuration(api, cre
     change_configuration(api)
 
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": [BROKEN]}})
-    found = api.wait_for("Degraded", "True", "CanaryFailed", seconds=120)
-    assert BROKEN in found["message"], "its last words are told"
+    condition = api.wait_for("Degraded", "True", "CanaryFailed", seconds=120)
+    assert BROKEN in condition["message"], "its last words are told"
     nothing_is_left_of_a_canary(api)
     assert api.condition("Available")["status"] == "True", "the one before goes on"
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": None}})

@@ -77,8 +77,8 @@ def told(api, reason):
 def test_a_config_map_without_the_key_is_told_with_the_keys_that_it_has(api, operator, kubelet):
     api.create("configmaps", "config", data={"scheduler.yaml": CONFIG})
     create_instance(api)
-    found = api.wait_for("Degraded", "True", "ConfigMapKeyMissing", seconds=2)
-    assert f"ConfigMap {api.namespace}/config has no key config.yaml (its keys: scheduler.yaml)" in found["message"]
+    condition = api.wait_for("Degraded", "True", "ConfigMapKeyMissing", seconds=2)
+    assert f"ConfigMap {api.namespace}/config has no key config.yaml (its keys: scheduler.yaml)" in condition["message"]
     assert told(api, "ConfigMapKeyMissing")
     api.patch("configmaps", "config", {"data": {"config.yaml": CONFIG}})
     api.wait_for_hash(HASH)
@@ -89,8 +89,8 @@ def test_an_image_that_ends_at_once_is_told_with_its_last_words(api, operator, k
     kubelet.container_status = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}
     create_config(api)
     create_instance(api)
-    found = api.wait_for("Degraded", "True", "SchedulerCrashing")
-    assert "panic: no such plugin" in found["message"]
+    condition = api.wait_for("Degraded", "True", "SchedulerCrashing")
+    assert "panic: no such plugin" in condition["message"]
     assert told(api, "SchedulerCrashing")
     kubelet.container_status = None
     api.wait_for_hash(HASH)
@@ -99,8 +99,8 @@ def test_an_image_that_ends_at_once_is_told_with_its_last_words(api, operator, k
 
 def test_a_missing_config_map_is_told_and_taken_up_when_it_appears(api, operator, kubelet):
     create_instance(api)
-    found = api.wait_for("Degraded", "True", "ConfigMapMissing", seconds=2)
-    assert f"ConfigMap {api.namespace}/config" in found["message"]
+    condition = api.wait_for("Degraded", "True", "ConfigMapMissing", seconds=2)
+    assert f"ConfigMap {api.namespace}/config" in condition["message"]
     assert deployment(api) is None
     create_config(api)
     until(lambda: deployment(api), 2, "Deployment")
@@ -112,10 +112,10 @@ def test_a_bad_configuration_leaves_the_scheduler_alone_and_its_fix_recovers(run
     api = running
     before = deployment(api)
     set_config(api, BAD_CONFIG)
-    found = api.wait_for("Degraded", "True", "ConfigInvalid", seconds=2)
-    assert "profiles[0].colour" in found["message"]
-    assert "config.yaml:5:" in found["message"]
-    assert f"keeps its last good configuration {HASH}" in found["message"]
+    condition = api.wait_for("Degraded", "True", "ConfigInvalid", seconds=2)
+    assert "profiles[0].colour" in condition["message"]
+    assert "config.yaml:5:" in condition["message"]
+    assert f"keeps its last good configuration {HASH}" in condition["message"]
     time.sleep(0.5)
     assert deployment(api)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert api.condition("Available")["status"] == "True"
@@ -206,8 +206,8 @@ def test_an_image_that_cannot_be_pulled_is_named(api, operator, kubelet):
     kubelet.container_status = {"state": {"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}}
     create_config(api)
     create_instance(api)
-    found = api.wait_for("Degraded", "True", "ImageNotPulled")
-    assert "manifest unknown" in found["message"]
+    condition = api.wait_for("Degraded", "True", "ImageNotPulled")
+    assert "manifest unknown" in condition["message"]
     assert told(api, "ImageNotPulled")
 
 
@@ -260,8 +260,8 @@ def test_a_killed_operator_converges_after_its_restart(running, operator):
 def test_noise_of_a_megabyte_is_refused_while_health_goes_on(running, operator):
     api = running
     set_config(api, "[" * 10 + "x: {" * 250_000)
-    found = api.wait_for("Degraded", "True", "ConfigInvalid", seconds=10)
-    assert len(found["message"]) < 5000
+    condition = api.wait_for("Degraded", "True", "ConfigInvalid", seconds=10)
+    assert len(condition["message"]) < 5000
     assert told(api, "ConfigInvalid")
     assert api.condition("Available")["status"] == "True"
     with urllib.request.urlopen(f"http://127.0.0.1:{operator.port()}/healthz", timeout=1) as response:

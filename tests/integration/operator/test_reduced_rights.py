@@ -38,15 +38,15 @@ def test_a_kind_that_may_not_be_written_does_not_stop_the_others(api, kubelet, r
     reduce("services", "networkpolicies")
     instance(api)
     api.wait_for_hash(configuration_hash(CONFIG))
-    found = api.wait_for("Degraded", "True", "Forbidden")
-    assert "Service" in found["message"]
-    assert "services" in found["message"], "the API server's own words"
+    condition = api.wait_for("Degraded", "True", "Forbidden")
+    assert "Service" in condition["message"]
+    assert "services" in condition["message"], "the API server's own words"
     assert api.get("services", "metrics") is None
-    assert "NetworkPolicy" not in found["message"], "a scheduler can do without"
+    assert "NetworkPolicy" not in condition["message"], "a scheduler can do without"
     until(lambda: any(e["reason"] == "Forbidden" for e in api.items("events")), 5, "event")
     reduce("networkpolicies")
-    found = api.wait_for("Degraded", "False", seconds=35)
-    assert found["message"].startswith("Warnings: NetworkPolicy"), "no more than that"
+    condition = api.wait_for("Degraded", "False", seconds=35)
+    assert condition["message"].startswith("Warnings: NetworkPolicy"), "no more than that"
     assert api.condition("Available")["status"] == "True"
     assert api.get("services", "metrics")
     assert not api.names("networkpolicies")
@@ -59,8 +59,8 @@ def test_a_lost_right_to_bind_is_told_by_name(api, kubelet):
     api.call("PATCH", role, {"rules": reduced}, "application/merge-patch+json")
     try:
         instance(api)
-        found = api.wait_for("Degraded", "True", "Forbidden")
-        assert f"ClusterRoleBinding {api.base_binding} cannot be written" in found["message"]
+        condition = api.wait_for("Degraded", "True", "Forbidden")
+        assert f"ClusterRoleBinding {api.base_binding} cannot be written" in condition["message"]
         until(lambda: api.get("deployments", "secondary-scheduler"), 5, "Deployment all the same")
     finally:
         api.call("PATCH", role, {"rules": before}, "application/merge-patch+json")
@@ -74,8 +74,8 @@ def test_an_operator_that_may_not_read_secrets_still_follows_the_configuration(a
     operator.start()
     instance(api)
     api.wait_for_hash(configuration_hash(CONFIG))
-    found = api.wait_for("Degraded", "True", "Forbidden")
-    assert "Secret objects cannot be read" in found["message"]
+    condition = api.wait_for("Degraded", "True", "Forbidden")
+    assert "Secret objects cannot be read" in condition["message"]
     api.patch("configmaps", "config", {"data": {"config.yaml": OTHER_CONFIG}})
     api.wait_for_hash(configuration_hash(OTHER_CONFIG))
     reduce()

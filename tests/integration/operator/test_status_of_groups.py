@@ -25,7 +25,11 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _GROUP = "/apis/scheduling.x-k8s.io/v1alpha1"
 _ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _VECTORS = json.loads((_ROOT / "tests/conformance/vectors/coscheduling.json").read_text())
-LIVE = [pytest.param(one, id=one["name"].rpartition("/")[2]) for one in _VECTORS if "controller_live" in one["kind"]]
+LIVE = [
+    pytest.param(vector, id=vector["name"].rpartition("/")[2])
+    for vector in _VECTORS
+    if "controller_live" in vector["kind"]
+]
 
 
 class Objects:
@@ -41,8 +45,8 @@ class Objects:
         self._api.call("POST", f"{_GROUP}/namespaces/{namespace}/{plural}", {**identity, **fields})
 
     def status(self, plural: str, namespace: str, name: str) -> dict[str, Any]:
-        found = self._api.call("GET", f"{_GROUP}/namespaces/{namespace}/{plural}/{name}")
-        return dict(found.get("status") or {})
+        content = self._api.call("GET", f"{_GROUP}/namespaces/{namespace}/{plural}/{name}")
+        return dict(content.get("status") or {})
 
     def pod(self, namespace: str, manifest: dict[str, Any]) -> None:
         """Create a pod as soon as the namespace has its ServiceAccount."""
@@ -66,8 +70,8 @@ class Objects:
 
     def wait(self, plural: str, namespace: str, name: str, expected: dict[str, Any], seconds: float = 12) -> None:
         def reached() -> bool:
-            found = self.status(plural, namespace, name)
-            return {key: value for key, value in found.items() if value not in (0, "")} == expected
+            content = self.status(plural, namespace, name)
+            return {key: value for key, value in content.items() if value not in (0, "")} == expected
 
         try:
             until(reached, seconds, f"{plural} {namespace}/{name} is {expected}")
@@ -159,7 +163,7 @@ def test_a_right_that_is_taken_away_is_told_and_the_rest_goes_on(
     before = api.call("GET", role)["rules"]
 
     def without(rule: dict[str, Any]) -> dict[str, Any]:
-        return {**rule, "resources": [one for one in rule["resources"] if one != "podgroups/status"]}
+        return {**rule, "resources": [resource for resource in rule["resources"] if resource != "podgroups/status"]}
 
     reduced = [rule for rule in map(without, before) if rule["resources"]]
     api.call("PATCH", role, {"rules": reduced}, "application/merge-patch+json")
@@ -169,8 +173,8 @@ def test_a_right_that_is_taken_away_is_told_and_the_rest_goes_on(
         objects.create("podgroups", objects.here, "group", spec={"minMember": 1})
 
         def told() -> bool:
-            lines = [one for one in operator.log_lines() if one["event"] == "status not written"]
-            return any("podgroups" in one["error"] and "forbidden" in one["error"] for one in lines)
+            lines = [line for line in operator.log_lines() if line["event"] == "status not written"]
+            return any("podgroups" in line["error"] and "forbidden" in line["error"] for line in lines)
 
         until(told, 15, "the refusal is logged")
     finally:

@@ -63,7 +63,9 @@ def test_a_thousand_edits_leak_nothing_and_end_in_the_last(control_plane, api, o
     before, held = names(api), resident(operator.process.pid)
     began = time.monotonic()
     with ThreadPoolExecutor(EDITORS) as pool:
-        list(pool.map(lambda one: edits(control_plane, api.namespace, range(one, EDITS, EDITORS)), range(EDITORS)))
+        list(
+            pool.map(lambda editor: edits(control_plane, api.namespace, range(editor, EDITS, EDITORS)), range(EDITORS))
+        )
     assert time.monotonic() - began < 60
     api.patch("configmaps", "config", {"data": {"config.yaml": LAST}})
     api.patch("secondaryschedulers", "cluster", {"spec": {"schedulerImage": IMAGE, "operatorLogLevel": "Normal"}})

@@ -53,10 +53,10 @@ def flags(elsewhere):
 @pytest.fixture(scope="module")
 def operator(api, elsewhere, operator_kubeconfig, flags):
     """It comes when another holds both Leases."""
-    for one in (api, elsewhere):
-        one.create("configmaps", "config", data={"config.yaml": CONFIG})
-        one.create("secondaryschedulers", "cluster", **IDENTITY, spec=SPEC)
-        hold(one, 3600)
+    for namespace_api in (api, elsewhere):
+        namespace_api.create("configmaps", "config", data={"config.yaml": CONFIG})
+        namespace_api.create("secondaryschedulers", "cluster", **IDENTITY, spec=SPEC)
+        hold(namespace_api, 3600)
     operator = Operator(operator_kubeconfig, api.namespace, operator_kubeconfig.parent / "operator.log", *flags)
     operator.start()
     yield operator
@@ -66,7 +66,7 @@ def operator(api, elsewhere, operator_kubeconfig, flags):
 
 @pytest.fixture
 def kubelets(control_plane, api, elsewhere):
-    kubelets = [TestKubelet(control_plane.kubeconfig, one.namespace) for one in (api, elsewhere)]
+    kubelets = [TestKubelet(control_plane.kubeconfig, namespace_api.namespace) for namespace_api in (api, elsewhere)]
     for kubelet in kubelets:
         kubelet.start()
     yield

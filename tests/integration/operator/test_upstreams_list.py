@@ -75,11 +75,14 @@ def edit(api, **spec):
 
 def ready_pods(api, app="secondary-scheduler"):
     conditions = [
-        (pod, {one["type"]: one["status"] for one in (pod.get("status") or {}).get("conditions") or []})
+        (
+            pod,
+            {condition["type"]: condition["status"] for condition in (pod.get("status") or {}).get("conditions") or []},
+        )
         for pod in api.items("pods")
         if (pod["metadata"].get("labels") or {}).get("app") == app
     ]
-    return [pod for pod, found in conditions if found.get("Ready") == "True"]
+    return [pod for pod, status in conditions if status.get("Ready") == "True"]
 
 
 def uid_of(obj):
@@ -109,7 +112,7 @@ def test_high_availability_is_switched_on_and_off(running):
     assert len(ready_pods(api)) == 1
     edit(api, topology={"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": 3}})
     until(lambda: len(ready_pods(api)) == 3, 90, "three ready replicas")
-    (current,) = [one for one in api.items("replicasets") if one["spec"]["replicas"]]
+    (current,) = [replica_set for replica_set in api.items("replicasets") if replica_set["spec"]["replicas"]]
     for pod in ready_pods(api):
         assert pod["metadata"]["ownerReferences"][0]["uid"] == current["metadata"]["uid"]
         assert pod["spec"]["affinity"]["podAntiAffinity"]
@@ -152,8 +155,8 @@ def test_a_configuration_that_is_bad_or_missing_leaves_the_scheduler_alone(runni
 def test_a_revision_that_does_not_run_goes_back(running):
     api = running
     edit(api, rollout={"canary": False}, extraArgs=["--no-such-flag"])
-    found = api.wait_for("Degraded", "True", "RolledBack", seconds=120)
-    assert "--no-such-flag" in found["message"]
+    condition = api.wait_for("Degraded", "True", "RolledBack", seconds=120)
+    assert "--no-such-flag" in condition["message"]
     api.wait_for("Available", "True")
     edit(api, rollout=None, extraArgs=None)
     api.wait_for("Degraded", "False", seconds=60)
@@ -166,7 +169,7 @@ def test_a_deleted_deployment_comes_back(running):
     (pod,) = ready_pods(api)
     api.delete("deployments", "secondary-scheduler")
     until(lambda: uid_of(api.get("deployments", "secondary-scheduler") or pod) not in (uid, uid_of(pod)), 5, "repaired")
-    until(lambda: {uid_of(one) for one in ready_pods(api)} - {uid_of(pod)}, 30, "another pod is ready")
+    until(lambda: {uid_of(ready) for ready in ready_pods(api)} - {uid_of(pod)}, 30, "another pod is ready")
     until(lambda: len(api.items("pods")) == 1, 30, "the former one is gone")
 
 

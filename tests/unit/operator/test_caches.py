@@ -33,7 +33,7 @@ def cache(client, seen):
 
 
 def versions(cache):
-    return [one.metadata.resource_version for one in cache.store]
+    return [obj.metadata.resource_version for obj in cache.store]
 
 
 def test_an_answer_is_known_at_once_and_its_echo_is_no_news(cache, seen):

@@ -193,8 +193,8 @@ async def test_a_namespace_whose_lease_another_holds_is_left_alone(server, contr
 
 
 async def test_a_lease_that_is_lost_half_way_ends_the_writing(server, controller):
-    asked = iter([True, True, True])
-    controller._holds = lambda namespace: next(asked, False)
+    answers = iter([True, True, True])
+    controller._holds = lambda namespace: next(answers, False)
     await controller.reconcile(KEY)
     assert server.wrote("serviceaccounts")
     assert not server.wrote("deployments")

@@ -47,7 +47,7 @@ amounts = st.fixed_dictionaries(
         "example.com/gpu": st.sampled_from(["1", "2"]),
     },
 )
-containers = st.lists(st.builds(lambda one: {"name": "c", "resources": {"requests": one}}, amounts), max_size=3)
+containers = st.lists(st.builds(lambda amount: {"name": "c", "resources": {"requests": amount}}, amounts), max_size=3)
 
 
 def _init(requests: dict[str, str], sidecar: bool) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def test_a_pod_counts_as_the_scheduler_counts_it(
     spec: dict[str, Any] = {"initContainers": initial, "overhead": overhead}
     if whole is not None:
         spec["resources"] = {"requests": whole}
-    one = pod(*mains, **spec)
-    assert requests_of(one) == pod_requests(one).requests
+    manifest = pod(*mains, **spec)
+    assert requests_of(manifest) == pod_requests(manifest).requests
 
 
 def test_resources_that_the_quota_names_are_there_even_if_nobody_uses_them() -> None:

@@ -23,7 +23,7 @@ def degraded(text: str, **spec: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "spec", "told"),
+    ("text", "spec", "message_part"),
     [
         (OLD, {"schedulerImage": IMAGE}, ""),
         (OLD, {"schedulerImage": FOREIGN_IMAGE}, "scheduler-plugins@0.34 does not read v1beta3"),
@@ -37,10 +37,12 @@ def degraded(text: str, **spec: object) -> str:
     ],
     ids=["old", "old too old", "old read", "Peaks", "no Peaks", "default", "default aloud", "token", "token aloud"],
 )
-def test_a_configuration_is_judged_for_the_image_it_is_for(text: str, spec: dict[str, object], told: str) -> None:
+def test_a_configuration_is_judged_for_the_image_it_is_for(
+    text: str, spec: dict[str, object], message_part: str
+) -> None:
     message = degraded(text, **spec)
-    assert told in message
-    assert bool(message) == bool(told)
+    assert message_part in message
+    assert bool(message) == bool(message_part)
 
 
 @pytest.mark.parametrize(("image", "passed"), [(IMAGE, True), (FOREIGN_IMAGE, False)])
@@ -98,7 +100,7 @@ GPU_CONFIG = CONFIG.replace("TargetLoadPacking\n        weight", "GpuAware\n    
 
 
 @pytest.mark.parametrize(
-    ("text", "spec", "told"),
+    ("text", "spec", "message_part"),
     [
         (GPU_CONFIG, {"schedulerImage": OWN}, "declare it under extraPlugins"),
         (GPU_CONFIG, {"schedulerImage": OWN, "extraPlugins": GPU}, ""),
@@ -111,11 +113,11 @@ GPU_CONFIG = CONFIG.replace("TargetLoadPacking\n        weight", "GpuAware\n    
     ids=["not told", "told", "told of ours", "no score", "custom", "a mirror of ours", "not ours at all"],
 )
 def test_a_configuration_is_judged_for_what_its_user_says_the_image_is(
-    text: str, spec: dict[str, object], told: str
+    text: str, spec: dict[str, object], message_part: str
 ) -> None:
     message = degraded(text, **spec)
-    assert told in message
-    assert bool(message) == bool(told)
+    assert message_part in message
+    assert bool(message) == bool(message_part)
 
 
 def test_an_image_of_ours_by_another_name_must_report_its_configuration() -> None:
@@ -188,18 +190,20 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "reason", "told"), REFUSED, ids=[f"{told[:30]}" for *_, told in REFUSED])
+@pytest.mark.parametrize(
+    ("spec", "reason", "message_part"), REFUSED, ids=[f"{message_part[:30]}" for *_, message_part in REFUSED]
+)
 def test_a_spec_that_nothing_can_be_made_of_keeps_what_runs_and_what_belongs_to_it(
-    spec: dict[str, object], reason: str, told: str
+    spec: dict[str, object], reason: str, message_part: str
 ) -> None:
     world = World(scheduler(), config_map()).start()
     before = world.get("Deployment", "secondary-scheduler")["spec"]
     world.put(config_map(CONFIG.replace("weight: 3", "weight: 4")))
     world.edit(**spec)
     world.settle()
-    status, found, message = world.condition("Degraded")
-    assert (status, found) == ("True", reason)
-    assert told in message
+    status, actual_reason, message = world.condition("Degraded")
+    assert (status, actual_reason) == ("True", reason)
+    assert message_part in message
     assert (reason, message) in world.events
     assert world.condition("Available")[0] == "True"
     assert "canary" not in "".join(map(str, world.objects)), "nothing is proven"
@@ -210,7 +214,9 @@ def test_a_spec_that_nothing_can_be_made_of_keeps_what_runs_and_what_belongs_to_
     assert world.names("NetworkPolicy")
 
 
-@pytest.mark.parametrize("spec", [spec for spec, *_ in REFUSED], ids=[f"{told[:30]}" for *_, told in REFUSED])
+@pytest.mark.parametrize(
+    "spec", [spec for spec, *_ in REFUSED], ids=[f"{message_part[:30]}" for *_, message_part in REFUSED]
+)
 def test_nothing_is_started_of_a_spec_that_nothing_can_be_made_of(spec: dict[str, object]) -> None:
     world = World(scheduler(**spec), config_map())
     world.settle()

@@ -39,15 +39,15 @@ class Server:
         self.patches.append((path, body))
         if self.error is not None:
             raise self.error
-        one = self.objects[path.rpartition("/")[0]]
+        obj = self.objects[path.rpartition("/")[0]]
         for name, value in body["status"].items():
-            status = one.setdefault("status", {})
+            status = obj.setdefault("status", {})
             if isinstance(value, dict):
                 status[name] = {key: text for key, text in {**status.get(name, {}), **value}.items() if text}
             else:
                 status[name] = value
-        one["metadata"]["resourceVersion"] = str(int(one["metadata"]["resourceVersion"]) + 1)
-        return json.dumps(one).encode()
+        obj["metadata"]["resourceVersion"] = str(int(obj["metadata"]["resourceVersion"]) + 1)
+        return json.dumps(obj).encode()
 
 
 class World:
@@ -201,7 +201,7 @@ def test_an_object_that_is_gone_is_no_work(groups: World) -> None:
 def test_an_option_switches_them_off(capsys: pytest.CaptureFixture[str]) -> None:
     def names(*arguments: str) -> list[str]:
         options = parse_options(arguments, {})
-        return [one.name for one in status_controllers(Server(), options.status_of, Metrics("1"))]  # type: ignore[arg-type]
+        return [controller.name for controller in status_controllers(Server(), options.status_of, Metrics("1"))]  # type: ignore[arg-type]
 
     assert names() == ["podgroups", "elasticquotas"]
     assert names("--status-of", "elasticquotas") == ["elasticquotas"]

@@ -20,20 +20,22 @@ def api_server(profile):
 
 
 def world(profile, **spec):
-    found = World(scheduler(rollout={"canary": False}, **spec), config_map(), unserved=frozenset({"ServiceMonitor"}))
-    found.put(api_server(profile))
-    found.settle()
-    return found
+    installed = World(
+        scheduler(rollout={"canary": False}, **spec), config_map(), unserved=frozenset({"ServiceMonitor"})
+    )
+    installed.put(api_server(profile))
+    installed.settle()
+    return installed
 
 
-def flags(found):
-    container = found.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]["containers"][0]
+def flags(installed):
+    container = installed.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]["containers"][0]
     pairs = (arg.split("=", 1) for arg in container["args"] if arg.startswith("--tls-"))
     return dict(pairs)
 
 
 @pytest.mark.parametrize(
-    ("profile", "version", "has", "has_not"),
+    ("profile", "version", "present", "absent"),
     [
         (None, "VersionTLS12", GCM, CBC),
         ({}, "VersionTLS12", GCM, CBC),
@@ -49,51 +51,51 @@ def flags(found):
         ({"type": "Custom", "custom": {"ciphers": ["AES128-SHA"], "minTLSVersion": "9"}}, "VersionTLS12", CBC, GCM),
     ],
 )
-def test_the_profile_becomes_flags_with_iana_names(profile, version, has, has_not):
-    found = flags(world(profile))
-    assert found["--tls-min-version"] == version
-    assert has in found["--tls-cipher-suites"]
-    assert has_not not in found["--tls-cipher-suites"]
+def test_the_profile_becomes_flags_with_iana_names(profile, version, present, absent):
+    arguments = flags(world(profile))
+    assert arguments["--tls-min-version"] == version
+    assert present in arguments["--tls-cipher-suites"]
+    assert absent not in arguments["--tls-cipher-suites"]
 
 
 def test_a_custom_profile_without_a_known_suite_leaves_the_choice_to_the_scheduler():
-    found = flags(world({"type": "Custom", "custom": {"ciphers": ["nonsense"], "minTLSVersion": "VersionTLS13"}}))
-    assert found == {"--tls-min-version": "VersionTLS13"}
+    arguments = flags(world({"type": "Custom", "custom": {"ciphers": ["nonsense"], "minTLSVersion": "VersionTLS13"}}))
+    assert arguments == {"--tls-min-version": "VersionTLS13"}
 
 
 def test_elsewhere_there_are_no_such_flags():
-    found = World(scheduler(), config_map())
-    found.settle()
-    assert flags(found) == {}
+    installed = World(scheduler(), config_map())
+    installed.settle()
+    assert flags(installed) == {}
 
 
 def test_what_the_spec_says_comes_last_and_wins():
-    found = world(None, extraArgs=["--tls-min-version=VersionTLS13"])
-    assert flags(found)["--tls-min-version"] == "VersionTLS13"
+    installed = world(None, extraArgs=["--tls-min-version=VersionTLS13"])
+    assert flags(installed)["--tls-min-version"] == "VersionTLS13"
 
 
 def test_a_change_of_the_profile_is_followed_and_the_spec_left_alone():
-    found = world(None)
-    found.roll_out()
-    found.settle()
-    before = found.resource["spec"]
-    found.put(api_server({"type": "Modern"}))
-    found.settle()
-    assert flags(found)["--tls-min-version"] == "VersionTLS13"
-    assert found.resource["spec"] == before
+    installed = world(None)
+    installed.roll_out()
+    installed.settle()
+    before = installed.resource["spec"]
+    installed.put(api_server({"type": "Modern"}))
+    installed.settle()
+    assert flags(installed)["--tls-min-version"] == "VersionTLS13"
+    assert installed.resource["spec"] == before
 
 
 def test_flags_stay_while_the_profile_cannot_be_read():
-    found = world({"type": "Modern"}, extraArgs=["--tls-min-version=VersionTLS13"])
-    found.roll_out()
-    found.settle()
-    found.writes.clear()
-    found.drop("APIServer", "cluster")
-    found.observed_fields["unreadable"] = {"APIServer": ApiFailure(403, "apiservers is forbidden")}
-    found.settle()
-    assert flags(found)["--tls-cipher-suites"] == ONLY_13
-    assert found.writes == []
-    status, _, message = found.condition("Degraded")
+    installed = world({"type": "Modern"}, extraArgs=["--tls-min-version=VersionTLS13"])
+    installed.roll_out()
+    installed.settle()
+    installed.writes.clear()
+    installed.drop("APIServer", "cluster")
+    installed.observed_fields["unreadable"] = {"APIServer": ApiFailure(403, "apiservers is forbidden")}
+    installed.settle()
+    assert flags(installed)["--tls-cipher-suites"] == ONLY_13
+    assert installed.writes == []
+    status, _, message = installed.condition("Degraded")
     assert status == "False"
     assert "apiservers is forbidden" in message
 
@@ -113,6 +115,6 @@ def test_the_load_watcher_of_go_images_trusts_openshifts_certificates_there_and_
     world = World(scheduler(schedulerImage=image, env=env), config_map(), openshift=openshift)
     world.settle()
     (container,) = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]["containers"]
-    given = {variable["name"]: variable["value"] for variable in container.get("env", [])}
-    assert given.get("ENABLE_OPENSHIFT_AUTH") == expected
-    assert len(container.get("env", [])) == len(given)
+    environment = {variable["name"]: variable["value"] for variable in container.get("env", [])}
+    assert environment.get("ENABLE_OPENSHIFT_AUTH") == expected
+    assert len(container.get("env", [])) == len(environment)

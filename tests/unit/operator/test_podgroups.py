@@ -17,9 +17,11 @@ VECTORS = json.loads((Path(__file__).parents[2] / "conformance/vectors/coschedul
 
 
 def vectors(kind: str) -> list[Any]:
-    found = [pytest.param(one, id=one["name"].rpartition("/")[2]) for one in VECTORS if one["kind"] == kind]
-    assert found
-    return found
+    params = [
+        pytest.param(vector, id=vector["name"].rpartition("/")[2]) for vector in VECTORS if vector["kind"] == kind
+    ]
+    assert params
+    return params
 
 
 def stamp(seconds: float) -> str:
@@ -93,7 +95,7 @@ def test_a_new_group_becomes_pending_whatever_its_pods_do() -> None:
 def test_the_phase_follows_from_the_pods(phases: tuple[str, ...], expected: str) -> None:
     for before in ("Scheduling", "Running", "Unknown"):
         after = next_status(group(before), members(*phases))
-        counts = tuple(phases.count(one) for one in ("Running", "Succeeded", "Failed"))
+        counts = tuple(phases.count(phase) for phase in ("Running", "Succeeded", "Failed"))
         assert (after.phase, after.running, after.succeeded, after.failed) == (expected, *counts)
 
 

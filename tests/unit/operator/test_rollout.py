@@ -94,7 +94,7 @@ def test_the_canary_is_a_scheduler_of_its_own_with_the_same_rights_and_mounts():
     canary, scheduler_ = (world.get("Deployment", name) for name in (CANARY, "secondary-scheduler"))
     assert canary["spec"]["selector"] == {"matchLabels": {"app": CANARY}}
     assert canary["spec"]["replicas"] == 1
-    own, of_scheduler = (one["spec"]["template"]["spec"] for one in (canary, scheduler_))
+    own, of_scheduler = (deployment["spec"]["template"]["spec"] for deployment in (canary, scheduler_))
     assert own["serviceAccountName"] == of_scheduler["serviceAccountName"]
     assert own["containers"][0]["volumeMounts"] == of_scheduler["containers"][0]["volumeMounts"]
     args = set(own["containers"][0]["args"]) ^ set(of_scheduler["containers"][0]["args"])
@@ -122,10 +122,10 @@ def test_the_pod_to_bind_requests_nothing_and_may_go_anywhere():
 
 def test_every_profile_is_renamed_and_comments_do_not_matter():
     text = "# a\nprofiles: [{schedulerName: a}, {schedulerName: b, plugins: {}}, {}]\n"
-    found = canary_configuration(text)
-    assert found == canary_configuration(text.replace("# a\n", ""))
-    assert [found.text.count(f"{name}-canary") for name in ("a", "b", "default-scheduler")] == [1, 1, 1]
-    assert found.scheduler_name == "a-canary"
+    own = canary_configuration(text)
+    assert own == canary_configuration(text.replace("# a\n", ""))
+    assert [own.text.count(f"{name}-canary") for name in ("a", "b", "default-scheduler")] == [1, 1, 1]
+    assert own.scheduler_name == "a-canary"
     assert "default-scheduler-canary" in canary_configuration("kind: KubeSchedulerConfiguration\n").text
     assert canary_configuration("[1]") is canary_configuration("profiles: 3") is canary_configuration("a: [") is None
 

@@ -124,7 +124,7 @@ def test_warnings_stand_in_the_condition_and_block_nothing():
 
 
 @pytest.mark.parametrize(
-    ("given", "keys"),
+    ("spec", "keys"),
     [
         ("{leaderElect: false}", "leaderElection.leaderElect in config.yaml has"),
         ("{leaseDuration: 60s, renewDeadline: 10s}", "leaderElection.leaseDuration in config.yaml has"),
@@ -133,8 +133,8 @@ def test_warnings_stand_in_the_condition_and_block_nothing():
         ("{leaseDuration: 0.25m}", ""),
     ],
 )
-def test_keys_that_the_flags_overrule_are_named(given, keys):
-    world = running(CONFIG + f"leaderElection: {given}\n")
+def test_keys_that_the_flags_overrule_are_named(spec, keys):
+    world = running(CONFIG + f"leaderElection: {spec}\n")
     message = world.condition("Degraded")[2]
     assert keys in message
     assert ("no effect" in message) is bool(keys)
