@@ -70,7 +70,7 @@ class DirectScheduler(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:components:DirectScheduler", name, None, opts)
         self._prefix = name
         self._args = args
-        self._where = pulumi.Output.from_input(args.namespace)
+        self._namespace = pulumi.Output.from_input(args.namespace)
         account = self._object("ServiceAccount", "v1", OPERAND)
         service = self._object(
             "Service",
@@ -83,7 +83,7 @@ class DirectScheduler(pulumi.ComponentResource):
             },
             spec=operand.metrics_service_spec(OPERAND),
         )
-        first = [account, service, *self._lease_rights(), *self._around()]
+        first = [account, service, *self._lease_role_and_binding(), *self._optional_objects()]
         deployment = self._object(
             "Deployment",
             "apps/v1",
@@ -97,14 +97,14 @@ class DirectScheduler(pulumi.ComponentResource):
         self.ready_replicas = deployment.status.apply(lambda status: int((status or {}).get("readyReplicas", 0)))
         self.register_outputs({"name": self.name, "namespace": self.namespace, "readyReplicas": self.ready_replicas})
 
-    def _lease_rights(self) -> list[KubeObject]:
-        subjects = [self._where.apply(lambda namespace: operand.account(OPERAND, namespace))]
+    def _lease_role_and_binding(self) -> list[KubeObject]:
+        subjects = [self._namespace.apply(lambda namespace: operand.account(OPERAND, namespace))]
         lease = operand.lease_role_name(OPERAND)
         role = self._object("Role", _RBAC, lease, rules=operand.lease_rules(OPERAND))
         binding = self._object("RoleBinding", _RBAC, lease, roleRef=operand.role_ref(lease), subjects=subjects)
         return [role, binding]
 
-    def _around(self) -> list[KubeObject]:
+    def _optional_objects(self) -> list[KubeObject]:
         """What makes the scheduler safer or better observed."""
         args, objects = self._args, []
         if args.replicas > 1:
@@ -120,14 +120,14 @@ class DirectScheduler(pulumi.ComponentResource):
                     "flowcontrol.apiserver.k8s.io/v1",
                     purpose,
                     lambda namespace, purpose=purpose: flow_schema_name(purpose, namespace),  # type: ignore[misc]
-                    spec=self._where.apply(
+                    spec=self._namespace.apply(
                         lambda namespace, purpose=purpose: operand.flow_schema_spec(purpose, OPERAND, namespace)  # type: ignore[misc]
                     ),
                 )
                 for purpose in FLOW_SCHEMAS
             ]
         if args.service_monitor:
-            monitor = self._where.apply(
+            monitor = self._namespace.apply(
                 lambda namespace: operand.service_monitor_spec(OPERAND, namespace, openshift=args.openshift)
             )
             objects.append(self._object("ServiceMonitor", "monitoring.coreos.com/v1", OPERAND, spec=monitor))
@@ -196,7 +196,7 @@ class DirectScheduler(pulumi.ComponentResource):
     def _cluster_object(
         self, kind: str, api_version: str, suffix: str, object_name: Callable[[str], str], **content: Any
     ) -> KubeObject:
-        metadata = {"name": self._where.apply(object_name), "labels": _LABELS}
+        metadata = {"name": self._namespace.apply(object_name), "labels": _LABELS}
         return KubeObject(
             f"{self._prefix}-{kind.lower()}-{suffix}",
             {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content},

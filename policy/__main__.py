@@ -1,4 +1,4 @@
-"""The policy pack: `pulumi preview --policy-pack policy`. docs/policy.md tells what each policy is for."""
+"""The policy pack: `pulumi preview --policy-pack policy`. docs/policy.md says what each policy is for."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ def _item(container: Any, key: Any) -> Any:
         return rules.UNKNOWN
 
 
-def each(
-    resource_type: str, judge: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[str]]
+def for_each_resource(
+    resource_type: str, find_problems: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[str]]
 ) -> Callable[[ResourceValidationArgs, ReportViolation], None]:
-    """A validation of every resource of a type by itself; `judge` gets its properties and the policy's settings."""
+    """Validate every resource of a type by itself; `find_problems` gets its properties and the policy's settings."""
 
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         if args.resource_type == resource_type:
-            for message in judge(plain(args.props), args.get_config()):
+            for message in find_problems(plain(args.props), args.get_config()):
                 report(message, None)
 
     return validate
 
 
-def together(
-    judge: Callable[[Mapping[str, Any], list[Mapping[str, Any]]], Iterator[str]],
+def with_config_maps(
+    find_problems: Callable[[Mapping[str, Any], list[Mapping[str, Any]]], Iterator[str]],
 ) -> Callable[[StackValidationArgs, ReportViolation], None]:
-    """A validation of every SecondaryScheduler with all ConfigMaps of the stack."""
+    """Validate every SecondaryScheduler together with all ConfigMaps of the stack."""
 
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         maps = [plain(resource.props) for resource in args.resources if resource.resource_type == rules.CONFIG_MAP]
         for resource in args.resources:
             if resource.resource_type == rules.SECONDARY_SCHEDULER:
-                for message in judge(plain(resource.props), maps):
+                for message in find_problems(plain(resource.props), maps):
                     report(message, resource.urn)
 
     return validate
@@ -71,23 +71,23 @@ PolicyPack(
         StackValidationPolicy(
             name="configuration-is-valid",
             description="The scheduler can load the configuration that a SecondaryScheduler names.",
-            validate=together(rules.configuration_problems),
+            validate=with_config_maps(rules.configuration_problems),
         ),
         StackValidationPolicy(
             name="not-the-default-scheduler",
             description="No profile takes the pods of the cluster's own scheduler.",
-            validate=together(rules.default_name_problems),
+            validate=with_config_maps(rules.default_name_problems),
         ),
         ResourceValidationPolicy(
             name="no-token-in-config-map",
             description="A scheduler's configuration holds no literal token.",
-            validate=each(rules.CONFIG_MAP, lambda props, _: rules.token_problems(props)),
+            validate=for_each_resource(rules.CONFIG_MAP, lambda props, _: rules.token_problems(props)),
         ),
         ResourceValidationPolicy(
             name="image-is-pinned",
             description="The scheduler's image is given by tag or digest.",
             config_schema=PolicyConfigSchema(properties={"requireDigest": {"type": "boolean", "default": False}}),
-            validate=each(
+            validate=for_each_resource(
                 rules.SECONDARY_SCHEDULER,
                 lambda props, config: rules.image_problems(props, require_digest=bool(config.get("requireDigest"))),
             ),
@@ -95,7 +95,7 @@ PolicyPack(
         ResourceValidationPolicy(
             name="fields-are-known",
             description="A SecondaryScheduler has only fields and values that its operator knows.",
-            validate=each(rules.SECONDARY_SCHEDULER, lambda props, _: rules.field_problems(props)),
+            validate=for_each_resource(rules.SECONDARY_SCHEDULER, lambda props, _: rules.field_problems(props)),
         ),
     ],
 )

@@ -1,7 +1,7 @@
 """The rules of the policy pack, as plain functions from properties to messages; no SDK, so that they are easily tested.
 
-They judge any program's resources, so nothing is assumed of them. What a preview cannot know yet is `UNKNOWN`, and is
-not judged.
+They check the resources of any program, so they assume nothing about their shape. A value that a preview cannot know
+yet is `UNKNOWN` and is not checked. May import `scheduler.config` and nothing else of ours.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ CONFIG_KEY = "config.yaml"
 UNKNOWN: Final = object()
 _DEFAULT_NAME = "default-scheduler"
 # Of the CRD, beside what our operator acts on: upstream's, ignored or written by it.
-_UPSTREAMS = frozenset({"unsupportedConfigOverrides", "observedConfig"})
+_UPSTREAM_FIELDS = frozenset({"unsupportedConfigOverrides", "observedConfig"})
 _SECRET = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
-_A_FILE = re.compile(r"(file|path|name|seconds)$", re.IGNORECASE)
+_NOT_SECRET = re.compile(r"(file|path|name|seconds)$", re.IGNORECASE)
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _TAG = re.compile(r":([\w][\w.-]{0,127})$")
 
@@ -106,8 +106,8 @@ def image_problems(scheduler: Properties, *, require_digest: bool = False) -> It
 
 def field_problems(scheduler: Properties) -> Iterator[str]:
     """Fields of a SecondaryScheduler that the CRD does not know, and values that the operator cannot act on."""
-    spec = _known(_mapping(scheduler.get("spec")))
-    for path, allowed in _unknown_fields(SecondarySchedulerSpec, spec, ("spec",), _UPSTREAMS):
+    spec = _without_unknowns(_mapping(scheduler.get("spec")))
+    for path, allowed in _unknown_fields(SecondarySchedulerSpec, spec, ("spec",), _UPSTREAM_FIELDS):
         yield f"{'.'.join(path)}: no such field; there are: {', '.join(sorted(allowed))}"
     try:
         parse_spec({"spec": spec})
@@ -154,7 +154,7 @@ def _literal_secrets(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, .
     if isinstance(value, Mapping):
         for key, item in value.items():
             key_path = (*path, str(key))
-            if isinstance(item, str) and item and _SECRET.search(str(key)) and not _A_FILE.search(str(key)):
+            if isinstance(item, str) and item and _SECRET.search(str(key)) and not _NOT_SECRET.search(str(key)):
                 yield key_path
             else:
                 yield from _literal_secrets(item, key_path)
@@ -187,10 +187,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _known(value: Any) -> Any:
+def _without_unknowns(value: Any) -> Any:
     """Without what is not known yet; whole numbers as such, since on the wire every number is a double."""
     if isinstance(value, Mapping):
-        return {key: _known(item) for key, item in value.items() if item is not UNKNOWN}
+        return {key: _without_unknowns(item) for key, item in value.items() if item is not UNKNOWN}
     if isinstance(value, list):
-        return [_known(item) for item in value if item is not UNKNOWN]
+        return [_without_unknowns(item) for item in value if item is not UNKNOWN]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -27,7 +27,7 @@ _CONFIGURATION_KEY = "config.yaml"
 _KIND = "kind: KubeSchedulerConfiguration"
 
 
-def tell_what_changes(new: Configuration) -> None:
+def log_changes(new: Configuration) -> None:
     """Log what changes of the scheduler's profiles, and nothing where nothing does or nothing was applied yet."""
     lines = changes(_state(), new)
     if lines:
@@ -74,7 +74,7 @@ def _outputs(state: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]
 
 def _configurations(state: Mapping[str, Any]) -> list[str]:
     """The configurations in the state; first the one that is in use: after an update that failed there are two."""
-    used = set(_used(state))
+    used = set(_config_maps_in_use(state))
     ranked = []
     for outputs in _outputs(state, "ConfigMap"):
         text = (outputs.get("data") or {}).get(_CONFIGURATION_KEY)
@@ -83,7 +83,7 @@ def _configurations(state: Mapping[str, Any]) -> list[str]:
     return [text for _, text in sorted(ranked)]
 
 
-def _used(state: Mapping[str, Any]) -> Iterator[str]:
+def _config_maps_in_use(state: Mapping[str, Any]) -> Iterator[str]:
     """Names of the ConfigMaps that the SecondaryScheduler, or a Deployment that the program owns, names."""
     for outputs in _outputs(state, "SecondaryScheduler"):
         yield str((outputs.get("spec") or {}).get("schedulerConfig", ""))

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from scheduler.config import ConfigurationError
 from stacks.credentials import SECRET_KEYS, MetricCredentialValues, find_credentials, misplaced_secrets
-from stacks.image import check_versions, flavour_in, keys_without_effect
+from stacks.image import check_versions, flavour_of_stack, overridden_key_warnings
 from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
 from stacks.problems import from_validation_error
-from stacks.profile import Profile, build_profile
+from stacks.profile import StackConfiguration, build_profile
 from stacks.settings import ProfileSettings, StackSettings
 
 OBJECTS = ("cluster", "plugins", "metricProvider", "operator", "profiles", "extraPlugins", "optionalObjects")
@@ -34,7 +34,7 @@ def check(
     directory: Path = DIRECTORY,
     *,
     with_kubeconfig: bool = True,
-) -> tuple[StackSettings, Profile, MetricCredentialValues]:
+) -> tuple[StackSettings, StackConfiguration, MetricCredentialValues]:
     """Check the values of this project's keys as the engine hands them over: text, structured ones as JSON.
 
     Args:
@@ -66,7 +66,7 @@ def check(
         credentials, part_problems = find_credentials(provider.credentials if provider else None, secrets, environment)
         problems += part_problems
         image = document.get("schedulerImage")
-        flavour, part_problems = flavour_in(profile_settings, image if isinstance(image, str) else None)
+        flavour, part_problems = flavour_of_stack(profile_settings, image if isinstance(image, str) else None)
         problems += part_problems
         if not part_problems:
             profile, part_problems = build_profile(profile_settings, credentials.files, environment, flavour, directory)
@@ -75,7 +75,7 @@ def check(
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
             problems += versions if settings.compatibility_check == "fail" else []
             version_warnings = versions if settings.compatibility_check == "warn" else []
-            warnings = [*profile.warnings, *version_warnings, *keys_without_effect(settings, profile.configuration)]
+            warnings = [*profile.warnings, *version_warnings, *overridden_key_warnings(settings, profile.configuration)]
             profile = replace(profile, warnings=tuple(replace(warning, severity="warning") for warning in warnings))
     if problems or settings is None or profile is None:
         raise ConfigurationError(problems)

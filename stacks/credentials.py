@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scheduler.catalog import Loc
 from scheduler.config import Problem
-from stacks.metric_settings import Credentials, ExistingSecret
+from stacks.metric_settings import CredentialSettings, ExistingSecret
 
 TOKEN_KEY = "prometheusToken"  # noqa: S105 - the name of the key
 SECRET_KEYS = ("kubeconfig", TOKEN_KEY)
@@ -45,7 +45,7 @@ class MetricCredentialValues:
 
 
 def find_credentials(
-    credentials: Credentials | None, secrets: Mapping[str, str], environment: Mapping[str, str]
+    credentials: CredentialSettings | None, secrets: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[MetricCredentialValues, list[Problem]]:
     """Read the credentials from the stack's encrypted keys and from the files that the environment names."""
     if credentials is None:
@@ -89,7 +89,7 @@ def misplaced_secrets(encrypted: Collection[str], present: Collection[str]) -> l
     return problems
 
 
-def not_exported(name: str) -> str:
+def unset_variable(name: str) -> str:
     """What to say of an environment variable that is not there."""
     hint = "export it where pulumi runs"
     if name.startswith("SECONDARY_SCHEDULER_"):
@@ -105,7 +105,7 @@ def _read(at: Loc, name: str, environment: Mapping[str, str], problems: list[Pro
     location = (*at, "fromFileInEnv")
     path = environment.get(name)
     if not path:
-        problems.append(Problem(location, not_exported(name)))
+        problems.append(Problem(location, unset_variable(name)))
         return ""
     try:
         content = Path(path).read_text(encoding="utf-8").strip()

@@ -8,9 +8,9 @@ from typing import Any
 
 from scheduler.catalog import ExtensionPoint, Loc, TrimaranArgs, lookup
 from scheduler.config import Flavour, Problem, path_text
-from stacks.credentials import CredentialFiles, not_exported
-from stacks.metric_settings import MetricProvider
-from stacks.settings import PluginChoice, Plugins, ProfileSettings, ScorePlugin
+from stacks.credentials import CredentialFiles, unset_variable
+from stacks.metric_settings import MetricProviderSettings
+from stacks.settings import PluginChoice, PluginSettings, ProfileSettings, ScorePluginChoice
 from stacks.values import source_url
 
 OPTIONS = "SecondarySchedulerOptions"
@@ -18,7 +18,7 @@ _PROVIDER = "metricProvider"
 
 
 @dataclass(frozen=True)
-class WantedProfile:
+class DesiredProfile:
     """A profile as the settings give it, be it the only one or one of several.
 
     Attributes:
@@ -30,33 +30,33 @@ class WantedProfile:
 
     at: Loc
     scheduler_name: str
-    plugins: Plugins
+    plugins: PluginSettings
     compatibility: str
-    provider: MetricProvider | None
+    provider: MetricProviderSettings | None
     provider_at: Loc
     address: str | None
     files: CredentialFiles
 
 
-def wanted_profiles(
+def desired_profiles(
     settings: ProfileSettings, files: CredentialFiles, environment: Mapping[str, str]
-) -> tuple[list[WantedProfile], list[Problem]]:
+) -> tuple[list[DesiredProfile], list[Problem]]:
     """Return the profiles that the settings ask for, and what is wrong with them before anything is generated."""
     top: Loc = (_PROVIDER,)
     shared, problems = _address(settings.metric_provider, top, environment)
     if not settings.profiles:
-        only = WantedProfile(
+        only = DesiredProfile(
             (), settings.scheduler_name, settings.plugins, settings.compatibility, settings.metric_provider,
             top, shared, files,
         )  # fmt: skip
-        return [only], [*problems, *_wrong_with(only)]
-    if settings.plugins != Plugins():
+        return [only], [*problems, *_profile_problems(only)]
+    if settings.plugins != PluginSettings():
         message = "stand in every one of the profiles; move them there, or remove profiles"
         problems.append(Problem(("plugins",), message))
     if settings.scheduler_name != ProfileSettings.model_fields["scheduler_name"].default:
         message = "stands in every one of the profiles; remove it here, or remove profiles"
         problems.append(Problem(("schedulerName",), message))
-    wanted = []
+    desired = []
     for index, entry in enumerate(settings.profiles):
         at: Loc = ("profiles", index)
         provider, provider_at, address, own_files = settings.metric_provider, top, shared, files
@@ -70,30 +70,32 @@ def wanted_profiles(
                 message = "stand once, under the stack's metricProvider: the scheduler has one Secret mounted"
                 problems.append(Problem((*provider_at, "credentials"), message))
         compatibility = entry.compatibility or settings.compatibility
-        wanted.append(
-            WantedProfile(
+        desired.append(
+            DesiredProfile(
                 at, entry.scheduler_name, entry.plugins, compatibility, provider, provider_at, address, own_files
             )
         )
-    return wanted, [
+    return desired, [
         *problems,
-        *(problem for profile in wanted for problem in _wrong_with(profile)),
-        *_two_minds(wanted),
+        *(problem for profile in desired for problem in _profile_problems(profile)),
+        *_conflicting_sources(desired),
     ]
 
 
-def generate(wanted: list[WantedProfile], flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def generate(
+    desired: list[DesiredProfile], flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
     """Return the configuration's data in the newest version that the image reads.
 
     Args:
-        wanted: the profiles.
+        desired: the profiles.
         flavour: the image.
         extra_args: args of plugins that only the image has, where a profile gives none.
     """
     return {
         "apiVersion": f"kubescheduler.config.k8s.io/{flavour.versions[0]}",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [_profile(profile, flavour, extra_args) for profile in wanted],
+        "profiles": [_profile(profile, flavour, extra_args) for profile in desired],
     }
 
 
@@ -106,7 +108,7 @@ def reads_load(plugin: str) -> bool:
 
 
 def _address(
-    provider: MetricProvider | None, at: Loc, environment: Mapping[str, str]
+    provider: MetricProviderSettings | None, at: Loc, environment: Mapping[str, str]
 ) -> tuple[str | None, list[Problem]]:
     if provider is None or provider.address is None:
         return None, []
@@ -116,72 +118,72 @@ def _address(
     name = provider.address.from_env or ""
     value = environment.get(name)
     if not value:
-        return None, [Problem(location, not_exported(name))]
+        return None, [Problem(location, unset_variable(name))]
     try:
         return source_url(value), []
     except ValueError as error:
         return None, [Problem(location, f"the value of {name} {error}")]
 
 
-def _wrong_with(wanted: WantedProfile) -> Iterator[Problem]:
-    chosen = list(wanted.plugins.chosen())
-    if wanted.provider is not None and wanted.provider.type is None:
+def _profile_problems(desired: DesiredProfile) -> Iterator[Problem]:
+    chosen = list(desired.plugins.chosen())
+    if desired.provider is not None and desired.provider.type is None:
         message = "missing; allowed: Prometheus, KubernetesMetricsServer, SignalFx"
-        yield Problem((*wanted.provider_at, "type"), message)
-    elif wanted.provider is None:
+        yield Problem((*desired.provider_at, "type"), message)
+    elif desired.provider is None:
         reading = [
             plugin.name for _, plugin in chosen if reads_load(plugin.name) and not plugin.args.get("watcherAddress")
         ]
         for name in reading[:1]:
             message = f"missing, and {name} scores by load; give it a type and an address"
-            yield Problem(wanted.provider_at, message)
+            yield Problem(desired.provider_at, message)
     first_places: dict[str, Loc] = {}
     for below, plugin in chosen:
-        place = (*wanted.at, *below)
+        place = (*desired.at, *below)
         if plugin.args and (first := first_places.setdefault(plugin.name, place)) != place:
             message = f"{plugin.name} has args at {path_text(first)} already; give them once"
             yield Problem((*place, "args"), message)
 
 
-def _two_minds(wanted: list[WantedProfile]) -> Iterator[Problem]:
+def _conflicting_sources(desired: list[DesiredProfile]) -> Iterator[Problem]:
     """Profiles that read one source in two ways: the scheduler has one collector for each source."""
-    first: dict[tuple[str | None, str | None], WantedProfile] = {}
-    for profile in wanted:
+    first: dict[tuple[str | None, str | None], DesiredProfile] = {}
+    for profile in desired:
         if profile.provider is None:
             continue
         other = first.setdefault((profile.provider.type, profile.address), profile)
-        beside = {"credentials", "address"}
-        theirs = other.provider or profile.provider
-        if profile.provider.model_dump(exclude=beside) != theirs.model_dump(exclude=beside):
+        excluded = {"credentials", "address"}
+        other_provider = other.provider or profile.provider
+        if profile.provider.model_dump(exclude=excluded) != other_provider.model_dump(exclude=excluded):
             message = f"reads the same source otherwise than {path_text(other.provider_at)}; let both say the same"
             yield Problem(profile.provider_at, message)
 
 
-def _profile(wanted: WantedProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _profile(desired: DesiredProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     sections: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for point, selection in wanted.plugins.by_point():
+    for point, selection in desired.plugins.by_point():
         section: dict[str, list[dict[str, Any]]] = {
             "enabled": [
                 {"name": plugin.name, "weight": plugin.weight}
-                if isinstance(plugin, ScorePlugin)
+                if isinstance(plugin, ScorePluginChoice)
                 else {"name": plugin.name}
                 for plugin in selection.enabled
             ],
             "disabled": [{"name": name} for name in selection.disabled],
         }
         sections[point] = {key: names for key, names in section.items() if names}
-    if pre_score := [{"name": name} for name in _implied_pre_scores(wanted.plugins)]:
+    if pre_score := [{"name": name} for name in _implied_pre_scores(desired.plugins)]:
         sections.setdefault("preScore", {}).setdefault("enabled", []).extend(pre_score)
-    profile: dict[str, Any] = {"schedulerName": wanted.scheduler_name}
+    profile: dict[str, Any] = {"schedulerName": desired.scheduler_name}
     if sections:
         profile["plugins"] = sections
-    if plugin_config := list(_plugin_config(wanted, flavour, extra_args)):
+    if plugin_config := list(_plugin_config(desired, flavour, extra_args)):
         profile["pluginConfig"] = plugin_config
     return profile
 
 
-def _implied_pre_scores(plugins: Plugins) -> list[str]:
-    """Plugins that prepare their scores at a point of its own, which nobody should have to name twice."""
+def _implied_pre_scores(plugins: PluginSettings) -> list[str]:
+    """Score plugins that also have a preScore point, which the user need not name a second time."""
     named = {choice.name for choice in (*plugins.pre_score.enabled, *plugins.multi_point.enabled)}
     disabled = set(plugins.pre_score.disabled)
     return [
@@ -192,42 +194,42 @@ def _implied_pre_scores(plugins: Plugins) -> list[str]:
 
 
 def _has_pre_score(plugin: str) -> bool:
-    # Default plugins have theirs from the default profile; naming one again would move it in the order.
+    # Default plugins get preScore from the default profile; naming one again would change its position.
     descriptor = lookup(plugin)
     return descriptor is not None and not descriptor.default and ExtensionPoint.PRE_SCORE in descriptor.points
 
 
 def _plugin_config(
-    wanted: WantedProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]
+    desired: DesiredProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     # Whoever gives args at one point need not repeat them at another.
     chosen: dict[str, PluginChoice] = {}
-    for _, plugin in wanted.plugins.chosen():
+    for _, plugin in desired.plugins.chosen():
         if plugin.name not in chosen or not chosen[plugin.name].args:
             chosen[plugin.name] = plugin
     for plugin in chosen.values():
-        if args := _args(plugin, wanted) or extra_args.get(plugin.name, {}):
+        if args := _args(plugin, desired) or extra_args.get(plugin.name, {}):
             yield {"name": plugin.name, "args": args}
-    if options := _options(wanted) if flavour.is_ours else {}:
+    if options := _options(desired) if flavour.is_ours else {}:
         yield {"name": OPTIONS, "args": options}
 
 
-def _args(plugin: PluginChoice, wanted: WantedProfile) -> dict[str, Any]:
-    provider, address = wanted.provider, wanted.address
+def _args(plugin: PluginChoice, desired: DesiredProfile) -> dict[str, Any]:
+    provider, address = desired.provider, desired.address
     if provider is None or not reads_load(plugin.name) or plugin.args.get("watcherAddress"):
         return plugin.args
     source = {"type": provider.type} if address is None else {"type": provider.type, "address": address}
     return {**plugin.args, _PROVIDER: source}
 
 
-def _options(wanted: WantedProfile) -> dict[str, Any]:
+def _options(desired: DesiredProfile) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    if wanted.compatibility != "safe":
-        options["compatibility"] = wanted.compatibility
-    if (provider := wanted.provider) is not None:
+    if desired.compatibility != "safe":
+        options["compatibility"] = desired.compatibility
+    if (provider := desired.provider) is not None:
         load = {
-            "tokenFile": wanted.files.token,
-            "caFile": wanted.files.certificate_authority,
+            "tokenFile": desired.files.token,
+            "caFile": desired.files.certificate_authority,
             "window": provider.window,
             "refreshSeconds": provider.refresh_seconds,
             "maxAgeSeconds": provider.max_age_seconds,
@@ -242,14 +244,14 @@ def _options(wanted: WantedProfile) -> dict[str, Any]:
     return options
 
 
-class Places:
+class SettingsLocations:
     """Where in the settings a field of the generated configuration comes from."""
 
-    def __init__(self, data: Mapping[str, Any], wanted: list[WantedProfile], extra: Mapping[str, int]) -> None:
+    def __init__(self, data: Mapping[str, Any], desired: list[DesiredProfile], extra: Mapping[str, int]) -> None:
         """`extra` has the place of each plugin in `extraPlugins`."""
         self._profiles = [
-            _ProfilePlaces(wanted_profile, profile, extra)
-            for wanted_profile, profile in zip(wanted, data["profiles"], strict=True)
+            _ProfileLocations(desired_profile, profile, extra)
+            for desired_profile, profile in zip(desired, data["profiles"], strict=True)
         ]
 
     def in_settings(self, problem: Problem) -> Problem:
@@ -265,21 +267,21 @@ class Places:
         return ("plugins",)
 
 
-class _ProfilePlaces:
-    def __init__(self, wanted: WantedProfile, profile: Mapping[str, Any], extra: Mapping[str, int]) -> None:
-        self._wanted = wanted
+class _ProfileLocations:
+    def __init__(self, desired: DesiredProfile, profile: Mapping[str, Any], extra: Mapping[str, int]) -> None:
+        self._desired = desired
         self._extra = extra
         self._choices: dict[str, tuple[Loc, bool]] = {}
-        for below, choice in wanted.plugins.chosen():
+        for below, choice in desired.plugins.chosen():
             if choice.name not in self._choices or choice.args:
-                self._choices[choice.name] = ((*wanted.at, *below), bool(choice.args))
-        self._own_pre_scores = len(wanted.plugins.pre_score.enabled)
+                self._choices[choice.name] = ((*desired.at, *below), bool(choice.args))
+        self._own_pre_scores = len(desired.plugins.pre_score.enabled)
         pre_score = profile.get("plugins", {}).get("preScore", {}).get("enabled", [])
         self._pre_score = [plugin["name"] for plugin in pre_score]
         self._plugin_config = [entry["name"] for entry in profile.get("pluginConfig", [])]
 
     def location(self, rest: Loc) -> Loc:
-        at = self._wanted.at
+        at = self._desired.at
         match rest:
             case ("schedulerName", *_):
                 return (*at, "schedulerName")
@@ -296,11 +298,11 @@ class _ProfilePlaces:
     def _entry(self, name: str, rest: Loc) -> Loc:
         match rest:
             case ("args", "load", *field) if name == OPTIONS:
-                return (*self._wanted.provider_at, *field)
+                return (*self._desired.provider_at, *field)
             case ("args", "metricProvider", *field):
-                return (*self._wanted.provider_at, *field)
+                return (*self._desired.provider_at, *field)
         if name == OPTIONS:
-            return (*self._wanted.at, "compatibility")
+            return (*self._desired.at, "compatibility")
         place, has_args = self._choices[name]
         if not has_args and name in self._extra:
             return ("extraPlugins", self._extra[name], *rest)

@@ -8,12 +8,12 @@ from scheduler.catalog import OPERATOR_NAMESPACE, Loc, PolicyRule, lookup
 from scheduler.config import (
     CUSTOM,
     OURS,
-    Cluster,
+    ClusterVersions,
     Configuration,
     ExtraPlugin,
     Flavour,
     LeaseFlags,
-    Operator,
+    OperatorRelease,
     Problem,
     UnknownFlavourError,
     custom_flavour,
@@ -23,17 +23,17 @@ from scheduler.config import (
     lease_timings,
     operator_of,
     operator_of_csv,
-    without_effect,
+    overridden_lease_keys,
 )
 from stacks.settings import ProfileSettings, StackSettings
 
 _SCHEDULER_NAME = "secondary-scheduler"
 
 
-def flavour_in(settings: ProfileSettings, image: str | None) -> tuple[Flavour, list[Problem]]:
+def flavour_of_stack(settings: ProfileSettings, image: str | None) -> tuple[Flavour, list[Problem]]:
     """Return what the image is: as the settings say, else as its name tells; ours where neither can be had."""
     try:
-        flavour = flavour_named(settings.flavour) if settings.flavour else _judged_by(image, settings)
+        flavour = flavour_named(settings.flavour) if settings.flavour else _flavour_of_image(image, settings)
     except UnknownFlavourError as error:
         return OURS, [Problem(("flavour",), str(error))]
     extra = settings.extra_plugins
@@ -42,7 +42,7 @@ def flavour_in(settings: ProfileSettings, image: str | None) -> tuple[Flavour, l
     if flavour.family != "custom":
         message = f"are for images of your own, and this one is {flavour.name}; set flavour: custom if it is yours"
         return flavour, [Problem(("extraPlugins",), message)]
-    problems = list(_wrong_names(settings))
+    problems = list(_extra_plugin_problems(settings))
     plugins = [
         ExtraPlugin(
             plugin.name,
@@ -55,7 +55,7 @@ def flavour_in(settings: ProfileSettings, image: str | None) -> tuple[Flavour, l
     return custom_flavour(plugins), problems
 
 
-def _judged_by(image: str | None, settings: ProfileSettings) -> Flavour:
+def _flavour_of_image(image: str | None, settings: ProfileSettings) -> Flavour:
     if image:
         return flavour_of(image)
     return CUSTOM if settings.extra_plugins else OURS
@@ -63,7 +63,7 @@ def _judged_by(image: str | None, settings: ProfileSettings) -> Flavour:
 
 def check_versions(settings: StackSettings, flavour: Flavour) -> list[Problem]:
     """Return what is known not to go together among operator, scheduler image and cluster."""
-    cluster = Cluster(settings.cluster.kubernetes_version, settings.cluster.openshift_version)
+    cluster = ClusterVersions(settings.cluster.kubernetes_version, settings.cluster.openshift_version)
     version_key = "openshiftVersion" if settings.cluster.openshift_version else "kubernetesVersion"
     by_image = settings.install_mode == "manifests"
     places: dict[str, Loc] = {
@@ -73,11 +73,13 @@ def check_versions(settings: StackSettings, flavour: Flavour) -> list[Problem]:
     }
     return [
         Problem(places[incompatibility.subject], incompatibility.message)
-        for incompatibility in incompatibilities(cluster, operator_in(settings), settings.scheduler_image, flavour)
+        for incompatibility in incompatibilities(
+            cluster, operator_of_stack(settings), settings.scheduler_image, flavour
+        )
     ]
 
 
-def operator_in(settings: StackSettings) -> Operator | None:
+def operator_of_stack(settings: StackSettings) -> OperatorRelease | None:
     """Return the operator that the stack installs or relies on, as far as the settings tell."""
     mode, chosen = settings.install_mode, settings.operator
     if mode == "direct":
@@ -85,18 +87,18 @@ def operator_in(settings: StackSettings) -> Operator | None:
     if mode == "manifests":
         return operator_of(settings.operator_image or "")
     if not chosen.is_upstream(mode):
-        return Operator(True)
-    return operator_of_csv(chosen.starting_csv or "") or Operator(False)
+        return OperatorRelease(True)
+    return operator_of_csv(chosen.starting_csv or "") or OperatorRelease(False)
 
 
-def keys_without_effect(settings: StackSettings, configuration: Configuration) -> Iterator[Problem]:
+def overridden_key_warnings(settings: StackSettings, configuration: Configuration) -> Iterator[Problem]:
     """Yield a warning of the `leaderElection` keys in the configuration file that the operator's flags overrule."""
-    timings = lease_timings(operator_in(settings))
+    timings = lease_timings(operator_of_stack(settings))
     if timings is None or settings.configuration_file is None:
         return
     names = {"resourceName": _SCHEDULER_NAME, "resourceNamespace": OPERATOR_NAMESPACE}
     flags = LeaseFlags.model_validate({**names, **timings})
-    keys = without_effect(configuration.data, flags)
+    keys = overridden_lease_keys(configuration.data, flags)
     if keys:
         listed = ", ".join(f"leaderElection.{key}" for key in keys)
         message = (
@@ -106,7 +108,7 @@ def keys_without_effect(settings: StackSettings, configuration: Configuration) -
         yield Problem(("configurationFile",), message)
 
 
-def _wrong_names(settings: ProfileSettings) -> Iterator[Problem]:
+def _extra_plugin_problems(settings: ProfileSettings) -> Iterator[Problem]:
     seen: dict[str, int] = {}
     for index, plugin in enumerate(settings.extra_plugins):
         at: Loc = ("extraPlugins", index, "name")

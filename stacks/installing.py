@@ -40,7 +40,7 @@ class Catalog(SettingsModel):
     address: Annotated[str, AfterValidator(_address)] | None = None
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> Self:
+    def _exactly_one_origin(self) -> Self:
         if (self.image is None) == (self.address is None):
             raise ValueError("must hold either image or address")
         return self

@@ -16,13 +16,13 @@ import yaml
 
 from scheduler.catalog import Loc
 from scheduler.config import Problem
-from stacks.settings import Cluster
+from stacks.settings import ClusterSettings
 
 KUBECONFIG_KEY = "kubeconfig"
 _LOG_IN = "log in again, such as with oc login, or take another one"
 
 
-def check_kubeconfig(cluster: Cluster, content: str | None, environment: Mapping[str, str]) -> list[Problem]:
+def check_kubeconfig(cluster: ClusterSettings, content: str | None, environment: Mapping[str, str]) -> list[Problem]:
     """Return what is wrong with the kubeconfig. No text repeats anything of it but the names of contexts and servers.
 
     Args:
@@ -43,23 +43,23 @@ class _UnusableError(Exception):
     """The kubeconfig leads nowhere; the text says why and what to do."""
 
 
-def _check(kubeconfig: _Kubeconfig, cluster: Cluster) -> Iterator[Problem]:
+def _check(kubeconfig: _Kubeconfig, cluster: ClusterSettings) -> Iterator[Problem]:
     location: Loc = ("cluster", "context") if cluster.context is not None else (KUBECONFIG_KEY,)
     context = kubeconfig.context(cluster.context)
     if isinstance(context, str):
         yield Problem(location, context)
         return
     server = str(context.cluster.get("server", ""))
-    if cluster.server is not None and _place(server) != _place(cluster.server):
+    if cluster.server is not None and _host_and_port(server) != _host_and_port(cluster.server):
         yield Problem(
             ("cluster", "server"),
             f"{kubeconfig.source} leads to another cluster than {cluster.cluster_identifier}: its context "
             f'"{context.name}" is for {server or "no server"}, and this stack is for {cluster.server}; '
             "take the kubeconfig of this stack's cluster, or name its context in cluster.context",
         )
-    ended = _end_of(context.user)
-    if ended is not None and ended < datetime.now(UTC):
-        when = ended.strftime("%Y-%m-%d %H:%M UTC")
+    expiry = _expiry_of(context.user)
+    if expiry is not None and expiry < datetime.now(UTC):
+        when = expiry.strftime("%Y-%m-%d %H:%M UTC")
         yield Problem(
             location, f'the credentials of context "{context.name}" in {kubeconfig.source} expired {when}; {_LOG_IN}'
         )
@@ -144,7 +144,7 @@ def _parse(text: str, source: str) -> Mapping[str, Any]:
     return document
 
 
-def _place(server: str) -> tuple[str, int]:
+def _host_and_port(server: str) -> tuple[str, int]:
     url = urlsplit(server)
     try:
         return (url.hostname or "").lower(), url.port or 443
@@ -152,7 +152,7 @@ def _place(server: str) -> tuple[str, int]:
         return "", 0
 
 
-def _end_of(user: Mapping[str, Any]) -> datetime | None:
+def _expiry_of(user: Mapping[str, Any]) -> datetime | None:
     """When the user's token or certificate ends, if that can be seen from outside."""
     try:
         if isinstance(user.get("token"), str):
@@ -160,26 +160,26 @@ def _end_of(user: Mapping[str, Any]) -> datetime | None:
             claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
             return datetime.fromtimestamp(claims["exp"], UTC)
         if isinstance(user.get("client-certificate-data"), str):
-            return _end_of_certificate(base64.b64decode(user["client-certificate-data"]))
+            return _expiry_of_certificate(base64.b64decode(user["client-certificate-data"]))
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, OSError, binascii.Error):
         return None  # a token of another kind, or what the provider will judge
     return None
 
 
-def _end_of_certificate(pem: bytes) -> datetime:
+def _expiry_of_certificate(pem: bytes) -> datetime:
     """The end of the first certificate's validity (RFC 5280, 4.1): the second time in the fourth or fifth field."""
     body = pem.partition(b"-----BEGIN CERTIFICATE-----")[2].partition(b"-----END")[0]
-    certificate = _elements(_elements(base64.b64decode(body))[0][1])[0][1]
-    fields = _elements(certificate)
+    certificate = _der_elements(_der_elements(base64.b64decode(body))[0][1])[0][1]
+    fields = _der_elements(certificate)
     version_is_said = fields[0][0] == 0xA0
-    tag, end = _elements(fields[4 if version_is_said else 3][1])[1]
+    tag, end = _der_elements(fields[4 if version_is_said else 3][1])[1]
     text = end.decode("ascii").removesuffix("Z")
     if tag == 0x17:  # UTCTime: two digits of the year
         text = ("20" if int(text[:2]) < 50 else "19") + text
     return datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
 
 
-def _elements(data: bytes) -> list[tuple[int, bytes]]:
+def _der_elements(data: bytes) -> list[tuple[int, bytes]]:
     """Tags and contents of the DER elements that follow each other."""
     elements = []
     while data:

@@ -10,12 +10,12 @@ import pulumi
 import pulumi.runtime.config as runtime_config
 
 from scheduler.config import ConfigurationError
-from stacks.applied import tell_what_changes
+from stacks.applied import log_changes
 from stacks.checking import check
 from stacks.credentials import MetricCredentialValues
 from stacks.installing import is_production
 from stacks.problems import locate
-from stacks.profile import Profile
+from stacks.profile import StackConfiguration
 from stacks.settings import StackSettings
 
 PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent
@@ -35,7 +35,7 @@ class Stack:
 
     name: str
     settings: StackSettings
-    profile: Profile
+    profile: StackConfiguration
     credentials: MetricCredentialValues
     kubeconfig: pulumi.Output[str] | None = None
 
@@ -67,5 +67,5 @@ def load_stack() -> Stack:
         raise pulumi.RunError("\n".join(map(str, problems))) from None
     for warning in locate(profile.warnings, file, project, source=shown):
         pulumi.log.warn(str(warning))
-    tell_what_changes(profile.configuration)
+    log_changes(profile.configuration)
     return Stack(name, settings, profile, credentials, pulumi.Config(project).get_secret("kubeconfig"))

@@ -40,7 +40,7 @@ class TokenSource(SettingsModel):
     from_file_in_env: EnvironmentName | None = None
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _exactly_one_source(self) -> Self:
         if (self.secret_key is None) == (self.from_file_in_env is None):
             raise ValueError("must hold either secretKey or fromFileInEnv")
         return self
@@ -64,14 +64,14 @@ class ServiceAccountAccess(SettingsModel):
 
     Attributes:
         cluster_role: ClusterRole that the metric source asks for; the scheduler's ServiceAccount is bound to it.
-        ca_key: certificate authority beside the token; OpenShift puts the one of its services there.
+        ca_key: certificate authority next to the token; OpenShift puts the one of its services there.
     """
 
     cluster_role: str = Field("cluster-monitoring-view", min_length=1)
     ca_key: SecretDataKey = "service-ca.crt"
 
 
-class Credentials(SettingsModel):
+class CredentialSettings(SettingsModel):
     """How the scheduler proves itself to the metric source: exactly one of the three ways."""
 
     token: Annotated[TokenSource, BeforeValidator(_token_source)] | None = None
@@ -80,7 +80,7 @@ class Credentials(SettingsModel):
     service_account: ServiceAccountAccess | None = None
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _exactly_one_way(self) -> Self:
         ways = [way for way in (self.token, self.existing_secret, self.service_account) if way is not None]
         if len(ways) != 1:
             raise ValueError("must hold exactly one of token, existingSecret, serviceAccount")
@@ -104,13 +104,13 @@ class Address(SettingsModel):
     from_env: EnvironmentName | None = None
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _exactly_one_source(self) -> Self:
         if (self.url is None) == (self.from_env is None):
             raise ValueError("must be a URL or {fromEnv: VARIABLE}")
         return self
 
 
-class MetricProvider(SettingsModel):
+class MetricProviderSettings(SettingsModel):
     """Where the nodes' load is read, once for all plugins.
 
     Attributes:
@@ -125,7 +125,7 @@ class MetricProvider(SettingsModel):
 
     type: Literal["Prometheus", "KubernetesMetricsServer", "SignalFx"] | None = None
     address: Annotated[Address | None, BeforeValidator(_address)] = None
-    credentials: Credentials | None = None
+    credentials: CredentialSettings | None = None
     window: str = "15m"
     refresh_seconds: int = 30
     max_age_seconds: int = 300
@@ -137,7 +137,7 @@ class MetricProvider(SettingsModel):
     queries: dict[str, str] | None = None
 
     @model_validator(mode="after")
-    def _what_the_type_needs(self) -> Self:
+    def _requirements_of_type(self) -> Self:
         if self.type is None and self.model_fields_set != {"credentials"}:
             raise ValueError("must hold type; allowed: Prometheus, KubernetesMetricsServer, SignalFx")
         if self.type == "Prometheus" and self.address is None:

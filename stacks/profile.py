@@ -19,13 +19,13 @@ from scheduler.config import (
     render,
 )
 from stacks.credentials import CredentialFiles
-from stacks.generated import Places, WantedProfile, generate, wanted_profiles
+from stacks.generated import DesiredProfile, SettingsLocations, desired_profiles, generate
 from stacks.profile_file import configuration_from_file
 from stacks.settings import ProfileSettings
 
 
 @dataclass(frozen=True)
-class Profile:
+class StackConfiguration:
     """A configuration that is valid: one profile or several.
 
     Attributes:
@@ -45,7 +45,7 @@ class Profile:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What the stack tells of its profile, of several the first: schedulerName, plugins beside the default ones,
+        """The stack's output for its first profile: schedulerName, plugins in addition to the default ones,
         scorePlugins with weights, pluginArgs with secrets masked, and the whole configuration's hash."""
         return self.summaries[0]
 
@@ -64,7 +64,7 @@ def build_profile(
     environment: Mapping[str, str],
     flavour: Flavour,
     directory: Path,
-) -> tuple[Profile | None, list[Problem]]:
+) -> tuple[StackConfiguration | None, list[Problem]]:
     """Return the profile, or None and what is wrong with the settings or with the file that they name.
 
     Args:
@@ -79,10 +79,12 @@ def build_profile(
         if configuration is None:
             return None, file_problems
         return _profile(content, configuration, file_problems, flavour), []
-    wanted, problems = wanted_profiles(settings, files, environment)
-    data = generate(wanted, flavour, {plugin.name: plugin.args for plugin in settings.extra_plugins})
+    desired, problems = desired_profiles(settings, files, environment)
+    data = generate(desired, flavour, {plugin.name: plugin.args for plugin in settings.extra_plugins})
     content = render(data)
-    places = Places(data, wanted, {plugin.name: index for index, plugin in enumerate(settings.extra_plugins)})
+    places = SettingsLocations(
+        data, desired, {plugin.name: index for index, plugin in enumerate(settings.extra_plugins)}
+    )
     try:
         check_size(content, "stack configuration")
         # A mistake in the metric source's own settings is reported once, at its own key.
@@ -103,10 +105,12 @@ def build_profile(
     problems += [replace(warning, severity="error") for warning in warnings if "disabled" in warning.loc]
     if problems:
         return None, problems
-    return _profile(content, configuration, [*warnings, *_of_tokens(wanted, flavour)], flavour), []
+    return _profile(content, configuration, [*warnings, *_token_warnings(desired, flavour)], flavour), []
 
 
-def _profile(content: str, configuration: Configuration, warnings: list[Problem], flavour: Flavour) -> Profile:
+def _profile(
+    content: str, configuration: Configuration, warnings: list[Problem], flavour: Flavour
+) -> StackConfiguration:
     enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
     plugins = (flavour.find(name) for name in enabled)
     crds = sorted({crd for descriptor in plugins if descriptor is not None for crd in descriptor.crds})
@@ -115,7 +119,7 @@ def _profile(content: str, configuration: Configuration, warnings: list[Problem]
         for name in enabled
         if name in flavour.extra and flavour.extra[name].rules
     }
-    return Profile(content, configuration, tuple(warnings), tuple(crds), extra)
+    return StackConfiguration(content, configuration, tuple(warnings), tuple(crds), extra)
 
 
 def _summary(profile: EffectiveProfile) -> dict[str, Any]:
@@ -133,10 +137,10 @@ def _is_default(plugin: str) -> bool:
     return descriptor is not None and descriptor.default
 
 
-def _of_tokens(wanted: list[WantedProfile], flavour: Flavour) -> list[Problem]:
+def _token_warnings(desired: list[DesiredProfile], flavour: Flavour) -> list[Problem]:
     """Warnings of how the token travels, once for each place in the settings."""
     warnings: dict[Problem, None] = {}
-    for profile in wanted:
+    for profile in desired:
         if profile.files.token is None:
             continue
         if profile.address is not None and not profile.address.startswith("https://"):

@@ -1,4 +1,4 @@
-"""The scheduler's configuration from a KubeSchedulerConfiguration file beside the stack file."""
+"""The scheduler's configuration from a KubeSchedulerConfiguration file next to the stack file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stacks.settings import ProfileSettings
 from stacks.values import SECRET_ARGUMENT
 
 _KEY = "configurationFile"
-_IN_THE_FILE = ("schedulerName", "plugins", "profiles", "compatibility")
-_A_PATH = re.compile(r"(file|path|seconds)$", re.IGNORECASE)
+_REPLACED_SETTINGS = ("schedulerName", "plugins", "profiles", "compatibility")
+_NOT_SECRET = re.compile(r"(file|path|seconds)$", re.IGNORECASE)
 
 
 def configuration_from_file(
@@ -36,7 +36,7 @@ def configuration_from_file(
     """
     name = settings.configuration_file or ""
     shown = f"{directory.name}/{name}"
-    problems = list(_said_twice(settings, name))
+    problems = list(_duplicate_settings(settings, name))
     try:
         text = (directory / name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -61,9 +61,9 @@ def configuration_from_file(
     return configuration, render(configuration.data), warnings
 
 
-def _said_twice(settings: ProfileSettings, name: str) -> Iterator[Problem]:
+def _duplicate_settings(settings: ProfileSettings, name: str) -> Iterator[Problem]:
     fields = {field.alias or key: (key, field) for key, field in ProfileSettings.model_fields.items()}
-    for alias in _IN_THE_FILE:
+    for alias in _REPLACED_SETTINGS:
         key, field = fields[alias]
         if getattr(settings, key) != field.default:
             yield Problem((alias,), f"stands in {name} already; remove it here, or remove {_KEY}")
@@ -94,7 +94,7 @@ def _secrets(value: Any, at: Loc) -> Iterator[Loc]:
     if isinstance(value, dict):
         for key, nested in value.items():
             below = (*at, key)
-            if isinstance(nested, str) and nested and SECRET_ARGUMENT.search(key) and not _A_PATH.search(key):
+            if isinstance(nested, str) and nested and SECRET_ARGUMENT.search(key) and not _NOT_SECRET.search(key):
                 yield below
             else:
                 yield from _secrets(nested, below)

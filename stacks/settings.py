@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, ExtensionPoint, Loc
 from stacks.installing import InstallMode, OperatorSource, OptionalObjects
-from stacks.metric_settings import MetricProvider
+from stacks.metric_settings import MetricProviderSettings
 from stacks.values import (
     SECRET_ARGUMENT,
     FileName,
@@ -27,7 +27,7 @@ from stacks.values import (
 )
 
 
-def _needed_by_manifests(value: str | None, info: ValidationInfo) -> str | None:
+def _required_by_manifests_mode(value: str | None, info: ValidationInfo) -> str | None:
     if value is None and info.data.get("install_mode") == "manifests":
         raise ValueError("missing; set it, for example with: pulumi config set operatorImage VALUE")
     return value
@@ -52,47 +52,47 @@ class PluginChoice(SettingsModel):
     args: Annotated[dict[str, Any], AfterValidator(_plugin_args)] = Field(default_factory=dict)
 
 
-class ScorePlugin(PluginChoice):
+class ScorePluginChoice(PluginChoice):
     """A plugin that may score, and its weight in the sum of scores."""
 
     weight: int = Field(1, ge=1, le=100)
 
 
 class PluginSelection(SettingsModel):
-    """What runs at an extension point beside the default plugins, and which of these do not; `*` stands for all."""
+    """Plugins enabled at an extension point in addition to the default ones, and default ones disabled (`*`: all)."""
 
     enabled: tuple[PluginChoice, ...] = ()
     disabled: tuple[str, ...] = ()
 
 
-class ScorePlugins(SettingsModel):
-    """What scores beside the default plugins, and which of these do not."""
+class ScorePluginSelection(SettingsModel):
+    """As `PluginSelection`, where plugins have weights."""
 
-    enabled: tuple[ScorePlugin, ...] = ()
+    enabled: tuple[ScorePluginChoice, ...] = ()
     disabled: tuple[str, ...] = ()
 
 
-class Plugins(SettingsModel):
+class PluginSettings(SettingsModel):
     """Plugins by extension point; `multiPoint` stands for every point that a plugin implements."""
 
-    multi_point: ScorePlugins = ScorePlugins()
+    multi_point: ScorePluginSelection = ScorePluginSelection()
     pre_enqueue: PluginSelection = PluginSelection()
     queue_sort: PluginSelection = PluginSelection()
     pre_filter: PluginSelection = PluginSelection()
     filter: PluginSelection = PluginSelection()
     post_filter: PluginSelection = PluginSelection()
     pre_score: PluginSelection = PluginSelection()
-    score: ScorePlugins = ScorePlugins()
+    score: ScorePluginSelection = ScorePluginSelection()
     reserve: PluginSelection = PluginSelection()
     permit: PluginSelection = PluginSelection()
     pre_bind: PluginSelection = PluginSelection()
     bind: PluginSelection = PluginSelection()
     post_bind: PluginSelection = PluginSelection()
 
-    def by_point(self) -> Iterator[tuple[str, PluginSelection | ScorePlugins]]:
+    def by_point(self) -> Iterator[tuple[str, PluginSelection | ScorePluginSelection]]:
         """Yield what is chosen, under the names that the file and upstream give the extension points."""
         for name, field in type(self).model_fields.items():
-            selection: PluginSelection | ScorePlugins = getattr(self, name)
+            selection: PluginSelection | ScorePluginSelection = getattr(self, name)
             if selection.enabled or selection.disabled:
                 yield field.alias or name, selection
 
@@ -103,7 +103,7 @@ class Plugins(SettingsModel):
                 yield ("plugins", point, "enabled", index), choice
 
 
-class Cluster(SettingsModel):
+class ClusterSettings(SettingsModel):
     """The cluster of the stack.
 
     Attributes:
@@ -137,7 +137,7 @@ class ExtraPluginSettings(SettingsModel):
     Attributes:
         points: extension points that it implements, under upstream's names.
         args: passed through unchecked wherever the plugin runs and is not given others.
-        rbac: what it needs from the API server beside what every scheduler may.
+        rbac: RBAC rules it needs in addition to every scheduler's.
         crds: names (plural.group) of the CustomResourceDefinitions that it reads; its own installation brings them.
     """
 
@@ -157,8 +157,8 @@ class ProfileEntry(SettingsModel):
     """
 
     scheduler_name: Subdomain
-    plugins: Plugins = Plugins()
-    metric_provider: MetricProvider | None = None
+    plugins: PluginSettings = PluginSettings()
+    metric_provider: MetricProviderSettings | None = None
     compatibility: Literal["safe", "upstream"] | None = None
 
 
@@ -170,37 +170,39 @@ class ProfileSettings(SettingsModel):
             the same pods.
         compatibility: `upstream` switches off what our image does better than the Go one on purpose.
         profiles: several profiles, instead of one from schedulerName and plugins.
-        configuration_file: a KubeSchedulerConfiguration beside the stack file, instead of all of these.
+        configuration_file: a KubeSchedulerConfiguration next to the stack file, instead of all of these.
         flavour: what the scheduler's image is, where its name does not tell or tells wrong.
-        extra_plugins: what a custom image has beside the plugins of the catalogue.
+        extra_plugins: plugins that a custom image has in addition to the catalogue's.
     """
 
     scheduler_name: Subdomain = "secondary-scheduler"
     allow_default_scheduler_name: bool = False
     compatibility: Literal["safe", "upstream"] = "safe"
-    plugins: Plugins = Plugins()
-    metric_provider: Annotated[MetricProvider | None, BeforeValidator(absent_if_empty)] = None
+    plugins: PluginSettings = PluginSettings()
+    metric_provider: Annotated[MetricProviderSettings | None, BeforeValidator(absent_if_empty)] = None
     profiles: tuple[ProfileEntry, ...] = ()
     configuration_file: FileName | None = None
     flavour: str | None = None
     extra_plugins: tuple[ExtraPluginSettings, ...] = ()
 
 
-class Instance(SettingsModel):
-    """A SecondaryScheduler beside the stack's own that its operator serves."""
+class InstanceSettings(SettingsModel):
+    """A further SecondaryScheduler that the stack's operator serves."""
 
     namespace: Subdomain | None = None
     name: Subdomain = INSTANCE_NAME
 
     @model_validator(mode="after")
-    def _another_one(self) -> Self:
+    def _not_the_stacks_own(self) -> Self:
         if self.namespace is None and self.name == INSTANCE_NAME:
-            raise ValueError("must hold a namespace, a name or both; cluster beside the operator is the stack's own")
+            raise ValueError(
+                "must hold a namespace, a name or both; the stack's own is called cluster, in the operator's namespace"
+            )
         return self
 
 
-class Operator(OperatorSource):
-    """Which operator it is, and what it serves beside the stack's own scheduler.
+class OperatorSettings(OperatorSource):
+    """Which operator it is, and what it serves in addition to the stack's own scheduler.
 
     Attributes:
         instances: namespaces (the operator's own if absent) and names of further SecondarySchedulers. Who makes them,
@@ -209,7 +211,7 @@ class Operator(OperatorSource):
             and all where there are further instances.
     """
 
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[InstanceSettings, ...] = ()
     status_of: tuple[Literal["podgroups", "elasticquotas"], ...] | None = None
 
     def keeps_status_of(self, crds: Collection[str]) -> list[str]:
@@ -219,7 +221,7 @@ class Operator(OperatorSource):
         return [kind for kind in STATUS_KINDS if self.instances or f"{kind}.scheduling.x-k8s.io" in crds]
 
 
-def _fits_mode(value: Operator, info: ValidationInfo) -> Operator:
+def _catalog_for_catalog_mode(value: OperatorSettings, info: ValidationInfo) -> OperatorSettings:
     mode = info.data.get("install_mode")
     if mode == "catalog" and value.catalog is None:
         raise ValueError("must hold catalog, with an image or an address: installMode is catalog")
@@ -238,23 +240,27 @@ class StackSettings(ProfileSettings):
         retain_crds: leave the CRDs in the cluster if the stack goes, as protect does, and protect nothing; if absent,
             in production only.
         adopt_existing: take over objects that are in the cluster already, and what others set in them.
-        operator: which operator it is, where OLM finds it, and what it serves beside this stack's scheduler.
-        optional_objects: what is made beside the scheduler.
+        operator: which operator it is, where OLM finds it, and what it serves in addition to this stack's scheduler.
+        optional_objects: optional objects around the scheduler.
         replicas: how many schedulers to run; one leads, the others wait for its Lease.
         ready_seconds: how long the scheduler may take until an update has failed.
     """
 
-    cluster: Cluster
+    cluster: ClusterSettings
     scheduler_image: Image
     install_mode: InstallMode = "manifests"
-    operator_image: Annotated[Image | None, AfterValidator(_needed_by_manifests)] = Field(None, validate_default=True)
+    operator_image: Annotated[Image | None, AfterValidator(_required_by_manifests_mode)] = Field(
+        None, validate_default=True
+    )
     log_level: Literal["Normal", "Debug", "Trace", "TraceAll"] = "Normal"
     compatibility_check: Literal["warn", "fail", "off"] = "warn"
     install_plugin_crds: bool = True
     protect: bool = False
     retain_crds: bool | None = None
     adopt_existing: bool = False
-    operator: Annotated[Operator, AfterValidator(_fits_mode)] = Field(Operator(), validate_default=True)
+    operator: Annotated[OperatorSettings, AfterValidator(_catalog_for_catalog_mode)] = Field(
+        OperatorSettings(), validate_default=True
+    )
     optional_objects: OptionalObjects = OptionalObjects()
     replicas: int = Field(1, ge=1, le=9)
     ready_seconds: int = Field(180, ge=10, le=3600)

@@ -54,7 +54,7 @@ class InterPodAffinityArgs(ArgsModel):
             yield ("hardPodAffinityWeight",), f"{self.hard_pod_affinity_weight} is not in valid range [0-100]"
 
 
-class NodeSelectorRequirement(StrictModel):
+class AddedAffinityRequirement(StrictModel):
     """One `key operator values` of a node selector term."""
 
     key: str
@@ -76,11 +76,11 @@ class NodeSelectorRequirement(StrictModel):
                 yield ("values", 0), "for 'Gt', 'Lt' operators, the value must be an integer"
 
 
-class NodeSelectorTerm(StrictModel):
+class AddedAffinityTerm(StrictModel):
     """Requirements that must all hold."""
 
-    match_expressions: list[NodeSelectorRequirement] = Field(default_factory=list)
-    match_fields: list[NodeSelectorRequirement] = Field(default_factory=list)
+    match_expressions: list[AddedAffinityRequirement] = Field(default_factory=list)
+    match_fields: list[AddedAffinityRequirement] = Field(default_factory=list)
 
     def check(self) -> Iterator[tuple[Loc, str]]:
         """Each requirement parses; fields allow only metadata.name In/NotIn with one value."""
@@ -94,30 +94,30 @@ class NodeSelectorTerm(StrictModel):
                 yield ("matchFields", index), "takes the operators In and NotIn with exactly one value"
 
 
-class NodeSelector(StrictModel):
+class AddedAffinitySelector(StrictModel):
     """Terms of which one must hold."""
 
-    node_selector_terms: list[NodeSelectorTerm]
+    node_selector_terms: list[AddedAffinityTerm]
 
 
-class PreferredSchedulingTerm(StrictModel):
+class AddedAffinityPreference(StrictModel):
     """A weighted term."""
 
     weight: int
-    preference: NodeSelectorTerm
+    preference: AddedAffinityTerm
 
 
-class NodeAffinity(StrictModel):
+class AddedAffinity(StrictModel):
     """Core v1 NodeAffinity."""
 
-    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = Field(default_factory=list)
+    required_during_scheduling_ignored_during_execution: AddedAffinitySelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[AddedAffinityPreference] = Field(default_factory=list)
 
 
 class NodeAffinityArgs(ArgsModel):
     """NodeAffinity: `addedAffinity` is enforced on every pod of the profile besides its own."""
 
-    added_affinity: NodeAffinity | None = None
+    added_affinity: AddedAffinity | None = None
 
     def check(self) -> Iterator[tuple[Loc, str]]:
         """Selectors parse; weights 1..100."""
@@ -275,7 +275,7 @@ class NodeResourcesBalancedAllocationArgs(ArgsModel, _DefaultResources):
             seen.add(resource.name)
 
 
-class TopologySpreadConstraint(StrictModel):
+class DefaultConstraint(StrictModel):
     """A default constraint; `labelSelector` is accepted by the decoder only to be refused by the check, as upstream
     does."""
 
@@ -292,7 +292,7 @@ class TopologySpreadConstraint(StrictModel):
 class PodTopologySpreadArgs(ArgsModel):
     """PodTopologySpread."""
 
-    default_constraints: list[TopologySpreadConstraint] = Field(default_factory=list)
+    default_constraints: list[DefaultConstraint] = Field(default_factory=list)
     defaulting_type: str = "System"
 
     def check(self) -> Iterator[tuple[Loc, str]]:

@@ -73,7 +73,7 @@ class TopologyScoringStrategy(StrictModel):
     resources: list[ResourceSpec] = Field(default_factory=list)
 
 
-class TopologyCache(StrictModel):
+class TopologyCacheArgs(StrictModel):
     """How NodeResourceTopologyMatch keeps its view of the zones up to date."""
 
     foreign_pods_detect: str = "All"
@@ -102,7 +102,7 @@ class NodeResourceTopologyMatchArgs(ArgsModel):
     scoring_strategy: TopologyScoringStrategy = Field(default_factory=_least_allocated)
     cache_resync_period_seconds: int = 0
     discard_reserved_nodes: bool = False
-    cache: TopologyCache = Field(default_factory=TopologyCache)
+    cache: TopologyCacheArgs = Field(default_factory=TopologyCacheArgs)
 
     def check(self) -> Iterator[tuple[Loc, str]]:
         """Names of strategy and cache modes are known."""

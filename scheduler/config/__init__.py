@@ -5,9 +5,9 @@ passes here in `pulumi preview` is what the scheduler loads.
 """
 
 from scheduler.config.compatibility import (
-    Cluster,
+    ClusterVersions,
     Incompatibility,
-    Operator,
+    OperatorRelease,
     incompatibilities,
     lease_timings,
     operator_of,
@@ -17,7 +17,7 @@ from scheduler.config.compatibility import (
 from scheduler.config.complete import completed
 from scheduler.config.difference import differences
 from scheduler.config.document import Document, check_size, plain_scalar, read_document
-from scheduler.config.election import LeaseFlags, without_effect
+from scheduler.config.election import LeaseFlags, overridden_lease_keys
 from scheduler.config.expand import EffectiveProfile, EnabledPlugin
 from scheduler.config.flavours import (
     CUSTOM,
@@ -44,7 +44,7 @@ __all__ = [
     "DEFAULT_SCHEDULER_NAME",
     "KIND",
     "OURS",
-    "Cluster",
+    "ClusterVersions",
     "Configuration",
     "ConfigurationError",
     "Document",
@@ -56,7 +56,7 @@ __all__ = [
     "InvalidSpecError",
     "KubeSchedulerConfiguration",
     "LeaseFlags",
-    "Operator",
+    "OperatorRelease",
     "Problem",
     "SecondarySchedulerSpec",
     "UnknownFlavourError",
@@ -76,11 +76,11 @@ __all__ = [
     "load_configuration",
     "operator_of",
     "operator_of_csv",
+    "overridden_lease_keys",
     "parse_spec",
     "parse_version",
     "path_text",
     "plain_scalar",
     "read_document",
     "render",
-    "without_effect",
 ]

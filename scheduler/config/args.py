@@ -18,7 +18,7 @@ from scheduler.config.decode import decode, nearest
 from scheduler.config.document import Document
 from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.legacy import replacement
-from scheduler.config.model import API_VERSION, Profile
+from scheduler.config.model import API_VERSION, KubeSchedulerProfile
 from scheduler.config.problems import Problem
 
 
@@ -35,7 +35,7 @@ class ArgsReader:
         self._load_given = load_given
         self.problems: list[Problem] = []
 
-    def read(self, profile: Profile) -> dict[str, ArgsModel]:
+    def read(self, profile: KubeSchedulerProfile) -> dict[str, ArgsModel]:
         """Return the args the file gives, by plugin name."""
         result: dict[str, ArgsModel] = {}
         seen: set[str] = set()
@@ -53,7 +53,7 @@ class ArgsReader:
         return result
 
     def check_sources(
-        self, profile: Profile, given_args: Mapping[str, ArgsModel], effective: Mapping[str, ArgsModel]
+        self, profile: KubeSchedulerProfile, given_args: Mapping[str, ArgsModel], effective: Mapping[str, ArgsModel]
     ) -> None:
         """Refuse, for plugins that run, args that name no load source.
 
@@ -91,7 +91,7 @@ class ArgsReader:
             return descriptor
         hint = replacement(name) or nearest(name, (*self._flavour.names(), OPTIONS))
         if self._flavour.is_ours or lookup(name) is not None:
-            self._error(loc, missing(name, self._flavour), hint)
+            self._error(loc, missing_plugin(name, self._flavour), hint)
         else:
             self._warn(loc, f'args of "{name}", which {self._flavour.name} has not, are not looked at', hint)
         return None
@@ -137,7 +137,7 @@ class ArgsReader:
             self._error(at, message, hint)
 
 
-def missing(name: str, flavour: Flavour, kind: str = "plugin") -> str:
+def missing_plugin(name: str, flavour: Flavour, kind: str = "plugin") -> str:
     """Return what to say of a plugin that the image does not have."""
     if flavour.is_ours or lookup(name) is None:
         return f'{kind} "{name}" does not exist'

@@ -57,7 +57,7 @@ def convert(data: Tree, report: Report) -> None:
     _top_level(data, version, report)
     if version in DEFAULT_SCORES and not data.get("profiles"):
         data["profiles"] = [{"schedulerName": DEFAULT_SCHEDULER_NAME}]
-    conversions = [_ProfileConversion(profile, version, report) for profile in _maps(data.get("profiles"))]
+    conversions = [_ProfileConversion(profile, version, report) for profile in _mappings(data.get("profiles"))]
     for conversion in conversions:
         conversion.run()
     if any(conversion.avoided_pods for conversion in conversions):
@@ -81,13 +81,13 @@ def _top_level(data: Tree, version: str, report: Report) -> None:
             election["resourceLock"] = "leases"
 
 
-def _maps(value: object) -> Iterator[Tree]:
+def _mappings(value: object) -> Iterator[Tree]:
     if isinstance(value, MutableSequence):
         yield from (item for item in value if isinstance(item, MutableMapping))
 
 
-def _named(value: object) -> list[Tree]:
-    return [entry for entry in _maps(value) if isinstance(entry.get("name"), str)]
+def _named_entries(value: object) -> list[Tree]:
+    return [entry for entry in _mappings(value) if isinstance(entry.get("name"), str)]
 
 
 def _weight(entry: Tree) -> int:
@@ -106,7 +106,7 @@ def _well_formed(profile: Tree) -> bool:
     lists = [plugin_set.get(key) for plugin_set in sets for key in ("enabled", "disabled")]
     if not all(isinstance(entries, MutableSequence | None) for entries in [*lists, profile.get("pluginConfig")]):
         return False
-    return all(isinstance(entry.get("args"), MutableMapping | None) for entry in _maps(profile.get("pluginConfig")))
+    return all(isinstance(entry.get("args"), MutableMapping | None) for entry in _mappings(profile.get("pluginConfig")))
 
 
 class _ProfileConversion:
@@ -123,12 +123,12 @@ class _ProfileConversion:
             for plugin_set in self._sets():
                 self._drop_volume_limits(plugin_set)
         else:
-            self._refuse_what_is_gone()
+            self._refuse_removed_plugins()
             scoring = self._score()
             self._strategy(scoring)
             for point in DEFAULT_POINTS:
                 self._keep_order(point)
-        for entry in _named(self._profile.get("pluginConfig")):
+        for entry in _named_entries(self._profile.get("pluginConfig")):
             self._args(entry)
 
     def _sets(self) -> Iterator[Tree]:
@@ -138,7 +138,7 @@ class _ProfileConversion:
             if isinstance(plugin_set, MutableMapping):
                 yield plugin_set
 
-    def _refuse_what_is_gone(self) -> None:
+    def _refuse_removed_plugins(self) -> None:
         plugins = self._profile.get("plugins") or {}
         if "multiPoint" in plugins:
             message = f"{self._version} has no multiPoint: it came with v1beta3"
@@ -146,7 +146,7 @@ class _ProfileConversion:
             self._report(plugins, "multiPoint", message, hint, "error")
         for plugin_set in self._sets():
             self._drop_volume_limits(plugin_set)
-            for entry in _named(plugin_set.get("enabled")):
+            for entry in _named_entries(plugin_set.get("enabled")):
                 name = entry["name"]
                 if name in ("NodeLabel", "ServiceAffinity"):
                     self._report(entry, "name", f"{name} cannot be converted", EXPLAINED[name], "error")
@@ -157,9 +157,9 @@ class _ProfileConversion:
     def _drop_volume_limits(self, plugin_set: Tree) -> None:
         """NodeVolumeLimits counts the volumes of all drivers; it stands in for the first of the old four."""
         enabled = plugin_set.get("enabled")
-        names = {entry["name"] for entry in _named(enabled)}
-        only = any(entry["name"] == "*" for entry in _named(plugin_set.get("disabled")))
-        for entry in _named(enabled):
+        names = {entry["name"] for entry in _named_entries(enabled)}
+        only = any(entry["name"] == "*" for entry in _named_entries(plugin_set.get("disabled")))
+        for entry in _named_entries(enabled):
             if entry["name"] not in VOLUME_LIMITS:
                 continue
             self._report(entry, "name", f"{entry['name']} is gone: NodeVolumeLimits covers it", "", "warning")
@@ -173,9 +173,9 @@ class _ProfileConversion:
         """Write the score plugins out with the weights they had; returns which plugin NodeResourcesFit stands for."""
         score = self._child(self._child(self._profile, "plugins"), "score")
         enabled, disabled = self._list(score, "enabled"), self._list(score, "disabled")
-        off = {entry["name"] for entry in _named(disabled)}
+        off = {entry["name"] for entry in _named_entries(disabled)}
         defaults = {} if "*" in off else {k: v for k, v in DEFAULT_SCORES[self._version].items() if k not in off}
-        explicit = {entry["name"]: entry for entry in _named(enabled)}
+        explicit = {entry["name"]: entry for entry in _named_entries(enabled)}
         self.avoided_pods = "NodePreferAvoidPods" in defaults.keys() - explicit.keys()
         for name in defaults.keys() & explicit.keys() if self._version == "v1beta1" else ():
             message = (
@@ -190,13 +190,13 @@ class _ProfileConversion:
         ]
         for position, entry in enumerate(written):
             enabled.insert(position, entry)
-        for entry in _named(enabled):
+        for entry in _named_entries(enabled):
             if entry["name"] == "NodePreferAvoidPods":
                 self._explain(entry)
                 _remove(enabled, entry)
             elif entry["name"] in STRATEGIES:
                 entry["name"] = FIT
-        self._disabled_scores(disabled, {entry["name"] for entry in _named(enabled)})
+        self._disabled_scores(disabled, {entry["name"] for entry in _named_entries(enabled)})
         for field in ("enabled", "disabled"):
             if not score[field]:
                 del score[field]
@@ -211,20 +211,20 @@ class _ProfileConversion:
         return scorers[0] if scorers else None
 
     def _disabled_scores(self, disabled: MutableSequence[Any], enabled: set[str]) -> None:
-        for entry in _named(disabled):
+        for entry in _named_entries(disabled):
             name = entry["name"]
             if name == "NodePreferAvoidPods":
                 _remove(disabled, entry)
             elif name in STRATEGIES and self._version == "v1beta1":
                 if name == "NodeResourcesLeastAllocated" and not any(
-                    entry["name"] == FIT for entry in _named(disabled)
+                    entry["name"] == FIT for entry in _named_entries(disabled)
                 ):
                     message = "NodeResourcesLeastAllocated is the scoring of NodeResourcesFit in v1: that is disabled"
                     self._report(entry, "name", message, "its filter still runs", "warning")
                     entry["name"] = FIT
                 else:
                     _remove(disabled, entry)
-        off = {entry["name"] for entry in _named(disabled)}
+        off = {entry["name"] for entry in _named_entries(disabled)}
         if "*" in off:
             return
         for plugin in default_plugins():
@@ -239,8 +239,8 @@ class _ProfileConversion:
     def _strategy(self, scoring: str | None) -> None:
         """Move the args of the plugin that scored by resources into NodeResourcesFit; drop those of the others."""
         config = self._profile.get("pluginConfig")
-        fit = next((entry for entry in _named(config) if entry["name"] == FIT), None)
-        for entry in _named(config):
+        fit = next((entry for entry in _named_entries(config) if entry["name"] == FIT), None)
+        for entry in _named_entries(config):
             if entry["name"] not in STRATEGIES:
                 if entry["name"] in EXPLAINED:
                     self._explain(entry)
@@ -287,8 +287,11 @@ class _ProfileConversion:
         plugin_set = (self._profile.get("plugins") or {}).get(point)
         if not isinstance(plugin_set, MutableMapping):
             return
-        enabled, off = plugin_set.get("enabled"), {entry["name"] for entry in _named(plugin_set.get("disabled"))}
-        again = [entry for entry in _named(enabled) if entry["name"] in DEFAULT_POINTS[point]]
+        enabled, off = (
+            plugin_set.get("enabled"),
+            {entry["name"] for entry in _named_entries(plugin_set.get("disabled"))},
+        )
+        again = [entry for entry in _named_entries(enabled) if entry["name"] in DEFAULT_POINTS[point]]
         if "*" in off or not again:
             return
         for entry in again:

@@ -20,7 +20,7 @@ Version = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class OperatorRelease:
     """An operator as its image or ClusterServiceVersion tells.
 
     Attributes:
@@ -33,7 +33,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterVersions:
     """What is known of the cluster; None: nothing."""
 
     kubernetes: str | None = None
@@ -59,21 +59,21 @@ def parse_version(text: str) -> Version | None:
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
-def operator_of(image: str) -> Operator | None:
+def operator_of(image: str) -> OperatorRelease | None:
     """Return what an operator's image tells of it; None for an image that is neither ours nor OpenShift's."""
     repository, tag = split_image(image)
     if _OUR_OPERATOR.search(repository):
-        return Operator(True, parse_version(tag))
-    return Operator(False, parse_version(tag)) if _UPSTREAM_OPERATOR.search(repository) else None
+        return OperatorRelease(True, parse_version(tag))
+    return OperatorRelease(False, parse_version(tag)) if _UPSTREAM_OPERATOR.search(repository) else None
 
 
-def operator_of_csv(name: str) -> Operator | None:
+def operator_of_csv(name: str) -> OperatorRelease | None:
     """Return what the name of a ClusterServiceVersion tells, such as `secondaryscheduleroperator.v1.5.0`; else None."""
     package, _, version = name.partition(".")
-    return Operator(False, parse_version(version)) if package == "secondaryscheduleroperator" else None
+    return OperatorRelease(False, parse_version(version)) if package == "secondaryscheduleroperator" else None
 
 
-def lease_timings(operator: Operator | None) -> Mapping[str, str] | None:
+def lease_timings(operator: OperatorRelease | None) -> Mapping[str, str] | None:
     """Return the Lease's timings that an operator gives the scheduler as flags; None if it gives none.
 
     An empty mapping stands for those of this project's operator.
@@ -81,13 +81,13 @@ def lease_timings(operator: Operator | None) -> Mapping[str, str] | None:
     if operator is None or operator.is_ours or operator.version is None:
         return {}
     flags = _table()["leaseFlags"]
-    if operator.version < _parsed(flags["since"]):
+    if operator.version < _version(flags["since"]):
         return None
     return {key: value for key, value in flags.items() if key != "since"}
 
 
 def incompatibilities(
-    cluster: Cluster, operator: Operator | None, scheduler_image: str, flavour: Flavour
+    cluster: ClusterVersions, operator: OperatorRelease | None, scheduler_image: str, flavour: Flavour
 ) -> Iterator[Incompatibility]:
     """Yield everything that is known not to go together; what is not known is not judged.
 
@@ -104,28 +104,28 @@ def incompatibilities(
     yield from _check_scheduler(flavour, cluster)
 
 
-def _check_cluster(cluster: Cluster) -> Iterator[Incompatibility]:
-    kubernetes, openshift = _of(cluster.kubernetes), _of(cluster.openshift)
+def _check_cluster(cluster: ClusterVersions) -> Iterator[Incompatibility]:
+    kubernetes, openshift = _optional_version(cluster.kubernetes), _optional_version(cluster.openshift)
     if kubernetes is None or openshift is None:
         return
     expected = _kubernetes_of(openshift)
     if kubernetes[:2] != expected[:2]:
         yield Incompatibility(
             "cluster",
-            f"OpenShift {_text(openshift)} is Kubernetes {_text(expected)}, not {_text(kubernetes)}; "
+            f"OpenShift {_minor(openshift)} is Kubernetes {_minor(expected)}, not {_minor(kubernetes)}; "
             "leave one of the two out or correct it",
         )
 
 
-def _check_operator(operator: Operator, cluster: Cluster) -> Iterator[Incompatibility]:
+def _check_operator(operator: OperatorRelease, cluster: ClusterVersions) -> Iterator[Incompatibility]:
     table = _table()
     kubernetes = _kubernetes(cluster)
     if operator.is_ours:
-        minimum = _parsed(table["ours"]["minimum"])
+        minimum = _version(table["ours"]["minimum"])
         if kubernetes is not None and kubernetes < minimum:
             yield Incompatibility(
                 "operator",
-                f"this project's operator needs Kubernetes {_text(minimum)} or later, not {_text(kubernetes)}; "
+                f"this project's operator needs Kubernetes {_minor(minimum)} or later, not {_minor(kubernetes)}; "
                 "update the cluster",
             )
         return
@@ -135,28 +135,32 @@ def _check_operator(operator: Operator, cluster: Cluster) -> Iterator[Incompatib
     row = next((row for row in table["operators"] if _covers(row["versions"], version)), None)
     if row is None:
         known = f"{table['operators'][0]['versions'][0]} to {table['operators'][-1]['versions'][-1]}"
-        message = f"operator {_full(version)} is not in the table of known versions ({known})"
+        message = f"operator {_exact(version)} is not in the table of known versions ({known})"
         yield Incompatibility("operator", f"{message}; check its release notes, or switch the check off")
         return
-    openshift = _of(cluster.openshift)
-    if openshift is not None and _text(openshift) not in row["openshift"]:
-        fitting = [row for row in table["operators"] if _text(openshift) in row["openshift"]]
+    openshift = _optional_version(cluster.openshift)
+    if openshift is not None and _minor(openshift) not in row["openshift"]:
+        fitting = [row for row in table["operators"] if _minor(openshift) in row["openshift"]]
         hint = f"operator {_range(fitting[-1])} is made for it" if fitting else "no known operator is made for it"
         yield Incompatibility(
             "operator",
-            f"operator {_full(version)} is made for OpenShift {', '.join(row['openshift'])}, not {_text(openshift)}; "
+            f"operator {_exact(version)} is made for OpenShift {', '.join(row['openshift'])}, not {_minor(openshift)}; "
             f"{hint}",
         )
-    elif kubernetes is not None and _on_minor(kubernetes, cluster) < _parsed(row["minimum"]):
+    elif kubernetes is not None and _highest_patch(kubernetes, cluster) < _version(row["minimum"]):
         yield Incompatibility(
             "operator",
-            f"operator {_full(version)} needs Kubernetes {row['minimum']} or later, not {_text(kubernetes)}; "
+            f"operator {_exact(version)} needs Kubernetes {row['minimum']} or later, not {_minor(kubernetes)}; "
             "take an older operator or update the cluster",
         )
-    if cluster.openshift is None and cluster.kubernetes is not None and version >= _parsed(table["openshiftOnlySince"]):
+    if (
+        cluster.openshift is None
+        and cluster.kubernetes is not None
+        and version >= _version(table["openshiftOnlySince"])
+    ):
         yield Incompatibility(
             "operator",
-            f"operator {_full(version)} needs OpenShift's own APIs and does not start the scheduler on plain "
+            f"operator {_exact(version)} needs OpenShift's own APIs and does not start the scheduler on plain "
             "Kubernetes; take this project's operator, or say openshiftVersion if the cluster is OpenShift",
         )
 
@@ -170,40 +174,44 @@ def _check_image(image: str, flavour: Flavour) -> Iterator[Incompatibility]:
     release = parse_version(split_image(image)[1])
     if flavour.family != "scheduler-plugins" or release is None:
         return
-    reason = table["schedulerPlugins"]["broken"].get(_full(release))
+    reason = table["schedulerPlugins"]["broken"].get(_exact(release))
     if reason is not None:
-        newest = next(version for version in table["schedulerPlugins"]["newest"] if _parsed(version)[:2] == release[:2])
-        yield Incompatibility("scheduler", f"release {_full(release)} is broken: {reason}; take {newest}")
+        newest = next(
+            version for version in table["schedulerPlugins"]["newest"] if _version(version)[:2] == release[:2]
+        )
+        yield Incompatibility("scheduler", f"release {_exact(release)} is broken: {reason}; take {newest}")
 
 
-def _check_scheduler(flavour: Flavour, cluster: Cluster) -> Iterator[Incompatibility]:
+def _check_scheduler(flavour: Flavour, cluster: ClusterVersions) -> Iterator[Incompatibility]:
     kubernetes = _kubernetes(cluster)
     if kubernetes is None or flavour.family == "custom":
         return
     if flavour.is_ours:
         tested = _table()["ours"]["kubernetes"]
-        if _text(kubernetes) not in tested:
-            message = f"this project's scheduler is tested with Kubernetes {', '.join(tested)}, not {_text(kubernetes)}"
+        if _minor(kubernetes) not in tested:
+            message = (
+                f"this project's scheduler is tested with Kubernetes {', '.join(tested)}, not {_minor(kubernetes)}"
+            )
             yield Incompatibility("scheduler", f"{message}; try it on a cluster that may fail first")
         return
     built = (1, flavour.kubernetes)
-    fitting = [version for version in _table()["schedulerPlugins"]["newest"] if _parsed(version)[1] == kubernetes[1]]
+    fitting = [version for version in _table()["schedulerPlugins"]["newest"] if _version(version)[1] == kubernetes[1]]
     hint = f"take {fitting[0]}" if fitting else "there is no release for that version in the table"
     if built > kubernetes[:2]:
         message = (
-            f"{flavour.name} is of Kubernetes 1.{flavour.kubernetes}, newer than the cluster's {_text(kubernetes)}"
+            f"{flavour.name} is of Kubernetes 1.{flavour.kubernetes}, newer than the cluster's {_minor(kubernetes)}"
         )
         yield Incompatibility("scheduler", f"{message}: it may ask for APIs that are not there; {hint}")
     elif kubernetes[1] - flavour.kubernetes > 1:
         message = (
             f"{flavour.name} is of Kubernetes 1.{flavour.kubernetes}, more than one release older than the cluster's"
         )
-        yield Incompatibility("scheduler", f"{message} {_text(kubernetes)}, which Kubernetes does not support; {hint}")
+        yield Incompatibility("scheduler", f"{message} {_minor(kubernetes)}, which Kubernetes does not support; {hint}")
 
 
-def _kubernetes(cluster: Cluster) -> Version | None:
-    kubernetes = _of(cluster.kubernetes)
-    openshift = _of(cluster.openshift)
+def _kubernetes(cluster: ClusterVersions) -> Version | None:
+    kubernetes = _optional_version(cluster.kubernetes)
+    openshift = _optional_version(cluster.openshift)
     if kubernetes is not None or openshift is None:
         return kubernetes
     return _kubernetes_of(openshift)
@@ -213,7 +221,7 @@ def _kubernetes_of(openshift: Version) -> Version:
     return (1, openshift[1] + int(_table()["openshiftToKubernetes"]), 0)
 
 
-def _on_minor(kubernetes: Version, cluster: Cluster) -> Version:
+def _highest_patch(kubernetes: Version, cluster: ClusterVersions) -> Version:
     """The version itself; where its patch level is not given, the last one of its minor."""
     text = cluster.kubernetes or ""
     return kubernetes if text.count(".") > 1 else (kubernetes[0], kubernetes[1], 1 << 16)
@@ -221,30 +229,30 @@ def _on_minor(kubernetes: Version, cluster: Cluster) -> Version:
 
 def _covers(versions: list[str], version: Version) -> bool:
     if len(versions) == 1:
-        return _parsed(versions[0])[:2] == version[:2]
-    return _parsed(versions[0]) <= version <= _parsed(versions[1])
+        return _version(versions[0])[:2] == version[:2]
+    return _version(versions[0]) <= version <= _version(versions[1])
 
 
 def _range(row: Mapping[str, Any]) -> str:
     return str(row["versions"][0]).rpartition(".")[0] if len(row["versions"]) > 1 else str(row["versions"][0])
 
 
-def _of(text: str | None) -> Version | None:
+def _optional_version(text: str | None) -> Version | None:
     return parse_version(text) if text is not None else None
 
 
-def _parsed(text: str) -> Version:
+def _version(text: str) -> Version:
     version = parse_version(text)
     if version is None:
         raise ValueError(f'compatibility.yaml: "{text}" is no version')
     return version
 
 
-def _text(version: Version) -> str:
+def _minor(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def _full(version: Version) -> str:
+def _exact(version: Version) -> str:
     return f"{version[0]}.{version[1]}.{version[2]}"
 
 

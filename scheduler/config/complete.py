@@ -7,7 +7,7 @@ from scheduler.catalog import OPTIONS, ArgsModel, ExtensionPoint
 from scheduler.config.args import with_defaults
 from scheduler.config.expand import EnabledPlugin, merged_multi_point
 from scheduler.config.load import Configuration
-from scheduler.config.model import API_VERSION, KIND, PluginEntry, Profile
+from scheduler.config.model import API_VERSION, KIND, KubeSchedulerProfile, PluginEntry
 from scheduler.config.render import render
 
 
@@ -23,7 +23,7 @@ def completed(configuration: Configuration, leader_election: Mapping[str, Any] |
     data["leaderElection"] = {**data["leaderElection"], **(leader_election or {})}
     data["percentageOfNodesToScore"] = data.get("percentageOfNodesToScore", 0)
     names = configuration.scheduler_names
-    profiles = configuration.model.profiles or [Profile()]
+    profiles = configuration.model.profiles or [KubeSchedulerProfile()]
     data["profiles"] = [_profile(configuration, profile, name) for profile, name in zip(profiles, names, strict=True)]
     connection = data["clientConnection"]
     connection["qps"] = int(connection["qps"]) if float(connection["qps"]).is_integer() else connection["qps"]
@@ -33,7 +33,7 @@ def completed(configuration: Configuration, leader_election: Mapping[str, Any] |
     return render({"apiVersion": API_VERSION, "kind": KIND, **data})
 
 
-def _profile(configuration: Configuration, profile: Profile, name: str) -> dict[str, Any]:
+def _profile(configuration: Configuration, profile: KubeSchedulerProfile, name: str) -> dict[str, Any]:
     multi_point = merged_multi_point(profile, configuration.flavour)
     needed = dict.fromkeys(plugin.name for plugin in multi_point)
     plugins: dict[str, Any] = {}

@@ -38,10 +38,10 @@ def decode(document: Document, data: Any, model: type[M], loc: Loc, problems: li
         return model.model_validate(data)
     except ValidationError as error:
         errors = [_describe(document, detail, model, loc) for detail in error.errors(include_url=False)]
-        astray = sum(1 for problem in errors if problem.hint.startswith(_BELONGS))
-        if not loc and astray >= _LOST_INDENTATION:
+        misplaced = sum(1 for problem in errors if problem.hint.startswith(_BELONGS))
+        if not loc and misplaced >= _LOST_INDENTATION:
             message = (
-                f"the indentation of the file was lost: {astray} keys at the left margin belong further to the right"
+                f"the indentation of the file was lost: {misplaced} keys at the left margin belong further to the right"
             )
             problems.append(document.problem((), message, hint="copy it again from a source that keeps blanks"))
         problems.extend(errors)
@@ -63,11 +63,11 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
         return document.problem(loc, "is required", hint=f'add "{loc[-1]}"')
     if kind == "literal_error":
         expected = str(detail.get("ctx", {}).get("expected", ""))
-        return document.problem(loc, f"{shown(value)} is not allowed", hint=f"allowed values: {expected}")
+        return document.problem(loc, f"{describe_value(value)} is not allowed", hint=f"allowed values: {expected}")
     if kind == "value_error":
         return document.problem(loc, str(detail.get("ctx", {}).get("error", detail["msg"])))
     if kind in _EXPECTED:
-        return document.problem(loc, f"should be {_EXPECTED[kind]}, not {shown(value)}")
+        return document.problem(loc, f"should be {_EXPECTED[kind]}, not {describe_value(value)}")
     return document.problem(loc, detail["msg"][:1].lower() + detail["msg"][1:])
 
 
@@ -77,16 +77,16 @@ def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...
     if name in FIELD_HINTS:
         return FIELD_HINTS[name]
     if all(name.lower() != other.lower() for other in known):
-        home = _home(name, model)
-        if home and home != tuple(part for part in loc if isinstance(part, str)):
-            return f"{_BELONGS} {path_text((*base, *home))}: indent it below that key"
+        path = _path_to_field(name, model)
+        if path and path != tuple(part for part in loc if isinstance(part, str)):
+            return f"{_BELONGS} {path_text((*base, *path))}: indent it below that key"
         if not base and not loc:
             plugins = [
-                (descriptor.name, _home(name, descriptor.args_model))
+                (descriptor.name, _path_to_field(name, descriptor.args_model))
                 for descriptor in descriptors()
                 if descriptor.args_model
             ]
-            owners = [(plugin, home) for plugin, home in plugins if home is not None]
+            owners = [(plugin, path) for plugin, path in plugins if path is not None]
             if owners:
                 owner = owners[0][0] if len(owners) == 1 else "a plugin"
                 inside = f"{path_text(owners[0][1])} of " if owners[0][1] else ""
@@ -94,18 +94,18 @@ def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...
     return nearest(name, known)
 
 
-def _home(name: str, model: type[BaseModel]) -> Loc | None:
+def _path_to_field(name: str, model: type[BaseModel]) -> Loc | None:
     """Return below which field of a model a field of this name stands; where several are as near, what holds them."""
     if name in field_names(model, ()):
         return ()
-    homes = list(_homes(name, model, ()))
-    if not homes:
+    paths = list(_paths_to_field(name, model, ()))
+    if not paths:
         return None
-    nearest_homes = [home for home in homes if len(home) == len(homes[0])]
-    return homes[0] if len(nearest_homes) == 1 else (*homes[0][:-1], "…")
+    shortest = [path for path in paths if len(path) == len(paths[0])]
+    return paths[0] if len(shortest) == 1 else (*paths[0][:-1], "…")
 
 
-def _homes(name: str, model: type[BaseModel], path: Loc) -> Iterator[Loc]:
+def _paths_to_field(name: str, model: type[BaseModel], path: Loc) -> Iterator[Loc]:
     """Yield where below a model a field of this name exists, the nearest first."""
     inner = []
     for info in model.model_fields.values():
@@ -117,10 +117,10 @@ def _homes(name: str, model: type[BaseModel], path: Loc) -> Iterator[Loc]:
         if name in field_names(child, ()):
             yield below
     for child, below in inner:
-        yield from _homes(name, child, below)
+        yield from _paths_to_field(name, child, below)
 
 
-def shown(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Return a value for a message: short, quoted, with its kind where that is what is wrong."""
     if isinstance(value, str):
         return f'the text "{value if len(value) <= 40 else value[:37] + "..."}"'

@@ -8,7 +8,7 @@ from typing import Any
 from scheduler.catalog import OPTIONS, ExtensionPoint
 from scheduler.config.expand import SECRET, EffectiveProfile
 from scheduler.config.load import Configuration
-from scheduler.config.model import Profile
+from scheduler.config.model import KubeSchedulerProfile
 
 _ABSENT = object()
 _SECRET = re.compile(r"(token|password|secret|bearer|credential|keyData)(?!\w*(File|Seconds)$)", re.IGNORECASE)
@@ -20,15 +20,15 @@ def differences(old: Configuration, new: Configuration) -> list[str]:
 
     Defaults are filled in on both sides, so that writing down a default is no change. Secrets are never shown.
     """
-    lines = list(_of_data("", _without_profiles(old), _without_profiles(new)))
+    lines = list(_data_changes("", _without_profiles(old), _without_profiles(new)))
     for name in (*old.scheduler_names, *(name for name in new.scheduler_names if name not in old.scheduler_names)):
         if name not in new.scheduler_names:
             lines.append(f"profile {name}: removed; pods that name it are placed by nobody")
         elif name not in old.scheduler_names:
             lines.append(f"profile {name}: added, {_scores(new.profile(name))}")
         else:
-            before, after = _raw(old, name), _raw(new, name)
-            changes = _of_profile(old.profile(name), new.profile(name), before, after)
+            before, after = _written_profile(old, name), _written_profile(new, name)
+            changes = _profile_changes(old.profile(name), new.profile(name), before, after)
             lines += [f"profile {name}: {change}" for change in changes]
     return lines
 
@@ -38,9 +38,9 @@ def _scores(profile: EffectiveProfile) -> str:
     return f"scores by {scoring}" if scoring else "scores by nothing"
 
 
-def _raw(configuration: Configuration, name: str) -> Profile:
+def _written_profile(configuration: Configuration, name: str) -> KubeSchedulerProfile:
     """The profile as it is written; the default one of a file without profiles."""
-    profiles = configuration.model.profiles or [Profile()]
+    profiles = configuration.model.profiles or [KubeSchedulerProfile()]
     return profiles[configuration.scheduler_names.index(name)]
 
 
@@ -49,20 +49,22 @@ def _without_profiles(configuration: Configuration) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in ("profiles", "apiVersion", "kind")}
 
 
-def _of_profile(old: EffectiveProfile, new: EffectiveProfile, before: Profile, after: Profile) -> Iterator[str]:
-    yield from _of_plugins(old, new)
+def _profile_changes(
+    old: EffectiveProfile, new: EffectiveProfile, before: KubeSchedulerProfile, after: KubeSchedulerProfile
+) -> Iterator[str]:
+    yield from _plugin_changes(old, new)
     kept = [name for name in new.enabled if name in old.enabled]
     for name in kept:
-        yield from _of_data(f"{name} ", _args(old, before, name), _args(new, after, name))
-    yield from _of_data(f"{OPTIONS} ", old.options.to_dict(), new.options.to_dict())
+        yield from _data_changes(f"{name} ", _args(old, before, name), _args(new, after, name))
+    yield from _data_changes(f"{OPTIONS} ", old.options.to_dict(), new.options.to_dict())
     percentages = (old.percentage_of_nodes_to_score, new.percentage_of_nodes_to_score)
     if percentages[0] != percentages[1]:
-        yield _changed(
+        yield _change(
             "percentageOfNodesToScore", *("unset" if percentage is None else percentage for percentage in percentages)
         )
 
 
-def _of_plugins(old: EffectiveProfile, new: EffectiveProfile) -> Iterator[str]:
+def _plugin_changes(old: EffectiveProfile, new: EffectiveProfile) -> Iterator[str]:
     for name in dict.fromkeys((*old.enabled, *new.enabled)):
         before, after = _points(old, name), _points(new, name)
         weights = (before.get("score"), after.get("score"))
@@ -71,10 +73,10 @@ def _of_plugins(old: EffectiveProfile, new: EffectiveProfile) -> Iterator[str]:
         elif not after:
             yield f"{name} removed, it ran at {_list(before)}{_weight(weights[0])}"
         else:
-            if gone := [point for point in before if point not in after]:
-                yield f"{name} disabled at {', '.join(gone)}{_weight(weights[0]) if 'score' in gone else ''}"
-            if come := [point for point in after if point not in before]:
-                yield f"{name} enabled at {', '.join(come)}{_weight(weights[1]) if 'score' in come else ''}"
+            if removed := [point for point in before if point not in after]:
+                yield f"{name} disabled at {', '.join(removed)}{_weight(weights[0]) if 'score' in removed else ''}"
+            if added := [point for point in after if point not in before]:
+                yield f"{name} enabled at {', '.join(added)}{_weight(weights[1]) if 'score' in added else ''}"
             if None not in weights and weights[0] != weights[1]:
                 yield f"{name} weight {weights[0]} -> {weights[1]}"
     for point in ExtensionPoint:
@@ -104,7 +106,7 @@ def _weight(weight: int | None) -> str:
     return f" (weight {weight})" if weight else ""
 
 
-def _args(profile: EffectiveProfile, written: Profile, name: str) -> dict[str, Any]:
+def _args(profile: EffectiveProfile, written: KubeSchedulerProfile, name: str) -> dict[str, Any]:
     """A plugin's args with their defaults; those of a plugin that is not known as they are written."""
     model = profile.args(name)
     if model is not None:
@@ -112,22 +114,22 @@ def _args(profile: EffectiveProfile, written: Profile, name: str) -> dict[str, A
     return next((entry.args or {} for entry in written.plugin_config if entry.name == name), {})
 
 
-def _of_data(path: str, old: Any, new: Any) -> Iterator[str]:
+def _data_changes(path: str, old: Any, new: Any) -> Iterator[str]:
     """Yield what differs below a path; lists are compared as a whole."""
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         if old != new:
-            yield _changed(path, _shown(path, old), _shown(path, new))
+            yield _change(path, _display(path, old), _display(path, new))
         return
     separator = "" if not path or path.endswith(" ") else "."
     for key in dict.fromkeys((*old, *new)):
-        yield from _of_data(f"{path}{separator}{key}", old.get(key, _ABSENT), new.get(key, _ABSENT))
+        yield from _data_changes(f"{path}{separator}{key}", old.get(key, _ABSENT), new.get(key, _ABSENT))
 
 
-def _changed(field: str, old: object, new: object) -> str:
+def _change(field: str, old: object, new: object) -> str:
     return f"{field} {old} -> {new}"
 
 
-def _shown(path: str, value: object) -> str:
+def _display(path: str, value: object) -> str:
     if value is _ABSENT:
         return "unset"
     if value and _SECRET.search(path.rpartition(".")[2].rpartition(" ")[2]):

@@ -76,18 +76,18 @@ class Document:
         return self.original(loc) in self._values
 
     def original(self, loc: Loc) -> Loc:
-        """Return where in the file a location of the data stands; another one only after `data_was_rearranged`."""
+        """Return where in the file a location of the data stands; another one only after `track_moves`."""
         for length in range(len(loc), -1, -1) if self._moved is not None else ():
             place = (self._moved or {}).get(loc[:length])
             if place is not None:
                 return (*place, *loc[length:])
         return loc
 
-    def place_of(self, container: object) -> Loc:
+    def location_of(self, container: object) -> Loc:
         """Return where in the file a map or list of the data stands; the root for one that does not come from it."""
         return next((loc for known, loc in self._containers if known is container), ())
 
-    def data_was_rearranged(self) -> None:
+    def track_moves(self) -> None:
         """Look where every map and list of the file is now, so that problems are told at the places in the file."""
         places = {id(container): loc for container, loc in self._containers}
         self._moved = dict(_moved(self.data, (), places))
@@ -101,7 +101,7 @@ class Document:
                     return position
         return self._origin
 
-    def _add(self, loc: Loc, message: str, node: Node, hint: str = "") -> None:
+    def _add_error(self, loc: Loc, message: str, node: Node, hint: str = "") -> None:
         line, column = _mark(node)
         self.problems.append(Problem(loc, message, line, column, "error", hint, self.source))
 
@@ -139,7 +139,7 @@ class Document:
         merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode):
-                self._add(loc, "a key must be plain text", key_node)
+                self._add_error(loc, "a key must be plain text", key_node)
                 continue
             key = str(key_node.value)
             at = (*loc, key)
@@ -152,7 +152,7 @@ class Document:
                 continue
             if key in result:
                 first = self._keys[at][0]
-                self._add(at, f'key "{key}" already set in line {first}', key_node, "keep one of the two")
+                self._add_error(at, f'key "{key}" already set in line {first}', key_node, "keep one of the two")
                 continue
             self._keys[at] = _mark(key_node)
             self._values.pop(at, None)

@@ -21,7 +21,7 @@ class LeaseFlags(StrictModel):
     resource_namespace: str
 
 
-def without_effect(data: Any, flags: LeaseFlags) -> tuple[str, ...]:
+def overridden_lease_keys(data: Any, flags: LeaseFlags) -> tuple[str, ...]:
     """Return the keys of `leaderElection` in a configuration's data that say something else than the flags, sorted.
 
     What is no mapping, and a value that does not decode, is somebody else's to refuse.

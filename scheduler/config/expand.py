@@ -19,12 +19,12 @@ from scheduler.catalog import (
     SecondarySchedulerOptionsArgs,
     default_plugins,
 )
-from scheduler.config.args import missing
+from scheduler.config.args import missing_plugin
 from scheduler.config.decode import nearest
 from scheduler.config.document import Document
 from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.legacy import STRATEGIES, replacement
-from scheduler.config.model import INT64, PluginEntry, PluginSet, Profile
+from scheduler.config.model import INT64, KubeSchedulerProfile, PluginEntry, PluginSet
 from scheduler.config.problems import Problem
 
 SECRET = "[secret]"  # noqa: S105  (what is shown instead of one)
@@ -94,7 +94,7 @@ def _masked(data: dict[str, Any]) -> dict[str, Any]:
 class Expander:
     """Works out one profile and gathers what is wrong with it."""
 
-    def __init__(self, document: Document, profile: Profile, loc: Loc, flavour: Flavour = OURS) -> None:
+    def __init__(self, document: Document, profile: KubeSchedulerProfile, loc: Loc, flavour: Flavour = OURS) -> None:
         self._document = document
         self._flavour = flavour
         self._profile = profile
@@ -118,13 +118,13 @@ class Expander:
     def _error(self, loc: Loc, message: str, hint: str = "") -> None:
         self.problems.append(self._document.problem((*self._loc, *loc), message, hint=hint))
 
-    def _sets(self) -> Iterator[tuple[str, ExtensionPoint | None, PluginSet]]:
+    def _plugin_sets(self) -> Iterator[tuple[str, ExtensionPoint | None, PluginSet]]:
         for point in ExtensionPoint:
             yield point.value, point, self._profile.plugins.at(point)
         yield "multiPoint", None, self._profile.plugins.multi_point
 
     def _check_names(self) -> None:
-        for field, point, plugin_set in self._sets():
+        for field, point, plugin_set in self._plugin_sets():
             seen: set[str] = set()
             for index, entry in enumerate(plugin_set.enabled):
                 at: Loc = ("plugins", field, "enabled", index)
@@ -134,9 +134,11 @@ class Expander:
                 seen.add(entry.name)
             for index, entry in enumerate(plugin_set.disabled):
                 if entry.name != "*" and entry.name not in REMOVED_IN_V1 and self._flavour.find(entry.name) is None:
-                    self._warn_of_disabled(entry.name, (*self._loc, "plugins", field, "disabled", index, "name"))
+                    self._warn_of_unknown_disabled(
+                        entry.name, (*self._loc, "plugins", field, "disabled", index, "name")
+                    )
 
-    def _warn_of_disabled(self, name: str, loc: Loc) -> None:
+    def _warn_of_unknown_disabled(self, name: str, loc: Loc) -> None:
         if name in STRATEGIES:
             message = f'disables "{name}", which has had no effect since v1beta2: NodeResourcesFit scores like that now'
             hint = "to switch that off, as was surely meant, disable NodeResourcesFit under score"
@@ -156,7 +158,7 @@ class Expander:
             hint = replacement(entry.name) or nearest(entry.name, self._flavour.names())
             if self._flavour.family == "custom":
                 hint = f"declare it under extraPlugins if the image has it{'; ' if hint else ''}{hint}"
-            self._error(at, missing(entry.name, self._flavour, _interface(point)), hint)
+            self._error(at, missing_plugin(entry.name, self._flavour, _interface(point)), hint)
         elif point is not None and point not in descriptor.points:
             allowed = ", ".join(sorted(allowed_point.value for allowed_point in descriptor.points))
             message = f'plugin "{entry.name}" does not extend {_interface(point)} plugin'
@@ -217,7 +219,7 @@ class Expander:
             self._error(("plugins", "score"), "total score of Score plugins could overflow")
 
 
-def merged_multi_point(profile: Profile, flavour: Flavour = OURS) -> list[EnabledPlugin]:
+def merged_multi_point(profile: KubeSchedulerProfile, flavour: Flavour = OURS) -> list[EnabledPlugin]:
     """Return multiPoint after merging with the defaults: an enabled default is replaced where it stands."""
     custom = profile.plugins.multi_point
     disabled = {entry.name for entry in custom.disabled}

@@ -99,7 +99,7 @@ class UnknownFlavourError(ValueError):
 OURS = Flavour("ours", "ours", ("v1", "v1beta3", "v1beta2", "v1beta1"), 34)
 CUSTOM = Flavour("custom", "custom", ("v1",), 34)
 
-_FIRST = frozenset(
+_SINCE_THE_FIRST_RELEASE = frozenset(
     {
         "CapacityScheduling", "Coscheduling", "LoadVariationRiskBalancing", "NodeResourcesAllocatable",
         "NodeResourceTopologyMatch", "PodState", "PreemptionToleration", "QOSSort", "TargetLoadPacking",
@@ -138,7 +138,7 @@ def _release(minor: int) -> Flavour:
         versions=_VERSIONS[minor],
         kubernetes=minor,
         user=_NON_ROOT if minor >= _DISTROLESS_SINCE else 0,
-        plugins=frozenset((in_tree - _SINCE.keys()) | _FIRST | since),
+        plugins=frozenset((in_tree - _SINCE.keys()) | _SINCE_THE_FIRST_RELEASE | since),
     )
 
 
@@ -164,7 +164,7 @@ def flavour_named(name: str) -> Flavour:
     if flavour is None:
         hint = nearest(name, _TABLE) or f"known are {', '.join(_TABLE)}"
         raise UnknownFlavourError(f'flavour "{name}" is not known; {hint}')
-    return _started(flavour, match) if match else flavour
+    return _with_command_of_release(flavour, match) if match else flavour
 
 
 def flavour_of(image: str, named: str = "") -> Flavour:
@@ -185,7 +185,7 @@ def flavour_of(image: str, named: str = "") -> Flavour:
     match = _RELEASE.fullmatch(tag) if _PLUGINS_REPOSITORY.search(repository) else None
     if match is None:
         return CUSTOM
-    return _started(_TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM), match)
+    return _with_command_of_release(_TABLE.get(f"scheduler-plugins@0.{match[1]}", CUSTOM), match)
 
 
 def image_flavour(image: str, named: str = "") -> Flavour:
@@ -200,7 +200,7 @@ def image_flavour(image: str, named: str = "") -> Flavour:
         return flavour_of(image)
 
 
-def _started(flavour: Flavour, release: re.Match[str]) -> Flavour:
+def _with_command_of_release(flavour: Flavour, release: re.Match[str]) -> Flavour:
     """The same with the command of that very release."""
     command = _COMMAND_OF_RELEASE.get(f"0.{release[1]}{release[2] or ''}")
     return replace(flavour, command=command) if command else flavour

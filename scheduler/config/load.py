@@ -19,7 +19,7 @@ from scheduler.config.model import (
     DEFAULT_SCHEDULER_NAME,
     KIND,
     KubeSchedulerConfiguration,
-    Profile,
+    KubeSchedulerProfile,
 )
 from scheduler.config.problems import ConfigurationError, Problem, Severity
 from scheduler.config.render import hash_of
@@ -98,7 +98,7 @@ def load_configuration(
         document = copy.deepcopy(document)
     model, problems = _decode_model(document, chosen, converting=converting)
     if model is None:
-        raise ConfigurationError(_told(problems))
+        raise ConfigurationError(_without_consequences_of_placeholders(problems))
     problems += check_top_level(document, model, chosen)
     profiles = []
     for index, profile in enumerate(_named_profiles(model)):
@@ -110,19 +110,19 @@ def load_configuration(
             document, loc, chosen, allow_token_in_config_map=allow_token_in_config_map, load_given=load_given
         )
         given_args = reader.read(profile)
-        effective = _effective(model, profile, points, given_args, expander.left_out, chosen)
+        effective = _effective_profile(model, profile, points, given_args, expander.left_out, chosen)
         reader.check_sources(profile, given_args, effective.plugin_args)
         problems += [*expander.problems, *reader.problems]
         profiles.append(effective)
     problems += check_profiles(document, profiles)
-    problems = _told(problems)
+    problems = _without_consequences_of_placeholders(problems)
     if any(problem.severity == "error" for problem in problems):
         raise ConfigurationError(problems)
-    problems += _left_out_warnings(document, profiles)
+    problems += _warn_of_left_out(document, profiles)
     return Configuration(source, data, version, chosen, digest, model, tuple(profiles), tuple(problems))
 
 
-def _told(problems: list[Problem]) -> list[Problem]:
+def _without_consequences_of_placeholders(problems: list[Problem]) -> list[Problem]:
     """Return the problems; of the value in a place where a placeholder stands nothing else is said."""
     unfilled = {problem.loc for problem in problems if problem.message.startswith(PLACEHOLDER_MESSAGE)}
     stays = (PLACEHOLDER_MESSAGE, "unknown field")
@@ -138,9 +138,9 @@ def default_configuration(*, allow_default_scheduler_name: bool = False) -> Conf
     )
 
 
-def _effective(
+def _effective_profile(
     model: KubeSchedulerConfiguration,
-    profile: Profile,
+    profile: KubeSchedulerProfile,
     points: dict[ExtensionPoint, Any],
     given_args: dict[str, Any],
     left_out: tuple[str, ...],
@@ -178,7 +178,7 @@ def _decode_model(
         problems += notes if flavour.is_ours or converting else [note for note in notes if note.severity == "error"]
     model = decode(document, data, KubeSchedulerConfiguration, (), problems)
     if model is None:
-        problems += _problems_in_parts(document, data, flavour)
+        problems += _problems_in_profiles(document, data, flavour)
     return model, problems
 
 
@@ -186,12 +186,12 @@ def _convert(document: Document, data: dict[str, Any]) -> list[Problem]:
     notes: list[Problem] = []
 
     def report(container: object, key: str | int | None, message: str, hint: str, severity: Severity) -> None:
-        place = document.place_of(container)
+        place = document.location_of(container)
         loc = place if key is None else (*place, key)
         notes.append(document.problem(loc, message, hint=hint, severity=severity))
 
     convert(data, report)
-    document.data_was_rearranged()
+    document.track_moves()
     return notes
 
 
@@ -210,7 +210,7 @@ def _check_version(document: Document, version: str, flavour: Flavour) -> Iterat
     yield document.problem(("apiVersion",), message, hint=hint)
 
 
-def _problems_in_parts(document: Document, data: dict[str, Any], flavour: Flavour) -> Iterator[Problem]:
+def _problems_in_profiles(document: Document, data: dict[str, Any], flavour: Flavour) -> Iterator[Problem]:
     """Look into the profiles of a file that does not decode as a whole, so that their mistakes show in the same
     pass."""
     profiles = data.get("profiles")
@@ -219,7 +219,7 @@ def _problems_in_parts(document: Document, data: dict[str, Any], flavour: Flavou
         already_reported: list[Problem] = []
         for field in ("plugins", "pluginConfig"):
             part = {field: raw.get(field)} if isinstance(raw, dict) else {}
-            profile = decode(document, part, Profile, loc, already_reported)
+            profile = decode(document, part, KubeSchedulerProfile, loc, already_reported)
             if profile is not None and field == "plugins":
                 expander = Expander(document, profile, loc, flavour)
                 expander.expand()
@@ -244,15 +244,17 @@ def _check_type_meta(document: Document, data: dict[str, Any]) -> Iterator[Probl
         yield document.problem(("apiVersion",), message, hint=hint)
 
 
-def _named_profiles(model: KubeSchedulerConfiguration) -> list[Profile]:
+def _named_profiles(model: KubeSchedulerConfiguration) -> list[KubeSchedulerProfile]:
     """Apply the default name, which upstream gives only to an only profile."""
-    profiles = model.profiles or [Profile()]
+    profiles = model.profiles or [KubeSchedulerProfile()]
     if len(profiles) == 1 and not profiles[0].scheduler_name:
         return [profiles[0].model_copy(update={"scheduler_name": DEFAULT_SCHEDULER_NAME})]
     return profiles
 
 
-def _check_scheduler_name(document: Document, profile: Profile, loc: Loc, *, allowed: bool) -> Iterator[Problem]:
+def _check_scheduler_name(
+    document: Document, profile: KubeSchedulerProfile, loc: Loc, *, allowed: bool
+) -> Iterator[Problem]:
     at: Loc = (*loc, "schedulerName")
     hint = "give the profile a name of its own, such as secondary-scheduler"
     if not allowed:
@@ -268,7 +270,7 @@ def _check_scheduler_name(document: Document, profile: Profile, loc: Loc, *, all
         )
 
 
-def _left_out_warnings(document: Document, profiles: list[EffectiveProfile]) -> Iterator[Problem]:
+def _warn_of_left_out(document: Document, profiles: list[EffectiveProfile]) -> Iterator[Problem]:
     for index, profile in enumerate(profiles):
         if profile.left_out:
             names = ", ".join(profile.left_out)

@@ -31,7 +31,7 @@ class _ZeroMeansDefault(StrictModel):
 _ZEROS = ("", 0, "0", "0s")
 
 
-class LeaderElection(_ZeroMeansDefault):
+class LeaderElectionConfiguration(_ZeroMeansDefault):
     """Lease by which one of several replicas is active; durations in seconds."""
 
     leader_elect: bool = True
@@ -43,7 +43,7 @@ class LeaderElection(_ZeroMeansDefault):
     resource_namespace: str = "kube-system"
 
 
-class ClientConnection(_ZeroMeansDefault):
+class ClientConnectionConfiguration(_ZeroMeansDefault):
     """The API client: queries per second and burst bound the binding rate; 0 stands for the default."""
 
     kubeconfig: str = ""
@@ -103,7 +103,7 @@ class PluginConfig(StrictModel):
     args: dict[str, Any] | None = None
 
 
-class Profile(StrictModel):
+class KubeSchedulerProfile(StrictModel):
     """One scheduler name and what it runs."""
 
     scheduler_name: str = ""
@@ -155,15 +155,15 @@ class KubeSchedulerConfiguration(StrictModel):
     api_version: str = API_VERSION
     kind: str = KIND
     parallelism: int = 16
-    leader_election: LeaderElection = Field(default_factory=LeaderElection)
-    client_connection: ClientConnection = Field(default_factory=ClientConnection)
+    leader_election: LeaderElectionConfiguration = Field(default_factory=LeaderElectionConfiguration)
+    client_connection: ClientConnectionConfiguration = Field(default_factory=ClientConnectionConfiguration)
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: int | None = None
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
     delay_cache_until_active: bool = False
-    profiles: list[Profile] = Field(default_factory=list)
+    profiles: list[KubeSchedulerProfile] = Field(default_factory=list)
     extenders: list[Extender] = Field(default_factory=list)
 
     @model_validator(mode="before")

@@ -31,10 +31,10 @@ def convert_text(text: str, *, source: str, flavour: Flavour = OURS) -> tuple[st
         return text, before
     yaml = _yaml(text)
     tree = yaml.load(text)
-    convert(tree, _silent)
+    convert(tree, _ignore_report)
     out = io.StringIO()
     yaml.dump(tree, out)
-    written = _with_all_comments(text, out.getvalue())
+    written = _restore_comments(text, out.getvalue())
     after = _load(written, source, flavour)
     if _meaning(before) != _meaning(after):
         # Anchors that several profiles share can make one edit do the work of two.
@@ -66,7 +66,7 @@ def _meaning(configuration: Configuration) -> list[object]:
     ]
 
 
-def _silent(_container: object, _key: str | int | None, _message: str, _hint: str, _severity: Severity) -> None:
+def _ignore_report(_container: object, _key: str | int | None, _message: str, _hint: str, _severity: Severity) -> None:
     return
 
 
@@ -95,7 +95,7 @@ def _offsets(node: Node | None, column: int, kind: type[SequenceNode] | type[Map
             yield from _offsets(value, key.start_mark.column, kind)
 
 
-def _with_all_comments(before: str, after: str) -> str:
+def _restore_comments(before: str, after: str) -> str:
     """Put back the comments that went away with their neighbours: above the line they stood above, else at the end."""
     kept = [text for _, text in _comments(after)]
     lost: list[tuple[int, str]] = []
@@ -104,20 +104,20 @@ def _with_all_comments(before: str, after: str) -> str:
             kept.remove(comment)
         else:
             lost.append((line, comment))
-    source, lines, homeless = before.splitlines(), after.splitlines(), []
+    source, lines, unplaced = before.splitlines(), after.splitlines(), []
     for line, comment in lost:
-        place = _place(source, line, lines)
+        place = _line_above_which(source, line, lines)
         if place is None:
-            homeless.append(comment)
+            unplaced.append(comment)
         else:
             indent = len(lines[place]) - len(lines[place].lstrip())
             lines.insert(place, " " * indent + comment)
-    if homeless:
-        lines += ["# From lines that v1 has no place for:", *homeless]
+    if unplaced:
+        lines += ["# From lines that v1 has no place for:", *unplaced]
     return "\n".join(lines) + "\n"
 
 
-def _place(source: list[str], line: int, lines: list[str]) -> int | None:
+def _line_above_which(source: list[str], line: int, lines: list[str]) -> int | None:
     """Where the line stands that a comment of its own line stood above."""
     if not source[line].lstrip().startswith("#"):
         return None

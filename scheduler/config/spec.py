@@ -15,7 +15,7 @@ class InvalidSpecError(Exception):
     """The spec holds a value the operator cannot act on; the text names the field."""
 
 
-class _Model(BaseModel):
+class _SpecModel(BaseModel):
     # Unknown fields are the CRD's business: a newer CRD must not make an older operator stop.
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
@@ -25,7 +25,7 @@ class _Model(BaseModel):
         return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
 
 
-class LeaseTimings(_Model):
+class LeaseTimings(_SpecModel):
     """Timings of the operand's Lease, in Go's duration notation."""
 
     lease_duration: str = "15s"
@@ -33,7 +33,7 @@ class LeaseTimings(_Model):
     retry_period: str = "2s"
 
 
-class HighlyAvailableTopology(_Model):
+class HighlyAvailableTopology(_SpecModel):
     """Placement of several replicas."""
 
     max_replicas: int = Field(default=3, ge=1)
@@ -41,34 +41,34 @@ class HighlyAvailableTopology(_Model):
     tolerations: list[Json] = []
 
 
-class Topology(_Model):
+class OperandTopology(_SpecModel):
     """One scheduler, or several of which one leads."""
 
     mode: Literal["", "SingleReplica", "HighlyAvailable"] = "SingleReplica"
     highly_available_topology: HighlyAvailableTopology = HighlyAvailableTopology()
 
 
-class MetricCredentials(_Model):
+class MetricCredentialsSource(_SpecModel):
     """Where the token for the metric source is kept: a Secret of the instance's namespace and a key in it."""
 
     secret_name: str = Field(min_length=1)
     key: str = "token"
 
 
-class RolloutPolicy(_Model):
+class RolloutPolicy(_SpecModel):
     """How a new revision replaces the old one."""
 
     canary: bool = True
 
 
-class DeclaredPlugin(_Model):
+class DeclaredPlugin(_SpecModel):
     """A plugin that only a custom image has."""
 
     name: str = Field(min_length=1)
     points: tuple[ExtensionPoint, ...] = Field(min_length=1)
 
 
-class SecondarySchedulerSpec(_Model):
+class SecondarySchedulerSpec(_SpecModel):
     """Desired state; the defaults are the CRD's, repeated for instances written before the CRD had them."""
 
     management_state: Literal["", "Managed", "Unmanaged", "Force", "Removed"] = "Managed"
@@ -78,7 +78,7 @@ class SecondarySchedulerSpec(_Model):
     scheduler_image: str = ""
     flavour: str = ""
     extra_plugins: tuple[DeclaredPlugin, ...] = ()
-    topology: Topology = Topology()
+    topology: OperandTopology = OperandTopology()
     resources: Json | None = None
     priority_class_name: str = ""
     image_pull_secrets: list[Json] = []
@@ -89,7 +89,7 @@ class SecondarySchedulerSpec(_Model):
     tolerations: list[Json] = []
     affinity: Json | None = None
     leader_election: LeaseTimings = LeaseTimings()
-    metric_credentials: MetricCredentials | None = None
+    metric_credentials: MetricCredentialsSource | None = None
     rollout: RolloutPolicy = RolloutPolicy()
     without: frozenset[str] = frozenset()
     config_policy: Literal["Validate", "PassThrough"] = "Validate"
@@ -102,7 +102,7 @@ class SecondarySchedulerSpec(_Model):
         return image_flavour(self.scheduler_image, self.flavour)
 
     @property
-    def plugins_of_image(self) -> tuple[ExtraPlugin, ...]:
+    def extra_image_plugins(self) -> tuple[ExtraPlugin, ...]:
         """The plugins that the image has in addition to the catalogue's."""
         return tuple(ExtraPlugin(plugin.name, frozenset(plugin.points)) for plugin in self.extra_plugins)
 

@@ -12,7 +12,7 @@ from scheduler.operand.deployment import (
     Timings,
     deployment_spec,
     environment_for,
-    is_fixed,
+    is_fixed_flag,
     pod_security,
 )
 from scheduler.operand.names import (
@@ -62,7 +62,7 @@ __all__ = [
     "disruption_budget_spec",
     "environment_for",
     "flow_schema_spec",
-    "is_fixed",
+    "is_fixed_flag",
     "lease_role_name",
     "lease_rules",
     "metrics_service_annotations",

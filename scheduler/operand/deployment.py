@@ -127,7 +127,7 @@ def pod_security(*, openshift: bool) -> Json:
     return security
 
 
-def is_fixed(argument: str) -> bool:
+def is_fixed_flag(argument: str) -> bool:
     """Tell whether an argument gives a flag that is part of the contract, and may not be given another value.
 
     Whoever runs a scheduler relies on where its configuration and its Lease are and on the port that it serves.

@@ -17,10 +17,10 @@ from scheduler.config import (
     default_configuration,
     image_flavour,
     load_configuration,
+    overridden_lease_keys,
     parse_spec,
     read_document,
 )
-from scheduler.config import without_effect as ineffective_lease_keys
 from secondary_scheduler.operator.reconcile import names
 from secondary_scheduler.operator.reconcile.model import Json, Observed, digest
 from secondary_scheduler.operator.reconcile.revision import Revision, read_run
@@ -136,7 +136,7 @@ def _plugin_names(value: Any) -> Iterator[str]:
 def without_effect(text: str, flags: Mapping[str, object]) -> str:
     """A warning about keys of `leaderElection` that say something else than the flags, which win; empty without any."""
     try:
-        keys = ineffective_lease_keys(read_document(text, "configuration").data, LeaseFlags.model_validate(flags))
+        keys = overridden_lease_keys(read_document(text, "configuration").data, LeaseFlags.model_validate(flags))
     except (ConfigurationError, ValueError):
         # Whatever is wrong is told by who reads it.
         return ""
@@ -297,7 +297,7 @@ def _spec(observed: Observed, field: str) -> str:
 
 def _extra_plugins(observed: Observed) -> tuple[ExtraPlugin, ...]:
     try:
-        return parse_spec(observed.resource).plugins_of_image
+        return parse_spec(observed.resource).extra_image_plugins
     except InvalidSpecError:
         return ()
 

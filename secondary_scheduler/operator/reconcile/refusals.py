@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from scheduler.catalog import lookup
 from scheduler.config import SecondarySchedulerSpec, UnknownFlavourError, flavour_named
-from scheduler.operand import is_fixed
+from scheduler.operand import is_fixed_flag
 from secondary_scheduler.operator.reconcile.configuration import InstanceProblem
 
 
@@ -20,7 +20,7 @@ def refusals(spec: SecondarySchedulerSpec) -> Iterator[InstanceProblem]:
     if known:
         yield from _of_extra_plugins(spec)
     for index, argument in enumerate(spec.extra_args):
-        if is_fixed(argument):
+        if is_fixed_flag(argument):
             yield InstanceProblem(
                 "SpecInvalid",
                 f"spec.extraArgs[{index}]: {argument.partition('=')[0]} is the operator's to give, which relies on it: "

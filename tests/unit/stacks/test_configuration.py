@@ -13,7 +13,7 @@ import pytest
 from scheduler.catalog import ExtensionPoint
 from scheduler.config import ConfigurationError, Problem, configuration_hash, flavour_names
 from stacks.checking import check
-from stacks.profile import Profile
+from stacks.profile import StackConfiguration
 
 OURS = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
 GO = "registry.k8s.io/scheduler-plugins/kube-scheduler:v{}"
@@ -42,7 +42,7 @@ class Stack:
         self.directory = directory
         self.environment = {"KUBECONFIG": str(kubeconfig)}
 
-    def check(self, encrypted: set[str] | None = None, /, **changes: Any) -> Profile:
+    def check(self, encrypted: set[str] | None = None, /, **changes: Any) -> StackConfiguration:
         document: dict[str, Any] = {
             "cluster": {"clusterIdentifier": "test"},
             "schedulerImage": OURS,

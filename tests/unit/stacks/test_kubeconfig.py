@@ -19,14 +19,14 @@ from cryptography.x509.oid import NameOID
 
 from scheduler.config import Problem
 from stacks.kubeconfig import check_kubeconfig
-from stacks.settings import Cluster
+from stacks.settings import ClusterSettings
 from tests.unit.stacks.conftest import KUBECONFIG
 
 CANARY = "canary-31415926"
 
 
-def cluster(**settings: str) -> Cluster:
-    return Cluster.model_validate({"clusterIdentifier": "prod", **settings})
+def cluster(**settings: str) -> ClusterSettings:
+    return ClusterSettings.model_validate({"clusterIdentifier": "prod", **settings})
 
 
 def with_user(**user: str) -> str:

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from stacks.installing import OptionalObjects
-from stacks.settings import Operator, Plugins, StackSettings
+from stacks.settings import OperatorSettings, PluginSettings, StackSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT: dict[str, Any] = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
@@ -38,7 +38,7 @@ def test_declared_type_is_that_of_the_model(key: str) -> None:
 def test_declared_default_is_that_of_the_model_or_empty_for_what_must_be_given(key: str) -> None:
     field = FIELDS[key]
     empty = {"object": {}, "array": []}.get(DECLARED[key]["type"], "")
-    absent = (None, (), Plugins(), Operator(), OptionalObjects())
+    absent = (None, (), PluginSettings(), OperatorSettings(), OptionalObjects())
     expected = empty if field.is_required() or field.default in absent else field.default
     assert DECLARED[key]["default"] == expected
 

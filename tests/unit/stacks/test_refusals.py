@@ -14,7 +14,7 @@ import pytest
 from scheduler.catalog import ExtensionPoint
 from scheduler.config import ConfigurationError
 from stacks.checking import check
-from stacks.settings import Operator
+from stacks.settings import OperatorSettings
 
 TOKEN = "canary-token-31415926"
 GOOD: dict[str, Any] = {
@@ -398,4 +398,4 @@ def engine_values(document: Mapping[str, Any]) -> dict[str, str]:
     ],
 )
 def test_the_operator_keeps_the_status_that_is_asked_for_or_that_plugins_read(settings, crds, kept) -> None:
-    assert Operator.model_validate_json(json.dumps(settings)).keeps_status_of(crds) == kept
+    assert OperatorSettings.model_validate_json(json.dumps(settings)).keeps_status_of(crds) == kept

@@ -3,7 +3,7 @@
 
 import pytest
 
-from scheduler.config import Cluster, flavour_names, flavour_of, incompatibilities, operator_of, operator_of_csv
+from scheduler.config import ClusterVersions, flavour_names, flavour_of, incompatibilities, operator_of, operator_of_csv
 from scheduler.config.compatibility import _table, lease_timings, parse_version
 
 OUR_OPERATOR = "localhost/secondary-scheduler/operator:0.1.0"
@@ -12,8 +12,8 @@ UPSTREAM = "registry.redhat.io/openshift-secondary-scheduler-operator/secondary-
 GO = "registry.k8s.io/scheduler-plugins/kube-scheduler:v{}"
 
 
-def found(kubernetes: str | None, openshift: str | None, operator: str, image: str) -> list[tuple[str, str]]:
-    cluster = Cluster(kubernetes, openshift)
+def reported(kubernetes: str | None, openshift: str | None, operator: str, image: str) -> list[tuple[str, str]]:
+    cluster = ClusterVersions(kubernetes, openshift)
     return [
         (problem.subject, problem.message)
         for problem in incompatibilities(cluster, operator_of(operator), image, flavour_of(image))
@@ -37,7 +37,7 @@ def found(kubernetes: str | None, openshift: str | None, operator: str, image: s
 def test_what_the_table_says_goes_together_is_accepted(
     kubernetes: str | None, openshift: str | None, operator: str, image: str
 ) -> None:
-    assert found(kubernetes, openshift, operator, image) == []
+    assert reported(kubernetes, openshift, operator, image) == []
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_the_table_says_goes_together_is_accepted(
 def test_what_does_not_go_together_is_told_with_a_remedy(
     kubernetes: str | None, openshift: str | None, operator: str, image: str, subject: str, words: list[str]
 ) -> None:
-    ((reported_subject, message),) = found(kubernetes, openshift, operator, image)
+    ((reported_subject, message),) = reported(kubernetes, openshift, operator, image)
     assert reported_subject == subject
     for word in words:
         assert word in message

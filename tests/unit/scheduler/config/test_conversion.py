@@ -48,7 +48,7 @@ def scores(text: str) -> dict[str, int]:
     return {plugin.name: plugin.weight for plugin in load(text).profiles[0].plugins(P.SCORE)}
 
 
-def told(text: str) -> list[str]:
+def warnings_of(text: str) -> list[str]:
     return [
         f"{warning.line}:{warning.column} {warning.path}: {warning.message}"
         for warning in convert_text(text, source="f")[1].warnings
@@ -167,7 +167,7 @@ def test_what_cannot_be_converted_is_explained(version: str, profile: str, expec
 def test_what_is_left_out_or_changed_is_told_at_its_place(
     version: str, profile: str, top: str, expected: list[str]
 ) -> None:
-    lines = told(text_of(version, profile, top))
+    lines = warnings_of(text_of(version, profile, top))
     assert lines[0].startswith(f"1:13 apiVersion: {version} was last served by Kubernetes 1.2")
     for line in expected:
         assert line in lines

@@ -6,12 +6,15 @@ import pytest
 
 from scheduler.catalog import descriptors
 from scheduler.config import KubeSchedulerConfiguration, flavour_names
-from scheduler.config.model import ClientConnection, LeaderElection, Profile
+from scheduler.config.model import ClientConnectionConfiguration, KubeSchedulerProfile, LeaderElectionConfiguration
 
 TEXT = (Path(__file__).parents[4] / "docs/configuration.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("model", [KubeSchedulerConfiguration, LeaderElection, ClientConnection, Profile])
+@pytest.mark.parametrize(
+    "model",
+    [KubeSchedulerConfiguration, LeaderElectionConfiguration, ClientConnectionConfiguration, KubeSchedulerProfile],
+)
 def test_every_field_is_described(model: type) -> None:
     missing = {info.alias for info in model.model_fields.values() if f"{info.alias}" not in TEXT}
     assert missing <= {"apiVersion", "kind"}

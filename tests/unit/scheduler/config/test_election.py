@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.config import LeaseFlags, without_effect
+from scheduler.config import LeaseFlags, overridden_lease_keys
 
 FLAGS = LeaseFlags.model_validate({"resourceName": "secondary-scheduler", "resourceNamespace": "ns"})
 
@@ -23,8 +23,8 @@ FLAGS = LeaseFlags.model_validate({"resourceName": "secondary-scheduler", "resou
     ],
 )
 def test_keys_that_say_something_else_than_the_flags(election: Any, keys: tuple[str, ...]) -> None:
-    assert without_effect({"leaderElection": election}, FLAGS) == keys
+    assert overridden_lease_keys({"leaderElection": election}, FLAGS) == keys
 
 
 def test_data_that_is_no_mapping_has_none() -> None:
-    assert without_effect(None, FLAGS) == ()
+    assert overridden_lease_keys(None, FLAGS) == ()
