@@ -61,6 +61,23 @@ def test_no_table_cell_is_too_long_to_read(page: Path) -> None:
     assert not [cell for cell in cells if len(cell) > LONGEST_CELL]
 
 
+def test_the_tests_that_differences_names_exist() -> None:
+    text = (CHECKOUT / "docs" / "differences.md").read_text(encoding="utf-8")
+    modules = [str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "tests").rglob("*.py")]
+    files = {span for span in _CODE.findall(text) if re.fullmatch(r"[\w/]*test_\w+\.py", span)}
+    assert len(files) > 40
+    assert not [file for file in sorted(files) if not any(f"/{module}".endswith(f"/{file}") for module in modules)]
+    last_cells = [line.rstrip(" |").rpartition("|")[2] for line in text.splitlines() if line.startswith("|")]
+    parts = {span.strip("…") for cell in last_cells for span in _CODE.findall(cell) if span.endswith("…")}
+    names = {
+        name
+        for module in modules
+        for name in re.findall(r"(?:def|class) (\w+)", (CHECKOUT / module).read_text(encoding="utf-8"))
+    }
+    assert len(parts) > 30
+    assert not [part for part in sorted(parts) if not any(part in name for name in names)]
+
+
 def test_the_plots_of_the_race_are_shown() -> None:
     shown = {target for target, _ in _LINK.findall((CHECKOUT / "docs/benchmarks.md").read_text(encoding="utf-8"))}
     plots = {f"../benchmarks/results/{plot.name}" for plot in (CHECKOUT / "benchmarks/results").glob("*.svg")}
