@@ -1,4 +1,4 @@
-"""`secondary-scheduler load-watcher`: the nodes' load for other clients, in the form that load-watcher serves."""
+"""`secondary-scheduler load-watcher`: serves the nodes' load to other clients, in load-watcher's format."""
 
 from __future__ import annotations
 
@@ -35,80 +35,93 @@ def register(parent: typer.Typer) -> None:
 def load_watcher(
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="Take source and load options from this KubeSchedulerConfiguration."),
+        typer.Option("--config", help="Read the source and the load options from this KubeSchedulerConfiguration."),
     ] = None,
     provider: Annotated[
-        Provider, typer.Option("--provider", envvar="METRICS_PROVIDER_NAME", help="Without --config: the source.")
+        Provider, typer.Option("--provider", envvar="METRICS_PROVIDER_NAME", help="The source, without --config.")
     ] = Provider.METRICS_SERVER,
     address: Annotated[
-        str, typer.Option("--address", envvar="METRICS_PROVIDER_ADDRESS", help="Its URL.", show_default=False)
+        str, typer.Option("--address", envvar="METRICS_PROVIDER_ADDRESS", help="URL of the source.", show_default=False)
     ] = "",
-    token_file: Annotated[Path | None, typer.Option("--token-file", help="Bearer token for it.")] = None,
-    ca_file: Annotated[Path | None, typer.Option("--ca-file", help="Certificate authority of its certificate.")] = None,
-    window: Annotated[str, typer.Option("--window", help="Averaging window, as in PromQL.")] = "15m",
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the source's bearer token.")
+    ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option("--ca-file", help="Certificate authority that signed the source's certificate.")
+    ] = None,
+    window: Annotated[str, typer.Option("--window", help="Averaging window, as a PromQL duration.")] = "15m",
     refresh_seconds: Annotated[int, typer.Option("--refresh-seconds", min=1, help="Pause between reads.")] = 30,
-    max_age_seconds: Annotated[int, typer.Option("--max-age-seconds", min=1, help="Older load is not served.")] = 300,
-    node_label: Annotated[str, typer.Option("--node-label", help="Label of the series that names the node.")] = (
-        "instance"
-    ),
+    max_age_seconds: Annotated[
+        int, typer.Option("--max-age-seconds", min=1, help="Do not serve load that is older.")
+    ] = 300,
+    node_label: Annotated[
+        str, typer.Option("--node-label", help="Label of the series that holds the node's name or address.")
+    ] = ("instance"),
     kubeconfig: Annotated[
         Path | None,
-        typer.Option("--kubeconfig", envvar="KUBE_CONFIG", help="Connection by which addresses become node names."),
+        typer.Option("--kubeconfig", envvar="KUBE_CONFIG", help="Cluster whose nodes give addresses their names."),
     ] = None,
-    context: Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")] = None,
+    context: Annotated[str | None, typer.Option("--context", help="Context in the kubeconfig.")] = None,
     no_cluster: Annotated[
-        bool, typer.Option("--no-cluster", help="Take the nodes' names as the source has them, and ask no cluster.")
+        bool, typer.Option("--no-cluster", help="Keep the source's names and connect to no cluster.")
     ] = False,
     listen: Annotated[str, typer.Option("--listen", help="Address and port to serve on.")] = DEFAULT_LISTEN,
     auth_token_file: Annotated[
-        Path | None, typer.Option("--auth-token-file", help="Clients must show the bearer token in this file.")
+        Path | None, typer.Option("--auth-token-file", help="Clients must send the bearer token in this file.")
     ] = None,
     token_review: Annotated[
         bool,
         typer.Option(
-            "--token-review", help="Clients must show a token of the cluster whose owner may get /watcher (RBAC)."
+            "--token-review", help="Clients must send a token of the cluster whose user may get /watcher (RBAC)."
         ),
     ] = False,
     client_ca_file: Annotated[
-        Path | None, typer.Option("--client-ca-file", help="Clients must show a certificate of this authority.")
+        Path | None,
+        typer.Option("--client-ca-file", help="Clients must present a certificate signed by this authority."),
     ] = None,
-    tls_cert_file: Annotated[Path | None, typer.Option("--tls-cert-file", help="Serve over TLS with this.")] = None,
-    tls_private_key_file: Annotated[Path | None, typer.Option("--tls-private-key-file", help="Its key.")] = None,
+    tls_cert_file: Annotated[
+        Path | None, typer.Option("--tls-cert-file", help="Certificate to serve TLS with.")
+    ] = None,
+    tls_private_key_file: Annotated[
+        Path | None, typer.Option("--tls-private-key-file", help="Key of the certificate.")
+    ] = None,
 ) -> None:
-    """Serve the nodes' load at /watcher until it is told to stop.
+    """Serve the nodes' load at /watcher until it is stopped by a signal.
 
-    Addresses of nodes become their names where the cluster can be asked, and load that is too old is left out. Beyond
-    loopback it serves only over TLS and to clients that prove who they are.
+    With a connection to the cluster, addresses of nodes become their names. Load that is too old is left out. On any
+    address other than loopback it serves only TLS, and only clients that authenticate.
     """
     host, port = listen_address(listen)
-    guarded = auth_token_file is not None or client_ca_file is not None or token_review
-    _refuse_open_doors(host, listen, guarded=guarded, tls=tls_cert_file is not None)
+    authenticates = auth_token_file is not None or client_ca_file is not None or token_review
+    _check_exposure(host, listen, authenticates=authenticates, tls=tls_cert_file is not None)
     if (tls_cert_file is None) != (tls_private_key_file is None):
-        raise CommandError("--tls-cert-file and --tls-private-key-file belong together", ExitCode.USAGE)
+        raise CommandError("--tls-cert-file and --tls-private-key-file: give both or neither", ExitCode.USAGE)
     if client_ca_file is not None and tls_cert_file is None:
-        raise CommandError("--client-ca-file needs --tls-cert-file: certificates are shown over TLS", ExitCode.USAGE)
-    # Here, not above: reading them takes longer than all the rest of the command line.
+        raise CommandError(
+            "--client-ca-file needs --tls-cert-file: clients present certificates over TLS only", ExitCode.USAGE
+        )
+    # Imported here: they take longer to import than all the rest of the command line.
     from scheduler.kube.client import KubeError
     from scheduler.load import LoadSettings
     from secondary_scheduler.cli.loadwatcher.serving import Access, Listen, WatcherService
 
     if config is not None:
-        key, settings = _configured(config)
+        key, settings = _source_of_configuration(config)
     else:
         settings = LoadSettings(
             address=address,
             token_file=token_file,
             ca_file=ca_file,
-            window=_window(window),
+            window=_valid_window(window),
             refresh_seconds=refresh_seconds,
             max_age_seconds=max_age_seconds,
             node_label=node_label,
         )
-        key, settings = _given(provider, settings)
-    needed = token_review or key.startswith(Provider.METRICS_SERVER)
-    if no_cluster and needed:
-        raise CommandError("--no-cluster: the metrics server and --token-review are of a cluster", ExitCode.USAGE)
-    api = None if no_cluster else _connection(kubeconfig, context, needed=needed)
+        key, settings = _source_of_options(provider, settings)
+    needs_cluster = token_review or key.startswith(Provider.METRICS_SERVER)
+    if no_cluster and needs_cluster:
+        raise CommandError("--no-cluster: the metrics server and --token-review need a cluster", ExitCode.USAGE)
+    api = None if no_cluster else _connection(kubeconfig, context, required=needs_cluster)
     access = Access(auth_token_file, token_review, client_ca_file, tls_cert_file, tls_private_key_file)
     try:
         service = WatcherService(key, settings, api, access)
@@ -121,17 +134,17 @@ def listen_address(text: str) -> tuple[str, int]:
     """Return host and port of `HOST:PORT` or `[IPV6]:PORT`.
 
     Raises:
-        CommandError: it is none.
+        CommandError: it is not an address and a port.
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise CommandError(f"--listen {text}: write an address and a port, such as {DEFAULT_LISTEN}", ExitCode.USAGE)
-    return host or "0.0.0.0", int(port)  # noqa: S104 # what the user asked for, and guarded below
+        raise CommandError(f"--listen {text}: not an address and a port, such as {DEFAULT_LISTEN}", ExitCode.USAGE)
+    return host or "0.0.0.0", int(port)  # noqa: S104 # the user's choice; _check_exposure demands authentication
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Return whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -140,63 +153,58 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _refuse_open_doors(host: str, listen: str, *, guarded: bool, tls: bool) -> None:
+def _check_exposure(host: str, listen: str, *, authenticates: bool, tls: bool) -> None:
+    """Refuse to serve other machines without authentication and TLS."""
     if is_loopback(host):
         return
-    if not guarded:
+    if not authenticates:
         raise CommandError(
-            f"--listen {listen}: others could reach it and read every node's load; give --auth-token-file,"
-            " --token-review or --client-ca-file, or listen on 127.0.0.1",
+            f"--listen {listen}: anybody could read every node's load; give --auth-token-file, --token-review or"
+            " --client-ca-file, or listen on 127.0.0.1",
             ExitCode.USAGE,
         )
     if not tls:
         raise CommandError(
-            f"--listen {listen}: tokens would go over the network in clear; give --tls-cert-file and"
+            f"--listen {listen}: tokens would cross the network unencrypted; give --tls-cert-file and"
             " --tls-private-key-file, or listen on 127.0.0.1",
             ExitCode.USAGE,
         )
 
 
-def _given(provider: Provider, settings: LoadSettings) -> tuple[str, LoadSettings]:
+def _source_of_options(provider: Provider, settings: LoadSettings) -> tuple[str, LoadSettings]:
     import os
     from dataclasses import replace
 
-    from scheduler.load import DEFAULT_ADDRESSES
+    from scheduler.load import DEFAULT_ADDRESSES, signalfx_settings
 
     if provider is Provider.METRICS_SERVER:
         return f"{provider}:", settings
     address = settings.address or DEFAULT_ADDRESSES[provider]
     if not address.startswith(("http://", "https://")):
-        raise CommandError(f"--address {address}: is no URL: it starts with http:// or https://", ExitCode.USAGE)
+        raise CommandError(f"--address {address}: not a URL, which starts with http:// or https://", ExitCode.USAGE)
     settings = replace(settings, address=address)
     if provider is Provider.SIGNALFX:
-        settings = replace(
-            settings,
-            credential_header="X-SF-Token",
-            host_suffix=os.environ.get("SIGNALFX_HOST_NAME_SUFFIX", ""),
-            cluster=os.environ.get("SIGNALFX_CLUSTER_NAME", ""),
-        )
+        settings = signalfx_settings(settings, os.environ)
     return f"{provider}:{address}", settings
 
 
-def _configured(file: Path) -> tuple[str, LoadSettings]:
+def _source_of_configuration(file: Path) -> tuple[str, LoadSettings]:
     from scheduler.load import configured_sources
     from secondary_scheduler.cli.reading import read_configuration
 
     configuration = read_configuration(file)
-    wanted, _ = configured_sources(configuration.profiles)
-    sources = {key: settings for key, settings in wanted.items() if not key.startswith("watcher:")}
+    configured, _ = configured_sources(configuration.profiles)
+    sources = {key: settings for key, settings in configured.items() if not key.startswith("watcher:")}
     if len(sources) != 1:
-        found = ", ".join(sources) or "none"
         raise CommandError(
-            f"{file}: to serve one source the configuration must have one, apart from load-watchers (it has: {found});"
-            " name it with --provider and --address instead",
+            f"{file}: the configuration must name exactly one source that is not a load-watcher, and it names"
+            f" {', '.join(sources) or 'none'}; give the source with --provider and --address instead",
             ExitCode.INVALID_INPUT,
         )
     return next(iter(sources.items()))
 
 
-def _window(text: str) -> str:
+def _valid_window(text: str) -> str:
     from scheduler.catalog import LoadOptions
 
     for _, message in LoadOptions(window=text).check():
@@ -204,12 +212,12 @@ def _window(text: str) -> str:
     return text
 
 
-def _connection(kubeconfig: Path | None, context: str | None, *, needed: bool) -> ClientConfig | None:
+def _connection(kubeconfig: Path | None, context: str | None, *, required: bool) -> ClientConfig | None:
     from scheduler.kube.client import ClientConfig, ConfigError
 
     try:
         return ClientConfig.load(kubeconfig, context)
     except ConfigError as error:
-        if needed or kubeconfig is not None or context is not None:
+        if required or kubeconfig is not None or context is not None:
             raise CommandError(str(error)) from error
         return None

@@ -45,7 +45,7 @@ _JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where to serve; port 0 takes a free one."""
+    """Where to serve; port 0: any free one."""
 
     host: str
     port: int
@@ -53,7 +53,7 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may read: everybody where nothing is set."""
+    """Who may read, and with which TLS files; without any setting everybody may."""
 
     token_file: Path | None = None
     token_review: bool = False
@@ -62,7 +62,7 @@ class Access:
     tls_private_key_file: Path | None = None
 
     def tls(self) -> ssl.SSLContext | None:
-        """The context to serve with; None for plain HTTP.
+        """Return the context to serve with; None for plain HTTP.
 
         Raises:
             CommandError: a file cannot be used.
@@ -77,15 +77,15 @@ class Access:
                 context.load_verify_locations(self.client_ca_file)
                 context.verify_mode = ssl.CERT_REQUIRED
         except OSError as error:
-            files = ", ".join(str(one) for one in (self.tls_cert_file, self.tls_private_key_file, self.client_ca_file))
+            files = ", ".join(map(str, (self.tls_cert_file, self.tls_private_key_file, self.client_ca_file)))
             raise CommandError(f"TLS files {files}: {error.strerror or error}") from error
         return context
 
 
 class NodeNamedSource:
-    """A source whose instances are nodes by name: what it calls by address is renamed, what is no node left out.
+    """A source whose loads are by node name: addresses are replaced by names, and what is not a node is left out.
 
-    The nodes are listed anew each minute; while the API server does not answer, the last list counts.
+    Lists the nodes once a minute. While the API server does not answer, the last list counts.
     """
 
     def __init__(self, source: LoadSource, connection: SyncConnection, say: Say) -> None:
@@ -95,7 +95,7 @@ class NodeNamedSource:
         self._unmatched: frozenset[str] = frozenset()
 
     def describe(self) -> str:
-        """The source below."""
+        """Name the source that is read."""
         return self._source.describe()
 
     def close(self) -> None:
@@ -106,15 +106,17 @@ class NodeNamedSource:
     def read(self) -> LoadReading:
         """Read; see `LoadSource.read`."""
         reading = self._source.read()
-        self._list()
+        self._list_nodes()
         matched, unmatched = match_nodes(reading, self._nodes.get)
         new = frozenset(unmatched) - self._unmatched
         self._unmatched = frozenset(unmatched)
         if new:
-            self._say(f"{len(unmatched)} series are of no node of the cluster and left out, such as {min(new)[:80]}")
+            self._say(
+                f"{len(unmatched)} series are left out: no node has that name or address, such as {min(new)[:80]}"
+            )
         return matched
 
-    def _list(self) -> None:
+    def _list_nodes(self) -> None:
         if time.monotonic() - self._listed_at < _NODES_SECONDS:
             return
         try:
@@ -122,12 +124,15 @@ class NodeNamedSource:
         except (KubeError, ValueError) as error:
             if not self._nodes:
                 raise LoadError(f"nodes of the cluster: {error}") from error
-            self._say(f"nodes of the cluster: {error}; going on with those known")
+            self._say(f"nodes of the cluster: {error}; continuing with the last list")
         self._listed_at = time.monotonic()
 
 
 class WatcherService:
-    """What the command serves. `api` names the cluster whose nodes are meant; without it names are the source's."""
+    """What the command serves.
+
+    `api` is the cluster whose nodes the loads belong to; without it loads keep the source's names.
+    """
 
     def __init__(self, key: str, settings: LoadSettings, api: ClientConfig | None, access: Access) -> None:
         self._key, self._settings, self._api, self._access = key, settings, api, access
@@ -135,7 +140,7 @@ class WatcherService:
         self._reading: LoadReading | None = None
         self._stop = asyncio.Event()
         self._collector: Collector | None = None
-        self._told: tuple[bool, str] = (True, "")
+        self._reported: tuple[bool, str] = (True, "")
         self.port = 0
 
     async def run(self, listen: Listen, say: Say) -> None:
@@ -152,7 +157,7 @@ class WatcherService:
         reviews = KubeClient(self._api, qps=20) if self._access.token_review and self._api is not None else None
         application = web.Application(middlewares=[self._guard(reviews)], client_max_size=64 * 1024)
         application.router.add_route("*", WATCHER_PATH, self._watcher)
-        # Go's clients append the path to an address that may end with a slash.
+        # Go clients append the path to an address that may end with a slash.
         application.router.add_route("*", "//watcher", self._watcher)
         application.router.add_route("*", f"{WATCHER_PATH}/health", self._health)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
@@ -176,7 +181,7 @@ class WatcherService:
                 await reviews.close()
 
     def stop(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._stop.set()
 
     def _new_collector(self, say: Say) -> Collector:
@@ -186,24 +191,24 @@ class WatcherService:
         else:
             source = load_source(self._key, settings, api)
             if self._provider != METRICS_SERVER:
-                # The metrics server speaks of nodes by name already.
+                # The metrics server names nodes already.
                 connection = SyncConnection(api, timeout=settings.timeout_seconds)
                 source = NodeNamedSource(source, connection, say)
 
         def show(status: LoadStatus) -> None:
-            now = (status.fresh, status.message)
-            if now != self._told:
-                self._told = now
+            current = (status.fresh, status.message)
+            if current != self._reported:
+                self._reported = current
                 say("load is fresh" if status.fresh else f"load is not fresh: {status.message}")
 
-        def take(reading: LoadReading) -> None:
+        def keep(reading: LoadReading) -> None:
             self._reading = reading
 
         return Collector(
             source,
             refresh_seconds=settings.refresh_seconds,
             max_age_seconds=settings.max_age_seconds,
-            on_reading=take,
+            on_reading=keep,
             on_status=show,
         )
 
@@ -231,7 +236,7 @@ class WatcherService:
     async def _health(self, _: web.Request) -> web.Response:
         status = self._collector.status() if self._collector is not None else None
         healthy = status is not None and status.fresh and not status.consecutive_failures
-        # The reason may name addresses: it is for the log, not for whoever asks.
+        # The reason may name addresses: it goes to the log, not to clients.
         return web.Response(status=200 if healthy else 503)
 
     def _guard(self, reviews: KubeClient | None) -> Any:
@@ -245,7 +250,7 @@ class WatcherService:
             if scheme.lower() != "bearer" or not token.strip():
                 return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
             status = 401
-            if self._access.token_file is not None and self._is_ours(token.strip()):
+            if self._access.token_file is not None and self._matches_token_file(token.strip()):
                 status = 200
             elif authorizer is not None:
                 status = 503
@@ -255,11 +260,11 @@ class WatcherService:
 
         return guard
 
-    def _is_ours(self, token: str) -> bool:
+    def _matches_token_file(self, token: str) -> bool:
         if self._access.token_file is None:
             return False
         try:
-            # Read for each request: it may be rotated.
+            # Read for each request: the token may be rotated.
             expected = self._access.token_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
             return False

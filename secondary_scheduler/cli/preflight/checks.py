@@ -1,4 +1,4 @@
-"""The checks of `preflight`: from the network up to whether every node has a load that is young enough."""
+"""The checks of `preflight`: from the network up to whether every node has a fresh load."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import math
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,11 +28,11 @@ from scheduler.load import (
 from scheduler.load.session import tls_advice
 from secondary_scheduler.cli.preflight import series
 
-_SOON_DAYS = 14
-_SHOWN = 3
+_WARNING_DAYS = 14
+_MAX_EXAMPLES = 3
 
 
-class Status(enum.StrEnum):
+class CheckStatus(enum.StrEnum):
     """How a check ended."""
 
     OK = "ok"
@@ -43,29 +43,25 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the result."""
+    """One line of the result: what was checked, what it showed, and what to do about it."""
 
     name: str
-    status: Status
-    found: str
+    status: CheckStatus
+    finding: str
     advice: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """As JSON-ready data."""
-        return asdict(self)
+        """Return the check as it is written to JSON."""
+        return {"name": self.name, "status": self.status, "found": self.finding, "advice": self.advice}
 
 
-_GATES = ("reachable", "TLS", "token", "answers", "labels")
-"""Checks without which the later ones would only say the same again."""
+_PREREQUISITES = ("reachable", "TLS", "token", "answers", "labels")
+"""Where one of these fails, the later checks would only fail for the same reason."""
 NAMES = ("reachable", "TLS", "token", "answers", "labels", "nodes", "ages", "values")
 
 
 class Examination:
-    """Checks one source against the cluster's nodes.
-
-    `counted` are the names of those that must have a load. `needed` are the figures (`cpu_average` …) that the enabled
-    plugins read; without the others they can do.
-    """
+    """Checks one source against the cluster's nodes."""
 
     def __init__(
         self,
@@ -74,171 +70,184 @@ class Examination:
         nodes: Sequence[KnownNode],
         counted: frozenset[str],
         needed: frozenset[str],
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings, self._source = settings, source
+        """Create the examination of one source.
+
+        Args:
+            settings: where and how the source is read.
+            source: the source itself; closed by the caller.
+            nodes: all nodes of the cluster.
+            counted: names of the nodes that must have a load.
+            needed: figures such as `cpu_average` that an enabled plugin cannot do without.
+            clock: seconds since the epoch.
+        """
+        self._settings, self._source, self._clock = settings, source, clock
         self._nodes, self._counted, self._needed = nodes, counted, needed
 
     def run(self) -> Iterator[Check]:
         """Yield the checks in order; what cannot be checked after a failure is skipped."""
-        done: list[str] = []
         for check in self._run():
-            done.append(check.name)
             yield check
-            if check.status is Status.FAILED and check.name in _GATES:
+            if check.status is CheckStatus.FAILED and check.name in _PREREQUISITES:
                 for name in NAMES[NAMES.index(check.name) + 1 :]:
-                    yield Check(name, Status.SKIPPED, f"not reached: {check.name} failed")
+                    yield Check(name, CheckStatus.SKIPPED, f"not checked, as {check.name} failed")
                 return
 
     def _run(self) -> Iterator[Check]:
         if self._settings.address:
-            yield self._reachable()
-            yield tls(self._settings)
+            yield self._check_connection()
+            yield check_tls(self._settings)
         if isinstance(self._source, PrometheusSource):
-            yield from self._credential(self._source)
-            yield from self._queries(self._source)
+            yield from self._check_token(self._source)
+            yield from self._check_queries(self._source)
         try:
             reading = self._source.read()
         except LoadRefused as error:
-            yield Check("token", Status.FAILED, str(error), "give the token of an account that may read it")
+            yield Check("token", CheckStatus.FAILED, str(error), "use the token of an account that may read it")
             return
         except LoadError as error:
-            yield Check("answers", Status.FAILED, str(error), self._without_answer())
+            yield Check("answers", CheckStatus.FAILED, str(error), self._advice_without_loads())
             return
         if not reading.loads:
-            found = "; ".join(reading.problems) or "it has no load of any node"
-            yield Check("answers", Status.FAILED, found, self._without_answer())
+            finding = "; ".join(reading.problems) or "it has no load of any node"
+            yield Check("answers", CheckStatus.FAILED, finding, self._advice_without_loads())
             return
-        yield Check("answers", Status.OK, f"loads of {len(reading.loads)} instances")
-        yield from self._of_reading(reading)
+        yield Check("answers", CheckStatus.OK, f"loads of {len(reading.loads)} instances")
+        yield from self._check_reading(reading)
 
-    def _without_answer(self) -> str:
+    def _advice_without_loads(self) -> str:
         if isinstance(self._source, PrometheusSource):
             return "see the queries above"
         if isinstance(self._source, MetricsServerSource):
             return "install the metrics server (kubectl top nodes must work), or name another source"
-        return "look at the log of what runs there: it has to have read its own source once"
+        return "look at its log: it serves loads once it has read its own source"
 
-    def _reachable(self) -> Check:
+    def _check_connection(self) -> Check:
         address = self._settings.address
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         try:
             with socket.create_connection((host, port), timeout=self._settings.timeout_seconds):
-                return Check("reachable", Status.OK, f"{host}:{port} answers")
+                return Check("reachable", CheckStatus.OK, f"{host}:{port} answers")
         except OSError as error:
-            advice = "check the address, and that nothing in between (firewall, NetworkPolicy, VPN) closes the port"
+            advice = "check the address, and whether a firewall, a NetworkPolicy or a VPN blocks the port"
             if host.endswith((".svc", ".svc.cluster.local")):
                 advice = (
-                    "that name exists inside the cluster only: run preflight in a pod, or forward the port (kubectl"
+                    "that name exists only inside the cluster: run preflight in a pod, or forward the port (kubectl"
                     " port-forward) and give --address"
                 )
-            return Check("reachable", Status.FAILED, f"{host}:{port}: {error.strerror or error}", advice)
+            return Check("reachable", CheckStatus.FAILED, f"{host}:{port}: {error.strerror or error}", advice)
 
-    def _credential(self, source: PrometheusSource) -> Iterator[Check]:
-        shown = "with a token" if self._settings.token or self._settings.token_file else "without a token"
+    def _check_token(self, source: PrometheusSource) -> Iterator[Check]:
+        credential = "with a token" if self._settings.token or self._settings.token_file else "without a token"
         try:
-            source.ask("vector(1)", time.time())
+            source.ask("vector(1)", self._clock())
         except LoadRefused as error:
             advice = (
-                "give one with --token-file, or the account's right to read it (on OpenShift cluster-monitoring-view)"
+                "give a token with --token-file, or grant its account the right to read (on OpenShift"
+                " cluster-monitoring-view)"
             )
-            yield Check("token", Status.FAILED, str(error), advice)
+            yield Check("token", CheckStatus.FAILED, str(error), advice)
         except LoadError as error:
-            yield Check("token", Status.FAILED, str(error), "give the address of a Prometheus or Thanos itself")
+            yield Check("token", CheckStatus.FAILED, str(error), "give the address of Prometheus or Thanos itself")
         else:
-            yield Check("token", Status.OK, f"it answers {shown}")
+            yield Check("token", CheckStatus.OK, f"it answers {credential}")
 
-    def _queries(self, source: PrometheusSource) -> Iterator[Check]:
+    def _check_queries(self, source: PrometheusSource) -> Iterator[Check]:
         for figure in series.FIGURES:
             expression = source.expression(figure)
-            needed = figure in self._needed
             name = f"series {series.option(figure)}"
-            bad = Status.FAILED if needed else Status.WARNING
+            failure = CheckStatus.FAILED if figure in self._needed else CheckStatus.WARNING
             started = time.monotonic()
             try:
-                found = source.ask(expression, time.time())
+                samples = source.ask(expression, self._clock())
             except LoadError as error:
-                yield Check(name, bad, str(error), "correct load.queries in SecondarySchedulerOptions")
+                yield Check(name, failure, str(error), "correct load.queries in SecondarySchedulerOptions")
                 continue
-            took = time.monotonic() - started
-            if found:
-                yield Check(name, Status.OK, f"{len(found)} series in {took:.2f} s")
+            seconds = time.monotonic() - started
+            if samples:
+                yield Check(name, CheckStatus.OK, f"{len(samples)} series in {seconds:.2f} s")
             else:
-                yield Check(name, bad, f"no series for {expression}", series.advice(source, figure))
+                yield Check(name, failure, f"no series for {expression}", series.advice(source, figure))
 
-    def _of_reading(self, reading: LoadReading) -> Iterator[Check]:
+    def _check_reading(self, reading: LoadReading) -> Iterator[Check]:
         names = nodes_by_address((node.name, node.addresses) for node in self._nodes)
         matched, unmatched = match_nodes(reading, names.get)
-        yield self._labels(reading, matched, unmatched)
-        yield self._coverage(matched)
-        yield self._ages(matched)
+        yield self._check_labels(reading, matched, unmatched)
+        yield self._check_coverage(matched)
+        yield self._check_ages(matched)
         rejected = sum(reading.rejected.values())
         if rejected:
-            advice = "NaN, infinite, negative or beyond 100,000 %: look at the rule behind the query"
-            yield Check("values", Status.WARNING, f"{rejected} values can be no load: {dict(reading.rejected)}", advice)
+            advice = "NaN, infinite, negative or above 100,000 %: check the recording rule behind the query"
+            yield Check(
+                "values", CheckStatus.WARNING, f"{rejected} values cannot be a load: {dict(reading.rejected)}", advice
+            )
         elif reading.problems:
-            yield Check("values", Status.WARNING, "; ".join(reading.problems[:2]))
+            yield Check("values", CheckStatus.WARNING, "; ".join(reading.problems[:2]))
         else:
-            yield Check("values", Status.OK, "all can be loads")
+            yield Check("values", CheckStatus.OK, "every value can be a load")
 
-    def _labels(self, reading: LoadReading, matched: LoadReading, unmatched: list[str]) -> Check:
+    def _check_labels(self, reading: LoadReading, matched: LoadReading, unmatched: list[str]) -> Check:
         by_name = sum(name in reading.loads for name in matched.loads)
-        found = f"{by_name} by name, {len(matched.loads) - by_name} by address, {len(unmatched)} of no node"
+        finding = f"{by_name} by name, {len(matched.loads) - by_name} by address, {len(unmatched)} of no node"
         if unmatched:
-            found += f" ({_some(unmatched)})"
+            finding += f" ({_examples(unmatched)})"
         if matched.loads:
-            return Check("labels", Status.WARNING if unmatched else Status.OK, found)
+            return Check("labels", CheckStatus.WARNING if unmatched else CheckStatus.OK, finding)
         advice = "set load.nodeLabel to the label that holds the node's name or address"
         if isinstance(self._source, PrometheusSource):
-            better = series.label_with(self._source, {node.name for node in self._nodes})
-            advice = f"set load.nodeLabel: {better}" if better else advice
-        return Check("labels", Status.FAILED, found, advice)
+            label = series.label_with(self._source, {node.name for node in self._nodes})
+            advice = f"set load.nodeLabel: {label}" if label else advice
+        return Check("labels", CheckStatus.FAILED, finding, advice)
 
-    def _coverage(self, matched: LoadReading) -> Check:
+    def _check_coverage(self, matched: LoadReading) -> Check:
         measured = {name for name, load in matched.loads.items() if not math.isnan(load.cpu_average)}
         missing = sorted(self._counted - measured)
         total = len(self._counted)
-        found = f"{total - len(missing)} of {total} have a CPU load"
+        finding = f"{total - len(missing)} of {total} have a CPU load"
         if not missing:
-            return Check("nodes", Status.OK, found)
-        advice = "is the exporter running there? Nodes that do not matter are left out with --selector"
-        return Check("nodes", Status.FAILED, f"{found}; none: {_some(missing)}", advice)
+            return Check("nodes", CheckStatus.OK, finding)
+        advice = "is the exporter running there? Leave out nodes that do not matter with --selector"
+        return Check("nodes", CheckStatus.FAILED, f"{finding}; none: {_examples(missing)}", advice)
 
-    def _ages(self, matched: LoadReading) -> Check:
-        now, limit = time.time(), self._settings.max_age_seconds
+    def _check_ages(self, matched: LoadReading) -> Check:
+        now, limit = self._clock(), self._settings.max_age_seconds
         ages = {
             name: now - load.measured_at for name, load in matched.loads.items() if not math.isnan(load.measured_at)
         }
         if not ages:
             advice = "set load.queries.sampleTime to a query for the time of each node's newest sample"
-            return Check("ages", Status.WARNING, "unknown: a value counts as old as the answer", advice)
-        found = f"newest {min(ages.values()):.0f} s, oldest {max(ages.values()):.0f} s; allowed {limit:g} s"
+            return Check("ages", CheckStatus.WARNING, "unknown: each value counts as old as the answer", advice)
+        finding = f"newest {min(ages.values()):.0f} s, oldest {max(ages.values()):.0f} s; allowed {limit:g} s"
         old = sorted(ages.keys() - matched.fresh_loads(now, limit).keys())
         if old:
-            advice = "are the exporters and the recording rules running? Else raise load.maxAgeSeconds"
-            return Check("ages", Status.FAILED, f"{found}; too old: {_some(old)}", advice)
+            advice = "are the exporters and the recording rules running? If they are, raise load.maxAgeSeconds"
+            return Check("ages", CheckStatus.FAILED, f"{finding}; too old: {_examples(old)}", advice)
         ahead = -min(ages.values())
         if ahead > 5:
-            return Check("ages", Status.WARNING, found, f"the source's clock is {ahead:.0f} s ahead of this one")
-        return Check("ages", Status.OK, found)
+            return Check("ages", CheckStatus.WARNING, finding, f"the source's clock is {ahead:.0f} s ahead of this one")
+        return Check("ages", CheckStatus.OK, finding)
 
 
-def tls(settings: LoadSettings) -> Check:
+def check_tls(settings: LoadSettings) -> Check:
     """Check the source's certificate against the CA that will be used."""
     parts = urlsplit(settings.address)
     if parts.scheme != "https":
         if settings.token or settings.token_file:
-            return Check("TLS", Status.WARNING, "plain HTTP", "the token goes over the network in clear; use https")
-        return Check("TLS", Status.OK, "plain HTTP, and no token to lose")
+            return Check(
+                "TLS", CheckStatus.WARNING, "plain HTTP", "the token crosses the network unencrypted; use https"
+            )
+        return Check("TLS", CheckStatus.OK, "plain HTTP, without a token")
     if not settings.verify_tls:
-        advice = "whoever can stand in for it gets the token; give caFile instead of insecureSkipVerify"
-        return Check("TLS", Status.WARNING, "its certificate is not verified", advice)
-    trusted = str(settings.ca_file) if settings.ca_file else "the system's authorities"
+        advice = "an impostor would get the token; give caFile instead of insecureSkipVerify"
+        return Check("TLS", CheckStatus.WARNING, "its certificate is not verified", advice)
+    trusted = str(settings.ca_file) if settings.ca_file else "the system's CAs"
     host, port = parts.hostname or "", parts.port or 443
     try:
         context = ssl.create_default_context(cafile=str(settings.ca_file) if settings.ca_file else None)
     except OSError as error:
-        return Check("TLS", Status.FAILED, f"{trusted}: {error.strerror or error}", "give --ca-file a file in PEM form")
+        return Check("TLS", CheckStatus.FAILED, f"{trusted}: {error.strerror or error}", "give --ca-file a PEM file")
     try:
         with (
             socket.create_connection((host, port), timeout=settings.timeout_seconds) as raw,
@@ -248,15 +257,17 @@ def tls(settings: LoadSettings) -> Check:
             version = secure.version() or "TLS"
     except ssl.SSLCertVerificationError as error:
         cause = error.verify_message
-        return Check("TLS", Status.FAILED, f"not verified by {trusted}: {cause}", tls_advice(cause))
+        return Check("TLS", CheckStatus.FAILED, f"not verified by {trusted}: {cause}", tls_advice(cause))
     except OSError as error:
-        return Check("TLS", Status.FAILED, f"no handshake: {error.strerror or error}", "is this port HTTPS?")
+        return Check(
+            "TLS", CheckStatus.FAILED, f"no handshake: {error.strerror or error}", "does this port serve HTTPS?"
+        )
     until = datetime.datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), datetime.UTC)
     days = (until - datetime.datetime.now(datetime.UTC)).days
-    found = f"{version}, certificate by {_issuer(certificate)} until {until:%Y-%m-%d}, verified by {trusted}"
-    if days < _SOON_DAYS:
-        return Check("TLS", Status.WARNING, found, f"it has to be renewed within {days} days")
-    return Check("TLS", Status.OK, found)
+    finding = f"{version}, certificate by {_issuer(certificate)} until {until:%Y-%m-%d}, verified by {trusted}"
+    if days < _WARNING_DAYS:
+        return Check("TLS", CheckStatus.WARNING, finding, f"renew it within {days} days")
+    return Check("TLS", CheckStatus.OK, finding)
 
 
 def _issuer(certificate: Mapping[str, Any]) -> str:
@@ -264,6 +275,6 @@ def _issuer(certificate: Mapping[str, Any]) -> str:
     return str(parts.get("commonName") or parts.get("organizationName") or "an unnamed authority")
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(sorted(names)[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+def _examples(names: Sequence[str]) -> str:
+    shown = ", ".join(sorted(names)[:_MAX_EXAMPLES])
+    return shown if len(names) <= _MAX_EXAMPLES else f"{shown} and {len(names) - _MAX_EXAMPLES} more"

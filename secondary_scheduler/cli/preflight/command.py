@@ -1,4 +1,4 @@
-"""`secondary-scheduler preflight`: the metric source, looked at before anything is installed."""
+"""`secondary-scheduler preflight`: checks the metric source before anything is installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
 
 
-class Output(enum.StrEnum):
+class PreflightOutput(enum.StrEnum):
     """How the result is written."""
 
     TABLE = "table"
@@ -37,35 +37,40 @@ def preflight(
     ] = None,
     stack: Annotated[Path | None, typer.Option("--stack", help="Check the source of this stack file.")] = None,
     address: Annotated[
-        str | None, typer.Option("--address", help="Ask this Prometheus, whatever the file says; alone, it suffices.")
+        str | None,
+        typer.Option("--address", help="Check this Prometheus; overrides the address in the file, and needs no file."),
     ] = None,
-    token_file: Annotated[Path | None, typer.Option("--token-file", help="Bearer token for it.")] = None,
-    ca_file: Annotated[Path | None, typer.Option("--ca-file", help="Certificate authority of its certificate.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File with the source's bearer token.")
+    ] = None,
+    ca_file: Annotated[Path | None, typer.Option("--ca-file", help="CA that signed the source's certificate.")] = None,
     service_account: Annotated[
         str | None,
-        typer.Option("--service-account", help="NAMESPACE/NAME: ask the cluster for a short-lived token of it."),
+        typer.Option("--service-account", help="NAMESPACE/NAME of an account to create a short-lived token for."),
     ] = None,
     selector: Annotated[
-        str, typer.Option("--selector", "-l", help="Only nodes with these labels must have a load.")
+        str, typer.Option("--selector", "-l", help="Demand a load only of nodes with these labels.")
     ] = "",
-    kubeconfig: Annotated[Path | None, typer.Option("--kubeconfig", help="Connection to the cluster.")] = None,
-    context: Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")] = None,
+    kubeconfig: Annotated[Path | None, typer.Option("--kubeconfig", help="Kubeconfig of the cluster.")] = None,
+    context: Annotated[str | None, typer.Option("--context", help="Context in the kubeconfig.")] = None,
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="If all is well, put the address found into this stack file."),
+        typer.Option("--write", help="Write the address into this stack file if no check fails."),
     ] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
+    output: Annotated[PreflightOutput, typer.Option("-o", "--output", help="Output format.")] = PreflightOutput.TABLE,
 ) -> None:
     """Check the source of the nodes' load: reachable, TLS, token, series, labels, nodes, ages.
 
-    On OpenShift the route to its monitoring is found, and asked with a short-lived token of a ServiceAccount. Nothing
-    is changed in the cluster. Exit code 1: a check failed, and its line says what to do.
+    On OpenShift it finds the route to the cluster's monitoring and uses a short-lived token of a ServiceAccount. It
+    changes nothing in the cluster. Exit code 1: a check failed, and its line says what to do.
     """
-    # Here, not above: reading them takes longer than all the rest of the command line.
-    from secondary_scheduler.cli.preflight.target import Wanted, find_targets
+    # Imported here: they take longer to import than all the rest of the command line.
+    from secondary_scheduler.cli.preflight.target import PreflightRequest, find_targets
 
-    wanted = Wanted(config, stack, address, token_file, ca_file, service_account, selector, kubeconfig, context)
-    with find_targets(wanted) as targets:
+    request = PreflightRequest(
+        config, stack, address, token_file, ca_file, service_account, selector, kubeconfig, context
+    )
+    with find_targets(request) as targets:
         results = [(target, list(target.checks())) for target in targets]
     _show(results, output)
     failed = [check for _, checks in results for check in checks if check.status == "failed"]
@@ -73,12 +78,12 @@ def preflight(
         _write(write, [target for target, _ in results])
     if failed:
         if write is not None:
-            typer.echo(f"{write}: not written, as a check failed", err=True)
+            typer.echo(f"{write}: not changed, as a check failed", err=True)
         raise typer.Exit(ExitCode.ERROR)
 
 
-def _show(results: Iterable[tuple[Target, list[Check]]], output: Output) -> None:
-    if output is Output.JSON:
+def _show(results: Iterable[tuple[Target, list[Check]]], output: PreflightOutput) -> None:
+    if output is PreflightOutput.JSON:
         sources = [
             {
                 "source": target.description,
@@ -101,8 +106,8 @@ def _show(results: Iterable[tuple[Target, list[Check]]], output: Output) -> None
         for heading, wrap in (("check", True), ("", True), ("found", False), ("what to do", False)):
             table.add_column(heading, no_wrap=wrap, overflow="fold")
         for check in checks:
-            # What a server says may hold anything: as plain text, without markup or control characters.
-            cells = (check.name, check.status.value, check.found, check.advice)
+            # A server's text may hold anything: show it without markup and control characters.
+            cells = (check.name, check.status.value, check.finding, check.advice)
             plain = ["".join(c if c.isprintable() else " " for c in cell) for cell in cells]
             style = _STYLES[check.status.value]
             table.add_row(*(Text(cell, style=style if index == 1 else "") for index, cell in enumerate(plain)))
@@ -112,12 +117,12 @@ def _show(results: Iterable[tuple[Target, list[Check]]], output: Output) -> None
 def _write(file: Path, targets: list[Target]) -> None:
     from secondary_scheduler.cli.preflight.write import trusts_services_only, write_address
 
-    found = {target.own_address for target in targets if target.key.startswith("Prometheus:")}
-    if len(found) != 1:
-        raise CommandError(f"--write {file}: a stack file holds one Prometheus, and {len(found)} were checked")
-    address = found.pop()
+    addresses = {target.own_address for target in targets if target.key.startswith("Prometheus:")}
+    if len(addresses) != 1:
+        raise CommandError(f"--write {file}: a stack file holds one Prometheus, and {len(addresses)} were checked")
+    address = addresses.pop()
     changed = write_address(file, address)
     typer.echo(f"{file}: metricProvider.address {'is now' if changed else 'was already'} {address}", err=True)
     if trusts_services_only(file, address):
-        advice = "give the service's address (….svc), or credentials with the CA of the route"
-        typer.echo(f"{file}: credentials.serviceAccount trusts the cluster's services only; {advice}", err=True)
+        advice = "use the service's address (….svc), or credentials with the CA of the route"
+        typer.echo(f"{file}: credentials.serviceAccount trusts only services of the cluster; {advice}", err=True)

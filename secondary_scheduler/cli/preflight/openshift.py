@@ -1,7 +1,6 @@
-"""OpenShift's own monitoring: its routes, the CA of its ingress, and a token that is bound to a ServiceAccount.
+"""OpenShift's own monitoring: its routes, the CA of its ingress, and a bound token of a ServiceAccount.
 
-Written from OpenShift's documentation and tried against its Route CRD on a plain API server; nothing here has been run
-on OpenShift itself.
+Written from OpenShift's documentation and tested with its Route CRD on a plain API server, never on OpenShift itself.
 """
 
 from __future__ import annotations
@@ -17,29 +16,29 @@ from scheduler.kube.client.sync import SyncConnection
 
 NAMESPACE = "openshift-monitoring"
 ROUTES = ("thanos-querier", "prometheus-k8s")
-"""In this order: Thanos Querier answers for all of the cluster's Prometheuses."""
+"""In order of preference: Thanos Querier answers for all Prometheus instances of the cluster."""
 OPERAND = "openshift-secondary-scheduler-operator/secondary-scheduler"
 ACCOUNTS = (OPERAND, "openshift-monitoring/prometheus-k8s")
-"""Whose token is tried: the scheduler's own, which is what will be used; before it exists, the monitoring's."""
+"""Accounts whose token is tried: the scheduler's own, as it will be used; before it exists, the monitoring's."""
 TOKEN_SECONDS = 600
 _GROUP = "/apis/route.openshift.io/v1"
 _INGRESS_CA = "/api/v1/namespaces/openshift-config-managed/configmaps/default-ingress-cert"
 
 
 class OpenShiftError(Exception):
-    """What is missing, and what to do, in one line."""
+    """Says in one line what is missing and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route to the monitoring."""
+    """A route to the monitoring: its name and its URL."""
 
     name: str
     address: str
 
 
 def is_openshift(connection: SyncConnection) -> bool:
-    """Whether the API server knows routes.
+    """Return whether the API server serves routes.
 
     Raises:
         KubeError: it does not answer.
@@ -52,7 +51,7 @@ def is_openshift(connection: SyncConnection) -> bool:
 
 
 def find_route(connection: SyncConnection) -> Route:
-    """The first of the monitoring's routes that exists and is admitted.
+    """Return the first of the monitoring's routes that exists and is admitted.
 
     Raises:
         OpenShiftError: there is none, or it may not be read.
@@ -60,38 +59,38 @@ def find_route(connection: SyncConnection) -> Route:
     """
     for name in ROUTES:
         try:
-            found = _object(connection.get(f"{_GROUP}/namespaces/{NAMESPACE}/routes/{name}"))
+            route = _object(connection.get(f"{_GROUP}/namespaces/{NAMESPACE}/routes/{name}"))
         except NotFound:
             continue
         except Forbidden as error:
             raise OpenShiftError(
-                f"routes in {NAMESPACE} may not be read: {error}; ask for the role cluster-monitoring-view, or give"
+                f"no right to read routes in {NAMESPACE}: {error}; ask for the role cluster-monitoring-view, or give"
                 " --address"
             ) from error
-        if host := _host(found):
-            scheme = "https" if found.get("spec", {}).get("tls") else "http"
+        if host := _host(route):
+            scheme = "https" if route.get("spec", {}).get("tls") else "http"
             return Route(name, f"{scheme}://{host}")
     raise OpenShiftError(
-        f"neither {' nor '.join(ROUTES)} is a route in {NAMESPACE} with a host; is the cluster monitoring installed? "
-        "else give --address"
+        f"no route {' or '.join(ROUTES)} in {NAMESPACE} has a host; is the cluster monitoring installed? If not, give"
+        " --address"
     )
 
 
 def ingress_authority(connection: SyncConnection) -> str | None:
-    """The CA of the cluster's ingress, as PEM; None where it may not be read or the system's CAs suffice."""
+    """Return the CA of the cluster's ingress as PEM; None where it cannot be read or is not needed."""
     try:
-        found = _object(connection.get(_INGRESS_CA))
+        config_map = _object(connection.get(_INGRESS_CA))
     except KubeError:
         return None
-    bundle = (found.get("data") or {}).get("ca-bundle.crt")
+    bundle = (config_map.get("data") or {}).get("ca-bundle.crt")
     return bundle if isinstance(bundle, str) and "BEGIN CERTIFICATE" in bundle else None
 
 
 def bound_token(connection: SyncConnection, account: str) -> str:
-    """A token of a ServiceAccount `NAMESPACE/NAME`, valid for some minutes.
+    """Create a token of a ServiceAccount `NAMESPACE/NAME`, valid for `TOKEN_SECONDS`.
 
     Raises:
-        OpenShiftError: there is no such account, or it may not be asked for.
+        OpenShiftError: there is no such account, or no right to create a token of it.
         KubeError: the API server does not answer.
     """
     namespace, _, name = account.partition("/")
@@ -104,7 +103,7 @@ def bound_token(connection: SyncConnection, account: str) -> str:
     try:
         answer = _object(connection.request("POST", path, body=request))
     except NotFound as error:
-        raise OpenShiftError(f"there is no ServiceAccount {account}; name another with --service-account") from error
+        raise OpenShiftError(f"there is no ServiceAccount {account}; give another with --service-account") from error
     except Forbidden as error:
         raise OpenShiftError(
             f"no right to create a token of {account} (serviceaccounts/token); ask for it, or give --token-file"
@@ -116,28 +115,28 @@ def bound_token(connection: SyncConnection, account: str) -> str:
 
 
 def secret_values(connection: SyncConnection, name: str) -> dict[str, str]:
-    """The texts in a Secret of the scheduler's namespace.
+    """Return the values of a Secret in the scheduler's namespace.
 
     Raises:
-        OpenShiftError: it is not there, or may not be read.
+        OpenShiftError: it does not exist, cannot be read, or holds a value that is not text.
         KubeError: the API server does not answer.
     """
     namespace = OPERAND.partition("/")[0]
     try:
-        found = _object(connection.get(f"/api/v1/namespaces/{namespace}/secrets/{name}"))
+        secret = _object(connection.get(f"/api/v1/namespaces/{namespace}/secrets/{name}"))
     except (NotFound, Forbidden) as error:
         raise OpenShiftError(f"Secret {namespace}/{name}: {error.reason}") from error
-    data = found.get("data") or {}
+    data = secret.get("data") or {}
     try:
         return {key: base64.b64decode(value).decode() for key, value in data.items()}
     except (ValueError, TypeError) as error:
-        raise OpenShiftError(f"Secret {namespace}/{name} holds something that is no text") from error
+        raise OpenShiftError(f"Secret {namespace}/{name} holds a value that is not text") from error
 
 
 def _host(route: Mapping[str, Any]) -> str:
     for ingress in (route.get("status") or {}).get("ingress") or []:
         conditions = ingress.get("conditions") or []
-        refused = any(one.get("type") == "Admitted" and one.get("status") == "False" for one in conditions)
+        refused = any(each.get("type") == "Admitted" and each.get("status") == "False" for each in conditions)
         if ingress.get("host") and not refused:
             return str(ingress["host"])
     return ""
@@ -145,7 +144,7 @@ def _host(route: Mapping[str, Any]) -> str:
 
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(body)
+        decoded = json.loads(body)
     except ValueError as error:
         raise OpenShiftError("the API server's answer is not JSON") from error
-    return found if isinstance(found, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}

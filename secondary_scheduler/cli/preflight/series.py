@@ -1,4 +1,4 @@
-"""What a Prometheus has in place of series that are missing, and which label names the nodes."""
+"""Which series a Prometheus has instead of missing ones, and which label names the nodes."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ _MEMORY = {
 
 
 def option(figure: str) -> str:
-    """The figure's name under `load.queries`."""
+    """Return the figure's name under `load.queries`."""
     first, _, second = figure.partition("_")
     return first + second.capitalize()
 
 
 def advice(source: PrometheusSource, figure: str) -> str:
-    """What to write into `load.queries`, from the series that are there."""
-    there: set[str] = set()
+    """Return what to write into `load.queries`, from the series that the Prometheus has."""
+    existing: set[str] = set()
     with contextlib.suppress(LoadError):
-        found = source.ask(f'count by (__name__) ({{__name__=~"{_KNOWN}"}})', time.time())
-        there = {str((one.get("metric") or {}).get("__name__")) for one in found}
+        samples = source.ask(f'count by (__name__) ({{__name__=~"{_KNOWN}"}})', time.time())
+        existing = {str((sample.get("metric") or {}).get("__name__")) for sample in samples}
     known = _CPU if figure.startswith("cpu") else _MEMORY
     kind = "CPU" if known is _CPU else "memory"
     for name, expression in known.items():
-        if name in there:
+        if name in existing:
             function = "avg_over_time" if figure.endswith("average") else "stddev_over_time"
-            # Only what is computed on the spot needs a subquery's resolution.
+            # Only an expression that is no plain series needs the resolution of a subquery.
             resolution = ":30s" if expression.startswith("(") else ""
             return f"it has {name}: set load.queries.{option(figure)}: {function}({expression}[$window{resolution}])"
     return f"it has no series of node-exporter for {kind}: is node-exporter installed and scraped by this Prometheus?"
 
 
 def label_with(source: PrometheusSource, names: Collection[str]) -> str | None:
-    """The label whose values are names of nodes on most series; None where there is none."""
+    """Return the label that holds a node's name on most series; None where no label does."""
     counted: Counter[str] = Counter()
     for expression in (source.expression(FIGURES[0]), "node_uname_info", "kube_node_info"):
         try:
-            found = source.ask(expression, time.time())
+            samples = source.ask(expression, time.time())
         except LoadError:
             continue
-        for sample in found:
+        for sample in samples:
             counted.update(label for label, value in (sample.get("metric") or {}).items() if value in names)
         if counted:
             return counted.most_common(1)[0][0]

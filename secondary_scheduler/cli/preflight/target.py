@@ -1,4 +1,4 @@
-"""What `preflight` checks: sources of a configuration or stack, or what OpenShift has, and with which credential."""
+"""What `preflight` checks, and with which credential: sources of a configuration or stack, or OpenShift's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scheduler.load import KnownNode, LoadSettings, configured_sources, list_nod
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.preflight import openshift
-from secondary_scheduler.cli.preflight.checks import Check, Examination, Status
+from secondary_scheduler.cli.preflight.checks import Check, CheckStatus, Examination
 from secondary_scheduler.cli.reading import read_configuration
 
 _ALL = frozenset({"cpu_average", "cpu_stddev", "memory_average", "memory_stddev"})
@@ -27,7 +27,7 @@ _TIMEOUT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PreflightRequest:
     """The command's options."""
 
     config: Path | None
@@ -52,19 +52,19 @@ class Target:
     nodes: list[KnownNode]
     counted: frozenset[str]
     own_address: str
-    """For a stack: as configured, whatever stood in for it because it is reached from inside the cluster only."""
+    """The address as configured, even where a route replaces it because it is only reachable inside the cluster."""
     notes: list[Check] = field(default_factory=list)
 
     @property
     def description(self) -> str:
-        """Type and address."""
+        """Type and address of the source."""
         provider = self.key.partition(":")[0]
         return f"{'load-watcher' if provider == 'watcher' else provider} {self.settings.address}".strip()
 
     def checks(self) -> Iterator[Check]:
-        """All checks, as far as they can be made."""
+        """Yield the notes, then the checks unless a note is a failure."""
         yield from self.notes
-        if any(note.status is Status.FAILED for note in self.notes):
+        if any(note.status is CheckStatus.FAILED for note in self.notes):
             return
         source = load_source(self.key, self.settings, self.api)
         try:
@@ -74,37 +74,37 @@ class Target:
 
 
 @contextlib.contextmanager
-def find_targets(wanted: Wanted) -> Iterator[list[Target]]:
-    """Find what is to be checked; files with certificates that were needed are gone at the end.
+def find_targets(request: PreflightRequest) -> Iterator[list[Target]]:
+    """Find what to check; temporary certificate files are removed at the end.
 
     Raises:
-        CommandError: a file is not valid, there is no source in it, or no connection to a cluster.
+        CommandError: a file is not valid or names no source, or the cluster cannot be reached.
     """
-    if wanted.config is not None and wanted.stack is not None:
-        raise CommandError("--config and --stack: give one of them", ExitCode.USAGE)
-    sources, needed, kept = _sources(wanted)
+    if request.config is not None and request.stack is not None:
+        raise CommandError("--config and --stack: give only one of them", ExitCode.USAGE)
+    sources, needed, credential = _sources(request)
     try:
-        api = ClientConfig.load(wanted.kubeconfig, wanted.context)
+        api = ClientConfig.load(request.kubeconfig, request.context)
         connection = SyncConnection(api, timeout=_TIMEOUT, user_agent="secondary-scheduler/preflight")
-        nodes, counted = _nodes(connection, wanted.selector)
+        nodes, counted = _nodes(connection, request.selector)
         on_openshift = openshift.is_openshift(connection)
     except KubeError as error:
         raise CommandError(str(error)) from error
     with tempfile.TemporaryDirectory(prefix="preflight-") as directory:
-        cluster = Check("cluster", Status.OK, f"{api.server}: {len(counted)} nodes must have a load")
-        finder = _Finder(wanted, connection, Path(directory), on_openshift, kept)
+        cluster = Check("cluster", CheckStatus.OK, f"{api.server}: {len(counted)} nodes must have a load")
+        builder = _TargetBuilder(request, connection, Path(directory), on_openshift, credential)
         targets = []
-        for key, settings in (sources or finder.discovered()).items():
-            found, notes = finder.complete(key, settings)
-            needs, own = needed.get(key, _ALL), settings.address or found.address
-            targets.append(Target(key, found, needs, api, nodes, counted, own, [cluster, *notes]))
+        for key, settings in (sources or builder.discovered()).items():
+            completed, notes = builder.complete(key, settings)
+            figures, own_address = needed.get(key, _ALL), settings.address or completed.address
+            targets.append(Target(key, completed, figures, api, nodes, counted, own_address, [cluster, *notes]))
         yield targets
     connection.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What a stack keeps for the source, in clear only here."""
+class StackCredential:
+    """The credential that a stack file holds or names for the source."""
 
     token: str | None = field(default=None, repr=False)
     authority: str | None = None
@@ -114,31 +114,36 @@ class Kept:
     secret_keys: tuple[str, str | None] = ("", None)
 
 
-class _Finder:
-    """Completes a source with an address and a credential that work from here."""
+class _TargetBuilder:
+    """Completes a source with an address and a credential that work from this machine."""
 
     def __init__(
-        self, wanted: Wanted, connection: SyncConnection, directory: Path, on_openshift: bool, kept: Kept
+        self,
+        request: PreflightRequest,
+        connection: SyncConnection,
+        directory: Path,
+        on_openshift: bool,
+        credential: StackCredential,
     ) -> None:
-        self._wanted, self._connection, self._directory = wanted, connection, directory
-        self._on_openshift, self._kept = on_openshift, kept
+        self._request, self._connection, self._directory = request, connection, directory
+        self._on_openshift, self._credential = on_openshift, credential
 
     def discovered(self) -> dict[str, LoadSettings]:
-        """The cluster's own monitoring.
+        """Return the cluster's own monitoring as the source.
 
         Raises:
-            CommandError: it is not known where that is.
+            CommandError: the cluster is not OpenShift, so that its place is not known.
         """
         if not self._on_openshift:
             raise CommandError(
-                "there is nothing to check: give --config, --stack or --address (only on OpenShift is it known where"
-                " the monitoring is)",
+                "nothing to check: give --config, --stack or --address (only on OpenShift does preflight find the"
+                " monitoring by itself)",
                 ExitCode.USAGE,
             )
         return {"Prometheus:": LoadSettings(address="")}
 
     def complete(self, key: str, settings: LoadSettings) -> tuple[LoadSettings, list[Check]]:
-        """Return the settings to ask with, and what is to be said of how they were found."""
+        """Return the settings to read with, and notes on how they were found."""
         notes: list[Check] = []
         if key.startswith("KubernetesMetricsServer"):
             return settings, notes
@@ -152,61 +157,65 @@ class _Finder:
         try:
             route = openshift.find_route(self._connection)
         except (openshift.OpenShiftError, KubeError) as error:
-            notes.append(Check("route", Status.FAILED, str(error), "or give the source with --address"))
+            notes.append(Check("route", CheckStatus.FAILED, str(error), "give the source with --address"))
             return settings
-        instead = f", in place of {settings.address}, which is reached from inside only" if settings.address else ""
-        notes.append(Check("route", Status.OK, f"{route.name}: {route.address}{instead}"))
-        ca_file = self._wanted.ca_file
+        instead = (
+            f", instead of {settings.address}, which is only reachable inside the cluster" if settings.address else ""
+        )
+        notes.append(Check("route", CheckStatus.OK, f"{route.name}: {route.address}{instead}"))
+        ca_file = self._request.ca_file
         if ca_file is None and (authority := openshift.ingress_authority(self._connection)):
             ca_file = self._file("ingress-ca.crt", authority)
         return replace(settings, address=route.address, ca_file=ca_file)
 
     def _with_credential(self, key: str, settings: LoadSettings, notes: list[Check]) -> LoadSettings:
-        wanted = self._wanted
-        kept = self._kept = self._with_secret(self._kept, notes)
-        if wanted.ca_file is not None:
-            settings = replace(settings, ca_file=wanted.ca_file)
-        elif kept.authority is not None:
-            settings = replace(settings, ca_file=self._file("ca.crt", kept.authority))
+        request = self._request
+        credential = self._credential = self._with_secret(self._credential, notes)
+        if request.ca_file is not None:
+            settings = replace(settings, ca_file=request.ca_file)
+        elif credential.authority is not None:
+            settings = replace(settings, ca_file=self._file("ca.crt", credential.authority))
         elif settings.ca_file is not None and not settings.ca_file.exists():
             notes.append(_elsewhere("caFile", settings.ca_file, "--ca-file"))
             settings = replace(settings, ca_file=None)
-        if wanted.token_file is not None:
-            return replace(settings, token_file=wanted.token_file, token=None)
-        accounts = [wanted.service_account] if wanted.service_account else []
-        if not accounts and self._on_openshift and not kept.token and not settings.token:
+        if request.token_file is not None:
+            return replace(settings, token_file=request.token_file, token=None)
+        accounts = [request.service_account] if request.service_account else []
+        if not accounts and self._on_openshift and not credential.token and not settings.token:
             accounts = list(openshift.ACCOUNTS)
-        elif not accounts and kept.own_account:
+        elif not accounts and credential.own_account:
             accounts = [openshift.OPERAND]
         if accounts:
             return self._with_account(settings, accounts, notes)
-        if kept.token is not None:
-            return replace(settings, token=kept.token, token_file=None)
-        if kept.encrypted:
-            found = "it is encrypted in the stack file, which only pulumi reads"
-            notes.append(Check("tokenFile", Status.WARNING, found, "give --token-file or --service-account"))
+        if credential.token is not None:
+            return replace(settings, token=credential.token, token_file=None)
+        if credential.encrypted:
+            finding = "it is encrypted in the stack file, and only pulumi can decrypt it"
+            notes.append(Check("tokenFile", CheckStatus.WARNING, finding, "give --token-file or --service-account"))
             return replace(settings, token_file=None)
         if settings.token_file is not None and not settings.token_file.exists():
             notes.append(_elsewhere("tokenFile", settings.token_file, "--token-file or --service-account"))
             return replace(settings, token_file=None)
         return settings
 
-    def _with_secret(self, kept: Kept, notes: list[Check]) -> Kept:
-        """Read what the stack leaves to a Secret that somebody else keeps."""
-        if not kept.secret or self._wanted.token_file is not None or kept.token:
-            return kept
-        key, authority = kept.secret_keys
+    def _with_secret(self, credential: StackCredential, notes: list[Check]) -> StackCredential:
+        """Read the credential from the Secret that the stack names."""
+        if not credential.secret or self._request.token_file is not None or credential.token:
+            return credential
+        key, authority = credential.secret_keys
         try:
-            values = openshift.secret_values(self._connection, kept.secret)
+            values = openshift.secret_values(self._connection, credential.secret)
         except (openshift.OpenShiftError, KubeError) as error:
-            notes.append(Check("secret", Status.WARNING, str(error), "give --token-file and --ca-file"))
-            return kept
+            notes.append(Check("secret", CheckStatus.WARNING, str(error), "give --token-file and --ca-file"))
+            return credential
         if key not in values:
-            advice = "put the token there, or name the key it has"
-            notes.append(Check("secret", Status.FAILED, f"{kept.secret} has no key {key}", advice))
-            return kept
-        notes.append(Check("secret", Status.OK, f"{kept.secret}, key {key}"))
-        return replace(kept, token=values[key].strip(), authority=values.get(authority or "") or kept.authority)
+            advice = "put the token under that key, or name the key that holds it"
+            notes.append(Check("secret", CheckStatus.FAILED, f"{credential.secret} has no key {key}", advice))
+            return credential
+        notes.append(Check("secret", CheckStatus.OK, f"{credential.secret}, key {key}"))
+        return replace(
+            credential, token=values[key].strip(), authority=values.get(authority or "") or credential.authority
+        )
 
     def _with_account(self, settings: LoadSettings, accounts: list[str], notes: list[Check]) -> LoadSettings:
         problem = ""
@@ -218,12 +227,12 @@ class _Finder:
                 continue
             except KubeError as error:
                 raise CommandError(str(error)) from error
-            found = f"of {account}, for {openshift.TOKEN_SECONDS // 60} minutes"
+            finding = f"of {account}, for {openshift.TOKEN_SECONDS // 60} minutes"
             if account != accounts[0]:
-                found += f" ({accounts[0]} does not exist yet)"
-            notes.append(Check("account", Status.OK, found))
+                finding += f" ({accounts[0]} does not exist yet)"
+            notes.append(Check("account", CheckStatus.OK, finding))
             return replace(settings, token=token, token_file=None)
-        notes.append(Check("account", Status.FAILED, problem, "name one that exists with --service-account"))
+        notes.append(Check("account", CheckStatus.FAILED, problem, "name one that exists with --service-account"))
         return settings
 
     def _file(self, name: str, content: str) -> Path:
@@ -232,12 +241,13 @@ class _Finder:
         return path
 
 
-def _elsewhere(what: str, path: Path, option: str) -> Check:
-    return Check(what, Status.WARNING, f"{path} is not here, as it will be in the scheduler's pod", f"give {option}")
+def _elsewhere(name: str, path: Path, option: str) -> Check:
+    finding = f"{path} is a file of the scheduler's pod, not of this machine"
+    return Check(name, CheckStatus.WARNING, finding, f"give {option}")
 
 
 def _nodes(connection: SyncConnection, selector: str) -> tuple[list[KnownNode], frozenset[str]]:
-    """All nodes, and the names of those that must have a load."""
+    """Return all nodes, and the names of those that must have a load."""
     try:
         nodes = list_nodes(connection.get)
         chosen = list_nodes(connection.get, selector) if selector else nodes
@@ -248,20 +258,24 @@ def _nodes(connection: SyncConnection, selector: str) -> tuple[list[KnownNode], 
     return nodes, frozenset(node.name for node in chosen)
 
 
-def _sources(wanted: Wanted) -> tuple[dict[str, LoadSettings], dict[str, frozenset[str]], Kept]:
-    """The sources by key, the figures that are needed of each, and the stack's credential."""
-    kept = Kept()
+def _sources(request: PreflightRequest) -> tuple[dict[str, LoadSettings], dict[str, frozenset[str]], StackCredential]:
+    """Return the sources by key, the figures that each must have, and the stack's credential."""
+    credential = StackCredential()
     configuration: Configuration | None = None
-    if wanted.config is not None:
-        configuration = read_configuration(wanted.config)
-    elif wanted.stack is not None:
-        configuration, kept = _stack(wanted.stack)
+    if request.config is not None:
+        configuration = read_configuration(request.config)
+    elif request.stack is not None:
+        configuration, credential = _stack(request.stack)
     if configuration is None:
-        return ({f"Prometheus:{wanted.address}": LoadSettings(wanted.address)} if wanted.address else {}), {}, kept
+        return (
+            ({f"Prometheus:{request.address}": LoadSettings(request.address)} if request.address else {}),
+            {},
+            credential,
+        )
     sources, _ = configured_sources(configuration.profiles)
     if not sources:
-        file = wanted.config or wanted.stack
-        raise CommandError(f"{file}: no plugin that is enabled reads the nodes' load", ExitCode.INVALID_INPUT)
+        file = request.config or request.stack
+        raise CommandError(f"{file}: no enabled plugin reads the load of nodes", ExitCode.INVALID_INPUT)
     needed: dict[str, frozenset[str]] = {}
     for profile in configuration.profiles:
         for plugin in profile.enabled:
@@ -269,19 +283,19 @@ def _sources(wanted: Wanted) -> tuple[dict[str, LoadSettings], dict[str, frozens
             key = args.source_key() if args is not None else None
             if key is not None:
                 needed[key] = needed.get(key, frozenset()) | _NEEDED.get(plugin, _ALL)
-    if wanted.address:
+    if request.address:
         if len(sources) > 1:
-            raise CommandError("--address: the file names several sources; check them one by one", ExitCode.USAGE)
+            raise CommandError("--address: the file names several sources; check them one at a time", ExitCode.USAGE)
         ((key, settings),) = sources.items()
-        sources = {key: replace(settings, address=wanted.address)}
-    return sources, needed, kept
+        sources = {key: replace(settings, address=request.address)}
+    return sources, needed, credential
 
 
-def _stack(file: Path) -> tuple[Configuration, Kept]:
+def _stack(file: Path) -> tuple[Configuration, StackCredential]:
     text = file.read_text(encoding="utf-8")
     if missing := stackfile.missing_variables(text):
         raise CommandError(
-            f"{file}: refers to {', '.join(missing)}, not set here; for the local cluster:"
+            f"{file}: refers to {', '.join(missing)}, which is not set; for the local cluster:"
             ' eval "$(secondary-scheduler cluster env)"'
         )
     configuration, problems, credentials = stackfile.examine_stack(file, text)
@@ -290,7 +304,7 @@ def _stack(file: Path) -> tuple[Configuration, Kept]:
         raise CommandError("\n".join(str(problem) for problem in errors), ExitCode.INVALID_INPUT)
     encrypted = credentials.token == stackfile.ENCRYPTED
     secret = credentials.existing_secret
-    return configuration, Kept(
+    return configuration, StackCredential(
         token=None if encrypted else credentials.token or None,
         authority=credentials.certificate_authority,
         own_account=credentials.cluster_role is not None,

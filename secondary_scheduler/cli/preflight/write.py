@@ -1,4 +1,4 @@
-"""Putting an address into a stack file, with everything else in it left as it is."""
+"""Writes an address into a stack file and leaves everything else in it as it is."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SERVICES = (".svc", ".svc.cluster.local")
 
 
 def write_address(file: Path, address: str) -> bool:
-    """Set `metricProvider.address`; return False where it is there already.
+    """Set `metricProvider.address`; return False where it already has that value.
 
     Raises:
-        CommandError: it is no stack file.
+        CommandError: it is not a stack file.
         OSError: it cannot be read or written.
     """
     yaml = _yaml()
@@ -42,10 +42,10 @@ def write_address(file: Path, address: str) -> bool:
 
 
 def trusts_services_only(file: Path, address: str) -> bool:
-    """Whether the stack's scheduler would verify this address by the CA of OpenShift's services, which it is none of.
+    """Return whether the stack's scheduler would verify an address with the CA of services although it is none.
 
     Raises:
-        CommandError: it is no stack file.
+        CommandError: it is not a stack file.
         OSError: it cannot be read.
     """
     provider = _read(_yaml(), file)["config"].get(_KEY)
@@ -54,7 +54,7 @@ def trusts_services_only(file: Path, address: str) -> bool:
         return False
     account = credentials["serviceAccount"]
     key = account.get("caKey") if isinstance(account, CommentedMap) else None
-    # The second is what the stack's settings have where the file says nothing.
+    # The second is the default of the stack's settings.
     inside = (urlsplit(address).hostname or "").endswith(_SERVICES)
     return key in (None, "service-ca.crt") and not inside
 
@@ -63,7 +63,7 @@ def _yaml() -> YAML:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 10_000
-    # As the project's own stack files are indented.
+    # The indentation of the project's own stack files.
     yaml.indent(mapping=2, sequence=4, offset=2)
     return yaml
 
@@ -75,7 +75,7 @@ def _read(yaml: YAML, file: Path) -> CommentedMap:
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise CommandError(f"{file}: not valid YAML: {reason}", ExitCode.INVALID_INPUT) from error
     if not isinstance(document, CommentedMap) or not isinstance(document.get("config"), CommentedMap):
-        raise CommandError(f"{file}: no stack file: it has no mapping config", ExitCode.INVALID_INPUT)
+        raise CommandError(f"{file}: not a stack file: it has no mapping `config`", ExitCode.INVALID_INPUT)
     return document
 
 

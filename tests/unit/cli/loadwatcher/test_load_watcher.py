@@ -47,16 +47,16 @@ OPEN = Access()
 
 
 @contextmanager
-def serving(settings: LoadSettings, access: Access = OPEN, said: list[str] | None = None) -> Iterator[str]:
+def serving(settings: LoadSettings, access: Access = OPEN, messages: list[str] | None = None) -> Iterator[str]:
     """The service in a thread of its own; yields its base URL."""
-    made: list[WatcherService] = []
+    services: list[WatcherService] = []
     loops: list[asyncio.AbstractEventLoop] = []
     listening = threading.Event()
     failure: list[BaseException] = []
 
     def say(text: str) -> None:
-        if said is not None:
-            said.append(text)
+        if messages is not None:
+            messages.append(text)
         if text.startswith("serving"):
             listening.set()
 
@@ -64,8 +64,8 @@ def serving(settings: LoadSettings, access: Access = OPEN, said: list[str] | Non
         loop = asyncio.get_running_loop()
         loops.append(loop)
         loop.add_signal_handler = lambda *_: None  # type: ignore[method-assign,assignment] # not the main thread
-        made.append(WatcherService(f"Prometheus:{settings.address}", settings, None, access))
-        await made[0].run(Listen("127.0.0.1", 0), say)
+        services.append(WatcherService(f"Prometheus:{settings.address}", settings, None, access))
+        await services[0].run(Listen("127.0.0.1", 0), say)
 
     def body() -> None:
         try:
@@ -82,9 +82,9 @@ def serving(settings: LoadSettings, access: Access = OPEN, said: list[str] | Non
         raise failure[0]
     scheme = "https" if access.tls_cert_file else "http"
     try:
-        yield f"{scheme}://127.0.0.1:{made[0].port}"
+        yield f"{scheme}://127.0.0.1:{services[0].port}"
     finally:
-        loops[0].call_soon_threadsafe(made[0].stop)
+        loops[0].call_soon_threadsafe(services[0].stop)
         thread.join(10)
 
 
@@ -117,7 +117,7 @@ def test_the_answer_has_load_watchers_form_and_reads_back_as_what_was_measured(f
         assert document["source"] == "Prometheus"
         assert document["window"]["duration"] == "15m"
         assert document["window"]["end"] - document["window"]["start"] == 900
-        assert all(isinstance(one, int) for one in (document["timestamp"], document["window"]["end"]))
+        assert all(isinstance(value, int) for value in (document["timestamp"], document["window"]["end"]))
         node = document["data"]["NodeMetricsMap"]["n1"]
         assert (node["tags"], node["metadata"]) == ({}, {"dataCenter": ""})
         assert node["metrics"][0] == {"name": "", "type": "CPU", "operator": "AVG", "rollup": "15m", "value": 50}
@@ -147,8 +147,8 @@ def test_a_source_that_gives_nan_leaves_json_that_is_json(fake: FakeService) -> 
 
 def test_without_data_it_is_500_and_unhealthy_and_health_asks_the_source_that_is_configured(fake: FakeService) -> None:
     fake.answer = lambda handler: send(handler, b"", 503)
-    said: list[str] = []
-    with serving(settings_of(fake), said=said) as url:
+    messages: list[str] = []
+    with serving(settings_of(fake), messages=messages) as url:
         time.sleep(0.3)
         assert (requests.get(f"{url}/watcher", timeout=5).status_code, fake.paths != []) == (500, True)
         assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 503
@@ -159,7 +159,7 @@ def test_without_data_it_is_500_and_unhealthy_and_health_asks_the_source_that_is
         time.sleep(0.5)
         assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 503
         assert requests.get(f"{url}/watcher", timeout=5).status_code == 200, "what there is, until it is too old"
-    assert sum("not fresh" in one for one in said) == 1
+    assert sum("not fresh" in message for message in messages) == 1
 
 
 def test_load_that_is_too_old_is_not_served(fake: FakeService) -> None:
@@ -181,7 +181,7 @@ def test_a_token_is_asked_for_and_may_be_rotated(fake: FakeService, tmp_path: Pa
 
     with serving(settings_of(fake), Access(token_file=token)) as url:
         settled(f"{url}/watcher", headers={"Authorization": "Bearer first"})
-        assert [status(one) for one in ("Bearer first", None, "Basic Zmlyc3Q=", "Bearer wrong", "Bearer ")] == [
+        assert [status(header) for header in ("Bearer first", None, "Basic Zmlyc3Q=", "Bearer wrong", "Bearer ")] == [
             200,
             401,
             401,
@@ -237,8 +237,8 @@ class Nodes:
 
     def __init__(self, **addresses: str) -> None:
         self.items = [
-            {"metadata": {"name": name}, "status": {"addresses": [{"type": "InternalIP", "address": one}]}}
-            for name, one in addresses.items()
+            {"metadata": {"name": name}, "status": {"addresses": [{"type": "InternalIP", "address": address}]}}
+            for name, address in addresses.items()
         ]
 
     def get(self, path: str, params: Any = None) -> bytes:
@@ -251,13 +251,13 @@ class Nodes:
         pass
 
 
-def test_addresses_become_names_of_nodes_and_strangers_are_said_once() -> None:
-    said: list[str] = []
+def test_addresses_become_names_of_nodes_and_other_series_are_reported_once() -> None:
+    messages: list[str] = []
     nodes: Any = Nodes(n1="10.0.0.1", n2="10.0.0.2")
-    source = NodeNamedSource(OneReading("10.0.0.1:9100", "n2", "10.9.9.9:9100"), nodes, said.append)
+    source = NodeNamedSource(OneReading("10.0.0.1:9100", "n2", "10.9.9.9:9100"), nodes, messages.append)
     for _ in range(2):
         assert set(source.read().loads) == {"n1", "n2"}
-    assert said == ["1 series are of no node of the cluster and left out, such as 10.9.9.9:9100"]
+    assert messages == ["1 series are left out: no node has that name or address, such as 10.9.9.9:9100"]
 
 
 def test_a_metrics_servers_figures_are_marked_as_upstream_marks_them() -> None:
@@ -271,7 +271,7 @@ def test_a_metrics_servers_figures_are_marked_as_upstream_marks_them() -> None:
         latest=True,
     )
     metrics = document["data"]["NodeMetricsMap"]["n1"]["metrics"]
-    assert [(one["type"], one["operator"], one["rollup"]) for one in metrics] == [
+    assert [(metric["type"], metric["operator"], metric["rollup"]) for metric in metrics] == [
         ("CPU", "Latest", ""),
         ("Memory", "Latest", ""),
     ]
@@ -291,12 +291,12 @@ PROMETHEUS = ("--provider", "Prometheus", "--address", "http://127.0.0.1:9")
     [
         (("--listen", "0.0.0.0:2020"), "--auth-token-file"),
         (("--listen", ":2020"), "--auth-token-file"),
-        (("--listen", "0.0.0.0:2020", "--auth-token-file", "/t"), "in clear"),
+        (("--listen", "0.0.0.0:2020", "--auth-token-file", "/t"), "unencrypted"),
         (("--listen", "2020"), "an address and a port"),
-        (("--tls-cert-file", "/c"), "belong together"),
+        (("--tls-cert-file", "/c"), "give both or neither"),
         (("--client-ca-file", "/c"), "needs --tls-cert-file"),
         (("--window", "quarter"), "PromQL duration"),
-        (("--address", "prometheus:9090"), "is no URL"),
+        (("--address", "prometheus:9090"), "not a URL"),
     ],
 )
 def test_what_would_be_open_or_cannot_work_is_refused_before_it_listens(
@@ -321,4 +321,4 @@ def test_settings_come_from_a_configuration_or_not_at_all(tmp_path: Path) -> Non
     config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
     done = command("--config", str(config))
     assert done.returncode == 4
-    assert "it has: none" in done.stderr
+    assert "it names none" in done.stderr

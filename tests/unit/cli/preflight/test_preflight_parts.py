@@ -20,7 +20,7 @@ from scheduler.kube.client.sync import SyncConnection
 from scheduler.load import KnownNode, LoadSettings, PrometheusSource
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.preflight import openshift, series
-from secondary_scheduler.cli.preflight.checks import Examination, Status, tls
+from secondary_scheduler.cli.preflight.checks import CheckStatus, Examination, check_tls
 from secondary_scheduler.cli.preflight.write import trusts_services_only, write_address
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
@@ -34,9 +34,9 @@ class FakeApi(FakeService):
         super().__init__()
 
         def answer(handler: BaseHTTPRequestHandler) -> None:
-            found = objects.get(urlsplit(handler.path).path, 404)
-            status = found if isinstance(found, int) else 200
-            body = {"kind": "Status", "status": "Failure", "code": status} if isinstance(found, int) else found
+            stored = objects.get(urlsplit(handler.path).path, 404)
+            status = stored if isinstance(stored, int) else 200
+            body = {"kind": "Status", "status": "Failure", "code": status} if isinstance(stored, int) else stored
             send(handler, json.dumps(body).encode(), status)
 
         self.answer = answer
@@ -70,13 +70,16 @@ def test_an_api_server_without_routes_is_not_openshift() -> None:
     ],
 )
 def test_the_first_admitted_route_to_the_monitoring_is_taken(objects: dict[str, Any], address: str) -> None:
-    found = openshift.find_route(connection({f"{ROUTES}/{name}": one for name, one in objects.items()}))
-    assert found.address == address
+    api = connection({f"{ROUTES}/{name}": content for name, content in objects.items()})
+    assert openshift.find_route(api).address == address
 
 
 @pytest.mark.parametrize(
     ("objects", "reason"),
-    [({}, "is a route in openshift-monitoring"), ({f"{ROUTES}/thanos-querier": 403}, "may not be read")],
+    [
+        ({}, "no route thanos-querier or prometheus-k8s in openshift-monitoring"),
+        ({f"{ROUTES}/thanos-querier": 403}, "no right to read routes"),
+    ],
 )
 def test_without_a_route_it_is_said_what_to_do(objects: dict[str, Any], reason: str) -> None:
     with pytest.raises(openshift.OpenShiftError, match=reason) as refused:
@@ -98,7 +101,7 @@ def test_a_secret_is_read_as_texts_and_its_absence_told_without_its_content() ->
     assert openshift.secret_values(connection({path: {"data": data}}), "metrics") == {"token": "canary"}
     with pytest.raises(openshift.OpenShiftError, match=r"Secret .*/metrics"):
         openshift.secret_values(connection({}), "metrics")
-    with pytest.raises(openshift.OpenShiftError, match="no text"):
+    with pytest.raises(openshift.OpenShiftError, match="not text"):
         openshift.secret_values(connection({path: {"data": {"token": "/w=="}}}), "metrics")
 
 
@@ -108,10 +111,10 @@ def prometheus(fake: FakeService, names: dict[str, list[dict[str, str]]]) -> Pro
     def answer(handler: BaseHTTPRequestHandler) -> None:
         query = parse_qs(urlsplit(handler.path).query)["query"][0]
         if query.startswith("count by (__name__)"):
-            found = [{"__name__": name} for name in names]
+            samples = [{"__name__": name} for name in names]
         else:
-            found = [labels for name, many in names.items() if name in query for labels in many]
-        result = [{"metric": labels, "value": [0, "0.5"]} for labels in found]
+            samples = [labels for name, label_sets in names.items() if name in query for labels in label_sets]
+        result = [{"metric": labels, "value": [0, "0.5"]} for labels in samples]
         send(handler, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode())
 
     fake.answer = answer
@@ -149,8 +152,8 @@ def test_missing_series_are_answered_with_a_query_for_those_that_exist(name: str
 def test_the_label_that_holds_the_nodes_names_is_found_also_on_other_series() -> None:
     own = [{"instance": "10.0.0.1:9100", "job": "x"}]
     with service() as fake:
-        both = prometheus(fake, {"instance:node_cpu:ratio": own, "kube_node_info": [{"node": "n1", "instance": "i"}]})
-        assert series.label_with(both, {"n1"}) == "node"
+        source = prometheus(fake, {"instance:node_cpu:ratio": own, "kube_node_info": [{"node": "n1", "instance": "i"}]})
+        assert series.label_with(source, {"n1"}) == "node"
         assert series.label_with(prometheus(fake, {"instance:node_cpu:ratio": own}), {"n1"}) is None
 
 
@@ -165,10 +168,14 @@ def served(directory: Path, pair: pki.KeyPair) -> ssl.SSLContext:
 
 @pytest.mark.parametrize(
     ("days_ago", "status", "advice"),
-    [(0, Status.OK, ""), (360, Status.WARNING, "renewed within"), (366, Status.FAILED, "renew the certificate")],
+    [
+        (0, CheckStatus.OK, ""),
+        (360, CheckStatus.WARNING, "renew it within"),
+        (366, CheckStatus.FAILED, "renew the certificate"),
+    ],
 )
 def test_a_certificate_that_ends_soon_is_a_warning_and_one_that_has_ended_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_ago: int, status: Status, advice: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_ago: int, status: CheckStatus, advice: str
 ) -> None:
     authority = pki.CertificateAuthority("ca")
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days_ago)
@@ -178,15 +185,15 @@ def test_a_certificate_that_ends_soon_is_a_warning_and_one_that_has_ended_a_fail
     ca = tmp_path / "ca"
     ca.write_bytes(authority.pair.certificate)
     with service(served(tmp_path, pair)) as fake:
-        check = tls(LoadSettings(address=fake.url, ca_file=ca, timeout_seconds=5))
+        check = check_tls(LoadSettings(address=fake.url, ca_file=ca, timeout_seconds=5))
     assert (check.status, advice in check.advice) == (status, True)
 
 
-def test_what_is_not_verified_or_not_encrypted_is_a_warning_where_a_token_is_at_stake() -> None:
+def test_a_token_sent_unverified_or_unencrypted_is_a_warning() -> None:
     plain = LoadSettings(address="http://p:9090")
-    assert tls(plain).status is Status.OK
-    assert tls(LoadSettings(address="http://p:9090", token="t")).status is Status.WARNING
-    assert tls(LoadSettings(address="https://p:9090", verify_tls=False)).status is Status.WARNING
+    assert check_tls(plain).status is CheckStatus.OK
+    assert check_tls(LoadSettings(address="http://p:9090", token="t")).status is CheckStatus.WARNING
+    assert check_tls(LoadSettings(address="https://p:9090", verify_tls=False)).status is CheckStatus.WARNING
 
 
 class OneReading:
@@ -213,17 +220,17 @@ def test_other_sources_are_checked_by_what_they_answer() -> None:
     checks = {
         check.name: check for check in Examination(LoadSettings(address=""), source, nodes, names, frozenset()).run()
     }
-    assert checks["labels"].found == "1 by name, 1 by address, 1 of no node (x)"
-    assert (checks["nodes"].status, "n3" in checks["nodes"].found) == (Status.FAILED, True)
-    assert checks["ages"].status is checks["values"].status is checks["labels"].status is Status.WARNING
+    assert checks["labels"].finding == "1 by name, 1 by address, 1 of no node (x)"
+    assert (checks["nodes"].status, "n3" in checks["nodes"].finding) == (CheckStatus.FAILED, True)
+    assert checks["ages"].status is checks["values"].status is checks["labels"].status is CheckStatus.WARNING
 
 
 def test_a_source_that_has_nothing_fails_with_advice_and_what_depends_on_it_is_skipped() -> None:
     source = OneReading(LoadReading({}, 1))
     checks = list(Examination(LoadSettings(address=""), source, [], frozenset(), frozenset()).run())
-    assert (checks[0].name, checks[0].status, bool(checks[0].advice)) == ("answers", Status.FAILED, True)
+    assert (checks[0].name, checks[0].status, bool(checks[0].advice)) == ("answers", CheckStatus.FAILED, True)
     assert [check.name for check in checks[1:]] == ["labels", "nodes", "ages", "values"]
-    assert {check.status for check in checks[1:]} == {Status.SKIPPED}
+    assert {check.status for check in checks[1:]} == {CheckStatus.SKIPPED}
 
 
 STACK = """# A comment at the top.
@@ -253,7 +260,7 @@ def test_an_address_is_put_into_a_stack_file_and_nothing_else_is_touched(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("credentials", "address", "told"),
+    ("credentials", "address", "warns"),
     [
         ("serviceAccount: {}", "https://thanos-querier.apps.example.com", True),
         ("serviceAccount: {}", "https://thanos-querier.openshift-monitoring.svc:9091", False),
@@ -262,11 +269,11 @@ def test_an_address_is_put_into_a_stack_file_and_nothing_else_is_touched(tmp_pat
     ],
 )
 def test_an_address_that_the_schedulers_own_authority_does_not_cover_is_seen(
-    tmp_path: Path, credentials: str, address: str, told: bool
+    tmp_path: Path, credentials: str, address: str, warns: bool
 ) -> None:
     file = tmp_path / "Pulumi.mine.yaml"
     file.write_text(STACK.replace("token: {secretKey: prometheusToken}", credentials))
-    assert trusts_services_only(file, address) is told
+    assert trusts_services_only(file, address) is warns
 
 
 def test_a_stack_file_without_a_provider_gets_one_and_another_file_is_refused(tmp_path: Path) -> None:

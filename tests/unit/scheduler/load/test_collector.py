@@ -41,9 +41,9 @@ def reading(measured_at: float) -> LoadReading:
 
 
 def collector(clock: Clock, *script: LoadReading | LoadError) -> tuple[Collector, list[LoadReading]]:
-    taken: list[LoadReading] = []
+    readings: list[LoadReading] = []
     source = ScriptedSource(*script)
-    return Collector(source, refresh_seconds=30, max_age_seconds=60, on_reading=taken.append, clock=clock), taken
+    return Collector(source, refresh_seconds=30, max_age_seconds=60, on_reading=readings.append, clock=clock), readings
 
 
 def test_before_the_first_read_nothing_is_fresh() -> None:
@@ -54,7 +54,7 @@ def test_before_the_first_read_nothing_is_fresh() -> None:
 
 def test_a_failure_keeps_the_last_reading_until_its_age_is_over() -> None:
     clock = Clock(1000)
-    watched, taken = collector(clock, reading(995), LoadError("down"), LoadError("down"))
+    watched, readings = collector(clock, reading(995), LoadError("down"), LoadError("down"))
     watched.read_once()
     assert watched.status().fresh
     assert watched.status().age_seconds == 5
@@ -68,7 +68,7 @@ def test_a_failure_keeps_the_last_reading_until_its_age_is_over() -> None:
     watched.read_once()
     status = watched.status()
     assert (status.fresh, status.message, status.consecutive_failures) == (False, "down", 2)
-    assert len(taken) == 1
+    assert len(readings) == 1
 
 
 def test_old_samples_from_a_source_that_answers_are_stale() -> None:
@@ -87,11 +87,11 @@ def test_a_clock_ahead_does_not_make_samples_young_for_ever() -> None:
 
 
 def test_an_empty_answer_says_that_the_series_are_missing() -> None:
-    watched, taken = collector(Clock(1000), LoadReading({}, 1000, problems=("has no series",)))
+    watched, readings = collector(Clock(1000), LoadReading({}, 1000, problems=("has no series",)))
     watched.read_once()
     assert not watched.status().fresh
     assert watched.status().message == "Fake source: answers, but has no series"
-    assert taken[0].loads == {}
+    assert readings[0].loads == {}
 
 
 def test_recovery_clears_the_message() -> None:
@@ -103,10 +103,10 @@ def test_recovery_clears_the_message() -> None:
 
 
 def test_the_thread_reads_and_stops() -> None:
-    watched, taken = collector(Clock(1000), *[reading(999)] * 3)
+    watched, readings = collector(Clock(1000), *[reading(999)] * 3)
     watched.start()
     watched.stop()
-    assert 0 < len(taken) <= 3
+    assert 0 < len(readings) <= 3
 
 
 @pytest.mark.parametrize("measured", [float("nan")])

@@ -87,7 +87,7 @@ async def feed(
         return tuple(name for name in nodes if name not in reading.loads)
 
     with capture_logs() as logs:
-        made = LoadFeed(
+        load_feed = LoadFeed(
             "key",
             LoadSettings(address=WATCHER),
             node_of_address=node_of,
@@ -97,7 +97,7 @@ async def feed(
             source=ScriptedSource(*script),
         )
         for _ in script:
-            await asyncio.to_thread(made.collector.read_once)
+            await asyncio.to_thread(load_feed.collector.read_once)
             await asyncio.sleep(0)
     return readings, statuses, metrics, logs
 
@@ -113,14 +113,16 @@ async def test_values_that_are_no_load_are_counted_each_time_and_named_once() ->
     assert len(readings) == 4
     assert value(metrics, "secondary_scheduler_load_rejected_values_total", source="key", query="watcher") == 6
     warnings = named(logs, "cannot be a load")
-    assert [one["examples"] for one in warnings] == [["watcher"]] * 2, "once, and once more after it had been well"
+    assert [warning["examples"] for warning in warnings] == [["watcher"]] * 2, (
+        "once, and once more after it had been well"
+    )
 
 
 async def test_a_figure_that_fails_is_counted_and_named_when_it_fails_again() -> None:
     broken = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100, {}, ("memory failed",))
     whole = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100)
     _, _, metrics, logs = await feed(broken, whole, broken, broken, broken)
-    assert [one["examples"] for one in named(logs, "could not be read")] == [["memory failed"]]
+    assert [warning["examples"] for warning in named(logs, "could not be read")] == [["memory failed"]]
     assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 4
 
 
@@ -140,7 +142,7 @@ async def test_loads_of_strangers_are_counted_and_left_out() -> None:
 
 
 def named(logs: list[Any], event: str) -> list[Any]:
-    return [one for one in logs if event in one["event"]]
+    return [line for line in logs if event in line["event"]]
 
 
 async def test_nodes_without_load_are_named_once_and_again_when_others_join_them() -> None:
@@ -150,8 +152,8 @@ async def test_nodes_without_load_are_named_once_and_again_when_others_join_them
     _, _, metrics, logs = await feed(
         reading("n1"), reading("n1"), reading("n1", "n2"), reading("n1", "n2"), reading("n2"), nodes=("n1", "n2", "n3")
     )
-    said = [(one["count"], one["examples"]) for one in named(logs, "nodes without load")]
-    assert said == [(2, ["n2", "n3"]), (2, ["n1"])]
+    summaries = [(line["count"], line["examples"]) for line in named(logs, "nodes without load")]
+    assert summaries == [(2, ["n2", "n3"]), (2, ["n1"])]
     assert value(metrics, "secondary_scheduler_load_node_states", source="key", state="absent") == 2
     assert value(metrics, "secondary_scheduler_load_node_states", source="key", state="fresh") == 1
 
@@ -181,7 +183,7 @@ async def test_a_mistake_of_the_reader_is_a_failed_read_and_not_the_end_of_readi
     now = time.time()
     crash = RuntimeError("boom")
     _, statuses, metrics, _ = await feed(crash, LoadReading({"n1": NodeLoad(cpu_average=1)}, now))  # type: ignore[arg-type]
-    assert [one.fresh for one in statuses] == [False, True]
+    assert [status.fresh for status in statuses] == [False, True]
     assert "RuntimeError" in statuses[0].message
     assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 1
 
@@ -198,7 +200,7 @@ async def test_what_plugins_prepare_is_worked_out_off_the_loop_and_before_the_lo
         order.append("taken")
         return ()
 
-    made = LoadFeed(
+    load_feed = LoadFeed(
         "key",
         LoadSettings(address=WATCHER),
         node_of_address=lambda name: name,
@@ -208,7 +210,7 @@ async def test_what_plugins_prepare_is_worked_out_off_the_loop_and_before_the_lo
         source=ScriptedSource(LoadReading({"n1": NodeLoad(cpu_average=1)}, 1)),
         prepare=prepare,
     )
-    await asyncio.to_thread(made.collector.read_once)
+    await asyncio.to_thread(load_feed.collector.read_once)
     await asyncio.sleep(0)
     assert order == ["asked for ['n1'] on the loop: True", "worked on the loop: False", "taken"]
 
@@ -217,14 +219,14 @@ async def test_a_plugin_that_fails_to_prepare_does_not_end_the_reading() -> None
     def prepare(_: LoadReading) -> list[Callable[[], None]]:
         raise RuntimeError("boom")
 
-    taken: list[LoadReading] = []
+    readings: list[LoadReading] = []
 
     def take(reading: LoadReading) -> tuple[str, ...]:
-        taken.append(reading)
+        readings.append(reading)
         return ()
 
     reading = LoadReading({"n1": NodeLoad(cpu_average=1)}, 1)
-    made = LoadFeed(
+    load_feed = LoadFeed(
         "key",
         LoadSettings(address=WATCHER),
         node_of_address=lambda name: name,
@@ -235,7 +237,7 @@ async def test_a_plugin_that_fails_to_prepare_does_not_end_the_reading() -> None
         prepare=prepare,
     )
     with capture_logs() as logs:
-        await asyncio.to_thread(made.collector.read_once)
+        await asyncio.to_thread(load_feed.collector.read_once)
         await asyncio.sleep(0)
-    assert [set(reading.loads) for reading in taken] == [{"n1"}]
-    assert [one["event"] for one in logs] == ["a plugin could not prepare for a load"]
+    assert [set(reading.loads) for reading in readings] == [{"n1"}]
+    assert [line["event"] for line in logs] == ["a plugin could not prepare for a load"]

@@ -142,5 +142,5 @@ def test_the_default_provider_is_the_metrics_server_of_our_own_api_server(api: F
     args = TargetLoadPackingArgs.model_validate({})
     api.json({"items": [usage("n1")]})
     key = args.source_key()
-    made = load_source(key, load_settings(args, LoadOptions()), ClientConfig(server=api.url), CAPACITY.get)
-    assert made.read().loads["n1"].cpu_average == 6.25
+    configured = load_source(key, load_settings(args, LoadOptions()), ClientConfig(server=api.url), CAPACITY.get)
+    assert configured.read().loads["n1"].cpu_average == 6.25

@@ -41,12 +41,12 @@ def readings_of(case: dict[str, Any], watcher: FakeService) -> list[LoadReading]
     parsed = TargetLoadPackingArgs.model_validate(args)
     settings = load_settings(parsed, LoadOptions())
     source = load_source(parsed.source_key(), settings, ClientConfig(server="https://unused.invalid"))
-    found: list[LoadReading] = []
-    collector = Collector(source, refresh_seconds=1, max_age_seconds=1, on_reading=found.append)
+    readings: list[LoadReading] = []
+    collector = Collector(source, refresh_seconds=1, max_age_seconds=1, on_reading=readings.append)
     collector.read_once()
     source.close()
     assert collector.status().consecutive_failures == 0
-    return found
+    return readings
 
 
 @pytest.mark.parametrize("case", cases(SHARED, "collector_update"))
@@ -64,13 +64,13 @@ def test_a_node_has_the_metrics_of_its_name_and_of_no_other(case: dict[str, Any]
     if expected is None:
         assert matched.loads == {}
         return
-    values = {(one["type"], one["operator"]): one["value"] for one in expected}
-    found = matched.loads[wanted]
+    values = {(metric["type"], metric["operator"]): metric["value"] for metric in expected}
+    node_load = matched.loads[wanted]
     assert {
-        ("CPU", "AVG"): found.cpu_average,
-        ("CPU", "STD"): found.cpu_stddev,
-        ("Memory", "AVG"): found.memory_average,
-        ("Memory", "STD"): found.memory_stddev,
+        ("CPU", "AVG"): node_load.cpu_average,
+        ("CPU", "STD"): node_load.cpu_stddev,
+        ("Memory", "AVG"): node_load.memory_average,
+        ("Memory", "STD"): node_load.memory_stddev,
     } == values
 
 
@@ -105,17 +105,17 @@ def test_a_source_is_accepted_or_refused_as_upstream_and_not_asked_for_that(case
 
 @pytest.mark.parametrize("case", cases(SHARED, "create_resource_stats"))
 def test_amounts_follow_from_the_listed_metrics(case: dict[str, Any]) -> None:
-    given, expected = case["input"], case["expected"]
-    answer = {"data": {"NodeMetricsMap": {"node0": {"metrics": given["metrics"]}}}}
-    found = parse_watcher(json.dumps(answer).encode(), "w", now=NOW).loads["node0"]
-    resource = given["resource"]
-    figures = [np.array([getattr(found, f"{resource}_{figure}")]) for figure in ("average", "stddev")]
+    inputs, expected = case["input"], case["expected"]
+    answer = {"data": {"NodeMetricsMap": {"node0": {"metrics": inputs["metrics"]}}}}
+    node_load = parse_watcher(json.dumps(answer).encode(), "w", now=NOW).loads["node0"]
+    resource = inputs["resource"]
+    figures = [np.array([getattr(node_load, f"{resource}_{figure}")]) for figure in ("average", "stddev")]
     seen = measured_upstream(*figures)
     assert bool(seen.known[0]) is expected["valid"]
     if not expected["valid"]:
         return
     allocatable = case["nodes"][0]["status"]["allocatable"][resource]
-    request = given["pod_request"]
+    request = inputs["pod_request"]
     capacity, amount = (
         (float(milli_value(allocatable)), float(request["milli_cpu"]))
         if resource == "cpu"
@@ -128,22 +128,24 @@ def test_amounts_follow_from_the_listed_metrics(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases(SHARED, "assign_cache_cleanup"))
-def test_the_pods_that_upstreams_cache_keeps_are_those_that_count(case: dict[str, Any]) -> None:
-    given = case["input"]
+def test_the_pods_in_upstreams_cache_are_the_pods_that_count(case: dict[str, Any]) -> None:
+    inputs = case["input"]
     state = cluster(node("n1", allocatable={"cpu": "100"}))
     state.set_load(load({"n1": 0.0}))
-    ages = {one["pod"]: 1e6 if one["age_seconds"] is None else one["age_seconds"] for one in given["cached"]}
-    if given["update_event_assigns_now"]:
-        ages[given["update_event_assigns_now"]] = 0
+    ages = {
+        cached["pod"]: 1e6 if cached["age_seconds"] is None else cached["age_seconds"] for cached in inputs["cached"]
+    }
+    if inputs["update_event_assigns_now"]:
+        ages[inputs["update_event_assigns_now"]] = 0
     # Each pod by an amount of its own, so that the score tells which of them count.
     amounts = {name: 2000 * 2**index for index, name in enumerate(sorted(ages))}
     for name, age in ages.items():
         bound = pod(name, container(f"{amounts[name]}m", limits={"cpu": f"{amounts[name]}m"}))
         state.upsert_pod(msgspec.structs.replace(bound, node_name="n1"), NOW - age)
     scheduler = runner(only_scores(PACKING), {PACKING: {"watcherAddress": WATCHER}}, compatibility="upstream")
-    found = explain(state.snapshot(NOW), pod("p", container("0")), scheduler).node("n1").scores[PACKING].raw
+    raw = explain(state.snapshot(NOW), pod("p", container("0")), scheduler).node("n1").scores[PACKING].raw
     missing = sum(amounts[name] for name in case["expected"]["cache"])
-    assert found == reference.packing_score(100 * missing / 100_000, 40)
+    assert raw == reference.packing_score(100 * missing / 100_000, 40)
 
 
 @pytest.mark.parametrize("case", cases("trimaran_lroc.json", "beta_print"))

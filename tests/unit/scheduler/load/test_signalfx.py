@@ -23,8 +23,8 @@ def signalfx() -> Iterator[FakeService]:
 
 
 def source(fake: FakeService, **settings: Any) -> SignalFxSource:
-    given = {"token": "PWNED", "credential_header": "X-SF-Token", "timeout_seconds": 0.5, **settings}
-    return SignalFxSource(LoadSettings(address=fake.url, **given), 900.0)
+    options = {"token": "PWNED", "credential_header": "X-SF-Token", "timeout_seconds": 0.5, **settings}
+    return SignalFxSource(LoadSettings(address=fake.url, **options), 900.0)
 
 
 def serve(fake: FakeService, points: dict[str, Any], hosts: dict[str, Any]) -> None:
@@ -49,15 +49,15 @@ def test_the_mean_of_the_points_is_the_load_of_the_short_host_name(signalfx: Fak
     assert reading.loads["test1"].memory_average == 85.0
     assert reading.loads["test1"].measured_at == 1_600_000_060
     assert math.isnan(reading.loads["test1"].cpu_stddev)
-    asked = [parse_qs(urlsplit(path).query) for path in signalfx.paths]
-    assert [one["query"][0] for one in asked][::2] == [
+    queries = [parse_qs(urlsplit(path).query) for path in signalfx.paths]
+    assert [query["query"][0] for query in queries][::2] == [
         f'host:*.dev.com AND cluster:east AND sf_metric:"{metric}.utilization"' for metric in ("cpu", "memory")
     ]
-    assert int(asked[0]["endMs"][0]) - int(asked[0]["startMs"][0]) == 900_000
-    assert asked[0]["resolution"] == ["60000"]
-    assert asked[1]["limit"] == ["10000"]
-    assert {one["X-SF-Token"] for one in signalfx.headers} == {"PWNED"}
-    assert not any("Authorization" in one for one in signalfx.headers)
+    assert int(queries[0]["endMs"][0]) - int(queries[0]["startMs"][0]) == 900_000
+    assert queries[0]["resolution"] == ["60000"]
+    assert queries[1]["limit"] == ["10000"]
+    assert {headers["X-SF-Token"] for headers in signalfx.headers} == {"PWNED"}
+    assert not any("Authorization" in headers for headers in signalfx.headers)
 
 
 @pytest.mark.parametrize("points", [[], [[1]], [[1, "x"]], [[1, -4.0]], [[1, math.nan]], None, "text", [None]])

@@ -52,7 +52,7 @@ def parsed(*metrics: dict[str, Any]) -> NodeLoad:
 
 def test_one_request_gives_all_figures_with_the_answers_own_times(watcher: FakeService) -> None:
     figures = (("CPU", "AVG", 10), ("CPU", "STD", 2.5), ("Memory", "AVG", 30), ("Memory", "STD", 4))
-    watcher.json(answer(*(metric(*one) for one in figures)))
+    watcher.json(answer(*(metric(*figure) for figure in figures)))
     reading = source(watcher).read()
     assert watcher.paths == ["/watcher"]
     load = reading.loads["n1"]
@@ -73,7 +73,7 @@ def test_one_request_gives_all_figures_with_the_answers_own_times(watcher: FakeS
 def test_of_several_averages_each_plugin_gets_the_one_it_reads_upstream(
     metrics: list[tuple[str, str, float]], average: float, first: float, last: float
 ) -> None:
-    load = parsed(*(metric(*one) for one in metrics))
+    load = parsed(*(metric(*entry) for entry in metrics))
     assert (load.cpu_average, load.cpu_first, load.cpu_last) == pytest.approx((average, first, last), nan_ok=True)
 
 
