@@ -28,7 +28,7 @@ def profile() -> ProfileRunner:
     return runner()
 
 
-def started(seconds_ago: float) -> dict[str, Any]:
+def start_time(seconds_ago: float) -> dict[str, Any]:
     """A pod's status that says when it started."""
     moment = int(NOW - seconds_ago)
     clock = f"{moment // 3600 % 24:02}:{moment // 60 % 60:02}:{moment % 60:02}"
@@ -36,7 +36,7 @@ def started(seconds_ago: float) -> dict[str, Any]:
 
 
 def running(name: str, cpu: str, priority: int, *, age: float = 3600, **fields: Any) -> PodInfo:
-    return pod(name, container(cpu), priority=priority, status=started(age), **fields)
+    return pod(name, container(cpu), priority=priority, status=start_time(age), **fields)
 
 
 def budget(name: str, allowed: int, labels: Mapping[str, str], **fields: Any) -> PodDisruptionBudget:
@@ -90,7 +90,7 @@ def on_its_way_out(reason: str = "PreemptionByScheduler", status: str = "True") 
         container("3"),
         priority=LOW,
         metadata={"deletionTimestamp": "2023-11-14T22:00:00Z"},
-        status={**started(60), "conditions": [condition]},
+        status={**start_time(60), "conditions": [condition]},
     )
 
 
