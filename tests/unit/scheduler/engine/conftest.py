@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 
+from tests.support.faketime import FakeTimeLoop
 from tests.unit.scheduler.engine.fakes import Engine
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """All of them run on a fake clock."""
+    return {"fake time": FakeTimeLoop}
 
 
 @pytest.fixture

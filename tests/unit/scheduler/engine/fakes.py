@@ -20,6 +20,7 @@ from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType, ResourceVersion
 from scheduler.observe.health import LoopWatch
 from scheduler.observe.metrics import Metrics
+from tests.support.faketime import wall_clock
 from tests.unit.scheduler.engine.pods import node_info, pod_info
 
 CONFIGURATION = """
@@ -75,11 +76,12 @@ class Engine(LiveEngine):
         self.api = api or FakeApi()
         self.metrics = Metrics()
         self.leading = True
-        self.recorder = EventRecorder(self.api, instance="host")  # type: ignore[arg-type]
+        self.recorder = EventRecorder(self.api, instance="host", clock=wall_clock)  # type: ignore[arg-type]
         super().__init__(
             load_configuration(configuration, source="test"),
             Outputs(self.api, self.recorder, self.metrics, LoopWatch(60)),  # type: ignore[arg-type]
             Permissions(lambda: self.leading, lambda: self.leading),
+            clock=wall_clock,
             rng=random.Random(1),
         )
         self.handle = next(iter(self.handles.values()))
@@ -96,9 +98,11 @@ class Engine(LiveEngine):
         self.pods.replace(pods, ResourceVersion("9"))
 
 
-async def eventually(check: Callable[[], bool], what: str) -> None:
-    for _ in range(300):
-        if check():
-            return
+async def eventually(check: Callable[[], bool], expectation: str, seconds: float = 3.0) -> None:
+    """Wait, on the loop's clock, until a check passes; the test fails where it does not in time."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + seconds
+    while not check():
+        if clock() > deadline:
+            pytest.fail(f"not within {seconds:g} s: {expectation}")
         await asyncio.sleep(0.01)
-    pytest.fail(f"not within 3 s: {what}")

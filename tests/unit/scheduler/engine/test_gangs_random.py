@@ -26,8 +26,9 @@ _QUIET_SECONDS = 0.25
 class EchoApi(FakeApi):
     """Shows what was bound to the watch, a moment later."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random) -> None:
         super().__init__()
+        self.rng = rng
         self.engine: GangEngine | None = None
         self.known: dict[str, PodInfo] = {}
         self.tasks: set[asyncio.Task[None]] = set()
@@ -48,7 +49,7 @@ class EchoApi(FakeApi):
                 task.add_done_callback(self.tasks.discard)
 
     async def _echo(self, name: str, node: str) -> None:
-        await asyncio.sleep(random.random() * 0.02)
+        await asyncio.sleep(self.rng.random() * 0.02)
         assert self.engine is not None
         bound = msgspec.structs.replace(self.known[name], node_name=node, resource_version="2")
         self.engine.pods.apply([(EventType.MODIFIED, bound)])
@@ -59,10 +60,10 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.api = EchoApi()
+        self.api = EchoApi(random.Random(seed + 1))
         self.engine = GangEngine(profiles=2, api=self.api)
         self.api.engine = self.engine
-        # Back-off is in whole seconds: without it the run takes as long as it has to do something.
+        # With backoff, another pod may take the node of a member whose Binding was refused twice.
         self.engine.queue._max_backoff = 0
         self.minimum: dict[str, int] = {}
         self.room: dict[str, int] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Any
 
 import pytest
@@ -18,7 +17,9 @@ from scheduler.helpers import PodReducer
 from scheduler.kube.client import Reflector, unchanged
 from scheduler.kube.model import NODES, PODS
 from scheduler.state import WATCHED_KINDS
-from tests.unit.scheduler.engine.fakes import Engine
+from tests.support import faketime
+from tests.support.faketime import wall_clock
+from tests.unit.scheduler.engine.fakes import Engine, eventually
 from tests.unit.scheduler.engine.hostile import NODE, OTHERS, PLAIN_POD, POD, spoilt
 
 _HEALTHY = {"kubernetes.io/hostname": "healthy"}
@@ -67,8 +68,8 @@ async def _scene(objects: list[tuple[str, Any]]) -> None:
         daemon.engine.add_node("healthy")
         taken = [item for kind, item in objects if daemon.bring(kind, item) and kind == "Pod"]
         daemon.engine.add_pod("beside", nodeSelector=_HEALTHY)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline and not loop.done():
+        deadline = wall_clock() + _PATIENCE_SECONDS
+        while wall_clock() < deadline and not loop.done():
             told = daemon.bound().keys() | daemon.reasons().keys()
             if "beside" in told and all(_at_rest(daemon, item, told) for item in taken):
                 break
@@ -116,7 +117,7 @@ def test_nonsense_delays_nobody_and_ends_nothing(
         item["metadata"]["uid"] = f"uid-{number}"
         item["metadata"]["name"] = f"strange-{number}"
     objects = [("Node", node), *others, ("Pod", running), *(("Pod", item) for item in pods)]
-    asyncio.run(_scene(objects))
+    faketime.run(_scene(objects))
 
 
 _MANY = {
@@ -133,7 +134,7 @@ _MANY = {
 
 @pytest.mark.parametrize("name", _MANY)
 def test_size_alone_is_no_offence(name: str) -> None:
-    asyncio.run(_scene([("Node", NODE), ("Pod", _MANY[name])]))
+    faketime.run(_scene([("Node", NODE), ("Pod", _MANY[name])]))
 
 
 async def test_what_asks_for_more_than_there_can_be_is_told_so() -> None:
@@ -142,8 +143,6 @@ async def test_what_asks_for_more_than_there_can_be_is_told_so() -> None:
     daemon.bring("Node", NODE)
     container = {"name": "a", "image": "i", "resources": {"requests": {"cpu": "1e30"}}}
     daemon.bring("Pod", PLAIN_POD | {"spec": PLAIN_POD["spec"] | {"containers": [container]}})
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while "plain" not in daemon.reasons() and time.monotonic() < deadline:  # noqa: ASYNC110
-        await asyncio.sleep(0.002)
+    await eventually(lambda: "plain" in daemon.reasons(), "the reason")
     loop.cancel()
     assert daemon.reasons()["plain"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
