@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,14 @@ def installed_objects(image: str) -> list[Manifest]:
     recorder = _Recorder()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
+    # Pulumi's mocks make an event loop in every thread that has none, and nobody closes it: each has one of ours.
+    loops = [loop]
+
+    def enter_thread() -> None:
+        loops.append(asyncio.new_event_loop())
+        asyncio.set_event_loop(loops[-1])
+
+    loop.set_default_executor(ThreadPoolExecutor(4, initializer=enter_thread))
     try:
         mocks.set_mocks(recorder, project="secondary-scheduler", stack="olm", preview=False)
         # set_mocks makes a stack of its own, and there can be one only.
@@ -104,7 +113,9 @@ def installed_objects(image: str) -> list[Manifest]:
 
         loop.run_until_complete(run_in_stack(program))
     finally:
-        loop.close()
+        loop.run_until_complete(loop.shutdown_default_executor())
+        for opened in loops:
+            opened.close()
         asyncio.set_event_loop(None)
     return recorder.objects
 

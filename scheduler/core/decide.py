@@ -89,8 +89,8 @@ def decide(
 ) -> Placement:
     """Choose a node for one pod; `decide_gang` does it for several that belong together.
 
-    With `from_scratch`, nothing is used that earlier decisions about pods of the same class showed: every plugin is
-    asked about every node. The decision is the same.
+    With `from_scratch`, nothing is used that earlier decisions about pods of the same class showed: every plugin is asked about
+    every node. The decision is the same.
     """
     state = CycleState(rng)
     ages = load_ages(snapshot)
@@ -99,10 +99,10 @@ def decide(
         if columns is None:
             search = find_feasible(snapshot, pod, profile, state)
         else:
-            result = choose_by_class(columns, snapshot, pod, profile, state, rng)
-            if isinstance(result, Choice):
-                return _placed(snapshot, pod, state, result, ages)
-            search = result
+            found = choose_by_class(columns, snapshot, pod, profile, state, rng)
+            if isinstance(found, Choice):
+                return _placed(snapshot, pod, state, found, ages)
+            search = found
         if search.error is not None:
             return Placement(
                 pod,
@@ -194,8 +194,8 @@ def total_scores(scores: Sequence[PluginScores], count: int, has_scorers: bool) 
     if not has_scorers:
         return np.ones(count, dtype=np.int64)
     totals = np.zeros(count, dtype=np.int64)
-    for score in scores:
-        totals += score.weighted
+    for one in scores:
+        totals += one.weighted
     return totals
 
 

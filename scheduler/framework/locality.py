@@ -72,15 +72,15 @@ def local_version(
 ) -> Hashable | None:
     """Return a value that changes with whatever the verdicts of filters follow from besides the pod's spec, the node
     and the pods on it; None where one of them follows from more than that."""
-    versions: list[Hashable] = []
+    said: list[Hashable] = []
     for plugin in filters:
         if plugin.name in skipped:
-            versions.append(plugin.name)
+            said.append(plugin.name)
             continue
         if not isinstance(plugin, LocalPlugin):
             return None
         word = plugin.locality(pod, view)
         if word.filters is DependsOn.ANYTHING:
             return None
-        versions.append((word.filters, None if word.version is None else word.version(view)))
-    return tuple(versions)
+        said.append((word.filters, None if word.version is None else word.version(view)))
+    return tuple(said)

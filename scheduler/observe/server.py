@@ -76,6 +76,9 @@ class Server:
     def _close(self) -> None:
         for one in self._sockets:
             one.close()
+        if self._thread.ident is None:
+            # Never started: the thread closes its loop itself.
+            self._loop.close()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -179,7 +179,14 @@ def register(
     graph = Graph() if graph is None else graph
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    loop.set_default_executor(ThreadPoolExecutor(4))
+    # Pulumi's mocks make an event loop in every thread that has none, and nobody closes it: each has one of ours.
+    loops = [loop]
+
+    def enter_thread() -> None:
+        loops.append(asyncio.new_event_loop())
+        asyncio.set_event_loop(loops[-1])
+
+    loop.set_default_executor(ThreadPoolExecutor(4, initializer=enter_thread))
     try:
         monitor = RecordingMonitor(Engine(statuses, state), graph)
         pulumi_mocks.set_mocks(monitor.mocks, project=PROJECT, stack=stack, preview=preview, monitor=monitor)
@@ -189,7 +196,8 @@ def register(
         loop.run_until_complete(run_in_stack(program))
     finally:
         loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+        for opened in loops:
+            opened.close()
         asyncio.set_event_loop(None)
     return graph
 

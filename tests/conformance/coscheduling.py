@@ -348,8 +348,8 @@ class Outcome:
     cases: int = 0
     bound: int = 0
     mismatches: list[str] = field(default_factory=list)
-    only_real: set[str] = field(default_factory=set)
-    only_ours: set[str] = field(default_factory=set)
+    theirs: set[str] = field(default_factory=set)
+    ours: set[str] = field(default_factory=set)
 
     @property
     def new_words(self) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -114,7 +115,8 @@ def gated(
     server: FakeApiServer, wanted: Expected, seconds: float = 0.2, stopping: threading.Event | None = None
 ) -> GateResult:
     config = ClientConfig(server=f"http://127.0.0.1:{server.server_port}")
-    return Gate(SyncConnection(config, timeout=5), wanted, stopping or threading.Event(), poll=0.02).wait(seconds)
+    with contextlib.closing(SyncConnection(config, timeout=5)) as connection:
+        return Gate(connection, wanted, stopping or threading.Event(), poll=0.02).wait(seconds)
 
 
 WANTED = Expected(hashes=frozenset({HASH}), reads_load=True)

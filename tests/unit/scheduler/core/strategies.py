@@ -65,9 +65,8 @@ def affinities(draw: st.DrawFn) -> dict[str, Any] | None:
             {
                 "matchExpressions": st.lists(
                     expressions.filter(
-                        lambda expression: (
-                            expression["operator"] != "Bad"
-                            and not (expression["operator"] in ("Gt", "Lt") and expression["key"] == "zone")
+                        lambda one: (
+                            one["operator"] != "Bad" and not (one["operator"] in ("Gt", "Lt") and one["key"] == "zone")
                         )
                     ),
                     min_size=1,
