@@ -201,7 +201,7 @@ def test_an_observer_that_does_not_pass_locality_on_sees_every_attempt() -> None
 
 def test_the_columns_of_the_class_unused_longest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classes, "_BYTES", 0)
-    monkeypatch.setattr(classes, "_FEWEST", 16)
+    monkeypatch.setattr(classes, "_FEWEST_CLASSES", 16)
     state, profile = some_cluster(), runner()
     infos = [pod(f"p{index}", container(f"{index + 1}m")) for index in range(40)]
     for info in infos * 2:
@@ -212,12 +212,12 @@ def test_the_columns_of_the_class_unused_longest_are_dropped(monkeypatch: pytest
 
 
 def test_classes_met_once_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classes, "_MOST_MET", 10)
+    monkeypatch.setattr(classes, "_MOST_SEEN", 10)
     state, profile = some_cluster(), runner()
     for index in range(40):
         place(state, pod(f"p{index}", container(f"{index + 1}m")), profile)
     memory: Any = profile.memory["core.classes"]
-    assert (len(memory.met), len(memory.columns)) == (10, 0)
+    assert (len(memory.seen), len(memory.columns)) == (10, 0)
 
 
 def test_a_profile_that_turns_to_another_cluster_starts_afresh() -> None:
@@ -268,7 +268,7 @@ ONE_BY_ONE = OneByOne(TOGETHER.effective, FACTORIES)
     state=clusters(),
     info=pods("new"),
     promised=st.lists(pods("promised"), min_size=1, max_size=5),
-    where=st.lists(st.integers(0, 3), min_size=5, max_size=5),
+    rows_of_promised=st.lists(st.integers(0, 3), min_size=5, max_size=5),
     seed=st.integers(0, 99),
 )
 def test_nodes_promised_to_others_are_judged_together_as_one_by_one(
