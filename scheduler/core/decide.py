@@ -89,8 +89,8 @@ def decide(
 ) -> Placement:
     """Choose a node for one pod; `decide_gang` does it for several that belong together.
 
-    With `from_scratch`, nothing is used that earlier decisions about pods of the same class showed: every plugin is asked about
-    every node. The decision is the same.
+    With `from_scratch`, nothing is used that earlier decisions about pods of the same class showed: every plugin is
+    asked about every node. The decision is the same.
     """
     state = CycleState(rng)
     ages = load_ages(snapshot)

@@ -1,8 +1,8 @@
 """An event loop on a fake clock: while nothing can run, its time jumps to the next timer.
 
 A test that waits for ten seconds of backoff takes no time, and what it sees does not depend on how fast the machine
-is: a round of the loop takes the same short time on this clock, whatever it does. It is for code that neither does I/O nor starts threads, whose answers the
-clock would run ahead of.
+is: a round of the loop takes the same short time on this clock, whatever it does. It is for code that neither does I/O
+nor starts threads: the clock would run ahead of their answers.
 """
 
 from __future__ import annotations
