@@ -22,7 +22,7 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
-from scheduler.plugins.noderesources.shared import BASIC, amounts_after
+from scheduler.plugins.noderesources.kernels import BASIC, amounts_after
 
 NAME = "NodeResourcesBalancedAllocation"
 

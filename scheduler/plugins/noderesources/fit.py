@@ -38,7 +38,7 @@ from scheduler.framework import (
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.framework.status import MAX_REASONS
 from scheduler.helpers import covers, round_half_away
-from scheduler.plugins.noderesources.shared import BASIC, amounts_after, has_requests, interpolate, ratio
+from scheduler.plugins.noderesources.kernels import BASIC, amounts_after, has_requests, interpolate, ratio
 
 NAME = "NodeResourcesFit"
 
