@@ -7,6 +7,7 @@ import numpy as np
 
 from scheduler.catalog import NodeResourcesBalancedAllocationArgs
 from scheduler.framework import (
+    MAX_SCORE,
     SKIP,
     SUCCESS,
     BoolArray,
@@ -20,11 +21,14 @@ from scheduler.framework import (
     RowArray,
     ScorePlugin,
     Status,
+    gather,
 )
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
-from scheduler.plugins.noderesources.kernels import BASIC, amounts_after
+from scheduler.plugins.noderesources.kernels import BASIC, COLUMNS, NUMBERS, balance_of_two, used_fraction
 
 NAME = "NodeResourcesBalancedAllocation"
+_ALWAYS_COUNTED = ("cpu", "memory", "ephemeral-storage")
+_fraction_of_columns, _fraction_of_node = used_fraction(COLUMNS), used_fraction(NUMBERS)
 
 
 class NodeResourcesBalancedAllocation:
@@ -44,16 +48,18 @@ class NodeResourcesBalancedAllocation:
         """Return (1 - standard deviation of the fractions) * 100, truncated."""
         fractions: list[FloatArray] = []
         present: list[BoolArray] = []
-        for resource in self._resources:
-            request = pod.spec.requests.get(resource, 0)
-            if request == 0 and resource not in ("cpu", "memory", "ephemeral-storage"):
-                continue
-            allocatable, requested = amounts_after(view, rows, resource, request, nonzero=False)
-            fractions.append(np.minimum(requested / np.maximum(allocatable, 1.0), 1.0))
+        for resource in self._counted_resources(pod):
+            allocatable = gather(view, view.allocatable(resource), rows)
+            requested = gather(view, view.requested(resource), rows) + pod.spec.requests.get(resource, 0)
+            fractions.append(_fraction_of_columns(np.maximum(allocatable, 1.0), requested))
             present.append(allocatable > 0)
         if not fractions:
-            return np.full(len(rows), 100, dtype=np.int64)
-        return ((1.0 - _std_of_fractions(fractions, present)) * 100.0).astype(np.int64)
+            return np.full(len(rows), MAX_SCORE, dtype=np.int64)
+        if len(fractions) == 2:
+            score = np.where(present[0] & present[1], balance_of_two(*fractions), MAX_SCORE)
+        else:
+            score = (1.0 - _standard_deviation(fractions, present)) * 100.0
+        return score.astype(np.int64)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Scores follow from the node's amounts and what its pods request."""
@@ -61,36 +67,30 @@ class NodeResourcesBalancedAllocation:
             return Locality(scores=DependsOn.NOTHING)
         return Locality(scores=DependsOn.PODS, rate=self._rate(pod, view), rate_block=self._rate_block(pod))
 
-    def _counted(self, pod: PodInfo) -> list[str]:
+    def _counted_resources(self, pod: PodInfo) -> list[str]:
+        """Return the resources that count for a pod: an extended one only if the pod requests it."""
         requests = pod.spec.requests
-        always = ("cpu", "memory", "ephemeral-storage")
-        return [name for name in self._resources if requests.get(name, 0) or name in always]
+        return [name for name in self._resources if requests.get(name, 0) or name in _ALWAYS_COUNTED]
 
     def _rate_block(self, pod: PodInfo) -> Callable[[FloatArray], IntArray] | None:
-        """`score` by cpu and memory alone, in the same operations."""
-        if sorted(self._counted(pod)) != sorted(BASIC):
+        """Return `score` on a block, where cpu and memory alone count."""
+        if sorted(self._counted_resources(pod)) != sorted(BASIC):
             return None
         requests = np.array([[pod.spec.requests.get(name, 0)] for name in BASIC], dtype=np.float64)
 
         def rate(block: FloatArray) -> IntArray:
-            fractions = block[2:4] + requests
-            fractions /= block[:2]
-            np.minimum(fractions, 1.0, out=fractions)
-            score = np.abs(fractions[0] - fractions[1])
-            score /= 2.0
-            np.subtract(1.0, score, out=score)
-            score *= 100.0
-            whole: IntArray = score.astype(np.int64)
+            fractions = _fraction_of_columns(block[:2], block[2:4] + requests)
+            whole: IntArray = balance_of_two(fractions[0], fractions[1]).astype(np.int64)
             return whole
 
         return rate
 
     def _rate(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], int] | None:
-        """`score` in the same operations on one row; None unless two resources count."""
+        """Return `score` on one row; None unless two resources count."""
         requests = pod.spec.requests
         counted = [
             (view.allocatable(resource).item, view.requested(resource).item, requests.get(resource, 0))
-            for resource in self._counted(pod)
+            for resource in self._counted_resources(pod)
         ]
         if len(counted) != 2:
             return None
@@ -99,20 +99,16 @@ class NodeResourcesBalancedAllocation:
         def rate(now: NodeView, row: int) -> int:
             capacity_a, capacity_b = allocatable_a(row), allocatable_b(row)
             if capacity_a <= 0.0 or capacity_b <= 0.0:
-                return 100
-            fraction_a = min((requested_a(row) + request_a) / max(capacity_a, 1.0), 1.0)
-            fraction_b = min((requested_b(row) + request_b) / max(capacity_b, 1.0), 1.0)
-            return int((1.0 - abs(fraction_a - fraction_b) / 2.0) * 100.0)
+                return MAX_SCORE
+            fraction_a = _fraction_of_node(capacity_a, requested_a(row) + request_a)
+            return int(balance_of_two(fraction_a, _fraction_of_node(capacity_b, requested_b(row) + request_b)))
 
         return rate
 
 
-def _std_of_fractions(fractions: list[FloatArray], present: list[BoolArray]) -> FloatArray:
-    """Return the population standard deviation over the resources each node has; half the distance for two of them."""
-    if len(fractions) == 2:
-        has_both = present[0] & present[1]
-        half: FloatArray = np.abs(fractions[0] - fractions[1]) / 2.0
-        return half if has_both.all() else np.where(has_both, half, 0.0)
+def _standard_deviation(fractions: list[FloatArray], present: list[BoolArray]) -> FloatArray:
+    """Return the population standard deviation over the resources that each node has; half the distance where these
+    are two (balancedResourceScorer has that shortcut, and its digits differ)."""
     count = np.sum(present, axis=0)
     counted = np.maximum(count, 1)
     total = np.zeros(len(count))

@@ -1,14 +1,13 @@
 """NodeResourcesFit: room for the pod's requests, and how full the node would be
 (pkg/scheduler/framework/plugins/noderesources/fit.go)."""
 
-import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from scheduler.catalog import ActionType, NodeResourcesFitArgs
 from scheduler.framework import (
-    MAX_SCORE,
     NODE,
     POD,
     SUCCESS,
@@ -38,12 +37,30 @@ from scheduler.framework import (
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.framework.status import MAX_REASONS
 from scheduler.helpers import covers, round_half_away
-from scheduler.plugins.noderesources.kernels import BASIC, amounts_after, has_requests, interpolate, ratio
+from scheduler.plugins.noderesources.kernels import (
+    BASIC,
+    COLUMNS,
+    NUMBERS,
+    interpolate,
+    is_insufficient,
+    least_requested_score,
+    most_requested_score,
+    too_many_pods,
+    utilization_percent,
+    wide_percent,
+)
 
 NAME = "NodeResourcesFit"
 
-Formula = Callable[[FloatArray, FloatArray, bool], FloatArray]
-"""(allocatable, requested, wide) -> score of one resource."""
+
+class _ScoredResource(NamedTuple):
+    """One resource of the scoring strategy: what the score of a node for it follows from."""
+
+    allocatable: FloatArray
+    requested: FloatArray
+    request: int
+    weight: int
+    wide: bool
 
 
 class NodeResourcesFit:
@@ -57,17 +74,17 @@ class NodeResourcesFit:
         strategy = args.strategy
         self._weights = [(spec.name, spec.effective_weight) for spec in strategy.effective_resources]
         self._is_capacity_ratio = strategy.type == "RequestedToCapacityRatio"
-        self._most = strategy.type == "MostAllocated"
+        self._shape: Sequence[tuple[int, int]] = ()
         if self._is_capacity_ratio:
             points = strategy.requested_to_capacity_ratio.shape if strategy.requested_to_capacity_ratio else []
             if not points:
                 raise ValueError("requestedToCapacityRatio.shape: at least one point must be specified")
-            shape = [(point.utilization, point.score * 10) for point in points]
-            self._formula: Formula = lambda allocatable, requested, wide: _requested_to_capacity_ratio(
-                allocatable, requested, wide, shape
-            )
+            self._shape = [(point.utilization, point.score * 10) for point in points]
+        self._most = strategy.type == "MostAllocated"
+        if self._most:
+            self._score_of_columns, self._score_of_node = most_requested_score(COLUMNS), most_requested_score(NUMBERS)
         else:
-            self._formula = _most_allocated if self._most else _least_allocated
+            self._score_of_columns, self._score_of_node = least_requested_score(COLUMNS), least_requested_score(NUMBERS)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Nothing to prepare: requests were reduced when the pod arrived. Never skipped, as every pod takes a pod
@@ -81,58 +98,81 @@ class NodeResourcesFit:
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes without room, with every reason; unresolvable where the request exceeds the node itself."""
         failures: list[tuple[str, BoolArray]] = []
-        beyond = np.zeros(len(rows), dtype=np.bool_)
-        full = gather(view, view.pod_count, rows) + 1 > gather(view, view.allowed_pods, rows)
+        exceeds_node = np.zeros(len(rows), dtype=np.bool_)
+        full = too_many_pods(gather(view, view.pod_count, rows), gather(view, view.allowed_pods, rows))
         if full.any():
             failures.append(("Too many pods", full))
         requests = pod.spec.requests
-        if has_requests(requests):
-            for resource in _in_message_order(requests):
-                request = requests[resource]
-                if request <= 0 or self._is_ignored(resource):
-                    continue
-                allocatable = gather(view, view.allocatable(resource), rows)
-                lacking = request > allocatable - gather(view, view.requested(resource), rows)
-                if lacking.any():
-                    failures.append((f"Insufficient {resource}", lacking))
-                    beyond |= request > allocatable
+        for resource in _in_message_order(requests):
+            request = requests[resource]
+            if request <= 0 or self._is_ignored(resource):
+                continue
+            allocatable = gather(view, view.allocatable(resource), rows)
+            insufficient = is_insufficient(request, allocatable, gather(view, view.requested(resource), rows))
+            if insufficient.any():
+                failures.append((f"Insufficient {resource}", insufficient))
+                exceeds_node |= request > allocatable
         if not failures:
             return None
         bits = np.zeros(len(rows), dtype=np.int64)
         for index, (_, mask) in enumerate(failures):
             bits |= mask.astype(np.int64) << min(index, MAX_REASONS - 1)
         codes = np.where(
-            bits == 0, 0, np.where(beyond, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE)
+            bits == 0, 0, np.where(exceeds_node, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE)
         ).astype(np.int8)
         return Verdicts(codes, bits, tuple(reason for reason, _ in failures[:MAX_REASONS]))
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
-        """Score by the strategy: weighted mean over resources, an extended one only if the pod requests it."""
+        """Score by the strategy: weighted mean over resources (resource_allocation.go, score)."""
         total = np.zeros(len(rows))
         weights: FloatArray = np.zeros(1)  # one number for all rows, until a row lacks a resource
-        requests = pod.spec.score_requests
-        for resource, weight in self._weights:
-            request = requests.get(resource, 0)
-            basic = resource in ("cpu", "memory")
-            if not basic and resource != "ephemeral-storage" and request == 0:
-                continue
-            allocatable, requested = amounts_after(view, rows, resource, request, nonzero=basic)
-            score = self._formula(allocatable, requested, view.wide(resource))
+        for resource in self._scored_resources(pod, view):
+            allocatable = gather(view, resource.allocatable, rows)
+            requested = gather(view, resource.requested, rows) + resource.request
+            score = self._resource_score(allocatable, requested, wide=resource.wide)
             counted = allocatable > 0
             if self._is_capacity_ratio:
                 counted &= score > 0
-            weighted = score if weight == 1 else score * float(weight)
+            weight = float(resource.weight)
+            weighted = score if weight == 1.0 else score * weight
             if counted.all():
                 total += weighted
-                weights = weights + float(weight)
+                weights = weights + weight
             else:
                 total += np.where(counted, weighted, 0.0)
-                weights = weights + counted * float(weight)
+                weights = weights + counted * weight
         mean = total / np.maximum(weights, 1.0)
         if self._is_capacity_ratio:
             return round_half_away(mean).astype(np.int64)
         # Numbers are not negative, so that truncation is floor.
         return mean.astype(np.int64)
+
+    def _resource_score(self, allocatable: FloatArray, requested: FloatArray, *, wide: bool) -> FloatArray:
+        """Return the score of one resource; any number where nothing is allocatable. Overwrites `requested`."""
+        if self._is_capacity_ratio:
+            return interpolate(utilization_percent(allocatable, requested, wide=wide), self._shape)
+        if wide:
+            part = np.minimum(requested, allocatable) if self._most else np.maximum(allocatable - requested, 0.0)
+            return wide_percent(part, allocatable)
+        return self._score_of_columns(np.maximum(allocatable, 1.0), requested)
+
+    def _scored_resources(self, pod: PodInfo, view: NodeView) -> list[_ScoredResource]:
+        """Return the resources that count for a pod: an extended one only if the pod requests it.
+
+        Of cpu and memory a pod without a request counts with a default, so that such pods spread as well
+        (GetNonzeroRequests).
+        """
+        scored = []
+        for name, weight in self._weights:
+            request = pod.spec.score_requests.get(name, 0)
+            if name in BASIC:
+                requested = view.nonzero_requested(name)
+            elif name == "ephemeral-storage" or request:
+                requested = view.requested(name)
+            else:
+                continue
+            scored.append(_ScoredResource(view.allocatable(name), requested, request, weight, view.wide(name)))
+        return scored
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Both follow from the node's amounts and what its pods request."""
@@ -146,22 +186,22 @@ class NodeResourcesFit:
         )
 
     def _fits_block(self, pod: PodInfo) -> Callable[[FloatArray], BoolArray] | None:
-        """`filter` for pods that want nothing but cpu and memory."""
-        wanted = {name: amount for name, amount in pod.spec.requests.items() if amount > 0}
-        if not wanted.keys() <= set(BASIC):
+        """Return `filter` on a block, for pods that request nothing but cpu and memory."""
+        requests = {name: amount for name, amount in pod.spec.requests.items() if amount > 0}
+        if not requests.keys() <= set(BASIC):
             return None
-        checks = [(wanted[name], index) for index, name in enumerate(BASIC) if name in wanted]
+        checks = [(requests[name], index) for index, name in enumerate(BASIC) if name in requests]
 
         def fits(block: FloatArray) -> BoolArray:
-            passed: BoolArray = block[7] + 1.0 <= block[6]
+            failed: BoolArray = too_many_pods(block[7], block[6])
             for request, index in checks:
-                passed &= request <= block[index] - block[index + 2]
-            return passed
+                failed |= is_insufficient(request, block[index], block[index + 2])
+            return ~failed
 
         return fits
 
     def _rate_block(self, pod: PodInfo, view: NodeView) -> Callable[[FloatArray], IntArray] | None:
-        """`score` by cpu and memory alone, in the same operations."""
+        """Return `score` on a block, for a strategy over cpu and memory alone."""
         weights = dict(self._weights)
         if self._is_capacity_ratio or len(self._weights) != 2 or weights.keys() != set(BASIC):
             return None
@@ -169,71 +209,54 @@ class NodeResourcesFit:
             return None
         requests = np.array([[pod.spec.score_requests.get(name, 0)] for name in BASIC], dtype=np.float64)
         cpu, memory = (float(weights[name]) for name in BASIC)
-        even = cpu == memory == 1.0
+        equal_weights = cpu == memory == 1.0
+        kernel = self._score_of_columns
 
         def rate(block: FloatArray) -> IntArray:
-            allocatable = block[:2]
-            shares = block[4:6] + requests
-            if self._most:
-                np.minimum(shares, allocatable, out=shares)
-            else:
-                np.subtract(allocatable, shares, out=shares)
-                np.maximum(shares, 0.0, out=shares)
-            shares *= 100.0
-            shares /= allocatable
-            np.floor(shares, out=shares)
-            total = shares[0] + shares[1] if even else shares[0] * cpu + shares[1] * memory
+            scores = kernel(block[:2], block[4:6] + requests)
+            total = scores[0] + scores[1] if equal_weights else scores[0] * cpu + scores[1] * memory
             whole: IntArray = (total / (cpu + memory)).astype(np.int64)
             return whole
 
         return rate
 
     def _fits(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], bool]:
+        """Return `filter` on one row."""
         count, allowed = view.pod_count.item, view.allowed_pods.item
-        wanted = [
+        requests = [
             (request, view.allocatable(resource).item, view.requested(resource).item)
             for resource, request in pod.spec.requests.items()
             if request > 0 and not self._is_ignored(resource)
         ]
 
         def fits(now: NodeView, row: int) -> bool:
-            if count(row) + 1.0 > allowed(row):
+            if too_many_pods(count(row), allowed(row)):
                 return False
-            for request, allocatable, requested in wanted:  # noqa: SIM110 -- a generator would take as long again
-                if request > allocatable(row) - requested(row):
+            for request, allocatable, requested in requests:
+                if is_insufficient(request, allocatable(row), requested(row)):
                     return False
             return True
 
         return fits
 
     def _rate(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], int] | None:
-        """`score` in the same operations on one row; None for the formulas that are not worth it."""
-        requests = pod.spec.score_requests
-        parts = []
-        for resource, weight in self._weights:
-            request = requests.get(resource, 0)
-            basic = resource in ("cpu", "memory")
-            if not basic and resource != "ephemeral-storage" and request == 0:
-                continue
-            if self._is_capacity_ratio or view.wide(resource):
-                return None
-            used = view.nonzero_requested(resource) if basic else view.requested(resource)
-            parts.append((view.allocatable(resource).item, used.item, request, weight))
-        most = self._most
+        """Return `score` on one row; None for the formulas that are not worth it."""
+        scored = self._scored_resources(pod, view)
+        if self._is_capacity_ratio or any(resource.wide for resource in scored):
+            return None
+        resources = [
+            (resource.allocatable.item, resource.requested.item, resource.request, resource.weight)
+            for resource in scored
+        ]
+        kernel = self._score_of_node
 
         def rate(now: NodeView, row: int) -> int:
-            total = weights = 0
-            for allocatable_at, used_at, request, weight in parts:
+            total = weights = 0.0
+            for allocatable_at, requested_at, request, weight in resources:
                 allocatable = allocatable_at(row)
-                if allocatable <= 0.0:
-                    continue
-                weights += weight
-                requested = used_at(row) + request
-                counted = requested if most else allocatable - requested
-                if most:
-                    counted = min(counted, allocatable)
-                if counted > 0.0:
-                    total += math.floor(counted * 100.0 / max(allocatable, 1.0)) * weight
+                if allocatable > 0.0:
+                    total += kernel(allocatable, requested_at(row) + request) * weight
+                    weights += weight
             return int(total / weights) if weights else 0
 
         return rate
@@ -242,8 +265,8 @@ class NodeResourcesFit:
         """Pods leaving or shrinking, nodes coming or growing."""
         node_actions = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
         return (
-            HintRegistration(POD, ActionType.DELETE, self._pod_left),
-            HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_shrank),
+            HintRegistration(POD, ActionType.DELETE, self._pod_deleted),
+            HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_scaled_down),
             HintRegistration(NODE, node_actions, self._node_changed),
         )
 
@@ -253,12 +276,12 @@ class NodeResourcesFit:
         return resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
 
     @staticmethod
-    def _pod_left(pod: PodInfo, old: object, new: object) -> Hint:
+    def _pod_deleted(pod: PodInfo, old: object, new: object) -> Hint:
         assigned = isinstance(old, PodInfo) and bool(old.node_name or old.nominated_node)
         return Hint.QUEUE if assigned else Hint.SKIP
 
     @staticmethod
-    def _pod_shrank(pod: PodInfo, old: object, new: object) -> Hint:
+    def _pod_scaled_down(pod: PodInfo, old: object, new: object) -> Hint:
         if not isinstance(old, PodInfo) or not isinstance(new, PodInfo):
             return Hint.QUEUE
         if new.uid == pod.uid:
@@ -288,21 +311,6 @@ def _in_message_order(requests: Resources) -> list[str]:
     name."""
     basic = [name for name in ("cpu", "memory", "ephemeral-storage") if name in requests]
     return [*basic, *sorted(requests.keys() - basic)]
-
-
-def _least_allocated(allocatable: FloatArray, requested: FloatArray, wide: bool) -> FloatArray:
-    return ratio(np.maximum(allocatable - requested, 0.0), allocatable, wide=wide)
-
-
-def _most_allocated(allocatable: FloatArray, requested: FloatArray, wide: bool) -> FloatArray:
-    return ratio(np.minimum(requested, allocatable), allocatable, wide=wide)
-
-
-def _requested_to_capacity_ratio(
-    allocatable: FloatArray, requested: FloatArray, wide: bool, shape: Sequence[tuple[int, int]]
-) -> FloatArray:
-    utilization = np.where(requested > allocatable, float(MAX_SCORE), ratio(requested, allocatable, wide=wide))
-    return interpolate(utilization, shape)
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

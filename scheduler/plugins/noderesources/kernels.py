@@ -1,35 +1,129 @@
-"""What the two plugins over node resources share: amounts as a scoring formula sees them."""
+"""The rules of the two plugins over node resources, each written once.
 
-from collections.abc import Sequence
+A kernel takes columns with an entry per node, or the plain numbers of one node. `filter` and `score` run it on columns,
+the functions in `Locality` on blocks of columns and on single rows; all of them therefore compute the same digits.
+Amounts are float64: milli-units of cpu, whole units of everything else.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from scheduler.framework import FloatArray, NodeView, Resources, RowArray, gather
+from scheduler.framework import FloatArray
 
-HUNDRED = 100.0
 BASIC = ("cpu", "memory")
 """In the order of `NodeView.basics`."""
 
-
-def amounts_after(
-    view: NodeView, rows: RowArray, resource: str, request: int, *, nonzero: bool
-) -> tuple[FloatArray, FloatArray]:
-    """Return (allocatable, requested once the pod is there) of a resource."""
-    used = view.nonzero_requested(resource) if nonzero else view.requested(resource)
-    return gather(view, view.allocatable(resource), rows), gather(view, used, rows) + request
+Amount = TypeVar("Amount", float, FloatArray)
+Kernel = Callable[[Amount, Amount], Amount]
+"""kernel(allocatable, requested with the pod). `requested` belongs to the kernel, which overwrites a column: a new
+column of 5,000 nodes costs as much as the arithmetic. No `allocatable` may be 0."""
 
 
-def ratio(part: FloatArray, whole: FloatArray, *, wide: bool) -> FloatArray:
-    """Return Go's `part * 100 / whole` for integers that are not negative; `part * 100` where whole is 0.
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Generic[Amount]):
+    """What Python and numpy spell differently. On columns, the first operand is overwritten with the result."""
 
-    In float64 it is exact below 82 TiB (`NodeView.wide`), where int64 takes over; that overflows where Go's does.
+    at_least: Callable[[Amount, float], Amount]
+    at_most: Callable[[Amount, Amount | float], Amount]
+    floor: Callable[[Amount], Amount]
+
+
+NUMBERS: Arithmetic[float] = Arithmetic(max, min, math.floor)
+COLUMNS: Arithmetic[FloatArray] = Arithmetic(
+    lambda values, low: np.maximum(values, low, out=values),
+    lambda values, high: np.minimum(values, high, out=values),
+    lambda values: np.floor(values, out=values),
+)
+
+
+def too_many_pods(pod_count: Amount, allowed_pods: Amount) -> Any:
+    """Tell whether a node has no pod slot left (fit.go, fitsRequest); a bool, or a column of them."""
+    return pod_count + 1.0 > allowed_pods
+
+
+def is_insufficient(request: float, allocatable: Amount, requested: Amount) -> Any:
+    """Tell whether a node has less of a resource left than a pod requests (fit.go, fitsRequest)."""
+    return request > allocatable - requested
+
+
+def least_requested_score(arithmetic: Arithmetic[Amount]) -> Kernel[Amount]:
+    """Return the kernel of (allocatable - requested) * 100 / allocatable (least_allocated.go, leastRequestedScore).
+
+    Go divides integers: the quotient is rounded down, and requests beyond the capacity score 0.
     """
+    at_least, floor = arithmetic.at_least, arithmetic.floor
+
+    def kernel(allocatable: Amount, requested: Amount) -> Amount:
+        # The difference is taken the wrong way round, and its sign turned by the factor, so that it can overwrite
+        # `requested`. Negation loses no digit.
+        requested -= allocatable
+        requested *= -100.0
+        requested = at_least(requested, 0.0)
+        requested /= allocatable
+        return floor(requested)
+
+    return kernel
+
+
+def most_requested_score(arithmetic: Arithmetic[Amount]) -> Kernel[Amount]:
+    """Return the kernel of requested * 100 / allocatable (most_allocated.go, mostRequestedScore).
+
+    Go divides integers: the quotient is rounded down. Requests beyond the capacity count as the capacity.
+    """
+    at_most, floor = arithmetic.at_most, arithmetic.floor
+
+    def kernel(allocatable: Amount, requested: Amount) -> Amount:
+        requested = at_most(requested, allocatable)
+        requested *= 100.0
+        requested /= allocatable
+        return floor(requested)
+
+    return kernel
+
+
+def used_fraction(arithmetic: Arithmetic[Amount]) -> Kernel[Amount]:
+    """Return the kernel of requested / allocatable, at most 1 (balanced_allocation.go, balancedResourceScorer)."""
+    at_most = arithmetic.at_most
+
+    def kernel(allocatable: Amount, requested: Amount) -> Amount:
+        requested /= allocatable
+        return at_most(requested, 1.0)
+
+    return kernel
+
+
+def balance_of_two(fraction: Amount, other: Amount) -> Amount:
+    """Return (1 - std) * 100 for two fractions, whose standard deviation is half their distance
+    (balanced_allocation.go, balancedResourceScorer); not yet truncated."""
+    score = abs(fraction - other)
+    score /= -2.0
+    score += 1.0
+    score *= 100.0
+    return score
+
+
+def wide_percent(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return Go's `part * 100 / whole` in int64, which overflows where Go's does; `part * 100` where whole is 0.
+
+    For columns beyond 82 TiB (`NodeView.wide`); below that float64 is exact and quicker.
+    """
+    quotient = part.astype(np.int64) * 100 // np.maximum(whole.astype(np.int64), 1)
+    return quotient.astype(np.float64)
+
+
+def utilization_percent(allocatable: FloatArray, requested: FloatArray, *, wide: bool) -> FloatArray:
+    """Return requested * 100 / allocatable rounded down, 100 where more is requested than there is
+    (requested_to_capacity_ratio.go, resourceScoringFunction)."""
     if wide:
-        quotient = part.astype(np.int64) * 100 // np.maximum(whole.astype(np.int64), 1)
-        return quotient.astype(np.float64)
-    result: FloatArray = np.floor(part * HUNDRED / np.maximum(whole, 1.0))
-    return result
+        percent = wide_percent(requested, allocatable)
+    else:
+        percent = np.floor(requested * 100.0 / np.maximum(allocatable, 1.0))
+    return np.where(requested > allocatable, 100.0, percent)
 
 
 def interpolate(utilization: FloatArray, shape: Sequence[tuple[int, int]]) -> FloatArray:
@@ -44,8 +138,3 @@ def interpolate(utilization: FloatArray, shape: Sequence[tuple[int, int]]) -> Fl
         between = y0 + np.trunc((y1 - y0) * (utilization - x0) / (x1 - x0))
         result = np.where(utilization < x1, between, result)
     return np.where(utilization < shape[0][0], float(shape[0][1]), result)
-
-
-def has_requests(requests: Resources) -> bool:
-    """Tell whether a pod requests anything at all."""
-    return any(requests.values())
