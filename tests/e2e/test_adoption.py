@@ -83,9 +83,9 @@ def before(live: Live, rendered: Path) -> dict[str, int]:
 
 
 def test_an_update_on_top_is_refused_object_by_object_and_changes_nothing(live: Live, before: dict[str, int]) -> None:
-    said = live.up(fails=True)
-    assert f"Namespace {NAMESPACE} already exists on the cluster" in said
-    assert "Traceback" not in said
+    output = live.up(fails=True)
+    assert f"Namespace {NAMESPACE} already exists on the cluster" in output
+    assert "Traceback" not in output
     assert running(live) == before
 
 

@@ -65,10 +65,10 @@ def objects(live: Live) -> dict[str, str]:
         live.command("stack", "export")[:5], cwd=CHECKOUT, env=live.environment, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
-    found = json.loads(done.stdout)["deployment"].get("resources", [])
+    resources = json.loads(done.stdout)["deployment"].get("resources", [])
     return {
         each["urn"].rpartition("::")[2]: f"{each['type']} {each['id']}"
-        for each in found
+        for each in resources
         if each["type"].startswith("kubernetes:") and "id" in each
     }
 
@@ -99,12 +99,12 @@ def running(command: list[str], live: Live, log: Path) -> Iterator[subprocess.Po
 def test_an_object_in_the_way_is_named_with_the_remedy_and_left_alone(live: Live) -> None:
     theirs = {"metadata": {"name": BASE, "labels": {"of": "somebody"}}, "rules": []}
     live.rbac.create_cluster_role(theirs)
-    said = live.up(fails=True)
-    lines = [line for line in said.splitlines() if f"ClusterRole {BASE} already exists" in line]
+    text = live.up(fails=True)
+    lines = [line for line in text.splitlines() if f"ClusterRole {BASE} already exists" in line]
     assert lines
     assert "import it" in lines[0]
     assert "upsertExistingObjects" in lines[0]
-    assert "Traceback" not in said
+    assert "Traceback" not in text
     kept = live.rbac.read_cluster_role(BASE)
     assert (kept.metadata.labels, kept.rules) == ({"of": "somebody"}, None)
     assert not [known for known in objects(live).values() if known.endswith(f" {BASE}")]
@@ -115,9 +115,9 @@ def test_after_a_refusal_in_the_middle_the_next_run_completes_and_doubles_nothin
     hard = {"hard": {"count/deployments.apps": "0"}}
     live.core.create_namespaced_resource_quota(NAMESPACE, {"metadata": {"name": "none"}, "spec": hard})
     eventually(lambda: live.core.read_namespaced_resource_quota("none", NAMESPACE).status.hard is not None, 30)
-    said = live.up(fails=True)
-    assert f"Deployment {NAMESPACE}/{owned} failed" in said
-    assert "exceeded quota: none" in said
+    text = live.up(fails=True)
+    assert f"Deployment {NAMESPACE}/{owned} failed" in text
+    assert "exceeded quota: none" in text
     assert not live.deployments()
     before = objects(live)
     live.core.delete_namespaced_resource_quota("none", NAMESPACE)
@@ -158,9 +158,9 @@ def test_a_change_that_does_not_come_up_fails_in_time_and_leaves_what_runs(live:
     before, former = live.config_maps(), live.pods()
     for changed in ({"compatibility": "upstream"}, {"compatibility": "safe"}):  # the second changes the image alone
         started = time.monotonic()
-        said = live.up(fails=True, schedulerImage=ABSENT_IMAGE, readySeconds=10, **changed)
+        text = live.up(fails=True, schedulerImage=ABSENT_IMAGE, readySeconds=10, **changed)
         assert time.monotonic() - started < 90
-        assert f"image {ABSENT_IMAGE} cannot be pulled" in said or "ErrImagePull" in said, said
+        assert f"image {ABSENT_IMAGE} cannot be pulled" in text or "ErrImagePull" in text, text
         assert before <= live.config_maps(), "what runs still mounts it"
         assert former <= live.pods()
     live.places_a_pod(f"meanwhile-{live.settings['installMode']}")
@@ -174,10 +174,10 @@ def test_a_stack_that_another_update_holds_says_so_and_by_whom(live: Live, tmp_p
     log, former = tmp_path / "up.log", live.pods()
     with running(command, live, log) as engine:
         eventually(lambda: bool(live.pods() - former) or "waiting" in log.read_text().lower(), 60)
-        said = live.up(fails=True, schedulerImage=IMAGE, readySeconds=180)
-        assert "the stack is currently locked by 1 lock(s)" in said
-        assert "pulumi cancel" in said
-        assert f"pid {engine.pid}" in said
+        text = live.up(fails=True, schedulerImage=IMAGE, readySeconds=180)
+        assert "the stack is currently locked by 1 lock(s)" in text
+        assert "pulumi cancel" in text
+        assert f"pid {engine.pid}" in text
         os.kill(engine.pid, signal.SIGINT)
         assert engine.wait(60) != 0
     live.up()
@@ -186,12 +186,12 @@ def test_a_stack_that_another_update_holds_says_so_and_by_whom(live: Live, tmp_p
 
 def test_what_is_protected_is_not_deleted(live: Live, mode: str) -> None:
     live.up(protect=True)
-    said = live.run("destroy", "--yes", "--skip-preview", fails=True)
-    assert "namespace-namespace" in said
-    assert "protected" in said
+    text = live.run("destroy", "--yes", "--skip-preview", fails=True)
+    assert "namespace-namespace" in text
+    assert "protected" in text
     assert live.core.read_namespace(NAMESPACE).status.phase == "Active"
     if mode == "manifests":
-        assert "scheduler-resource" in said
+        assert "scheduler-resource" in text
         assert live.custom.get_namespaced_custom_object(
             "operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster"
         )["status"]["conditions"]
@@ -200,8 +200,8 @@ def test_what_is_protected_is_not_deleted(live: Live, mode: str) -> None:
 
 
 def test_destroy_goes_backwards_and_keeps_the_crds_where_the_stack_says_so(live: Live, mode: str) -> None:
-    said = live.run("destroy", "--yes", "--skip-preview")
-    order = [line.split()[2] for line in said.splitlines() if " deleted (" in line]
+    text = live.run("destroy", "--yes", "--skip-preview")
+    order = [line.split()[2] for line in text.splitlines() if " deleted (" in line]
     first = "scheduler-deployment" if mode == "direct" else "scheduler-resource"
     (configuration,) = [name for name in order if name.startswith("configuration-configmap-")]
     for later in (configuration, "scheduler-roles-role-secondary-scheduler-base", "namespace-namespace"):
@@ -226,9 +226,9 @@ def test_an_engine_that_was_killed_is_followed_by_one_that_completes_its_work(
     assert "the stack is currently locked" in live.up(fails=True)
     cancel = live.command("cancel", "--yes")[:5]
     subprocess.run(cancel, cwd=CHECKOUT, env=live.environment, check=True, capture_output=True)
-    said = live.up(adoptExisting=True)
-    assert "adoptExisting: objects that exist are taken over" in said
-    assert "pending operations" in said, "it is told which objects were under way"
+    text = live.up(adoptExisting=True)
+    assert "adoptExisting: objects that exist are taken over" in text
+    assert "pending operations" in text, "it is told which objects were under way"
     live.run("refresh", "--yes", "--skip-preview", "--clear-pending-creates", adoptExisting=False)
     assert "pending operations" not in live.up()
     live.nothing_to_change()

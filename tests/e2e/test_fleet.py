@@ -67,14 +67,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
 
 def test_a_preview_with_changes_ends_with_3_and_one_where_a_stack_fails_with_1(tiny: Fleet, tmp_path: Path) -> None:
     tiny.set("prod-b", "size", "3")
-    found = tiny.result("preview", "--offline", "--stacks", "prod-*", code=3)
-    assert {name: (stack["result"], stack["changes"]) for name, stack in found.items()} == {
+    stacks = tiny.result("preview", "--offline", "--stacks", "prod-*", code=3)
+    assert {name: (stack["result"], stack["changes"]) for name, stack in stacks.items()} == {
         "prod-a": ("changes", {"create": 2}),
         "prod-b": ("changes", {"create": 4}),
         "prod-c": ("changes", {"create": 2}),
     }
-    assert list(found) == ["prod-a", "prod-b", "prod-c"], "in the order of the waves"
-    assert (found["prod-a"]["wave"], found["prod-a"]["cluster"]) == ("canary", "east")
+    assert list(stacks) == ["prod-a", "prod-b", "prod-c"], "in the order of the waves"
+    assert (stacks["prod-a"]["wave"], stacks["prod-a"]["cluster"]) == ("canary", "east")
     tiny.set("prod-c", "fail", "stacks/Pulumi.prod-c.yaml:3: it is bad")
     comment = tmp_path / "comment.md"
     done = tiny.run("preview", "--offline", "--stacks", "prod-*", "--markdown", str(comment))
@@ -89,19 +89,19 @@ def test_a_preview_with_changes_ends_with_3_and_one_where_a_stack_fails_with_1(t
 
 def test_after_a_failure_later_waves_are_skipped_and_the_next_run_goes_on(tiny: Fleet) -> None:
     tiny.set("prod-a", "fail", "canary is broken")
-    found = tiny.result("up", "--stacks", "prod-*", "--no-gate", *NO_CLUSTER, code=1)
-    assert {name: stack["result"] for name, stack in found.items()} == {
+    stacks = tiny.result("up", "--stacks", "prod-*", "--no-gate", *NO_CLUSTER, code=1)
+    assert {name: stack["result"] for name, stack in stacks.items()} == {
         "prod-a": "failed",
         "prod-b": "skipped",
         "prod-c": "skipped",
     }
-    assert found["prod-a"]["reason"] == "canary is broken"
-    assert found["prod-b"]["reason"] == "not started, since prod-a failed"
+    assert stacks["prod-a"]["reason"] == "canary is broken"
+    assert stacks["prod-b"]["reason"] == "not started, since prod-a failed"
     for stack in ("prod-a", "prod-c"):
         tiny.pulumi("config", "rm", "--stack", stack, "fail")
-    found = tiny.result("up", "--stacks", "prod-*", "--no-gate", *NO_CLUSTER)
-    assert {stack["result"] for stack in found.values()} <= {"done", "unchanged"}
-    assert found["prod-b"]["outputs"] == {"open": "shown", "closed": "[secret]"}
+    stacks = tiny.result("up", "--stacks", "prod-*", "--no-gate", *NO_CLUSTER)
+    assert {stack["result"] for stack in stacks.values()} <= {"done", "unchanged"}
+    assert stacks["prod-b"]["outputs"] == {"open": "shown", "closed": "[secret]"}
     assert tiny.run("preview", "--offline", "--stacks", "prod-*").returncode == 0
 
 
@@ -131,9 +131,9 @@ def test_ctrl_c_cancels_what_runs_and_leaves_no_lock(tiny: Fleet) -> None:
     time.sleep(0.5)
     output, errors = tiny.interrupt(process)
     assert process.returncode == 130
-    found = {stack["stack"]: stack for stack in json.loads(output)["stacks"]}
-    assert (found["prod-a"]["result"], found["prod-a"]["reason"]) == ("cancelled", "cancelled")
-    assert found["prod-b"]["reason"] == "cancelled before it was started"
+    stacks = {stack["stack"]: stack for stack in json.loads(output)["stacks"]}
+    assert (stacks["prod-a"]["result"], stacks["prod-a"]["reason"]) == ("cancelled", "cancelled")
+    assert stacks["prod-b"]["reason"] == "cancelled before it was started"
     assert "interrupted" in errors
     assert not tiny.locks()
 
@@ -211,38 +211,38 @@ def clusters(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory)
 
 def test_an_unreachable_cluster_fails_its_own_stack_and_nothing_else(clusters: Clusters, tmp_path: Path) -> None:
     comment = tmp_path / "comment.md"
-    found = clusters.fleet.result("preview", "--stacks", "fleet-*", "--markdown", str(comment), code=1)
-    assert {name: stack["result"] for name, stack in found.items()} == {
+    stacks = clusters.fleet.result("preview", "--stacks", "fleet-*", "--markdown", str(comment), code=1)
+    assert {name: stack["result"] for name, stack in stacks.items()} == {
         "fleet-canary": "changes",
         "fleet-down": "failed",
         "fleet-east": "changes",
     }
-    assert found["fleet-down"]["reason"] == "https://127.0.0.1:1 does not answer: [Errno 111] Connection refused"
-    assert found["fleet-down"]["cluster"] == "three"
+    assert stacks["fleet-down"]["reason"] == "https://127.0.0.1:1 does not answer: [Errno 111] Connection refused"
+    assert stacks["fleet-down"]["cluster"] == "three"
     assert len(comment.read_text()) < 65_536
     assert "| fleet-down | rest | three | ❌ failed |" in comment.read_text()
 
 
 def test_waves_are_updated_behind_a_gate_that_sees_a_pod_placed(clusters: Clusters) -> None:
-    found = clusters.fleet.result("up", "--stacks", "fleet-*", "--gate-timeout", "120", code=1)
-    assert {name: stack["result"] for name, stack in found.items()} == {
+    stacks = clusters.fleet.result("up", "--stacks", "fleet-*", "--gate-timeout", "120", code=1)
+    assert {name: stack["result"] for name, stack in stacks.items()} == {
         "fleet-canary": "done",
         "fleet-down": "failed",
         "fleet-east": "done",
     }
-    canary = found["fleet-canary"]
+    canary = stacks["fleet-canary"]
     passed = {check["check"]: check["found"] for check in canary["gate"] if check["passed"]}
     assert passed["Deployment secondary-scheduler"] == "1 of 1 updated, 1 available"
     assert passed["configuration"] == canary["outputs"]["profile"]["configurationHash"]
     assert passed["pod of secondary-scheduler"].startswith("placed after ")
     assert "LoadDataFresh" in passed
-    assert "LoadDataFresh" not in {check["check"] for check in found["fleet-east"]["gate"]}, "it has no metric source"
+    assert "LoadDataFresh" not in {check["check"] for check in stacks["fleet-east"]["gate"]}, "it has no metric source"
     for api in (clusters.canary, clusters.east):
         left = kubernetes.CoreV1Api(api).list_namespaced_pod(
             NAMESPACE, label_selector="app=secondary-scheduler-fleet-gate"
         )
         assert not left.items
-    assert clusters.fleet.token.read_text().strip() not in json.dumps(found)
+    assert clusters.fleet.token.read_text().strip() not in json.dumps(stacks)
 
 
 def test_afterwards_there_is_nothing_to_change_and_nothing_has_drifted(clusters: Clusters) -> None:
@@ -255,10 +255,10 @@ def test_a_scheduler_that_is_not_healthy_stops_the_fleet(clusters: Clusters) -> 
     for name in ("secondary-scheduler-operator", "secondary-scheduler"):
         apps.patch_namespaced_deployment_scale(name, NAMESPACE, {"spec": {"replicas": 0}})
     names = ("--stacks", "fleet-canary", "--stacks", "fleet-east")
-    found = clusters.fleet.result("up", *names, "--gate-timeout", "3", code=1)
-    assert found["fleet-canary"]["result"] == "failed"
-    assert "not healthy after 3 s: Deployment secondary-scheduler: " in found["fleet-canary"]["reason"]
-    assert (found["fleet-east"]["result"], found["fleet-east"]["seconds"]) == ("skipped", 0)
+    stacks = clusters.fleet.result("up", *names, "--gate-timeout", "3", code=1)
+    assert stacks["fleet-canary"]["result"] == "failed"
+    assert "not healthy after 3 s: Deployment secondary-scheduler: " in stacks["fleet-canary"]["reason"]
+    assert (stacks["fleet-east"]["result"], stacks["fleet-east"]["seconds"]) == ("skipped", 0)
 
 
 NAMESPACED = """
@@ -291,11 +291,11 @@ def test_twelve_stacks_on_three_control_planes_of_which_one_is_down(make_cluster
     assert "Fleet preview: 12 stacks: 4 failed, 8 with changes" in done.stdout
     assert comment.read_text().count("❌ failed") == 4
     assert len(comment.read_text()) < 65_536
-    found = fleet.result("up", "--stacks", "prod-*", "--parallel", "3", "--no-gate", code=1)
-    assert {name for name, stack in found.items() if stack["result"] == "failed"} == down
-    assert {stack["result"] for name, stack in found.items() if name not in down} == {"done"}
-    assert all("does not answer" in found[name]["reason"] for name in down)
-    up = [argument for name in sorted(set(found) - down) for argument in ("--stacks", name)]
+    stacks = fleet.result("up", "--stacks", "prod-*", "--parallel", "3", "--no-gate", code=1)
+    assert {name for name, stack in stacks.items() if stack["result"] == "failed"} == down
+    assert {stack["result"] for name, stack in stacks.items() if name not in down} == {"done"}
+    assert all("does not answer" in stacks[name]["reason"] for name in down)
+    up = [argument for name in sorted(set(stacks) - down) for argument in ("--stacks", name)]
     assert fleet.run("preview", *up, "--parallel", "3").returncode == 0
     core = kubernetes.CoreV1Api(kubernetes_config.new_client_from_config(str(planes[0].kubeconfig)))
     core.patch_namespaced_config_map("prod-00", "default", {"data": {"a": "changed by hand"}})

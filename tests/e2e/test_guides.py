@@ -55,9 +55,9 @@ class Journey:
         self.virtualisation = FakeVirtController(self.api)
         self.before = self.cluster_scoped()
         git = {
-            f"GIT_{who}_{what}": value
-            for who in ("AUTHOR", "COMMITTER")
-            for what, value in (("NAME", "reader"), ("EMAIL", "reader@example.com"))
+            f"GIT_{role}_{field}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for field, value in (("NAME", "reader"), ("EMAIL", "reader@example.com"))
         }
         fleet = Fleet.of_this_project(directory, {"KUBECONFIG": str(cluster.kubeconfig), "COLUMNS": "160", **git})
         self.root = fleet.root
@@ -96,7 +96,7 @@ class Journey:
             kubernetes.SchedulingV1Api(self.api).list_priority_class(),
             kubernetes.FlowcontrolApiserverV1Api(self.api).list_flow_schema(),
         )
-        return {f"{type(item).__name__}/{item.metadata.name}" for found in lists for item in found.items}
+        return {f"{type(item).__name__}/{item.metadata.name}" for objects in lists for item in objects.items}
 
 
 @pytest.fixture(scope="module")

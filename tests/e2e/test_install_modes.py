@@ -36,7 +36,7 @@ def test_direct_runs_the_scheduler_without_operator_crd_or_resource(live: Live) 
     assert live.output()["scheduler"]["readyReplicas"] == 1
     assert live.output()["installation"] == {"mode": "direct", "operator": ""}
     definitions = kubernetes.ApiextensionsV1Api(live.core.api_client).list_custom_resource_definition().items
-    assert "secondaryschedulers.operator.openshift.io" not in {one.metadata.name for one in definitions}
+    assert "secondaryschedulers.operator.openshift.io" not in {definition.metadata.name for definition in definitions}
     live.places_a_pod("with-direct")
     live.nothing_to_change()
 
@@ -57,8 +57,8 @@ def test_a_gate_that_fails_leaves_the_former_map_and_the_former_pod(live: Live) 
     before = live.config_maps()
     (pod,) = live.pods()
     for _ in range(2):  # the second finds the replacement of the map half done
-        said = live.up(fails=True, compatibility="safe", schedulerImage=ABSENT_IMAGE, readySeconds=10)
-        assert "ErrImagePull" in said or "ImagePullBackOff" in said
+        output = live.up(fails=True, compatibility="safe", schedulerImage=ABSENT_IMAGE, readySeconds=10)
+        assert "ErrImagePull" in output or "ImagePullBackOff" in output
         assert before < live.config_maps()
         assert pod in live.pods()
     live.places_a_pod("with-the-former-pod")

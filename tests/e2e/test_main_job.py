@@ -59,8 +59,8 @@ class Installed:
             "operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster"
         )
         conditions = resource.get("status", {}).get("conditions", [])
-        found: dict[str, Any] = next((each for each in conditions if each["type"] == kind), {})
-        return found
+        condition: dict[str, Any] = next((each for each in conditions if each["type"] == kind), {})
+        return condition
 
     def scheduler_pod(self) -> Any:
         """The running pod of the scheduler."""
@@ -96,7 +96,7 @@ def cluster_scoped(api: kubernetes.ApiClient) -> set[str]:
     rbac, core = kubernetes.RbacAuthorizationV1Api(api), kubernetes.CoreV1Api(api)
     crds = kubernetes.ApiextensionsV1Api(api).list_custom_resource_definition()
     lists = (rbac.list_cluster_role(), rbac.list_cluster_role_binding(), core.list_namespace(), crds)
-    return {f"{type(item).__name__}/{item.metadata.name}" for found in lists for item in found.items}
+    return {f"{type(item).__name__}/{item.metadata.name}" for objects in lists for item in objects.items}
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +107,10 @@ def placed(installed: Installed) -> Counter[str]:
     return workload.pods_per_node()
 
 
-def eventually(check: Callable[[], bool], seconds: float, what: str) -> None:
+def eventually(check: Callable[[], bool], seconds: float, expectation: str) -> None:
     deadline = time.monotonic() + seconds
     while not check():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {expectation}"
         time.sleep(0.2)
 
 
@@ -192,8 +192,8 @@ def test_no_node_has_more_than_fits(installed: Installed, placed: Counter[str]) 
 def test_no_hot_node_got_a_pod_while_others_had_room(installed: Installed, placed: Counter[str]) -> None:
     hot = {node.name for node in simulated_nodes(NODES) if node.profile == HOT}
     room = sum(node.size.cpus * 1000 for node in simulated_nodes(NODES) if node.name not in hot)
-    asked = sum(part.replicas * milli_value(part.cpu) for part in PARTS)
-    assert asked < room, "the workload must fit outside the hot nodes, or the test says nothing"
+    requested = sum(part.replicas * milli_value(part.cpu) for part in PARTS)
+    assert requested < room, "the workload must fit outside the hot nodes, or the test says nothing"
     assert sum(placed[name] for name in hot) == 0
 
 
@@ -325,8 +325,8 @@ def test_a_bad_stack_file_fails_before_anything_is_registered(cluster: LocalClus
     Stack(CHECKOUT, "bad", variables).select()
     command = ["pulumi", "preview", "--stack", "bad", "--config-file", str(bad), "--non-interactive", "--color=never"]
     done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     assert done.returncode != 0
-    assert expected in said
-    assert "Traceback" not in said
-    assert "kubernetes:" not in said
+    assert expected in output
+    assert "Traceback" not in output
+    assert "kubernetes:" not in output

@@ -49,8 +49,8 @@ def live(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def of(live: Live, plural: str) -> list[Any]:
-    found: list[Any] = live.custom.list_namespaced_custom_object(GROUP, "v1alpha1", NAMESPACE, plural)["items"]
-    return found
+    resources: list[Any] = live.custom.list_namespaced_custom_object(GROUP, "v1alpha1", NAMESPACE, plural)["items"]
+    return resources
 
 
 def edit(live: Live, kind: str, name: str, **changes: Any) -> None:
@@ -61,13 +61,13 @@ def edit(live: Live, kind: str, name: str, **changes: Any) -> None:
 
 def roles(live: Live) -> dict[str, str]:
     """The scheduler's ClusterRoles, with what changes when one is deleted, even if it comes back."""
-    found = {role.metadata.name: role.metadata.uid for role in live.rbac.list_cluster_role().items}
-    return {name: uid for name, uid in found.items() if name in static_cluster_roles()}
+    uids = {role.metadata.name: role.metadata.uid for role in live.rbac.list_cluster_role().items}
+    return {name: uid for name, uid in uids.items() if name in static_cluster_roles()}
 
 
 def rules(live: Live) -> dict[str, list[Any]]:
-    found = live.custom.list_cluster_custom_object("rbac.authorization.k8s.io", "v1", "clusterroles")["items"]
-    by_name = {role["metadata"]["name"]: role["rules"] for role in found}
+    roles = live.custom.list_cluster_custom_object("rbac.authorization.k8s.io", "v1", "clusterroles")["items"]
+    by_name = {role["metadata"]["name"]: role["rules"] for role in roles}
     return {name: by_name.get(name, []) for name in static_cluster_roles()}
 
 
@@ -85,7 +85,8 @@ def test_catalog_installs_the_operator_from_a_served_catalogue(live: Live, clust
     assert set(live.deployments()) == {NAME, OPERATOR}
     live.places_a_pod("with-catalog")
     live.nothing_to_change()
-    assert rules(live) == {name: [rule.to_dict() for rule in found] for name, found in static_cluster_roles().items()}
+    expected = {name: [rule.to_dict() for rule in granted] for name, granted in static_cluster_roles().items()}
+    assert rules(live) == expected
 
 
 @slow
@@ -119,10 +120,10 @@ def test_destroy_leaves_nothing_but_the_definition(live: Live) -> None:
 @slow
 def test_a_catalogue_that_does_not_answer_fails_the_update_and_is_named(live: Live) -> None:
     nobody = f"127.0.0.1:{ports.allocate(['opm'], {})['opm']}"
-    said = live.up(fails=True, installMode="catalog", operator={"catalog": {"address": nobody}, "readySeconds": 15})
-    (line,) = [line for line in said.splitlines() if "CatalogSource" in line and "not ready" in line]
+    text = live.up(fails=True, installMode="catalog", operator={"catalog": {"address": nobody}, "readySeconds": 15})
+    (line,) = [line for line in text.splitlines() if "CatalogSource" in line and "not ready" in line]
     assert "timed out after 15 s" in line
-    assert "lastObservedState" in said
+    assert "lastObservedState" in text
     assert not of(live, "subscriptions"), "the update ended there"
 
 
@@ -131,9 +132,9 @@ def test_a_channel_that_the_package_does_not_have_fails_the_update_and_is_named(
     live: Live, cluster: LocalCluster
 ) -> None:
     catalog = {"address": cluster.olm_catalog_address}
-    said = live.up(fails=True, operator={"catalog": catalog, "channel": "edge", "readySeconds": 15})
-    assert f"Subscription {NAMESPACE}/{OPERATOR} was created but is not ready: timed out after 15 s" in said
-    (line,) = [line for line in said.splitlines() if '"ResolutionFailed" is "True"' in line]
+    text = live.up(fails=True, operator={"catalog": catalog, "channel": "edge", "readySeconds": 15})
+    assert f"Subscription {NAMESPACE}/{OPERATOR} was created but is not ready: timed out after 15 s" in text
+    (line,) = [line for line in text.splitlines() if '"ResolutionFailed" is "True"' in line]
     assert "no operators found in channel edge of package secondary-scheduler-operator" in line
     assert not of(live, "installplans")
 

@@ -80,15 +80,15 @@ def profile(name: str, strategy: str) -> dict[str, Any]:
 
 def test_pods_of_two_profiles_are_each_placed_by_theirs(live: Live) -> None:
     live.up(schedulerName="", profiles=[profile("packing", "MostAllocated"), profile("spreading", "LeastAllocated")])
-    assert [one["schedulerName"] for one in live.output()["profiles"]] == ["packing", "spreading"]
+    assert [profile["schedulerName"] for profile in live.output()["profiles"]] == ["packing", "spreading"]
     assert live.output()["profile"]["schedulerName"] == "packing"
     size = simulated_nodes(NODES)[0].size
     fullest = f"{size.cpus * 700}m"
-    taken = place(live, "first", "spreading", fullest, **{"kubernetes.io/hostname": simulated_nodes(NODES)[0].name})
+    placed = place(live, "first", "spreading", fullest, **{"kubernetes.io/hostname": simulated_nodes(NODES)[0].name})
     packed = [place(live, f"packed-{number}", "packing", "100m").spec.node_name for number in range(3)]
     spread = [place(live, f"spread-{number}", "spreading", "100m").spec.node_name for number in range(NODES - 1)]
-    assert set(packed) == {taken.spec.node_name}
-    assert taken.spec.node_name not in spread
+    assert set(packed) == {placed.spec.node_name}
+    assert placed.spec.node_name not in spread
 
     def told_by() -> dict[str, str]:
         events = live.core.list_namespaced_event("default", field_selector="reason=Scheduled").items
@@ -125,8 +125,8 @@ def test_a_plugin_of_an_image_of_ones_own_runs_with_the_rights_that_it_is_given(
 
 
 def annotations(live: Live, pod: str) -> dict[str, str]:
-    found: dict[str, str] = live.core.read_namespaced_pod(pod, "default").metadata.annotations or {}
-    return found
+    content: dict[str, str] = live.core.read_namespaced_pod(pod, "default").metadata.annotations or {}
+    return content
 
 
 def test_destroy_leaves_nothing(live: Live) -> None:

@@ -38,8 +38,8 @@ def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
         definitions.create_custom_resource_definition(load_manifest())
 
         def served() -> bool:
-            found = definitions.read_custom_resource_definition(SECONDARY_SCHEDULERS).status.conditions or []
-            return any(one.type == "Established" and one.status == "True" for one in found)
+            conditions = definitions.read_custom_resource_definition(SECONDARY_SCHEDULERS).status.conditions or []
+            return any(condition.type == "Established" and condition.status == "True" for condition in conditions)
 
         eventually(served, 20)
         yield cluster
@@ -83,9 +83,9 @@ def test_an_update_ends_when_the_operators_deployment_runs(live: Live) -> None:
 def test_a_deployment_of_the_former_configuration_does_not_pass(live: Live, operator: FakeUpstreamOperator) -> None:
     before, (pod,) = live.config_maps(), live.pods()
     operator.pause()
-    said = live.up(fails=True, compatibility="upstream", readySeconds=10)
-    assert "volumes" in said
-    assert "there is no such field yet" in said
+    output = live.up(fails=True, compatibility="upstream", readySeconds=10)
+    assert "volumes" in output
+    assert "there is no such field yet" in output
     assert before < live.config_maps(), "what runs still mounts it"
     assert live.pods() == {pod}
     operator.resume()
@@ -99,11 +99,11 @@ def test_a_deployment_of_the_former_configuration_does_not_pass(live: Live, oper
 def test_a_deployment_that_does_not_come_up_fails_the_update_in_time_with_the_reason(live: Live) -> None:
     before, (pod,) = live.config_maps(), live.pods()
     started = time.monotonic()
-    said = live.up(fails=True, schedulerImage=ABSENT_IMAGE, compatibility="safe", readySeconds=15)
+    output = live.up(fails=True, schedulerImage=ABSENT_IMAGE, compatibility="safe", readySeconds=15)
     assert time.monotonic() - started < 60
-    assert f"Deployment {NAMESPACE}/{NAME}" in said
-    assert "timed out after 15 s" in said
-    assert "ErrImagePull" in said or "ImagePullBackOff" in said
+    assert f"Deployment {NAMESPACE}/{NAME}" in output
+    assert "timed out after 15 s" in output
+    assert "ErrImagePull" in output or "ImagePullBackOff" in output
     assert before < live.config_maps()
     assert pod in live.pods(), "the former one goes on"
     live.places_a_pod("with-the-former-pod")
@@ -125,9 +125,9 @@ def test_a_change_of_the_image_alone_is_waited_for_as_well(live: Live, operator:
 def test_a_deployment_that_somebody_deleted_is_the_operators_to_make_again(live: Live) -> None:
     live.apps.delete_namespaced_deployment(NAME, NAMESPACE)
     eventually(lambda: not live.deployments(), 20)
-    said = live.run("up", "--refresh", "--yes", "--skip-preview", fails=True)
-    assert f"Deployment {NAMESPACE}/{NAME} failed" in said
-    assert "spec.selector: Required value" in said
+    output = live.run("up", "--refresh", "--yes", "--skip-preview", fails=True)
+    assert f"Deployment {NAMESPACE}/{NAME} failed" in output
+    assert "spec.selector: Required value" in output
     touched = {"metadata": {"annotations": {"touched": "now"}}}
     live.custom.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, "cluster", touched)
     eventually(lambda: bool(live.deployments()), 20)

@@ -48,8 +48,8 @@ class Running:
         text = self.log.read_text()
         lines = text[self._read :].splitlines()
         self._read = len(text)
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        return [one for one in found if one.get("level") in ("warning", "error")]
+        records = [json.loads(line) for line in lines if line.startswith("{")]
+        return [record for record in records if record.get("level") in ("warning", "error")]
 
     def metric(self, name: str, **labels: str) -> float:
         """A value of `/metrics`, of the one source there is."""
@@ -77,10 +77,10 @@ class Running:
         return self.metric("load_data_fresh") == 1 and self.metric("load_node_states", state="fresh") == len(NODES)
 
 
-def eventually(check: Callable[[], Any], seconds: float, what: str) -> None:
+def eventually(check: Callable[[], Any], seconds: float, expectation: str) -> None:
     deadline = time.monotonic() + seconds
     while not check():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {expectation}"
         time.sleep(0.05)
 
 
@@ -134,15 +134,15 @@ def running(
     command = [sys.executable, "-m", "scheduler", f"--config={config}", "--bind-address=127.0.0.1"]
     command += [f"--secure-port={port}", "--logging-format=json", "--authorization-always-allow-paths=/metrics,/readyz"]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as daemon:
-        found = Running(daemon, prometheus, log, token, port)
-        found.core = core
+        running = Running(daemon, prometheus, log, token, port)
+        running.core = core
         try:
             # It answers a little after it begins to place pods.
             eventually(lambda: '"event": "serving"' in log.read_text() or daemon.poll() is not None, 30, "it serves")
             assert daemon.poll() is None, log.read_text()[-2000:]
             with pytest.warns(match="Unverified HTTPS request"):
-                eventually(found.healthy, 15, "all nodes have a load")
-            yield found
+                eventually(running.healthy, 15, "all nodes have a load")
+            yield running
         finally:
             daemon.terminate()
             daemon.wait(20)

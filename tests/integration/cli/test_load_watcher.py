@@ -44,9 +44,12 @@ def prometheus(fake: FakeService, seed: int) -> None:
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         query = parse_qs(urlsplit(handler.path).query)["query"][0]
-        which = (2 if "memory" in query else 0) + ("stddev" in query)
+        column = (2 if "memory" in query else 0) + ("stddev" in query)
         result = [
-            {"metric": {"instance": name}, "value": [0, "NaN" if name in broken and which == 1 else str(values[which])]}
+            {
+                "metric": {"instance": name},
+                "value": [0, "NaN" if name in broken and column == 1 else str(values[column])],
+            }
             for name, values in figures.items()
         ]
         send(handler, json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode())
@@ -65,7 +68,7 @@ def load_watcher(log: Path, *arguments: str) -> Iterator[str]:
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-            line = next(one for one in log.read_text().splitlines() if one.startswith("serving"))
+            line = next(line for line in log.read_text().splitlines() if line.startswith("serving"))
             yield line.rsplit(" ", 1)[1].removesuffix("/watcher")
         finally:
             process.terminate()
@@ -99,10 +102,10 @@ async def test_the_real_plugins_read_it_and_score_as_ours(tmp_path: Path) -> Non
                     runner = Runner(oracle, trimaran.OursWithLoad(watcher, models))
                     cases = (trimaran.generate(SEED + number) for number in range(CASES))
                     summary = await runner.run(cases, seconds=60)
-    told = "\n\n".join([*summary.mismatches[:3], *summary.refused[:3], summary.text()])
-    assert not summary.mismatches, told
-    assert not summary.refused, told
-    assert summary.cases >= 20, told
+    report = "\n\n".join([*summary.mismatches[:3], *summary.refused[:3], summary.text()])
+    assert not summary.mismatches, report
+    assert not summary.refused, report
+    assert summary.cases >= 20, report
     assert set(summary.scored) == {"TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"}
 
 

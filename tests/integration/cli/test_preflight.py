@@ -60,20 +60,20 @@ def source(cluster: LocalCluster) -> tuple[str, ...]:
 
 
 def checks(done: Result) -> dict[str, dict[str, str]]:
-    (one,) = json.loads(done.out)["sources"]
-    return {check["name"]: check for check in one["checks"]}
+    (result,) = json.loads(done.out)["sources"]
+    return {check["name"]: check for check in result["checks"]}
 
 
 def test_all_is_well_with_the_local_clusters_prometheus(cluster: LocalCluster) -> None:
     done = run(cluster, *source(cluster), "-o", "json")
     assert done.code == 0, done.out
-    found = checks(done)
-    assert {check["status"] for check in found.values()} == {"ok"}
-    assert set(found) >= {"cluster", "reachable", "TLS", "token", "answers", "labels", "nodes", "ages", "values"}
-    assert len([name for name in found if name.startswith("series ")]) == 4
-    assert found["nodes"]["found"].startswith("3 of 3")
-    assert found["labels"]["found"] == "3 by name, 0 by address, 0 of no node"
-    assert "verified by" in found["TLS"]["found"]
+    results = checks(done)
+    assert {check["status"] for check in results.values()} == {"ok"}
+    assert set(results) >= {"cluster", "reachable", "TLS", "token", "answers", "labels", "nodes", "ages", "values"}
+    assert len([name for name in results if name.startswith("series ")]) == 4
+    assert results["nodes"]["found"].startswith("3 of 3")
+    assert results["labels"]["found"] == "3 by name, 0 by address, 0 of no node"
+    assert "verified by" in results["TLS"]["found"]
     assert cluster.prometheus_token_file.read_text().strip() not in done.out + done.err
 
 
@@ -88,19 +88,19 @@ def failing(cluster: LocalCluster, *arguments: str | Path) -> tuple[dict[str, di
     """All checks, and the one that failed."""
     done = run(cluster, *arguments, "-o", "json")
     assert done.code == 1, done.out
-    found = checks(done)
-    (failed,) = [check for check in found.values() if check["status"] == "failed"]
+    results = checks(done)
+    (failed,) = [check for check in results.values() if check["status"] == "failed"]
     assert failed["advice"], "a line that failed says what to do"
-    return found, failed
+    return results, failed
 
 
 def test_a_wrong_authority_is_told_before_any_token_is_sent(cluster: LocalCluster, tmp_path: Path) -> None:
     wrong = tmp_path / "ca.crt"
     wrong.write_bytes(CertificateAuthority("wrong").pair.certificate)
-    found, failed = failing(cluster, *source(cluster), "--ca-file", wrong)
+    results, failed = failing(cluster, *source(cluster), "--ca-file", wrong)
     assert failed["name"] == "TLS"
     assert "caFile" in failed["advice"]
-    assert found["token"]["status"] == found["nodes"]["status"] == "skipped"
+    assert results["token"]["status"] == results["nodes"]["status"] == "skipped"
 
 
 def test_a_token_that_is_not_accepted_is_told_and_not_shown(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -147,13 +147,13 @@ def test_series_that_do_not_exist_are_told_with_what_there_is_instead(cluster: L
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries=queries)
     done = run(cluster, "--config", config, "-o", "json")
     assert done.code == 1
-    found = checks(done)
-    assert found["series cpuAverage"]["status"] == "failed"
+    results = checks(done)
+    assert results["series cpuAverage"]["status"] == "failed"
     assert (
         "load.queries.cpuAverage: avg_over_time(instance:node_cpu:ratio[$window])"
-        in (found["series cpuAverage"]["advice"])
+        in (results["series cpuAverage"]["advice"])
     )
-    assert found["series memoryStddev"]["status"] == "warning", "TargetLoadPacking does without"
+    assert results["series memoryStddev"]["status"] == "warning", "TargetLoadPacking does without"
     config = configuration(cluster, tmp_path / "config.yaml", "LoadVariationRiskBalancing", queries=queries)
     assert checks(run(cluster, "--config", config, "-o", "json"))["series memoryStddev"]["status"] == "failed"
 
@@ -304,15 +304,15 @@ def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: LocalCl
         core.create_namespaced_config_map(
             "openshift-config-managed", {"metadata": {"name": "default-ingress-cert"}, "data": authority}
         )
-        found, failed = failing(cluster)
+        results, failed = failing(cluster)
         assert failed["name"] == "account"
         assert "--service-account" in failed["advice"]
-        assert cluster.prometheus_url in found["route"]["found"]
+        assert cluster.prometheus_url in results["route"]["found"]
 
         core.create_namespaced_service_account("openshift-monitoring", {"metadata": {"name": "prometheus-k8s"}})
-        found, failed = failing(cluster)
-        assert "openshift-monitoring/prometheus-k8s" in found["account"]["found"]
-        assert found["TLS"]["status"] == "ok", "by the CA of the ingress, which the cluster gave"
+        results, failed = failing(cluster)
+        assert "openshift-monitoring/prometheus-k8s" in results["account"]["found"]
+        assert results["TLS"]["status"] == "ok", "by the CA of the ingress, which the cluster gave"
         assert failed["name"] == "token", "the local Prometheus has a token of its own"
 
         # With that one, all is well, and the prod stack's inside address is asked through the route.
@@ -322,7 +322,7 @@ def test_on_openshift_the_route_is_found_and_a_bound_token_used(cluster: LocalCl
         stack = CHECKOUT / "stacks" / "Pulumi.openshift-prod.yaml"
         done = run(cluster, "--stack", stack, *token, "-o", "json", *SIMULATED)
         assert done.code == 0, done.out + done.err
-        assert "reached from inside only" in checks(done)["route"]["found"]
+        assert "only reachable inside the cluster" in checks(done)["route"]["found"]
         (tmp_path / "Pulumi.yaml").write_text((CHECKOUT / "Pulumi.yaml").read_text())
         (tmp_path / "stacks").mkdir()
         the_route_is_written(cluster, stack, tmp_path / "stacks" / "Pulumi.mine.yaml", token)

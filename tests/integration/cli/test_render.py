@@ -26,7 +26,8 @@ def test_rendered_manifests_become_a_scheduler_with_their_configuration(
     apply(cluster.kubeconfig, manifests)
     api = Api(cluster.kubeconfig, NS)
     named = manifests[-1]["spec"]["schedulerConfig"]
-    (config_map,) = (one for one in manifests if (one["kind"], one["metadata"]["name"]) == ("ConfigMap", named))
+    by_name = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
+    config_map = by_name["ConfigMap", named]
     content = config_map["data"]["config.yaml"]
     api.wait_for_hash(configuration_hash(content), seconds=120)
     api.wait_for("Available", "True", seconds=60)

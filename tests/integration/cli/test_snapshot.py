@@ -74,19 +74,19 @@ def test_a_snapshot_holds_what_the_cluster_has_and_simulate_decides_on_it(
 
     files = {form: tmp_path / f"snapshot.{form}" for form in ("json", "yaml")}
     for form, file in files.items():
-        taken = run("snapshot", "--kubeconfig", cluster.readonly_kubeconfig, "--file", file, "-o", form)
-        assert taken.returncode == 0, taken.stderr
-        assert "5 Node" in taken.stderr
+        done = run("snapshot", "--kubeconfig", cluster.readonly_kubeconfig, "--file", file, "-o", form)
+        assert done.returncode == 0, done.stderr
+        assert "5 Node" in done.stderr
         assert "hunter2" not in file.read_text()
         assert file.stat().st_mode & 0o077 == 0
 
     items = json.loads(files["json"].read_text())["items"]
-    found = {(item["kind"], item["metadata"]["name"]): item for item in items}
-    assert {name for kind, name in found if kind == "Node"} == {f"sim-00{number}" for number in range(5)}
-    assert ("Namespace", "kube-system") in found
-    assert ("PriorityClass", "system-node-critical") in found
-    assert not [kind for kind, _ in found if kind in ("Secret", "ConfigMap")]
-    placed = found["Pod", "placed"]
+    objects = {(item["kind"], item["metadata"]["name"]): item for item in items}
+    assert {name for kind, name in objects if kind == "Node"} == {f"sim-00{number}" for number in range(5)}
+    assert ("Namespace", "kube-system") in objects
+    assert ("PriorityClass", "system-node-critical") in objects
+    assert not [kind for kind, _ in objects if kind in ("Secret", "ConfigMap")]
+    placed = objects["Pod", "placed"]
     assert placed["spec"]["nodeName"] == "sim-003"
     assert placed["metadata"]["annotations"] == {"scheduling.k8s.io/kept": "yes"}
     assert placed["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "64Mi"}
