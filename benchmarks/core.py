@@ -2,7 +2,7 @@
 
 Three streams of pods: all of one class, 200 classes in turn, and no two alike. Each decision is assumed, so that the
 next one sees it, as in the live loop; both are in the figure. CPU time is measured, not time on the clock, so that
-other work on the machine counts less. With `--anew` every plugin is also asked about every node each time: what
+other work on the machine counts less. With `--from-scratch` every plugin is also asked about every node each time: what
 decisions cost without what is kept per class of pods.
 """
 
@@ -99,7 +99,7 @@ def stream(kind: str, number: int) -> Iterator[PodInfo]:
         yield msgspec.structs.replace(samples[index % len(samples)], uid=name, name=name, key=f"bench/{name}")
 
 
-def microseconds(runner: ProfileRunner, nodes: int, kind: str, *, seconds: float, anew: bool = False) -> float:
+def microseconds(runner: ProfileRunner, nodes: int, kind: str, *, seconds: float, from_scratch: bool = False) -> float:
     """Mean CPU time of a decision and its assumption, over at least so many seconds.
 
     Raises:
@@ -113,7 +113,7 @@ def microseconds(runner: ProfileRunner, nodes: int, kind: str, *, seconds: float
     for index, each in enumerate(pods):
         if index == warm_up:
             started = time.process_time()
-        placement = decide(state.snapshot(NOW), each, runner, rng, from_scratch=anew)
+        placement = decide(state.snapshot(NOW), each, runner, rng, from_scratch=from_scratch)
         if placement.node is None:
             raise SystemExit(f"benchmarks: {each.key} did not fit: {placement.message}")
         state.assume(each, placement.node, NOW)
@@ -129,15 +129,17 @@ def exponent(times: Mapping[int, float]) -> float:
     return math.log(times[most] / times[least]) / math.log(most / least) if most > least else 0.0
 
 
-def measure(sizes: list[int], seconds: float, *, anew: bool) -> list[dict[str, Any]]:
+def measure(sizes: list[int], seconds: float, *, from_scratch: bool) -> list[dict[str, Any]]:
     """One entry per profile, stream and way of deciding."""
     measurements = []
     for name in PROFILES:
         for kind in STREAMS:
-            for way in (False, True) if anew else (False,):
-                times = {size: microseconds(profile(name), size, kind, seconds=seconds, anew=way) for size in sizes}
+            for way in (False, True) if from_scratch else (False,):
+                times = {
+                    size: microseconds(profile(name), size, kind, seconds=seconds, from_scratch=way) for size in sizes
+                }
                 rates = {size: round(1e6 / each) for size, each in times.items()}
-                measurement = {"profile": name, "pods": kind, "anew": way, "decisionsPerSecond": rates}
+                measurement = {"profile": name, "pods": kind, "fromScratch": way, "decisionsPerSecond": rates}
                 measurements.append({**measurement, "exponent": round(exponent(times), 2)})
     return measurements
 
@@ -147,17 +149,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.core", description=__doc__)
     parser.add_argument("--nodes", default="1000,5000,15000,50000", help="sizes of clusters")
     parser.add_argument("--seconds", type=float, default=0.5, help="CPU time per figure")
-    parser.add_argument("--anew", action="store_true", help="compare with asking every plugin every time")
+    parser.add_argument("--from-scratch", action="store_true", help="compare with asking every plugin every time")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     sizes = [int(text) for text in options.nodes.split(",")]
-    measurements = measure(sizes, options.seconds, anew=options.anew)
+    measurements = measure(sizes, options.seconds, from_scratch=options.from_scratch)
     if options.json:
         print(json.dumps(measurements, indent=1))
         return
     print(f"{'decisions per CPU second':<46}" + "".join(f"{size:>9,}" for size in sizes) + "  exponent")
     for measurement in measurements:
-        title = f"{measurement['profile']}, {measurement['pods']}" + (", anew" if measurement["anew"] else "")
+        title = f"{measurement['profile']}, {measurement['pods']}" + (
+            ", from scratch" if measurement["fromScratch"] else ""
+        )
         rates = "".join(f"{measurement['decisionsPerSecond'][size]:>9,}" for size in sizes)
         print(f"{title:<46}{rates}{measurement['exponent']:>10.2f}")
 

@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks.race import cluster as servers
 from benchmarks.race import contestants
-from benchmarks.race.cluster import Cluster
+from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS
 from benchmarks.race.observe import Observer
 from benchmarks.race.scenario import CreatePods, Json, Scenario, Workload, load, resolved
@@ -86,7 +86,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 async def _run(
-    scenario: Scenario, workload: Workload, cluster: Cluster, paths: dict[str, Path], waves: int
+    scenario: Scenario, workload: Workload, cluster: RaceCluster, paths: dict[str, Path], waves: int
 ) -> list[Sample]:
     operations = resolved(scenario, workload)
     count = next(
@@ -99,7 +99,7 @@ async def _run(
         contestant = contestants.start(OURS, scenario, cluster, paths, "")
         with contextlib.ExitStack() as stack:
             stack.callback(contestants.stop, contestant)
-            async with seen.watching():
+            async with seen.watch():
                 for wave in range(waves):
                     await _wave(world, seen, wave, count)
                     contestants.require_alive(contestant)
@@ -111,12 +111,12 @@ async def _run(
 async def _wave(world: World, seen: Observer, wave: int, count: int) -> None:
     """Create, wait until all are bound, delete, wait until all are gone."""
     await world.create_pods(json.dumps(pod(wave, index)).encode() for index in range(count))
-    if not await seen.until(lambda: len(seen.bound) >= count, _WAVE_SECONDS):
+    if not await seen.wait_for(lambda: len(seen.bound) >= count, _WAVE_SECONDS):
         raise RuntimeError(f"wave {wave}: {len(seen.bound)} of {count} pods were bound in {_WAVE_SECONDS:.0f} s")
     await world.clear()
-    if not await seen.until(lambda: not seen.present, _WAVE_SECONDS):
+    if not await seen.wait_for(lambda: not seen.present, _WAVE_SECONDS):
         raise RuntimeError(f"wave {wave}: {len(seen.present)} pods are still there after {_WAVE_SECONDS:.0f} s")
-    seen.forget()
+    seen.reset()
     await asyncio.sleep(_SETTLE_SECONDS)
 
 

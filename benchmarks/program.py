@@ -28,7 +28,7 @@ import yaml
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
-from devcluster.demo.pulumi import Stack
+from devcluster.demo.pulumi import DemoStack
 from devcluster.errors import DevClusterError
 from devcluster.spec import ClusterSpec
 
@@ -52,7 +52,7 @@ class Bench:
             **environment.variables(cluster.layout, cluster.prometheus_url, os.environ),
         }
         self.seen: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        Stack(CHECKOUT, STACK, self._environment).select()
+        DemoStack(CHECKOUT, STACK, self._environment).select()
 
     def round(self) -> None:
         """One life of the stack."""

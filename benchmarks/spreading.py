@@ -1,8 +1,8 @@
 """Decisions per second with constraints between pods: `python -m benchmarks.spreading [--nodes N] [--pods N]`.
 
 The cluster holds pods of 100 deployments already; the pods that come belong to one of them, or to all in turn. Each
-decision runs the default profile and is assumed, so that the next one sees it. CPU time is measured; with `--anew` also
-for asking every plugin about every node each time.
+decision runs the default profile and is assumed, so that the next one sees it. CPU time is measured; with
+`--from-scratch` also that of asking every plugin about every node each time.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def filled(
     return state
 
 
-def microseconds(runner: ProfileRunner, nodes: int, pods: int, case: str, number: int, *, anew: bool) -> float:
+def microseconds(runner: ProfileRunner, nodes: int, pods: int, case: str, number: int, *, from_scratch: bool) -> float:
     """Median CPU time of a decision and its assumption, which other processes on the machine disturb least."""
     constraints, served, same = CASES[case]
     reducer, rng = PodReducer(), random.Random(1)
@@ -102,7 +102,7 @@ def microseconds(runner: ProfileRunner, nodes: int, pods: int, case: str, number
     times = []
     for each in new:
         started = time.process_time()
-        placement = decide(state.snapshot(NOW), each, runner, rng, from_scratch=anew)
+        placement = decide(state.snapshot(NOW), each, runner, rng, from_scratch=from_scratch)
         if placement.node is None:
             raise SystemExit(f"benchmarks: {each.key} did not fit: {placement.message}")
         state.assume(each, placement.node, NOW)
@@ -117,20 +117,22 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=30_000)
     parser.add_argument("--decisions", type=int, default=1000)
-    parser.add_argument("--anew", action="store_true", help="compare with asking every plugin every time")
+    parser.add_argument("--from-scratch", action="store_true", help="compare with asking every plugin every time")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     measurements = []
     for case in CASES:
-        for anew in (False, True) if options.anew else (False,):
-            each = microseconds(profile("default"), options.nodes, options.pods, case, options.decisions, anew=anew)
-            measurements.append({"pods": case, "anew": anew, "decisionsPerSecond": round(1e6 / each)})
+        for from_scratch in (False, True) if options.from_scratch else (False,):
+            each = microseconds(
+                profile("default"), options.nodes, options.pods, case, options.decisions, from_scratch=from_scratch
+            )
+            measurements.append({"pods": case, "fromScratch": from_scratch, "decisionsPerSecond": round(1e6 / each)})
     if options.json:
         print(json.dumps({"nodes": options.nodes, "podsBefore": options.pods, "cases": measurements}, indent=1))
         return
     print(f"decisions per CPU second: {options.nodes} nodes, {options.pods} pods")
     for measurement in measurements:
-        title = f"{measurement['pods']}, anew" if measurement["anew"] else measurement["pods"]
+        title = f"{measurement['pods']}, from scratch" if measurement["fromScratch"] else measurement["pods"]
         print(f"{title:<58} {measurement['decisionsPerSecond']:>8,}")
 
 

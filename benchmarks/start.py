@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.race import cluster as servers
 from benchmarks.race import contestants
-from benchmarks.race.cluster import Cluster
+from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import OURS, PEER, Contestant
 from benchmarks.race.figures import percentile, summary
 from benchmarks.race.observe import Observer
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 
 class _Stage:
     def __init__(
-        self, scenario: Scenario, workload: Workload, cluster: Cluster, paths: dict[str, Path], *, livez: bool
+        self, scenario: Scenario, workload: Workload, cluster: RaceCluster, paths: dict[str, Path], *, livez: bool
     ) -> None:
         self._scenario, self._cluster, self._paths = scenario, cluster, paths
         self._params = workload.params
@@ -103,7 +103,7 @@ class _Stage:
             self._world = World(client, self._scenario, self._params, self._operations)
             self._seen = Observer(client)
             await self._world.build()
-            async with self._seen.watching():
+            async with self._seen.watch():
                 for number in range(rounds + 1):
                     for role in roots if number % 2 == 0 else reversed(roots):
                         figures = await self._start(role, roots[role], f"{role}-{number}")
@@ -116,7 +116,7 @@ class _Stage:
         seen = self._seen
         names = set(await self._world.backlog(self._backlog, tag, int(self._backlog.count)))
         await asyncio.sleep(_SETTLE_SECONDS)
-        seen.forget()
+        seen.reset()
         server = self._cluster.api_server.pid
         figures: Figures = {}
 
@@ -134,22 +134,22 @@ class _Stage:
             contestant = contestants.start(known_as, self._scenario, self._cluster, self._paths, "", root)
             stack.callback(contestants.stop, contestant)
             probe = await stack.enter_async_context(liveness(contestant, self._livez))
-            await self._until_bound(contestant, names)
+            await self._wait_until_bound(contestant, names)
             if probe:
                 figures |= {"livez_p99": 1000 * percentile(probe, 0.99), "livez_max": 1000 * max(probe)}
             figures["rss"] = peak_memory(contestant.process.pid) / 2**20
         await self._world.clear()
-        if not await seen.until(lambda: not seen.present, _FIRST_SECONDS):
+        if not await seen.wait_for(lambda: not seen.present, _FIRST_SECONDS):
             raise RuntimeError(f"{len(seen.present)} pods are still there {_FIRST_SECONDS:.0f} s after their deletion")
         return figures
 
-    async def _until_bound(self, contestant: Contestant, names: set[str]) -> None:
+    async def _wait_until_bound(self, contestant: Contestant, names: set[str]) -> None:
         seen = self._seen
-        if not await seen.until(lambda: bool(seen.bound), _FIRST_SECONDS):
+        if not await seen.wait_for(lambda: bool(seen.bound), _FIRST_SECONDS):
             contestants.require_alive(contestant)
             log = processes.last_lines(contestant.process.log)
             raise RuntimeError(f"{contestant.role} bound no pod in {_FIRST_SECONDS:.0f} s: {log}")
-        if not await seen.until(lambda: names <= seen.bound.keys(), _DRAIN_SECONDS):
+        if not await seen.wait_for(lambda: names <= seen.bound.keys(), _DRAIN_SECONDS):
             raise RuntimeError(f"{contestant.role} bound {len(seen.bound)} of {len(names)} pods")
 
 

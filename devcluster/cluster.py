@@ -17,7 +17,7 @@ from devcluster.ports import LOOPBACK
 from devcluster.progress import Reporter, SilentReporter
 from devcluster.spec import ClusterSpec
 from devcluster.startup import start_cluster
-from devcluster.state import ClusterState, StateDirectory
+from devcluster.state import RecordedCluster, StateDirectory
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class LocalCluster:
             services=services,
         )
 
-    def _state(self) -> ClusterState:
+    def _state(self) -> RecordedCluster:
         recorded = self._directory.read()
         if recorded is None:
             raise ClusterStateError(
@@ -215,10 +215,10 @@ class LocalCluster:
         return port
 
     @staticmethod
-    def _runs(recorded: ClusterState) -> bool:
+    def _runs(recorded: RecordedCluster) -> bool:
         return recorded.complete and all(processes.is_alive(record) for record in recorded.processes)
 
-    def _end(self, recorded: ClusterState | None) -> None:
+    def _end(self, recorded: RecordedCluster | None) -> None:
         with _uninterrupted():
             processes.stop(recorded.processes if recorded else ())
             processes.sweep(self._directory.path)

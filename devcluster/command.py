@@ -25,7 +25,7 @@ from secondary_scheduler.cli import CommandError, ExitCode
 Name = Annotated[str, typer.Option("--name", help="Name of the cluster; several can run side by side.")]
 
 
-class Output(enum.StrEnum):
+class StatusFormat(enum.StrEnum):
     """How data is written."""
 
     TABLE = "table"
@@ -93,12 +93,12 @@ def up(
         started = cluster.start(report)
     option = "" if name == "dev" else f" --name {name}"
     if started:
-        _say(console, f"Cluster {name!r} is up after {time.monotonic() - began:.1f} s: {cluster.api_server}")
-        _say(console, f'Use it with:  eval "$(secondary-scheduler cluster env{option})"')
-        _say(console, f"End it with:  secondary-scheduler cluster down{option}")
+        _print_line(console, f"Cluster {name!r} is up after {time.monotonic() - began:.1f} s: {cluster.api_server}")
+        _print_line(console, f'Use it with:  eval "$(secondary-scheduler cluster env{option})"')
+        _print_line(console, f"End it with:  secondary-scheduler cluster down{option}")
     else:
         running = LocalCluster.attach(name).spec
-        _say(
+        _print_line(
             console,
             f"Cluster {name!r} runs already with {running.nodes} simulated and {running.real_nodes} real nodes; "
             f"nothing was changed",
@@ -115,16 +115,19 @@ def down(
     with reporter(console) as report:
         ended = [each for each in names if LocalCluster(ClusterSpec(name=each)).stop(report)]
     if not ended:
-        _say(console, "No local cluster was there" if every else f"No local cluster {name!r} was there{_known()}")
+        _print_line(
+            console,
+            "No local cluster was there" if every else f"No local cluster {name!r} was there{_existing_clusters()}",
+        )
 
 
 def status(
     name: Name = "dev",
-    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
+    output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Form of the output.")] = StatusFormat.TABLE,
 ) -> None:
     """Say whether a cluster runs, and where everything is."""
     cluster_status = LocalCluster.attach(name).status()
-    if output is Output.JSON:
+    if output is StatusFormat.JSON:
         typer.echo(json.dumps(_status_data(cluster_status), indent=2))
         return
     console = Console()
@@ -147,7 +150,7 @@ def env(name: Name = "dev") -> None:
     cluster_status = cluster.status()
     if not cluster_status.running:
         # On stderr, which `eval` leaves visible.
-        _say(
+        _print_line(
             Console(stderr=True),
             f"Cluster {name!r} does not run any more: secondary-scheduler cluster up --name {name}",
         )
@@ -180,7 +183,7 @@ def set_load(
     name: Name = "dev",
     cpu: Annotated[str | None, typer.Option(help="Share of the processors in use: 85% or 0.85.")] = None,
     memory: Annotated[str | None, typer.Option(help="Share of the memory in use: 50% or 0.5.")] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
+    output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Form of the output.")] = StatusFormat.TABLE,
 ) -> None:
     """Show the load of the nodes, or set it: load sim-003 --cpu 85%."""
     change = {key: loads.fraction(key, text) for key, text in (("cpu", cpu), ("memory", memory)) if text is not None}
@@ -194,7 +197,7 @@ def set_load(
         if change:
             known[node] = client.change(node, change)
     shown = {node: known[node] for node in nodes} if nodes else known
-    if output is Output.JSON:
+    if output is StatusFormat.JSON:
         typer.echo(json.dumps(shown, indent=2))
         return
     table = Table("node", "cpus", "cpu", "memory")
@@ -220,10 +223,10 @@ def _status_data(cluster_status: ClusterStatus) -> dict[str, Any]:
     }
 
 
-def _known() -> str:
+def _existing_clusters() -> str:
     names = state.cluster_names(state.default_root())
     return f"; there is: {', '.join(names)}" if names else ""
 
 
-def _say(console: Console, text: str) -> None:
+def _print_line(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)

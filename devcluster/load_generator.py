@@ -32,7 +32,7 @@ _SYSTEM_SHARE_OF_BUSY = 0.2
 _IOWAIT_SHARE_OF_IDLE = 0.01
 
 
-class NodeLoad(BaseModel):
+class SimulatedLoad(BaseModel):
     """A node's size and target load, as it is given and shown."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -59,7 +59,7 @@ class LoadChange(BaseModel):
 class _Meter:
     """The processor counters of one node, advanced whenever they are read or the target changes."""
 
-    load: NodeLoad
+    load: SimulatedLoad
     phase: float
     at: float
     busy_seconds: float = 0.0
@@ -80,23 +80,23 @@ class _Meter:
 class LoadGenerator:
     """The nodes and their counters. Times are seconds of any steady clock."""
 
-    def __init__(self, nodes: Mapping[str, NodeLoad], now: float) -> None:
+    def __init__(self, nodes: Mapping[str, SimulatedLoad], now: float) -> None:
         self._meters: dict[str, _Meter] = {}
         for name, load in nodes.items():
             self._meters[name] = self._meter(name, load, now)
 
-    def loads(self) -> dict[str, NodeLoad]:
+    def loads(self) -> dict[str, SimulatedLoad]:
         """Every node's size and targets."""
         return {name: meter.load for name, meter in self._meters.items()}
 
-    def change(self, name: str, change: LoadChange, now: float) -> NodeLoad:
+    def change(self, name: str, change: LoadChange, now: float) -> SimulatedLoad:
         """Set a node's targets from now on; the counters go on from where they are.
 
         Raises ValidationError for values out of range, and for a new node without its size.
         """
         meter = self._meters.get(name)
         before = meter.load.model_dump(by_alias=True) if meter else {"cpu": 0.0, "memory": 0.0}
-        load = NodeLoad.model_validate({**before, **change.model_dump(by_alias=True, exclude_none=True)})
+        load = SimulatedLoad.model_validate({**before, **change.model_dump(by_alias=True, exclude_none=True)})
         if meter is None:
             self._meters[name] = self._meter(name, load, now)
         else:
@@ -134,7 +134,7 @@ class LoadGenerator:
         return "\n".join([*cpu, *total, *available, *free, ""])
 
     @staticmethod
-    def _meter(name: str, load: NodeLoad, now: float) -> _Meter:
+    def _meter(name: str, load: SimulatedLoad, now: float) -> _Meter:
         return _Meter(load, phase=zlib.crc32(name.encode()) / 2**32, at=now)
 
 
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=Path, required=True, help="JSON file: node name to size and target load")
     parser.add_argument("--port", type=int, required=True)
     arguments = parser.parse_args()
-    nodes = {name: NodeLoad.model_validate(load) for name, load in json.loads(arguments.nodes.read_text()).items()}
+    nodes = {name: SimulatedLoad.model_validate(load) for name, load in json.loads(arguments.nodes.read_text()).items()}
     app = application(LoadGenerator(nodes, time.monotonic()))
     web.run_app(app, host=LOOPBACK, port=arguments.port, print=None, access_log=None)
 

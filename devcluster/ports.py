@@ -69,7 +69,7 @@ def require_free(service: str, port: int) -> None:
 
 
 @contextlib.contextmanager
-def held(address: str, port: int) -> Iterator[None]:
+def hold_port(address: str, port: int) -> Iterator[None]:
     """Hold a port on one address, so that nobody can take it on all of them; nothing where somebody has done so."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
         with contextlib.suppress(OSError):

@@ -45,7 +45,7 @@ class ProcessRecord(BaseModel):
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceProcess:
     """A process to start: its command, what it listens on and how to tell that it is ready."""
 
     name: str
@@ -78,7 +78,7 @@ def is_alive(record: ProcessRecord) -> bool:
     return identity(record.pid) == record.started
 
 
-def start(service: Service, state_dir: Path) -> ProcessRecord:
+def start(service: ServiceProcess, state_dir: Path) -> ProcessRecord:
     """Start a service in a session of its own, its output appended to `logs/<name>.log`.
 
     Raises PortTakenError when one of its ports is in use and ServiceError when the command cannot be executed.
@@ -114,7 +114,7 @@ def start(service: Service, state_dir: Path) -> ProcessRecord:
     )
 
 
-def wait_ready(service: Service, record: ProcessRecord) -> None:
+def wait_ready(service: ServiceProcess, record: ProcessRecord) -> None:
     """Wait until the service's probe succeeds.
 
     Raises ServiceError with the last lines of its log when it ends or is not ready within `ready_seconds`, and

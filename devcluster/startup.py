@@ -18,12 +18,12 @@ from devcluster.environment import link_tools
 from devcluster.errors import DevClusterError, ServiceError
 from devcluster.layout import Layout, write_credentials
 from devcluster.ports import LOOPBACK
-from devcluster.processes import Service
+from devcluster.processes import ServiceProcess
 from devcluster.progress import Reporter
 from devcluster.services import control_plane, monitoring, nodes
 from devcluster.services import olm as olm_services
 from devcluster.spec import ClusterSpec
-from devcluster.state import ClusterState, StateDirectory, others
+from devcluster.state import RecordedCluster, StateDirectory, other_clusters
 from devcluster.toolchain import binaries
 
 _READY_SECONDS = 60.0
@@ -37,8 +37,8 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
     if spec.olm:
         olm.catalog_directory(spec.olm_catalog)
     paths = binaries.ensure(_binary_names(spec), report)
-    neighbours = others(spec.state_root, spec.name)
-    state = ClusterState(
+    neighbours = other_clusters(spec.state_root, spec.name)
+    state = RecordedCluster(
         name=spec.name,
         nodes=spec.nodes,
         real_nodes=spec.real_nodes,
@@ -81,7 +81,7 @@ def _fixed_ports(spec: ClusterSpec) -> dict[str, int]:
 
 
 class _Startup:
-    def __init__(self, spec: ClusterSpec, directory: StateDirectory, state: ClusterState, report: Reporter) -> None:
+    def __init__(self, spec: ClusterSpec, directory: StateDirectory, state: RecordedCluster, report: Reporter) -> None:
         self._spec = spec
         self._directory = directory
         self._state = state
@@ -145,7 +145,7 @@ class _Startup:
         if self._expected_nodes:
             self._wait(f"{self._expected_nodes} nodes are ready", self._nodes_missing)
 
-    def _start(self, pool: ThreadPoolExecutor, make: Callable[..., Service], binary: str) -> Future[None]:
+    def _start(self, pool: ThreadPoolExecutor, make: Callable[..., ServiceProcess], binary: str) -> Future[None]:
         return pool.submit(self._launch, make(self._state.binaries[binary], self._layout, self._state.ports))
 
     def _olm(self, pool: ThreadPoolExecutor) -> None:
@@ -158,7 +158,7 @@ class _Startup:
         self._join([serving])
         olm.apply_objects(api, f"{LOOPBACK}:{state.ports['opm']}")
         # Where they could listen there, no pod could on an address of its own. They go on without.
-        with ports.held(f"{state.pod_network}.255.254", olm_services.HEALTH_PORT):
+        with ports.hold_port(f"{state.pod_network}.255.254", olm_services.HEALTH_PORT):
             self._launch(olm_services.olm_operator(state.binaries["olm-operator"], layout))
             self._launch(olm_services.catalog_operator(state.binaries["catalog-operator"], layout))
             self._wait("OLM serves the catalog", lambda: olm.not_ready(api))
@@ -176,7 +176,7 @@ class _Startup:
         ]
         return [pool.submit(self._launch, service) for service in services]
 
-    def _launch(self, service: Service) -> None:
+    def _launch(self, service: ServiceProcess) -> None:
         with self._report.step(service.name):
             with self._lock:
                 if self._cancelled:

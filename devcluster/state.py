@@ -37,7 +37,7 @@ def foreign_path() -> str:
     return os.pathsep.join(part for part in parts if part and not (Path(part).parent / "cluster.json").exists())
 
 
-class ClusterState(BaseModel):
+class RecordedCluster(BaseModel):
     """The content of `cluster.json`. It is written before the first process starts and after every further one."""
 
     model_config = ConfigDict(extra="ignore")
@@ -70,7 +70,7 @@ class StateDirectory:
         self.path = self.clusters / name
         self.file = self.path / "cluster.json"
 
-    def read(self) -> ClusterState | None:
+    def read(self) -> RecordedCluster | None:
         """The cluster's state; None when there is no such cluster.
 
         Raises ClusterStateError when the file cannot be read or is not ours.
@@ -82,14 +82,14 @@ class StateDirectory:
         except OSError as error:
             raise ClusterStateError(f"{self.file}: {error.strerror}; is it another user's cluster?") from error
         try:
-            return ClusterState.model_validate_json(text)
+            return RecordedCluster.model_validate_json(text)
         except ValidationError as error:
             raise ClusterStateError(
                 f"{self.file} is damaged ({error.error_count()} errors): "
                 f"end the cluster with: secondary-scheduler cluster down --name {self.name}"
             ) from error
 
-    def write(self, state: ClusterState) -> None:
+    def write(self, state: RecordedCluster) -> None:
         """Replace `cluster.json` in one step, so that a reader never sees half of it."""
         temporary = self.file.with_suffix(".tmp")
         temporary.write_text(state.model_dump_json(indent=2))
@@ -160,9 +160,9 @@ def cluster_names(root: Path) -> list[str]:
     return sorted(path.parent.name for path in (root / "clusters").glob("*/cluster.json"))
 
 
-def others(root: Path, name: str) -> list[ClusterState]:
+def other_clusters(root: Path, name: str) -> list[RecordedCluster]:
     """States of the other clusters under the same root; unreadable ones are left out."""
-    states: list[ClusterState] = []
+    states: list[RecordedCluster] = []
     for other in cluster_names(root):
         if other == name:
             continue

@@ -37,7 +37,7 @@ def e2e_files() -> list[str]:
     return [str(file.relative_to(ROOT)) for file in sorted((ROOT / "tests/e2e").glob("test_*.py"))]
 
 
-def among(busy: list[str], waiting: list[str]) -> list[str]:
+def interleave(busy: list[str], waiting: list[str]) -> list[str]:
     """`few` spread over the beginning of `many`: one of them, which keep a core busy, beside two that mostly wait."""
     rest = list(waiting)
     mixed = [file for busy_file in busy for file in (busy_file, *(rest.pop(0) for _ in range(2) if rest))]
@@ -71,7 +71,7 @@ PARTS: dict[str, list[list[str]]] = {
     "toolchain": [[str(BIN / "python"), "-m", "devcluster.toolchain"]],
     "integration": [servers("integration", integration_files())],
     "e2e": [servers("e2e", e2e_files())],
-    "live": [servers("integration or e2e", among(e2e_files(), integration_files()))],
+    "live": [servers("integration or e2e", interleave(e2e_files(), integration_files()))],
     # Against the real kube-scheduler on this machine: ratios, not times.
     "bench-smoke": [
         [

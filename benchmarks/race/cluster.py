@@ -12,7 +12,7 @@ from pathlib import Path
 from devcluster import ports, processes
 from devcluster.layout import Layout, write_credentials
 from devcluster.ports import LOOPBACK
-from devcluster.processes import ProcessRecord, Service
+from devcluster.processes import ProcessRecord, ServiceProcess
 from devcluster.services import control_plane
 from devcluster.state import StateDirectory
 from scheduler.kube.client import ClientConfig
@@ -31,7 +31,7 @@ _NAMES = ("etcd", "etcd-peer", "kube-apiserver")
 
 
 @dataclass(frozen=True)
-class Cluster:
+class RaceCluster:
     """What is running."""
 
     layout: Layout
@@ -50,7 +50,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(binaries: dict[str, Path]) -> Iterator[Cluster]:
+def running(binaries: dict[str, Path]) -> Iterator[RaceCluster]:
     """Start both below a temporary directory; end them, and whatever was started there, afterwards."""
     with tempfile.TemporaryDirectory(prefix="race-") as root:
         directory = StateDirectory(Path(root), "race")
@@ -63,11 +63,11 @@ def running(binaries: dict[str, Path]) -> Iterator[Cluster]:
             processes.sweep(directory.path)
 
 
-def _start(directory: StateDirectory, binaries: dict[str, Path], started: list[ProcessRecord]) -> Cluster:
+def _start(directory: StateDirectory, binaries: dict[str, Path], started: list[ProcessRecord]) -> RaceCluster:
     numbers = ports.allocate(_NAMES, {})
     layout = Layout(directory.path)
     write_credentials(layout, directory.name, f"https://{LOOPBACK}:{numbers['kube-apiserver']}", [])
-    services: tuple[Callable[[], Service], ...] = (
+    services: tuple[Callable[[], ServiceProcess], ...] = (
         lambda: control_plane.etcd(binaries["etcd"], layout, numbers),
         lambda: control_plane.kube_apiserver(binaries["kube-apiserver"], layout, numbers, _API_SERVER_FLAGS),
     )
@@ -76,7 +76,7 @@ def _start(directory: StateDirectory, binaries: dict[str, Path], started: list[P
         record = processes.start(service, directory.path)
         started.append(record)
         processes.wait_ready(service, record)
-    return Cluster(layout, *started)
+    return RaceCluster(layout, *started)
 
 
 def unchecked_tls() -> ssl.SSLContext:

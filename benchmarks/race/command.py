@@ -124,7 +124,7 @@ def _race_one(
     rounds = []
     for number in range(1, options.rounds + 1):
         file = kept / f"{stem}-{number}.json"
-        done = _finished(file, key) if options.resume else None
+        done = _read_round(file, key) if options.resume else None
         if done is None:
             print(f"{stem}: round {number} of {options.rounds}", file=sys.stderr, flush=True)
             done = race(scenario, workload, number, paths, key)
@@ -140,7 +140,7 @@ def _key(scenario: Scenario, workload: Workload, about: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _finished(file: Path, key: str) -> Round | None:
+def _read_round(file: Path, key: str) -> Round | None:
     try:
         done = Round.model_validate_json(file.read_text())
     except (OSError, ValidationError):

@@ -7,11 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.race.cluster import Cluster
+from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.scenario import SCHEDULER_NAME, Json, Scenario
 from devcluster import ports, processes
 from devcluster.ports import LOOPBACK
-from devcluster.processes import ProcessRecord, Service
+from devcluster.processes import ProcessRecord, ServiceProcess
 
 OURS, PEER, NULL = "ours", "peer", "null"
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -48,7 +48,7 @@ def configuration(scenario: Scenario, kubeconfig: Path, watcher: str) -> Json:
 
 
 def start(
-    role: str, scenario: Scenario, cluster: Cluster, binaries: dict[str, Path], watcher: str, root: Path = ROOT
+    role: str, scenario: Scenario, cluster: RaceCluster, binaries: dict[str, Path], watcher: str, root: Path = ROOT
 ) -> Contestant:
     """Start a contestant; returns at once, it may take its time to begin. `root` is the checkout that ours is from."""
     layout = cluster.layout
@@ -57,7 +57,7 @@ def start(
     environment = {"PYTHONPATH": str(root)}
     if role == NULL:
         argv = [sys.executable, "-m", "benchmarks.race.nullbinder", str(layout.kubeconfig)]
-        return Contestant(role, processes.start(Service(role, argv, env=environment), layout.root), 0)
+        return Contestant(role, processes.start(ServiceProcess(role, argv, env=environment), layout.root), 0)
     port = ports.allocate([role], {})[role]
     argv = [f"--config={file}", f"--bind-address={LOOPBACK}", f"--secure-port={port}", f"-v={_VERBOSITY}"]
     if role == OURS:
@@ -65,7 +65,7 @@ def start(
     else:
         rights = (f"--{purpose}-kubeconfig={layout.kubeconfig}" for purpose in ("authentication", "authorization"))
         argv = [str(binaries[scenario.peer]), *argv, *rights]
-    service = Service(role, argv, ports=[port], env=environment)
+    service = ServiceProcess(role, argv, ports=[port], env=environment)
     return Contestant(role, processes.start(service, layout.root), port)
 
 

@@ -41,7 +41,7 @@ UNITS = {
 }
 
 
-class Run(BaseModel):
+class ContestantRun(BaseModel):
     """One contestant in one round: figures by name, in the units of `UNITS`, and the curve of bindings."""
 
     model_config = ConfigDict(extra="forbid")
@@ -62,7 +62,7 @@ class Round(BaseModel):
     load_before: float
     """The machine's load average before the round: what else was running."""
     stolen_seconds: float
-    runs: dict[str, Run]
+    runs: dict[str, ContestantRun]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -111,7 +111,7 @@ def ratios(rounds: Sequence[Round], other: str = PEER, names: Iterable[str] = RA
     return summaries
 
 
-def of_the_ceiling(rounds: Sequence[Round]) -> dict[str, dict[str, float]]:
+def share_of_null_binder(rounds: Sequence[Round]) -> dict[str, dict[str, float]]:
     """Our rates divided by the null binder's."""
     return ratios(rounds, NULL, ("drain_rate", "sustained_rate"))
 

@@ -61,13 +61,13 @@ class Observer:
         self.bound: dict[str, float] = {}
         self.node: dict[str, str] = {}
         self.events: dict[str, float] = {}
-        self.first_word: float | None = None
+        self.first_event_at: float | None = None
         """When the first event about any pod was written."""
         self.on_bound: Callable[[str], None] = lambda name: None
         self._changed = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def watching(self) -> AsyncIterator[None]:
+    async def watch(self) -> AsyncIterator[None]:
         """Watch while the block runs; a watch that fails raises RuntimeError at the next `until`."""
         # Only what the contestants do: the pods that fill the cluster have no such label.
         pods = asyncio.create_task(self._watch(_PODS, {"labelSelector": ROLE}, self._pod))
@@ -80,13 +80,13 @@ class Observer:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def forget(self) -> None:
-        """Begin anew; what exists is still known."""
+    def reset(self) -> None:
+        """Forget what was seen; what exists is still known."""
         for each in (self.created, self.bound, self.node, self.events):
             each.clear()
-        self.first_word = None
+        self.first_event_at = None
 
-    async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+    async def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Wait for a condition on what is seen here; returns whether it came true in time."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -142,7 +142,7 @@ class Observer:
     def _event(self, event: _Event, now: float) -> None:
         if event.type != "ADDED":
             return
-        if self.first_word is None:
-            self.first_word = now
+        if self.first_event_at is None:
+            self.first_event_at = now
         if event.object.reason == "Scheduled":
             self.events.setdefault(event.object.regarding.name, now)

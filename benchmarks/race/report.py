@@ -14,7 +14,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from benchmarks.race.contestants import NULL, OURS, PEER, ROOT
-from benchmarks.race.figures import RATIOS, UNITS, Round, figures, of_the_ceiling, ratios
+from benchmarks.race.figures import RATIOS, UNITS, Round, figures, ratios, share_of_null_binder
 from benchmarks.race.scenario import Scenario, Workload
 
 _COLOURS = {OURS: "#1a7f5a", PEER: "#b3541e", NULL: "#8a8a8a"}
@@ -59,7 +59,7 @@ def document(scenario: Scenario, workload: Workload, rounds: Sequence[Round], ab
         "rounds": len(rounds),
         "peer": scenario.peer,
         "ratios": ratios(rounds),
-        "ratios_to_null": of_the_ceiling(rounds),
+        "ratios_to_null": share_of_null_binder(rounds),
         "figures": figures(rounds),
         "units": {name: unit for name, unit in UNITS.items() if unit},
         "machine": {

@@ -15,9 +15,9 @@ import aiohttp
 
 from benchmarks.race import cluster as servers
 from benchmarks.race import contestants, watcher
-from benchmarks.race.cluster import Cluster
+from benchmarks.race.cluster import RaceCluster
 from benchmarks.race.contestants import NULL, OURS, PEER, Contestant
-from benchmarks.race.figures import Round, Run, curve, drain_rate, percentile, spread
+from benchmarks.race.figures import ContestantRun, Round, curve, drain_rate, percentile, spread
 from benchmarks.race.observe import Observer
 from benchmarks.race.scenario import Arrivals, Churn, CreatePods, Json, Operation, Scenario, Workload, resolved
 from benchmarks.race.usage import cpu_seconds, peak_memory, stolen_seconds
@@ -55,7 +55,7 @@ def race(scenario: Scenario, workload: Workload, number: int, binaries: dict[str
 
 
 class _Round:
-    def __init__(self, scenario: Scenario, workload: Workload, cluster: Cluster, binaries: dict[str, Path]) -> None:
+    def __init__(self, scenario: Scenario, workload: Workload, cluster: RaceCluster, binaries: dict[str, Path]) -> None:
         self._scenario, self._workload = scenario, workload
         self._cluster, self._binaries = cluster, binaries
         self._operations: list[Operation] = resolved(scenario, workload)
@@ -64,7 +64,7 @@ class _Round:
         )
         self._watcher = ""
 
-    async def run(self, number: int) -> dict[str, Run]:
+    async def run(self, number: int) -> dict[str, ContestantRun]:
         # Nobody is always the first on fresh servers; in a single round the ceiling is, which warms them up.
         order = [NULL, PEER, OURS]
         order = order[(number - 1) % 3 :] + order[: (number - 1) % 3]
@@ -73,12 +73,12 @@ class _Round:
             self._world = World(client, self._scenario, self._workload.params, self._operations)
             self._seen = Observer(client)
             await self._world.build()
-            _say(f"{len(self._world.nodes)} nodes are there, filled")
+            _log(f"{len(self._world.nodes)} nodes are there, filled")
             self._measured_loads = watcher.loads(self._world.nodes) if self._scenario.watcher else {}
             async with contextlib.AsyncExitStack() as stack:
                 if self._scenario.watcher:
                     self._watcher = stack.enter_context(watcher.serving(self._measured_loads))
-                await stack.enter_async_context(self._seen.watching())
+                await stack.enter_async_context(self._seen.watch())
                 if warm := self._workload.params.get("warmup", 0):
                     for role in order:
                         await self._warm_up(role, warm)
@@ -91,17 +91,17 @@ class _Round:
         names = await self._world.backlog(self._backlog, tag, pods)
         contestant = self._start(role)
         try:
-            await self._until_bound(contestant, names, _FIRST_SECONDS)
+            await self._wait_until_bound(contestant, names, _FIRST_SECONDS)
         finally:
             contestants.stop(contestant)
         await self._clear()
 
-    async def _contest(self, role: str) -> Run:
+    async def _contest(self, role: str) -> ContestantRun:
         self._cluster.require_alive()
         await self._world.refill(role)
         names = await self._world.backlog(self._backlog, role, int(self._backlog.count))
         await asyncio.sleep(_SETTLE_SECONDS)
-        self._seen.forget()
+        self._seen.reset()
         async with contextlib.AsyncExitStack() as stack:
             started = time.monotonic()
             contestant = self._start(role)
@@ -121,7 +121,7 @@ class _Round:
                 figures |= await self._steady(contestant)
             figures["rss"] = peak_memory(contestant.process.pid) / 2**20
         await self._clear()
-        return Run(figures=figures, curve=curve(times, started))
+        return ContestantRun(figures=figures, curve=curve(times, started))
 
     async def _drain(self, contestant: Contestant, names: list[str], started: float) -> dict[str, float]:
         """The backlog, until the last event is written too."""
@@ -130,16 +130,16 @@ class _Round:
         makes_room = any(isinstance(operation, CreatePods) and operation.every_round for operation in self._operations)
         # From the first binding on: starting is a figure of its own. Where others have to go first, from the first word
         # about them: most of the work may lie before the first binding.
-        if not await self._until(
-            contestant, lambda: len(seen.bound) > 0 or (makes_room and seen.first_word is not None), _FIRST_SECONDS
+        if not await self._wait_for(
+            contestant, lambda: len(seen.bound) > 0 or (makes_room and seen.first_event_at is not None), _FIRST_SECONDS
         ):
             log = processes.last_lines(contestant.process.log)
             raise RuntimeError(f"{contestant.role} bound no pod in {_FIRST_SECONDS:.0f} s: {log}")
         began = time.monotonic()
         bound_before, used_before = len(seen.bound), [cpu_seconds(pid) for pid in pids]
-        await self._until_bound(contestant, names, self._workload.timeout_seconds)
-        _say(f"{contestant.role}: {len(seen.bound)} pods bound {time.monotonic() - started:.1f} s after its start")
-        await self._until_quiet(names)
+        await self._wait_until_bound(contestant, names, self._workload.timeout_seconds)
+        _log(f"{contestant.role}: {len(seen.bound)} pods bound {time.monotonic() - started:.1f} s after its start")
+        await self._wait_until_quiet(names)
         used = [after - before for after, before in zip(map(cpu_seconds, pids), used_before, strict=True)]
         times = {name: seen.bound[name] for name in names if name in seen.bound}
         written = {name: seen.events[name] for name in times if name in seen.events}
@@ -166,7 +166,7 @@ class _Round:
             return {}
         tag = f"steady-{contestant.role}"
         names = await self._world.arrive(arrivals.template, tag, float(arrivals.rate), float(arrivals.seconds))
-        await self._until_bound(contestant, names, _FIRST_SECONDS)
+        await self._wait_until_bound(contestant, names, _FIRST_SECONDS)
         seen = self._seen
         # What was never bound took at least until now.
         now = time.monotonic()
@@ -197,37 +197,37 @@ class _Round:
     def _start(self, role: str) -> Contestant:
         return contestants.start(role, self._scenario, self._cluster, self._binaries, self._watcher)
 
-    async def _until_bound(self, contestant: Contestant, names: list[str], seconds: float) -> bool:
+    async def _wait_until_bound(self, contestant: Contestant, names: list[str], seconds: float) -> bool:
         wanted, bound = set(names), self._seen.bound
-        return await self._until(contestant, lambda: wanted <= bound.keys(), seconds)
+        return await self._wait_for(contestant, lambda: wanted <= bound.keys(), seconds)
 
-    async def _until(self, contestant: Contestant, condition: Callable[[], bool], seconds: float) -> bool:
+    async def _wait_for(self, contestant: Contestant, condition: Callable[[], bool], seconds: float) -> bool:
         """Wait for a condition on what is seen while contestant and servers live; returns whether it came true."""
         deadline = time.monotonic() + seconds
-        while not await self._seen.until(condition, min(2.0, deadline - time.monotonic())):
+        while not await self._seen.wait_for(condition, min(2.0, deadline - time.monotonic())):
             contestants.require_alive(contestant)
             self._cluster.require_alive()
             if time.monotonic() >= deadline:
                 return False
         return True
 
-    async def _until_quiet(self, names: list[str]) -> None:
+    async def _wait_until_quiet(self, names: list[str]) -> None:
         seen, end = self._seen, time.monotonic() + _EVENT_SECONDS
         wanted = {name for name in names if name in seen.bound}
         while time.monotonic() < end:
             before = len(seen.events)
-            if await seen.until(lambda: wanted <= seen.events.keys(), _QUIET_SECONDS) or len(seen.events) == before:
+            if await seen.wait_for(lambda: wanted <= seen.events.keys(), _QUIET_SECONDS) or len(seen.events) == before:
                 return
 
     async def _clear(self) -> None:
         await self._world.clear()
         seen = self._seen
-        if not await seen.until(lambda: not seen.present, 120):
+        if not await seen.wait_for(lambda: not seen.present, 120):
             raise RuntimeError(f"{len(seen.present)} pods of the race are still there 120 s after their deletion")
-        seen.forget()
+        seen.reset()
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 

@@ -68,7 +68,7 @@ class CreatePods(_Counted):
     placed: bool = False
     measured: bool = False
     every_round: bool = Field(False, alias="everyContestant")
-    """Made anew for each contestant, since contestants delete them."""
+    """Created again for each contestant, since contestants delete them."""
 
 
 class Churn(_Model):

@@ -16,10 +16,10 @@ from rich.console import Console
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
-from devcluster.demo.moving import Move
-from devcluster.demo.pulumi import Stack
+from devcluster.demo.moving import LoadMove
+from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.report import NodeRow, farewell, outputs_table, placement_table
-from devcluster.demo.workload import POD_COUNT, Workload
+from devcluster.demo.workload import POD_COUNT, DemoWorkload
 from devcluster.errors import DevClusterError, ServiceError
 from devcluster.inventory import simulated_nodes
 from devcluster.loads import LoadClient
@@ -47,10 +47,10 @@ def main() -> int:
     try:
         _run(cluster, console)
     except KeyboardInterrupt:
-        _end(cluster, errors, "demo: interrupted; ending the cluster")
+        _clean_up(cluster, errors, "demo: interrupted; ending the cluster")
         return 130
     except (DevClusterError, requests.RequestException) as error:
-        _end(cluster, errors, f"demo: {error}")
+        _clean_up(cluster, errors, f"demo: {error}")
         return 1
     return 0
 
@@ -59,7 +59,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _end(cluster: LocalCluster, console: Console, message: str) -> None:
+def _clean_up(cluster: LocalCluster, console: Console, message: str) -> None:
     """Say what happened, and leave nothing half-made behind."""
     # A handler that does nothing, where SIG_IGN would be inherited by a process that is being started right now.
     signal.signal(signal.SIGINT, lambda number, frame: None)
@@ -80,7 +80,7 @@ def _run(cluster: LocalCluster, console: Console) -> None:
             report.note("   it is running already")
         loads = _wait_for_loads(cluster, report)
     variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
-    stack = Stack(CHECKOUT, "local", variables)
+    stack = DemoStack(CHECKOUT, "local", variables)
     console.rule("2. pulumi preview, then pulumi up, on stack local", align="left")
     stack.select()
     stack.preview()
@@ -89,11 +89,11 @@ def _run(cluster: LocalCluster, console: Console) -> None:
     console.rule(f"3. The same {POD_COUNT} pods, placed by the default scheduler and by ours", align="left")
     api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
     ours_name: str = outputs["profile"]["schedulerName"]
-    ours = Workload(api, "demo", ours_name)
+    ours = DemoWorkload(api, "demo", ours_name)
     with reporter(console) as report:
         # What an earlier run left would take room.
         ours.delete()
-        default = Workload(api, "demo-default", "default-scheduler")
+        default = DemoWorkload(api, "demo-default", "default-scheduler")
         with report.step("default-scheduler"):
             default.create()
             default.wait_bound(60)
@@ -108,15 +108,15 @@ def _run(cluster: LocalCluster, console: Console) -> None:
     console.print(placement_table(rows, ours.pods_per_node(), by_default))
     console.print(f"{POD_COUNT} pods bound in {seconds:.1f} s. Event: {ours.scheduled_event()}", highlight=False)
     console.rule("4. The load moves from one node to another, and placements follow", align="left")
-    _move(cluster, ours_name, api, console)
+    _move_load(cluster, ours_name, api, console)
     console.print(outputs_table(outputs))
     farewell(console, name=NAME, prometheus=cluster.prometheus_url, seconds=time.monotonic() - started)
 
 
-def _move(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:
+def _move_load(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:
     """Let the hottest and the coldest node of one size change roles."""
     hot, cold = MOVED
-    move = Move(kubernetes.CoreV1Api(api), LoadClient(cluster.load_generator_url), scheduler_name, "default")
+    move = LoadMove(kubernetes.CoreV1Api(api), LoadClient(cluster.load_generator_url), scheduler_name, "default")
     step = f"{hot} cools down, {cold} heats up; waiting for the 1-minute averages (at most a minute)"
     with reporter(console) as report, report.step(step):
         followed = move.watch(hot, cold, MOVE_SECONDS)

@@ -18,7 +18,7 @@ _BIND_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Followed:
+class ObservedMove:
     """Where pods that could go to either node went before and after, and how long that took from the move on."""
 
     before: str
@@ -26,7 +26,7 @@ class Followed:
     seconds: float
 
 
-class Move:
+class LoadMove:
     """Exchanges the load of two nodes, and asks the scheduler again and again where it would rather place a pod.
 
     Each question is a small pod that may go to these two nodes only; it is deleted as soon as it has its answer.
@@ -37,30 +37,32 @@ class Move:
         self._scheduler_name, self._namespace = scheduler_name, namespace
         self._numbers = itertools.count(1)
 
-    def watch(self, hot: str, cold: str, patience: float, waiting: Callable[[str], None] = lambda _: None) -> Followed:
+    def watch(
+        self, hot: str, cold: str, patience: float, waiting: Callable[[str], None] = lambda _: None
+    ) -> ObservedMove:
         """Exchange the loads, wait until placements have followed, and put the loads back.
 
         Raises:
             ServiceError: they have not followed within `patience` seconds.
         """
-        before = self.ask(hot, cold)
+        before = self.probe_placement(hot, cold)
         original = {name: float(load["cpu"]) for name, load in self._loads.nodes().items() if name in (hot, cold)}
         started = time.monotonic()
         try:
             self._loads.change(hot, {"cpu": original[cold]})
             self._loads.change(cold, {"cpu": original[hot]})
-            while (after := self.ask(hot, cold)) == before:
+            while (after := self.probe_placement(hot, cold)) == before:
                 seconds = time.monotonic() - started
                 if seconds > patience:
                     raise ServiceError(f"{seconds:.0f} s after the load moved to {cold}, pods still go to {before}")
                 waiting(f"{seconds:.0f} s: the averages still favour {before}")
                 time.sleep(_PAUSE_SECONDS)
-            return Followed(before, after, time.monotonic() - started)
+            return ObservedMove(before, after, time.monotonic() - started)
         finally:
             for name, cpu in original.items():
                 self._loads.change(name, {"cpu": cpu})
 
-    def ask(self, *nodes: str) -> str:
+    def probe_placement(self, *nodes: str) -> str:
         """Place a pod that may go to these nodes only; returns which one it got.
 
         Raises:

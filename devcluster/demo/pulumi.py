@@ -15,7 +15,7 @@ class PulumiError(DevClusterError):
     """The engine refused or failed; its own output has said why."""
 
 
-class Stack:
+class DemoStack:
     """One stack of the project in `directory`, with the environment of a cluster.
 
     Output of `preview`, `up` and `destroy` goes straight to the user's screen.

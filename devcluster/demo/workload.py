@@ -17,7 +17,7 @@ TAINT = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedul
 
 
 @dataclass(frozen=True)
-class Part:
+class DeploymentSpec:
     """One Deployment of the workload."""
 
     name: str
@@ -26,11 +26,15 @@ class Part:
     memory: str
 
 
-PARTS = (Part("web", 30, "250m", "256Mi"), Part("api", 20, "400m", "512Mi"), Part("worker", 10, "700m", "1Gi"))
-POD_COUNT = sum(part.replicas for part in PARTS)
+DEPLOYMENTS = (
+    DeploymentSpec("web", 30, "250m", "256Mi"),
+    DeploymentSpec("api", 20, "400m", "512Mi"),
+    DeploymentSpec("worker", 10, "700m", "1Gi"),
+)
+POD_COUNT = sum(deployment.replicas for deployment in DEPLOYMENTS)
 
 
-class Workload:
+class DemoWorkload:
     """The workload in a namespace of its own."""
 
     def __init__(self, api: kubernetes.ApiClient, namespace: str, scheduler_name: str) -> None:
@@ -44,8 +48,8 @@ class Workload:
         self.delete()
         _wait(lambda: not self._namespaces(), 60, f"namespace {self._namespace} is still terminating")
         self._core.create_namespace({"metadata": {"name": self._namespace}})
-        for part in PARTS:
-            self._apps.create_namespaced_deployment(self._namespace, self._deployment(part))
+        for deployment in DEPLOYMENTS:
+            self._apps.create_namespaced_deployment(self._namespace, self._deployment(deployment))
 
     def delete(self) -> None:
         """Delete the namespace and wait until its pods are gone, so that they take no room from others."""
@@ -82,7 +86,7 @@ class Workload:
             waiting = [pod for pod in pods if not pod.spec.node_name]
             raise ServiceError(
                 f"{len(waiting)} of {POD_COUNT} pods in {self._namespace} have no node after {seconds:g} s"
-                f"{_reason(waiting)}"
+                f"{_pending_reason(waiting)}"
             ) from None
         return time.monotonic() - started
 
@@ -100,12 +104,12 @@ class Workload:
         source = event.reporting_component or (event.source and event.source.component)
         return f"{source}: {event.message}"
 
-    def _deployment(self, part: Part) -> dict[str, Any]:
-        labels = {"app": part.name}
+    def _deployment(self, deployment: DeploymentSpec) -> dict[str, Any]:
+        labels = {"app": deployment.name}
         container = {
-            "name": part.name,
+            "name": deployment.name,
             "image": "registry.example/demo/pause:1",
-            "resources": {"requests": {"cpu": part.cpu, "memory": part.memory}},
+            "resources": {"requests": {"cpu": deployment.cpu, "memory": deployment.memory}},
         }
         pod = {
             "schedulerName": self._scheduler_name,
@@ -115,16 +119,16 @@ class Workload:
             "terminationGracePeriodSeconds": 0,
         }
         return {
-            "metadata": {"name": part.name},
+            "metadata": {"name": deployment.name},
             "spec": {
-                "replicas": part.replicas,
+                "replicas": deployment.replicas,
                 "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": pod},
             },
         }
 
 
-def _reason(waiting: list[Any]) -> str:
+def _pending_reason(waiting: list[Any]) -> str:
     for pod in waiting:
         for condition in pod.status.conditions or []:
             if condition.type == "PodScheduled" and condition.message:

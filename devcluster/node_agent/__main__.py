@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from devcluster.node_agent.app import Agent, Settings, StateDirectoryError
+from devcluster.node_agent.app import Agent, AgentSettings, StateDirectoryError
 from devcluster.node_agent.images import ImageMapError, parse_image_map
 from devcluster.node_agent.runtime import AgentTiming
 from devcluster.node_agent.sandbox import TIERS, SandboxUnavailableError
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         backoff_limit=options.backoff_limit,
         shutdown_grace=options.shutdown_grace,
     )
-    settings = Settings(
+    settings = AgentSettings(
         kubeconfig=options.kubeconfig,
         node_name=options.node_name,
         state_dir=options.state_dir,

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from devcluster.node_agent import logs
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.cluster import ClusterApi, ClusterData, watch_pods
-from devcluster.node_agent.events import EventRecorder
+from devcluster.node_agent.events import PodEventRecorder
 from devcluster.node_agent.images import ImageMap
 from devcluster.node_agent.log_endpoint import LogEndpoint
 from devcluster.node_agent.objects import DataKind, Obj
@@ -26,7 +26,7 @@ from devcluster.node_agent.pod import PodWorker
 from devcluster.node_agent.probing import Prober
 from devcluster.node_agent.process import kill_recorded
 from devcluster.node_agent.registration import NodeDescription, Registration, host_capacity
-from devcluster.node_agent.runtime import AgentTiming, Node
+from devcluster.node_agent.runtime import AgentTiming, NodeRuntime
 from devcluster.node_agent.sandbox import choose
 from scheduler.kube.client import ClientConfig, KubeClient
 
@@ -38,7 +38,7 @@ LAST_EVENTS_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     """How to run an agent; see the command line's help."""
 
     kubeconfig: Path
@@ -58,7 +58,7 @@ class StateDirectoryError(RuntimeError):
 class Agent:
     """Runs the pods that the API server assigns to one node."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AgentSettings) -> None:
         """Nothing is opened yet. Raises ConfigError, SandboxUnavailableError, StateDirectoryError or ValueError."""
         self._settings = settings
         config = ClientConfig.load(settings.kubeconfig)
@@ -70,10 +70,10 @@ class Agent:
         self._lock = _lock(state_dir)
         sandbox = choose(settings.sandbox, state_dir, (state_dir, settings.kubeconfig, *settings.masked))
         self._data = ClusterData(self._client, self._data_changed)
-        self._recorder = EventRecorder(api, settings.node_name)
+        self._recorder = PodEventRecorder(api, settings.node_name)
         capacity = host_capacity(state_dir)
         server = urlsplit(config.server)
-        self._node = Node(
+        self._node = NodeRuntime(
             name=settings.node_name,
             host_ip=HOST_IP,
             service_env={
@@ -138,7 +138,7 @@ class Agent:
         longest = self._settings.timing.shutdown_grace
         await asyncio.gather(*(worker.shutdown(longest) for worker in self._workers.values()), return_exceptions=True)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._last_words(), LAST_EVENTS_SECONDS)
+            await asyncio.wait_for(self._write_last_status(), LAST_EVENTS_SECONDS)
         for task in (*self._tasks.values(), *background):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *background, return_exceptions=True)
@@ -148,8 +148,8 @@ class Agent:
         await self._node.prober.close()
         await self._client.close()
 
-    async def _last_words(self) -> None:
-        await self._registration.leave()
+    async def _write_last_status(self) -> None:
+        await self._registration.mark_not_ready()
         await self._recorder.flush()
 
     # --- news ---------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Agent:
         for pod in deleted:
             worker = self._workers.get(pod["metadata"]["uid"])
             if worker is not None:
-                worker.gone()
+                worker.pod_deleted()
         for pod in present:
             uid = pod["metadata"]["uid"]
             worker = self._workers.get(uid)
@@ -189,9 +189,9 @@ class Agent:
         """Cap logs, and remove the directories of pods that went while no agent was running."""
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
-            self._tidy()
+            self._remove_leftovers()
 
-    def _tidy(self) -> None:
+    def _remove_leftovers(self) -> None:
         for path in (self._node.state_dir / "logs").glob("*.log"):
             logs.cap(path)
         for directory in (self._node.state_dir / "pods").glob("*"):

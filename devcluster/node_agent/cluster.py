@@ -86,7 +86,7 @@ class _WatchedKind:
 
 
 @dataclass(slots=True)
-class _Followed:
+class _FollowedObject:
     sink: _WatchedKind
     reflector: Reflector[Unstructured, Unstructured]
     task: asyncio.Task[None]
@@ -99,7 +99,7 @@ class ClusterData:
     def __init__(self, client: KubeClient, changed: Callable[[DataKind, str, str], None]) -> None:
         self._client = client
         self._changed = changed
-        self._followed: dict[tuple[DataKind, str, str], _Followed] = {}
+        self._followed: dict[tuple[DataKind, str, str], _FollowedObject] = {}
 
     async def follow(self, owner: str, namespace: str, references: Collection[tuple[DataKind, str]]) -> None:
         """See ``objects.DataStore``."""
@@ -128,7 +128,7 @@ class ClusterData:
         obj = followed.sink.store.named(name, namespace)
         return None if obj is None else obj.content
 
-    def _follow(self, owner: str, kind: DataKind, namespace: str, name: str) -> _Followed:
+    def _follow(self, owner: str, kind: DataKind, namespace: str, name: str) -> _FollowedObject:
         key = (kind, namespace, name)
         known = self._followed.get(key)
         if known is None:
@@ -142,7 +142,7 @@ class ClusterData:
                 field_selector=f"metadata.name={name}",
                 timing=_TIMING,
             )
-            known = _Followed(sink, reflector, asyncio.create_task(reflector.run()), set())
+            known = _FollowedObject(sink, reflector, asyncio.create_task(reflector.run()), set())
             self._followed[key] = known
         known.owners.add(owner)
         return known

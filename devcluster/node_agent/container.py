@@ -9,17 +9,17 @@ from pathlib import Path
 from devcluster.node_agent import logs
 from devcluster.node_agent.backoff import Backoff
 from devcluster.node_agent.environment import (
-    ConfigurationError,
+    ContainerConfigError,
     base_environment,
     container_environment,
 )
 from devcluster.node_agent.expansion import expand
 from devcluster.node_agent.fields import FieldError
 from devcluster.node_agent.images import Image, NoSuchExecutableError
-from devcluster.node_agent.instance import Instance
+from devcluster.node_agent.instance import ContainerInstance
 from devcluster.node_agent.objects import is_sidecar
 from devcluster.node_agent.process import launch
-from devcluster.node_agent.runtime import Node, PodRuntime, log
+from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.sandbox import LaunchRequest, StartError, VolumeMount
 from devcluster.node_agent.sandbox.launcher import EXIT_START_ERROR
 from devcluster.node_agent.security import container_security
@@ -32,7 +32,7 @@ DEFAULT_TERMINATION_PATH = "/dev/termination-log"
 class ContainerRunner:
     """Runs a container until its restart policy says it is over, or it is stopped."""
 
-    def __init__(self, node: Node, home: PodRuntime, report: ContainerReport, section: str) -> None:
+    def __init__(self, node: NodeRuntime, home: PodRuntime, report: ContainerReport, section: str) -> None:
         self._node = node
         self._home = home
         self.report = report
@@ -40,7 +40,7 @@ class ContainerRunner:
         self._field = f"{section}{{{self.container['name']}}}"
         self._stopping = asyncio.Event()
         self._stopped_grace = 0.0
-        self._instance: Instance | None = None
+        self._instance: ContainerInstance | None = None
         timing = node.timing
         self._restart_backoff = Backoff(timing.backoff_base, timing.backoff_limit)
         self._image_backoff = Backoff(timing.backoff_base, timing.backoff_limit)
@@ -124,7 +124,7 @@ class ContainerRunner:
         """The launch request, or None with the reason in status and Events."""
         try:
             return self._request(image)
-        except (ConfigurationError, FieldError) as error:
+        except (ContainerConfigError, FieldError) as error:
             self._wait("CreateContainerConfigError", str(error))
             self._event("Failed", f"Error: {error}", warning=True)
         except (NoSuchExecutableError, OSError) as error:
@@ -195,7 +195,7 @@ class ContainerRunner:
         self._ended(code, "Completed" if code == 0 else "Error", self._message(code, log_file), began)
         return code
 
-    async def _launch(self, request: LaunchRequest, image: Image, log_file: Path) -> Instance:
+    async def _launch(self, request: LaunchRequest, image: Image, log_file: Path) -> ContainerInstance:
         name = self.container["name"]
         output = logs.open_log(log_file)
         try:
@@ -209,7 +209,7 @@ class ContainerRunner:
             raise StartError(str(error)) from error
         finally:
             os.close(output)
-        return Instance(self._node, self._home, self.report, process, request, image, self._event)
+        return ContainerInstance(self._node, self._home, self.report, process, request, image, self._event)
 
     def _ended(self, code: int, reason: str, message: str, began: float) -> None:
         report = self.report

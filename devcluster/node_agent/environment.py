@@ -16,7 +16,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
-class ConfigurationError(ValueError):
+class ContainerConfigError(ValueError):
     """The container cannot be configured; worded as kubelet's CreateContainerConfigError."""
 
 
@@ -47,12 +47,12 @@ def _find(kind: DataKind, name: str, optional: bool, context: VolumeContext) -> 
     try:
         obj = context.store.get(kind, context.pod["metadata"]["namespace"], name)
     except NotSyncedError as error:
-        raise ConfigurationError(str(error)) from error
+        raise ContainerConfigError(str(error)) from error
     if obj is not None:
         return object_data(kind, obj)
     if optional:
         return None
-    raise ConfigurationError(f'{kind.lower()} "{name}" not found')
+    raise ContainerConfigError(f'{kind.lower()} "{name}" not found')
 
 
 def _all_keys(source: dict[str, Any], context: VolumeContext) -> dict[str, str]:
@@ -78,7 +78,7 @@ def _value_from(source: dict[str, Any], container: str, context: VolumeContext) 
         if optional:
             return None
         object_name = f"{context.pod['metadata']['namespace']}/{reference['name']}"
-        raise ConfigurationError(f"couldn't find key {reference['key']} in {kind} {object_name}")
+        raise ContainerConfigError(f"couldn't find key {reference['key']} in {kind} {object_name}")
     return _text(data[reference["key"]])
 
 
@@ -86,5 +86,5 @@ def _text(value: bytes) -> str:
     # A NUL cannot stand in an environment block; a runtime refuses the container.
     text = value.decode("utf-8", "surrogateescape")
     if "\0" in text:
-        raise ConfigurationError("a value for an environment variable contains a NUL byte")
+        raise ContainerConfigError("a value for an environment variable contains a NUL byte")
     return text

@@ -26,7 +26,7 @@ class _Seen:
     count: int
 
 
-class EventRecorder:
+class PodEventRecorder:
     """Writes Events one after the other; when the API server cannot keep up, further ones are dropped."""
 
     def __init__(self, api: Api, node: str, clock: Clock = time.time) -> None:

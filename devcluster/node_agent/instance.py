@@ -11,7 +11,7 @@ from devcluster.node_agent.images import Image, NoSuchExecutableError
 from devcluster.node_agent.objects import Obj
 from devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
 from devcluster.node_agent.process import ContainerProcess, launch
-from devcluster.node_agent.runtime import Node, PodRuntime, log
+from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.sandbox import LaunchRequest, StartError
 from devcluster.node_agent.status import ContainerReport
 
@@ -26,12 +26,12 @@ class EventSink(Protocol):
         """Record it."""
 
 
-class Instance:
+class ContainerInstance:
     """Owns the process from its start to its exit code."""
 
     def __init__(
         self,
-        node: Node,
+        node: NodeRuntime,
         home: PodRuntime,
         report: ContainerReport,
         process: ContainerProcess,

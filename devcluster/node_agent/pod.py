@@ -8,7 +8,7 @@ from devcluster.node_agent.api import pod_path
 from devcluster.node_agent.container import ContainerRunner
 from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, is_sidecar, pod_name
 from devcluster.node_agent.restore import restore
-from devcluster.node_agent.runtime import Node, PodRuntime, log
+from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, waiting
 from devcluster.node_agent.supported_fields import unsupported_fields
 from devcluster.node_agent.volumes.manager import MountError, VolumeManager
@@ -26,7 +26,7 @@ LAST_WORDS_SECONDS = 2.0
 class PodWorker:
     """Call ``run`` once in a task; tell it of changes by ``update``, ``gone`` and ``data_changed``."""
 
-    def __init__(self, node: Node, pod: Obj) -> None:
+    def __init__(self, node: NodeRuntime, pod: Obj) -> None:
         self._node = node
         self.uid: str = pod["metadata"]["uid"]
         directory = node.pod_directory(self.uid)
@@ -64,7 +64,7 @@ class PodWorker:
         grace = pod["metadata"].get("deletionGracePeriodSeconds")
         self._end(DEFAULT_GRACE if grace is None else float(grace))
 
-    def gone(self) -> None:
+    def pod_deleted(self) -> None:
         """The pod object does not exist any more."""
         self._exists = False
         self._end(GONE_GRACE)
@@ -101,7 +101,7 @@ class PodWorker:
         """Run the pod until it is deleted; afterwards neither processes nor files nor the object are left."""
         writer = asyncio.create_task(self._write_statuses())
         self.update(self._home.pod)
-        living = asyncio.create_task(self._guarded_live())
+        living = asyncio.create_task(self._run_guarded())
         ending = asyncio.create_task(self._ending.wait())
         try:
             await ending
@@ -112,7 +112,7 @@ class PodWorker:
         finally:
             for task in (writer, living, ending):
                 task.cancel()
-            self._clean()
+            self._remove_files()
 
     async def shutdown(self, longest: float) -> None:
         """End all processes because the agent ends; the pod object stays."""
@@ -122,14 +122,14 @@ class PodWorker:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._write_last_status(), LAST_WORDS_SECONDS)
 
-    async def _guarded_live(self) -> None:
+    async def _run_guarded(self) -> None:
         try:
-            await self._live()
+            await self._run_until_deleted()
         except Exception as error:  # a bug in here must end neither the agent nor the pod's deletion
             log.exception("pod %s", pod_name(self._home.pod))
             self._node.recorder.warning(self._home.pod, "FailedSync", f"Error syncing pod: {error!r}")
 
-    async def _live(self) -> None:
+    async def _run_until_deleted(self) -> None:
         if self._finished:  # before this agent started: only its deletion is left to wait for
             return
         problems = unsupported_fields(self._home.pod)
@@ -198,7 +198,7 @@ class PodWorker:
     async def _run_main(self) -> None:
         await self._all_ended([self._start(report, "containers") for report in self._main])
         if not self._stopping:
-            await self._stop_section(sidecars=True, grace=self._given_grace())
+            await self._stop_section(sidecars=True, grace=self._spec_grace_period())
 
     async def _all_ended(self, tasks: "list[asyncio.Task[None]]") -> None:
         """Wait for containers without passing our own cancellation on to them; raise what a bug in one raised."""
@@ -206,7 +206,7 @@ class PodWorker:
         for task in done:
             task.result()
 
-    def _given_grace(self) -> float:
+    def _spec_grace_period(self) -> float:
         seconds = self._home.pod["spec"].get("terminationGracePeriodSeconds")
         return DEFAULT_GRACE if seconds is None else float(seconds)
 
@@ -254,7 +254,7 @@ class PodWorker:
                 log.warning("cannot remove pod %s: %s", pod_name(self._home.pod), error)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def _clean(self) -> None:
+    def _remove_files(self) -> None:
         shutil.rmtree(self._home.directory, ignore_errors=True)
         self._node.addresses.release(self._address)
         self._node.store.release(self.uid)

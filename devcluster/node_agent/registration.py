@@ -75,7 +75,7 @@ class Registration:
                 due = self._clock() + STATUS_SECONDS
             await asyncio.sleep(RENEW_SECONDS)
 
-    async def leave(self) -> None:
+    async def mark_not_ready(self) -> None:
         """Say that the node is not ready any more; best effort."""
         with contextlib.suppress(KubeError):
             await self._report(self._ready(False))

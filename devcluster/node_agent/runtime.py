@@ -7,7 +7,7 @@ from pathlib import Path
 
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.api import Api
-from devcluster.node_agent.events import EventRecorder
+from devcluster.node_agent.events import PodEventRecorder
 from devcluster.node_agent.images import ImageMap
 from devcluster.node_agent.objects import Clock, DataStore, Obj
 from devcluster.node_agent.probing import Prober
@@ -33,7 +33,7 @@ class AgentTiming:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeRuntime:
     """Services and settings of the node, handed to every pod."""
 
     name: str
@@ -42,7 +42,7 @@ class Node:
     allocatable: dict[str, str]
     state_dir: Path
     api: Api
-    recorder: EventRecorder
+    recorder: PodEventRecorder
     images: ImageMap
     sandbox: Sandbox
     prober: Prober

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from devcluster.node_agent.environment import ConfigurationError
+from devcluster.node_agent.environment import ContainerConfigError
 from devcluster.node_agent.objects import Obj
 
 # Linux capability numbers (linux/capability.h) of the set that runtimes give by default.
@@ -55,7 +55,7 @@ def container_security(pod: Obj, container: Obj, image_user: int | None) -> Secu
             if requested == 0
             else ("container has runAsNonRoot and image will run as root")
         )
-        raise ConfigurationError(f'{reason} (pod: "{pod["metadata"]["name"]}", container: {container["name"]})')
+        raise ContainerConfigError(f'{reason} (pod: "{pod["metadata"]["name"]}", container: {container["name"]})')
     gid = setting("runAsGroup")
     return Security(
         uid=uid,

@@ -12,10 +12,10 @@ def prepare() -> None:
     An interrupt during the imports ends the process without a trace; `serving.serve` handles those that come later.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _spare_the_sdk()
+    _stub_sdk_packages()
 
 
-def _spare_the_sdk() -> None:
+def _stub_sdk_packages() -> None:
     """Let `pulumi.runtime.proto` be imported without the SDK around it, which takes three times as long.
 
     Importing a submodule runs the `__init__` of every package above it. The empty packages put in their place only say

@@ -10,7 +10,7 @@ import yaml
 from devcluster.layout import SERVICE_NETWORK, Layout
 from devcluster.ports import LOOPBACK
 from devcluster.probes import http_ok, https_ok
-from devcluster.processes import Service
+from devcluster.processes import ServiceProcess
 
 # What people look for in an audit log here: who changed what, and which node each binding named. Heartbeats would
 # drown it.
@@ -33,11 +33,11 @@ _AUDIT_POLICY = {
 _ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
-def etcd(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
+def etcd(binary: Path, layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
     """One member; its data is thrown away with the cluster, so it never waits for the disk."""
     client = f"http://{LOOPBACK}:{ports['etcd']}"
     peer = f"http://{LOOPBACK}:{ports['etcd-peer']}"
-    return Service(
+    return ServiceProcess(
         "etcd",
         [
             str(binary),
@@ -59,12 +59,12 @@ def etcd(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
     )
 
 
-def kube_apiserver(binary: Path, layout: Layout, ports: Mapping[str, int], extra: Sequence[str] = ()) -> Service:
+def kube_apiserver(binary: Path, layout: Layout, ports: Mapping[str, int], extra: Sequence[str] = ()) -> ServiceProcess:
     """The API server with RBAC, the Node authorizer, an audit log and ServiceAccount tokens; `extra` flags win."""
     policy = layout.config("audit-policy.yaml")
     policy.write_text(yaml.safe_dump(_AUDIT_POLICY, sort_keys=False))
     port = ports["kube-apiserver"]
-    return Service(
+    return ServiceProcess(
         "kube-apiserver",
         [
             str(binary),
@@ -103,10 +103,10 @@ def kube_apiserver(binary: Path, layout: Layout, ports: Mapping[str, int], extra
     )
 
 
-def kube_controller_manager(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
+def kube_controller_manager(binary: Path, layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
     """All controllers, without leader election, and quick to notice nodes."""
     kubeconfig = layout.config("kube-controller-manager.kubeconfig")
-    return Service(
+    return ServiceProcess(
         "kube-controller-manager",
         [
             str(binary),
@@ -133,10 +133,10 @@ def kube_controller_manager(binary: Path, layout: Layout, ports: Mapping[str, in
     )
 
 
-def kube_scheduler(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
+def kube_scheduler(binary: Path, layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
     """The default scheduler: it places our own Deployments, as on any cluster."""
     kubeconfig = layout.config("kube-scheduler.kubeconfig")
-    return Service(
+    return ServiceProcess(
         "kube-scheduler",
         [
             str(binary),

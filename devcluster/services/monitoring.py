@@ -17,7 +17,7 @@ from devcluster.inventory import SimulatedNode
 from devcluster.layout import Layout
 from devcluster.ports import LOOPBACK
 from devcluster.probes import http_ok, https_ok
-from devcluster.processes import Service
+from devcluster.processes import ServiceProcess
 
 # A scrape of many nodes takes Prometheus longer than a second on a small machine.
 _MANY_NODES = 200
@@ -102,10 +102,10 @@ def recording_rules(seconds: int) -> dict[str, Any]:
     }
 
 
-def load_generator(layout: Layout, ports: Mapping[str, int]) -> Service:
+def load_generator(layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
     """Exports what node-exporter would, for every node of the cluster."""
     port = ports["load-generator"]
-    return Service(
+    return ServiceProcess(
         "load-generator",
         [
             sys.executable,
@@ -121,10 +121,10 @@ def load_generator(layout: Layout, ports: Mapping[str, int]) -> Service:
     )
 
 
-def prometheus(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
+def prometheus(binary: Path, layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
     """Prometheus on loopback in clear text: only its gateway is meant to be asked."""
     port = ports["prometheus"]
-    return Service(
+    return ServiceProcess(
         "prometheus",
         [
             str(binary),
@@ -141,10 +141,10 @@ def prometheus(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Servic
     )
 
 
-def gateway(layout: Layout, ports: Mapping[str, int]) -> Service:
+def gateway(layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
     """TLS and a bearer token in front of Prometheus, as a monitoring stack has them."""
     port = ports["prometheus-gateway"]
-    return Service(
+    return ServiceProcess(
         "prometheus-gateway",
         [
             sys.executable,

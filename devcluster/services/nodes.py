@@ -11,16 +11,16 @@ from typing import Any
 from devcluster.layout import Layout
 from devcluster.ports import LOOPBACK
 from devcluster.probes import http_ok
-from devcluster.processes import Service
+from devcluster.processes import ServiceProcess
 
 _KUBE_SCHEDULER = "/bin/kube-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
 _IMAGE_USER = 65532
 
 
-def kwok(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
+def kwok(binary: Path, layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
     """Keeps annotated nodes Ready and their pods Running, with kwok's own default stages."""
-    return Service(
+    return ServiceProcess(
         "kwok",
         [
             str(binary),
@@ -41,11 +41,11 @@ def kwok(binary: Path, layout: Layout, ports: Mapping[str, int]) -> Service:
     )
 
 
-def node_agent(node: str, index: int, layout: Layout, pod_network: str) -> Service:
+def node_agent(node: str, index: int, layout: Layout, pod_network: str) -> ServiceProcess:
     """A real Node whose pods are processes of this machine. It ends its pods when it is asked to end."""
     state = layout.data(node)
     state.mkdir(mode=0o700, exist_ok=True)
-    return Service(
+    return ServiceProcess(
         f"node-{node}",
         [
             sys.executable,

@@ -8,17 +8,17 @@ from pathlib import Path
 from devcluster.layout import Layout
 from devcluster.olm import CATALOG_USER, NAMESPACE, OLM_USER
 from devcluster.probes import accepts
-from devcluster.processes import Service
+from devcluster.processes import ServiceProcess
 
 HEALTH_PORT = 8080
 """Where both operators listen on every interface, as nothing can be told to them about it."""
 
 
-def opm(binary: Path, layout: Layout, ports: Mapping[str, int], catalog: Path) -> Service:
+def opm(binary: Path, layout: Layout, ports: Mapping[str, int], catalog: Path) -> ServiceProcess:
     """Serves a file-based catalog over gRPC. It has no option for the interface: it listens on all."""
     scratch = layout.data("opm")
     scratch.mkdir(mode=0o700, exist_ok=True)
-    return Service(
+    return ServiceProcess(
         "opm",
         [
             str(binary),
@@ -38,9 +38,9 @@ def opm(binary: Path, layout: Layout, ports: Mapping[str, int], catalog: Path) -
     )
 
 
-def olm_operator(binary: Path, layout: Layout) -> Service:
+def olm_operator(binary: Path, layout: Layout) -> ServiceProcess:
     """Installs what ClusterServiceVersions say, and keeps OperatorGroups."""
-    return Service(
+    return ServiceProcess(
         "olm-operator",
         [str(binary), f"--namespace={NAMESPACE}"],
         env={
@@ -52,9 +52,9 @@ def olm_operator(binary: Path, layout: Layout) -> Service:
     )
 
 
-def catalog_operator(binary: Path, layout: Layout) -> Service:
+def catalog_operator(binary: Path, layout: Layout) -> ServiceProcess:
     """Follows CatalogSources and Subscriptions, makes InstallPlans and carries them out."""
-    return Service(
+    return ServiceProcess(
         "catalog-operator",
         [str(binary), f"--namespace={NAMESPACE}", f"--kubeconfig={layout.config(f'{CATALOG_USER}.kubeconfig')}"],
         stop_seconds=2,

@@ -12,7 +12,7 @@ from pathlib import Path
 from devcluster import ports, processes
 from devcluster.layout import Layout, write_credentials
 from devcluster.ports import LOOPBACK
-from devcluster.processes import Service
+from devcluster.processes import ServiceProcess
 from devcluster.progress import SilentReporter
 from devcluster.services import control_plane
 from devcluster.state import ClusterState, StateDirectory
@@ -49,10 +49,10 @@ class ControlPlane:
         return context
 
 
-def _scheduler(binary: Path, layout: Layout, port: int) -> Service:
+def _scheduler(binary: Path, layout: Layout, port: int) -> ServiceProcess:
     configuration = layout.config("conformance.json")
     configuration.write_text(profiles.configuration(str(layout.kubeconfig)))
-    return Service(
+    return ServiceProcess(
         "kube-scheduler",
         [
             str(binary),
@@ -87,7 +87,7 @@ def _start(directory: StateDirectory) -> ControlPlane:
     layout = Layout(directory.path)
     api_server = f"https://{LOOPBACK}:{numbers['kube-apiserver']}"
     write_credentials(layout, directory.name, api_server, [])
-    services: tuple[Callable[[], Service], ...] = (
+    services: tuple[Callable[[], ServiceProcess], ...] = (
         lambda: control_plane.etcd(paths["etcd"], layout, numbers),
         lambda: control_plane.kube_apiserver(paths["kube-apiserver"], layout, numbers, _API_SERVER_FLAGS),
         lambda: _scheduler(paths["kube-scheduler"], layout, numbers["kube-scheduler"]),

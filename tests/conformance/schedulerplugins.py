@@ -13,7 +13,7 @@ import yaml
 
 from devcluster import ports, processes
 from devcluster.ports import LOOPBACK
-from devcluster.processes import Service
+from devcluster.processes import ServiceProcess
 from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 from tests.conformance.apiclient import Api, ApiError
@@ -64,7 +64,7 @@ def scheduler_plugins_running(running: ControlPlane, text: str, vmodule: str = V
     file.write_text(text)
     port = ports.allocate(["scheduler-plugins"], {})["scheduler-plugins"]
     # Each run has a log of its own: readers begin at its beginning.
-    service = Service(
+    service = ServiceProcess(
         f"scheduler-plugins-{next(_NUMBERS)}",
         [
             str(binary),

@@ -24,9 +24,9 @@ from kubernetes import config as kubernetes_config
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
-from devcluster.demo.moving import Move
-from devcluster.demo.pulumi import Stack
-from devcluster.demo.workload import PARTS, POD_COUNT, TAINT, Workload
+from devcluster.demo.moving import LoadMove
+from devcluster.demo.pulumi import DemoStack
+from devcluster.demo.workload import DEPLOYMENTS, POD_COUNT, TAINT, DemoWorkload
 from devcluster.inventory import COLD, HOT, simulated_nodes
 from devcluster.loads import LoadClient
 from devcluster.spec import ClusterSpec
@@ -43,7 +43,7 @@ NODES = 20
 class Installed:
     """A cluster with the stack up."""
 
-    def __init__(self, cluster: LocalCluster, stack: Stack, before: set[str]) -> None:
+    def __init__(self, cluster: LocalCluster, stack: DemoStack, before: set[str]) -> None:
         self.cluster = cluster
         self.before = before
         self.stack = stack
@@ -80,7 +80,7 @@ def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def installed(cluster: LocalCluster) -> Installed:
     variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
-    stack = Stack(CHECKOUT, "local", variables)
+    stack = DemoStack(CHECKOUT, "local", variables)
     stack_file = CHECKOUT / "stacks" / "Pulumi.local.yaml"
     committed = stack_file.read_bytes()
     before = cluster_scoped(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
@@ -101,7 +101,7 @@ def cluster_scoped(api: kubernetes.ApiClient) -> set[str]:
 
 @pytest.fixture(scope="module")
 def placed(installed: Installed) -> Counter[str]:
-    workload = Workload(installed.api, "demo", "secondary-scheduler")
+    workload = DemoWorkload(installed.api, "demo", "secondary-scheduler")
     workload.create()
     workload.wait_bound(60)
     return workload.pods_per_node()
@@ -192,7 +192,7 @@ def test_no_node_has_more_than_fits(installed: Installed, placed: Counter[str]) 
 def test_no_hot_node_got_a_pod_while_others_had_room(installed: Installed, placed: Counter[str]) -> None:
     hot = {node.name for node in simulated_nodes(NODES) if node.profile == HOT}
     room = sum(node.size.cpus * 1000 for node in simulated_nodes(NODES) if node.name not in hot)
-    requested = sum(part.replicas * milli_value(part.cpu) for part in PARTS)
+    requested = sum(part.replicas * milli_value(part.cpu) for part in DEPLOYMENTS)
     assert requested < room, "the workload must fit outside the hot nodes, or the test says nothing"
     assert sum(placed[name] for name in hot) == 0
 
@@ -256,7 +256,7 @@ def test_when_the_load_moves_placements_follow_within_a_refresh_and_the_window(i
     cold = next(node for node in simulated_nodes(NODES) if node.profile == COLD and node.size == hot.size)
     loads = LoadClient(installed.cluster.load_generator_url)
     before = {name: load["cpu"] for name, load in loads.nodes().items()}
-    followed = Move(installed.core, loads, "secondary-scheduler", "default").watch(hot.name, cold.name, 90)
+    followed = LoadMove(installed.core, loads, "secondary-scheduler", "default").watch(hot.name, cold.name, 90)
     assert (followed.before, followed.after) == (cold.name, hot.name)
     # The stack's window and refresh, and one scrape with its recording rule.
     assert followed.seconds < 60 + 5 + 10
@@ -322,7 +322,7 @@ def test_a_bad_stack_file_fails_before_anything_is_registered(cluster: LocalClus
     bad = tmp_path / "Pulumi.bad.yaml"
     bad.write_text(yaml.safe_dump(stack_file))
     variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
-    Stack(CHECKOUT, "bad", variables).select()
+    DemoStack(CHECKOUT, "bad", variables).select()
     command = ["pulumi", "preview", "--stack", "bad", "--config-file", str(bad), "--non-interactive", "--color=never"]
     done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
     output = done.stdout + done.stderr

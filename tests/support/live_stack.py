@@ -16,7 +16,7 @@ from kubernetes import config as kubernetes_config
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
-from devcluster.demo.pulumi import Stack
+from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.workload import TAINT
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ class Live:
         self.custom = kubernetes.CustomObjectsApi(api)
         self.rbac, self.flow_control = kubernetes.RbacAuthorizationV1Api(api), kubernetes.FlowcontrolApiserverV1Api(api)
         self.before = self.cluster_scoped()
-        Stack(CHECKOUT, stack, self.environment).select()
+        DemoStack(CHECKOUT, stack, self.environment).select()
 
     def close(self) -> None:
         """Take away where the engine keeps the salt of a stack that it makes."""

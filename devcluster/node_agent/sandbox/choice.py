@@ -31,7 +31,7 @@ def choose(tier: str, state_dir: Path, masked: Sequence[Path]) -> Sandbox:
         root = state_dir / "root"
         root.mkdir(parents=True, exist_ok=True)
         sandbox = MountSandbox(root, masked)
-        problem = _trial(sandbox)
+        problem = _try_sandbox(sandbox)
         if not problem:
             return sandbox
         if tier == "mounts":
@@ -39,7 +39,7 @@ def choose(tier: str, state_dir: Path, masked: Sequence[Path]) -> Sandbox:
     return DirectorySandbox(state_dir / "kubeconfigs")
 
 
-def _trial(sandbox: Sandbox) -> str:
+def _try_sandbox(sandbox: Sandbox) -> str:
     """Start Python as an ordinary user in the sandbox, with a read-only root; return what went wrong, else ''."""
     request = LaunchRequest(
         host_command=(sys.executable, "-I", "-S", "-c", "import os, sys; sys.exit(os.getuid() != 65532)"),

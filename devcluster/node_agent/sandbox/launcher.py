@@ -193,11 +193,11 @@ def exec_workload(spec: dict[str, Any], report: int) -> NoReturn:
         os.execvpe(argv[0], argv, spec["env"])  # noqa: S606 - starting it is what this program is for
     except OSError as error:
         command = spec["argv"][0] if error.filename is None else error.filename
-        tell(report, {"error": f'exec: "{command}": {error.strerror}'})
+        write_report(report, {"error": f'exec: "{command}": {error.strerror}'})
     os._exit(EXIT_START_ERROR)
 
 
-def tell(report: int, message: dict[str, Any]) -> None:
+def write_report(report: int, message: dict[str, Any]) -> None:
     """Write one JSON line to the agent; it may be gone, which is its own business."""
     with contextlib.suppress(OSError):
         os.write(report, (json.dumps(message) + "\n").encode())
@@ -236,7 +236,7 @@ def reap(expected: int) -> int | None:
     return expected_status
 
 
-def tend(child: int, group: bool) -> int:
+def supervise(child: int, group: bool) -> int:
     """Pass signals to child (or its process group) and wait for its end; return its exit code."""
     while True:
         status = reap(child)
@@ -265,7 +265,7 @@ def kill_descendants() -> None:
                     fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
                     if fields[0] != "Z":
                         parents[int(entry)] = int(fields[1])
-        victims = [pid for pid in parents if descends(pid, me, parents)]
+        victims = [pid for pid in parents if is_descendant(pid, me, parents)]
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -273,7 +273,7 @@ def kill_descendants() -> None:
         pending = bool(victims)
 
 
-def descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
+def is_descendant(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
     """Whether pid is a strict descendant of ancestor."""
     while pid in parents:
         pid = parents[pid]
@@ -292,11 +292,11 @@ def run_init(spec: dict[str, Any], report: int) -> NoReturn:
             socket.sethostname(spec["hostname"][:64])
         workload, error = start_workload(spec)
     except OSError as failure:
-        tell(report, {"error": str(failure.strerror)})
+        write_report(report, {"error": str(failure.strerror)})
         os._exit(EXIT_START_ERROR)
-    tell(report, {"error": error} if error else {"started": True})
+    write_report(report, {"error": error} if error else {"started": True})
     os.close(report)
-    os._exit(tend(workload, group=True))
+    os._exit(supervise(workload, group=True))
 
 
 def keep_namespaced(spec: dict[str, Any], report: int) -> int:
@@ -310,12 +310,12 @@ def keep_namespaced(spec: dict[str, Any], report: int) -> int:
     init = os.fork()
     if init == 0:
         run_init(spec, report)
-    tell(report, {"pid": init})
+    write_report(report, {"pid": init})
     os.close(report)
     for descriptor in (0, 1, 2):
         with contextlib.suppress(OSError):
             os.close(descriptor)
-    return tend(init, group=False)
+    return supervise(init, group=False)
 
 
 def keep_plain(spec: dict[str, Any], report: int) -> int:
@@ -323,9 +323,9 @@ def keep_plain(spec: dict[str, Any], report: int) -> int:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     workload, error = start_workload(spec)
-    tell(report, {"error": error} if error else {"started": True, "pid": workload})
+    write_report(report, {"error": error} if error else {"started": True, "pid": workload})
     os.close(report)
-    code = tend(workload, group=True)
+    code = supervise(workload, group=True)
     kill_descendants()
     return code
 
@@ -340,9 +340,9 @@ def run_inside(spec: dict[str, Any], report: int) -> int:
             _check(_libc.setns(descriptor, 0), f"join the {name} namespace")
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     workload, error = start_workload(spec)
-    tell(report, {"error": error} if error else {"started": True})
+    write_report(report, {"error": error} if error else {"started": True})
     os.close(report)
-    return tend(workload, group=True)
+    return supervise(workload, group=True)
 
 
 def main() -> int:
@@ -357,7 +357,7 @@ def main() -> int:
     try:
         return roles[spec["role"]](spec, report)
     except OSError as error:
-        tell(report, {"error": str(error.strerror)})
+        write_report(report, {"error": str(error.strerror)})
         return EXIT_START_ERROR
 
 

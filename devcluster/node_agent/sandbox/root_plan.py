@@ -69,7 +69,7 @@ class _Planner:
 
     def entries(self, path: str) -> dict[str, HostEntry] | None:
         """The host's entries at path by name; what stands in an EMPTY directory does not exist for us."""
-        if _beneath(path, EMPTY):
+        if _is_below(path, EMPTY):
             return None
         if path not in self._cache:
             listed = self._lister(path)
@@ -113,7 +113,7 @@ class _Planner:
 
     def covered(self, path: str) -> bool:
         """Whether path lies in something already mounted that is not one of our opened directories."""
-        return _beneath(path, self._covered)
+        return _is_below(path, self._covered)
 
     def bind(self, mount: BindMount) -> None:
         self._covered.append(mount.path)
@@ -157,7 +157,7 @@ def plan_root(
     resolver = [BindMount(RESOLVER, RESOLVER, True)] if lister(RESOLVER) is not None else []
     inner = [BindMount(path, mount.source, mount.read_only) for path, mount in wanted.items()] + resolver
     hidden = (*EMPTY, *wanted)
-    inner += [BindMount(path, path, True) for path in visible if _beneath(path, hidden)]
+    inner += [BindMount(path, path, True) for path in visible if _is_below(path, hidden)]
     inner.sort(key=lambda mount: (mount.path.count("/"), mount.path))
 
     devices = [mount for mount in inner if mount.path.startswith("/dev/")]
@@ -186,12 +186,12 @@ def plan_root(
 
 def _mask(path: str, shown: Sequence[str], hidden: Sequence[str], lister: Lister) -> list[Operation]:
     """Cover a host path, unless it is not to be seen anyway."""
-    if _beneath(path, hidden) and not _beneath(path, shown):
+    if _is_below(path, hidden) and not _is_below(path, shown):
         return []
     if lister(path) is not None:
         return [["tmpfs", path, "mode=0000,size=4k"], ["ro", path]]
     return [["bind", path, "/dev/null", True]]
 
 
-def _beneath(path: str, outer: Iterable[str]) -> bool:
+def _is_below(path: str, outer: Iterable[str]) -> bool:
     return any(path == other or path.startswith(other + "/") for other in outer)

@@ -24,7 +24,7 @@ _SUFFIXES = {
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
-class Kind(Enum):
+class ChangeKind(Enum):
     """How a property changes."""
 
     ADD = "add"
@@ -33,11 +33,11 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Change:
+class PropertyChange:
     """One property that changes; `replaces` if the object must be made anew for it."""
 
     path: Path
-    kind: Kind
+    kind: ChangeKind
     replaces: bool = False
 
 
@@ -45,7 +45,7 @@ class Change:
 class Difference:
     """All changes of one object; `delete_first` if the old one is in the new one's way."""
 
-    changes: Sequence[Change]
+    changes: Sequence[PropertyChange]
     delete_first: bool
 
     @property
@@ -76,7 +76,7 @@ def difference(
     # The server leaves out empty values of its own types; what was asked for before, and is still, is not a change.
     changes = [c for c in raw if not _is_left_out(c, old_inputs, new) and not any(covers(i, c.path) for i in ignored)]
     replacing = replacing_paths(old_inputs or old_state, new, mutable_kinds=mutable_kinds)
-    marked = [Change(c.path, c.kind, any(overlaps(pattern, c.path) for pattern in replacing)) for c in changes]
+    marked = [PropertyChange(c.path, c.kind, any(overlaps(pattern, c.path) for pattern in replacing)) for c in changes]
     return Difference(marked, delete_first=any(c.replaces for c in marked) and _in_the_way(old_state, new))
 
 
@@ -91,27 +91,27 @@ def _in_the_way(old: Object, new: Object) -> bool:
     return same_name and same_namespace and not is_annotated_true(new, ANNOTATION_AUTONAMED)
 
 
-def _changes(old: Any, new: Any, path: Path, *, built_in: bool) -> Iterator[Change]:
+def _changes(old: Any, new: Any, path: Path, *, built_in: bool) -> Iterator[PropertyChange]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             inner = (*path, key)
             if key not in new:
-                yield Change(inner, Kind.DELETE)
+                yield PropertyChange(inner, ChangeKind.DELETE)
             elif key not in old:
-                yield Change(inner, Kind.ADD)
+                yield PropertyChange(inner, ChangeKind.ADD)
             else:
                 yield from _changes(old[key], new[key], inner, built_in=built_in)
     elif isinstance(old, list) and isinstance(new, list):
         for index in range(max(len(old), len(new))):
             inner = (*path, index)
             if index >= len(new):
-                yield Change(inner, Kind.DELETE)
+                yield PropertyChange(inner, ChangeKind.DELETE)
             elif index >= len(old):
-                yield Change(inner, Kind.ADD)
+                yield PropertyChange(inner, ChangeKind.ADD)
             else:
                 yield from _changes(old[index], new[index], inner, built_in=built_in)
     elif not _same(old, new, path, built_in=built_in):
-        yield Change(path, Kind.UPDATE)
+        yield PropertyChange(path, ChangeKind.UPDATE)
 
 
 def _same(old: Any, new: Any, path: Path, *, built_in: bool) -> bool:
@@ -141,8 +141,8 @@ def _quantity(value: Any) -> Decimal | None:
         return None
 
 
-def _is_left_out(change: Change, old_inputs: Object, new: Object) -> bool:
-    if change.kind is not Kind.ADD:
+def _is_left_out(change: PropertyChange, old_inputs: Object, new: Object) -> bool:
+    if change.kind is not ChangeKind.ADD:
         return False
     wanted = _at(new, change.path)
     if not is_empty(wanted):

@@ -58,7 +58,7 @@ class Naming:
 
 
 @dataclass(frozen=True)
-class Failure:
+class CheckFailure:
     """Why a property cannot be accepted."""
 
     property: str
@@ -66,11 +66,11 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The inputs to keep in state, with their secret marks, and what is wrong with them."""
 
     inputs: Object
-    failures: list[Failure]
+    failures: list[CheckFailure]
 
 
 def check(
@@ -80,7 +80,7 @@ def check(
     naming: Naming,
     default_namespace: str,
     is_namespaced: Callable[[str, str], bool],
-) -> Checked:
+) -> CheckResult:
     """Complete and validate `given` (secret marks kept). `old` are the inputs in state, empty for a new object.
 
     `is_namespaced(api_version, kind)` is only asked when the program gave no namespace.
@@ -88,18 +88,18 @@ def check(
     obj = without_nulls(reveal(inputs))
     failures = list(_identity_failures(obj))
     if failures:
-        return Checked(inputs, failures)
+        return CheckResult(inputs, failures)
     obj = {**obj, "metadata": obj.get("metadata", {})}
     if not is_unknown(obj["metadata"]):
-        named = _named(obj, reveal(old), naming)
+        named = _with_name(obj, reveal(old), naming)
         if named is None:
             reason = "automatic naming is disabled by pulumi:autonaming; give metadata.name"
-            return Checked(inputs, [Failure("metadata.name", reason)])
+            return CheckResult(inputs, [CheckFailure("metadata.name", reason)])
         obj = named
         if not metadata_of(obj).get("namespace") and is_namespaced(obj["apiVersion"], obj["kind"]):
             obj = _with_metadata(obj, namespace=default_namespace)
     failures = list(_value_failures(obj))
-    return Checked(with_secrets_of(normalised(obj), _marks(inputs)), failures)
+    return CheckResult(with_secrets_of(normalised(obj), _marks(inputs)), failures)
 
 
 def refreshed(inputs: Object, live: Object) -> Object:
@@ -148,7 +148,7 @@ def _with_metadata(obj: Object, **fields: Any) -> Object:
     return {**obj, "metadata": {**metadata_of(obj), **fields}}
 
 
-def _named(obj: Object, old: Object, naming: Naming) -> Object | None:
+def _with_name(obj: Object, old: Object, naming: Naming) -> Object | None:
     metadata = metadata_of(obj)
     if metadata.get("name") or metadata.get("generateName") or is_unknown(metadata.get("name")):
         return obj
@@ -162,16 +162,16 @@ def _named(obj: Object, old: Object, naming: Naming) -> Object | None:
     return _with_metadata(obj, name=name, annotations=annotations)
 
 
-def _identity_failures(obj: Object) -> Iterator[Failure]:
+def _identity_failures(obj: Object) -> Iterator[CheckFailure]:
     for field in ("apiVersion", "kind"):
         if not isinstance(obj.get(field), str) or not obj[field]:
-            yield Failure(field, f"a Kubernetes object needs {field}")
+            yield CheckFailure(field, f"a Kubernetes object needs {field}")
     metadata = obj.get("metadata", {})
     if not isinstance(metadata, dict) and not is_unknown(metadata):
-        yield Failure("metadata", "must be an object")
+        yield CheckFailure("metadata", "must be an object")
 
 
-def _value_failures(obj: Object) -> Iterator[Failure]:
+def _value_failures(obj: Object) -> Iterator[CheckFailure]:
     metadata = metadata_of(obj)
     for field in ("labels", "annotations"):
         yield from _text_map(metadata.get(field), f"metadata.{field}")
@@ -185,27 +185,27 @@ def _value_failures(obj: Object) -> Iterator[Failure]:
         data = obj.get("data")
         for key, value in data.items() if isinstance(data, dict) else ():
             if not is_unknown(value) and not _is_base64(value):
-                yield Failure(f"data.{key}", "must be base64; use stringData for plain text")
+                yield CheckFailure(f"data.{key}", "must be base64; use stringData for plain text")
 
 
-def _await_failures(obj: Object) -> Iterator[Failure]:
+def _await_failures(obj: Object) -> Iterator[CheckFailure]:
     expression, timeout = annotation(obj, ANNOTATION_WAIT_FOR), annotation(obj, ANNOTATION_TIMEOUT)
     if expression is not None and not is_unknown(expression):
         try:
             wait_for.parse(expression)
         except wait_for.WaitForError as error:
-            yield Failure(f'metadata.annotations["{ANNOTATION_WAIT_FOR}"]', str(error))
+            yield CheckFailure(f'metadata.annotations["{ANNOTATION_WAIT_FOR}"]', str(error))
     if timeout is not None and not is_unknown(timeout) and not timeout.isdecimal():
-        yield Failure(f'metadata.annotations["{ANNOTATION_TIMEOUT}"]', "must be a whole number of seconds")
+        yield CheckFailure(f'metadata.annotations["{ANNOTATION_TIMEOUT}"]', "must be a whole number of seconds")
 
 
-def _text_map(value: Any, path: str) -> Iterator[Failure]:
+def _text_map(value: Any, path: str) -> Iterator[CheckFailure]:
     if not isinstance(value, dict):
         return
     for key, item in value.items():
         if not isinstance(item, str):
             # The value itself is not shown: it may be a secret.
-            yield Failure(f"{path}.{key}", f"must be a string, not {type(item).__name__}; put it in quotes")
+            yield CheckFailure(f"{path}.{key}", f"must be a string, not {type(item).__name__}; put it in quotes")
 
 
 def _is_base64(value: Any) -> bool:

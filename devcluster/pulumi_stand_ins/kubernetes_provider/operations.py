@@ -22,7 +22,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.paths import Path
 from devcluster.pulumi_stand_ins.kubernetes_provider.readiness import Failed, Pending
-from devcluster.pulumi_stand_ins.kubernetes_provider.settings import Settings
+from devcluster.pulumi_stand_ins.kubernetes_provider.settings import ProviderSettings
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import (
     UNKNOWN,
     Object,
@@ -32,14 +32,14 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.values import (
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
     Cancellation,
-    Interrupted,
     NotReady,
-    state_now,
-    timeout_of,
-    until_gone,
-    until_ready,
+    UserInterrupt,
+    current_state,
+    wait_timeout,
+    wait_until_deleted,
+    wait_until_ready,
 )
-from devcluster.pulumi_stand_ins.kubernetes_provider.writes import Writer, field_manager
+from devcluster.pulumi_stand_ins.kubernetes_provider.writes import ObjectWriter, field_manager
 from scheduler.kube.client import AlreadyExists, ApiError, Forbidden, KubeError, NotFound
 
 _PROPAGATION = {"foreground": "Foreground", "background": "Background", "orphan": "Orphan"}
@@ -61,7 +61,7 @@ class PartialFailure(Exception):
         self.reasons = reasons
 
 
-class Reporter(Protocol):
+class ResourceReporter(Protocol):
     """Messages to the user beside a resource."""
 
     def status(self, urn: str, message: str) -> None:
@@ -72,10 +72,10 @@ class Reporter(Protocol):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ConfiguredCluster:
     """The configured cluster; without `api`, `problem` says why it cannot be reached."""
 
-    settings: Settings
+    settings: ProviderSettings
     api: DynamicClient | None
     default_namespace: str = "default"
     problem: str = ""
@@ -94,7 +94,7 @@ class Cluster:
 class Operations:
     """The verbs on one cluster. Inputs and outputs carry secret marks; everything sent to the cluster is without."""
 
-    def __init__(self, cluster: Cluster, report: Reporter, cancellation: Cancellation) -> None:
+    def __init__(self, cluster: ConfiguredCluster, report: ResourceReporter, cancellation: Cancellation) -> None:
         self._cluster = cluster
         self._settings = cluster.settings
         self._report = report
@@ -112,22 +112,28 @@ class Operations:
             return "", inputs
         api = self._api()
         manager = field_manager(plain)
-        writer = Writer(api, self._cancellation)
+        writer = ObjectWriter(api, self._cancellation)
         if preview:
-            previewed = self._previewed(plain, lambda: writer.preview_create(plain, manager, warn=self._warner(urn)))
-            return "", inputs if previewed is None else Checkpoint(_unborn(previewed), inputs, manager).outputs()
-        tell = self._teller(urn)
+            previewed = self._try_preview(
+                plain, lambda: writer.preview_create(plain, manager, warn=self._warning_reporter(urn))
+            )
+            return "", inputs if previewed is None else Checkpoint(
+                _without_server_fields(previewed), inputs, manager
+            ).outputs()
+        report_status = self._status_reporter(urn)
         try:
             if self._settings.upsert_existing_objects and metadata_of(plain).get("name"):
                 force = self._force(plain)
-                live = writer.upsert(plain, manager, force=force, tell=tell, warn=self._warner(urn))
+                live = writer.upsert(
+                    plain, manager, force=force, report_status=report_status, warn=self._warning_reporter(urn)
+                )
             else:
-                live = writer.create(plain, manager, tell=tell, warn=self._warner(urn))
-        except Interrupted:
+                live = writer.create(plain, manager, report_status=report_status, warn=self._warning_reporter(urn))
+        except UserInterrupt:
             raise OperationError(f"creation of {describe(plain)} was interrupted by the user") from None
         except KubeError as error:
             raise OperationError(_failed_create(plain, error)) from error
-        return identity(live), self._awaited(urn, Checkpoint(live, inputs, manager), timeout, "created")
+        return identity(live), self._wait_for_outputs(urn, Checkpoint(live, inputs, manager), timeout, "created")
 
     def update(
         self, urn: str, old: Checkpoint, inputs: Object, *, ignore: Iterable[Path], timeout: float, preview: bool
@@ -141,22 +147,22 @@ class Operations:
             return old.outputs()
         api = self._api()
         manager = field_manager(plain, old.field_manager)
-        writer, force = Writer(api, self._cancellation), self._force(plain)
+        writer, force = ObjectWriter(api, self._cancellation), self._force(plain)
         ignored = list(ignore)
 
         def write() -> Object:
-            warn = self._warner(urn)
+            warn = self._warning_reporter(urn)
             return writer.update(plain, manager, force=force, ignore=ignored, dry_run=preview, warn=warn)
 
         if preview:
-            changed = self._previewed(plain, write)
+            changed = self._try_preview(plain, write)
             return inputs if changed is None else replace(old, live=changed, inputs=inputs).outputs()
         try:
             live = write()
         except KubeError as error:
             raise OperationError(_failed_update(plain, error)) from error
         new = Checkpoint(live, inputs, manager, old.initial_api_version)
-        return self._awaited(urn, new, timeout, "updated")
+        return self._wait_for_outputs(urn, new, timeout, "updated")
 
     def read(self, urn: str, identifier: str, old: Checkpoint, kind: tuple[str, str]) -> tuple[str, Object, Object]:
         """The object as it is now: id (empty if gone), outputs and inputs. `kind` is (apiVersion, kind) of the type.
@@ -201,11 +207,11 @@ class Operations:
             path = api.path(live, name)
             api.request("DELETE", path, body={"propagationPolicy": policy})
             if not is_annotated_true(reveal(old.inputs), ANNOTATION_SKIP_AWAIT):
-                until_gone(
+                wait_until_deleted(
                     api,
                     live,
-                    timeout_seconds=timeout_of(live, timeout),
-                    tell=self._teller(urn),
+                    timeout_seconds=wait_timeout(live, timeout),
+                    report_status=self._status_reporter(urn),
                     cancellation=self._cancellation,
                 )
         except NotFound:
@@ -223,7 +229,7 @@ class Operations:
             raise OperationError(f"configured Kubernetes cluster is unreachable: {self._cluster.problem}")
         return self._cluster.api
 
-    def _previewed(self, plain: Object, ask: Callable[[], Object]) -> Object | None:
+    def _try_preview(self, plain: Object, ask: Callable[[], Object]) -> Object | None:
         """What a dry run answers, or None where the server cannot say."""
         try:
             return ask()
@@ -236,7 +242,7 @@ class Operations:
         except KubeError:
             return None
 
-    def _awaited(self, urn: str, checkpoint: Checkpoint, timeout: float, verb: str) -> Object:
+    def _wait_for_outputs(self, urn: str, checkpoint: Checkpoint, timeout: float, verb: str) -> Object:
         """Outputs once the object is ready.
 
         It exists by now. Whatever goes wrong here, even a fault of ours, must not lose it: state would not know of it,
@@ -247,11 +253,11 @@ class Operations:
             api = self._api()
             if is_crd(live):
                 api.forget_types()
-            ready = until_ready(
+            ready = wait_until_ready(
                 api,
                 live,
-                timeout_seconds=timeout_of(live, timeout),
-                tell=self._teller(urn),
+                timeout_seconds=wait_timeout(live, timeout),
+                report_status=self._status_reporter(urn),
                 cancellation=self._cancellation,
             )
             return replace(checkpoint, live=ready).outputs()
@@ -265,7 +271,7 @@ class Operations:
 
     def _check_ready(self, api: DynamicClient, live: Object, identifier: str, outputs: Object, inputs: Object) -> None:
         try:
-            state = state_now(api, live)
+            state = current_state(api, live)
         except ValueError:
             return  # somebody else's waitFor annotation, which we cannot read
         if isinstance(state, Pending | Failed):
@@ -277,10 +283,10 @@ class Operations:
     def _force(self, plain: Object) -> bool:
         return self._settings.enable_patch_force or is_annotated_true(plain, ANNOTATION_FORCE)
 
-    def _teller(self, urn: str) -> Callable[[str], None]:
+    def _status_reporter(self, urn: str) -> Callable[[str], None]:
         return lambda message: self._report.status(urn, message)
 
-    def _warner(self, urn: str) -> Callable[[str], None]:
+    def _warning_reporter(self, urn: str) -> Callable[[str], None]:
         def warn(message: str) -> None:
             if not (self._settings.suppress_deprecation_warnings and "deprecated" in message):
                 self._report.warning(urn, message)
@@ -288,7 +294,7 @@ class Operations:
         return warn
 
 
-def _unborn(obj: Object) -> Object:
+def _without_server_fields(obj: Object) -> Object:
     """A dry run's answer without what the real object will have otherwise: unknown, so that nothing is built on it."""
     metadata = {key: value for key, value in metadata_of(obj).items() if key not in _SERVER_METADATA}
     rest = {key: value for key, value in obj.items() if key != "status"}

@@ -20,7 +20,7 @@ _TAKEN_OVER = (
 )
 
 
-def taken_over(live: Object, manager: str) -> list[Object] | None:
+def take_over_fields(live: Object, manager: str) -> list[Object] | None:
     """The managedFields after `manager` has taken over; None if there is nothing to take."""
     entries: list[Object] = list(metadata_of(live).get("managedFields") or ())
     ours = [entry for entry in entries if _is_applied_by(entry, manager)]

@@ -11,11 +11,11 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from devcluster.pulumi_stand_ins.kubernetes_provider import VERSION
 from devcluster.pulumi_stand_ins.kubernetes_provider.checkpoint import Checkpoint
-from devcluster.pulumi_stand_ins.kubernetes_provider.diff import Change, Kind, difference
+from devcluster.pulumi_stand_ins.kubernetes_provider.diff import ChangeKind, PropertyChange, difference
 from devcluster.pulumi_stand_ins.kubernetes_provider.dynamic_client import DynamicClient
-from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import Failure, Naming, NamingMode, check
+from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import CheckFailure, Naming, NamingMode, check
 from devcluster.pulumi_stand_ins.kubernetes_provider.operations import (
-    Cluster,
+    ConfiguredCluster,
     OperationError,
     Operations,
     PartialFailure,
@@ -29,7 +29,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.protocol import (
     encode,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.settings import (
-    Settings,
+    ProviderSettings,
     changed_settings,
     check_settings,
     client_config,
@@ -44,30 +44,32 @@ _WORKERS = 128
 _LEAVE_GRACE_SECONDS = 4.0  # the engine kills after five
 
 _KINDS = {
-    (Kind.ADD, False): provider_pb2.PropertyDiff.ADD,
-    (Kind.ADD, True): provider_pb2.PropertyDiff.ADD_REPLACE,
-    (Kind.DELETE, False): provider_pb2.PropertyDiff.DELETE,
-    (Kind.DELETE, True): provider_pb2.PropertyDiff.DELETE_REPLACE,
-    (Kind.UPDATE, False): provider_pb2.PropertyDiff.UPDATE,
-    (Kind.UPDATE, True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
+    (ChangeKind.ADD, False): provider_pb2.PropertyDiff.ADD,
+    (ChangeKind.ADD, True): provider_pb2.PropertyDiff.ADD_REPLACE,
+    (ChangeKind.DELETE, False): provider_pb2.PropertyDiff.DELETE,
+    (ChangeKind.DELETE, True): provider_pb2.PropertyDiff.DELETE_REPLACE,
+    (ChangeKind.UPDATE, False): provider_pb2.PropertyDiff.UPDATE,
+    (ChangeKind.UPDATE, True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
 }
 
 
-def connect(settings: Settings) -> Cluster:
+def connect(settings: ProviderSettings) -> ConfiguredCluster:
     """The cluster of the settings; one that cannot be reached is no error yet, since previews work without."""
     try:
         config = client_config(settings.kubeconfig, context=settings.context, cluster=settings.cluster)
     except ConfigError as error:
-        return Cluster(settings, None, settings.namespace or "default", f"the kubeconfig cannot be used: {error}")
+        return ConfiguredCluster(
+            settings, None, settings.namespace or "default", f"the kubeconfig cannot be used: {error}"
+        )
     namespace = settings.namespace or config.namespace
     try:
         api = DynamicClient(config)
         api.request("GET", "/version")
     except ConfigError as error:
-        return Cluster(settings, None, namespace, f"the kubeconfig cannot be used: {error}")
+        return ConfiguredCluster(settings, None, namespace, f"the kubeconfig cannot be used: {error}")
     except KubeError as error:
-        return Cluster(settings, None, namespace, f"{config.server}: {error}")
-    return Cluster(settings, api, namespace)
+        return ConfiguredCluster(settings, None, namespace, f"{config.server}: {error}")
+    return ConfiguredCluster(settings, api, namespace)
 
 
 def type_of(token: str) -> tuple[str, str]:
@@ -94,7 +96,7 @@ def _type_token(request: Any) -> str:
     return str(request.type or request.urn.split("::")[2].rpartition("$")[2])
 
 
-def _failures(failures: Iterable[Failure]) -> list[Any]:
+def _failures(failures: Iterable[CheckFailure]) -> list[Any]:
     return [provider_pb2.CheckFailure(property=failure.property, reason=failure.reason) for failure in failures]
 
 
@@ -104,7 +106,7 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
     def __init__(self, engine: str) -> None:
         self._log = EngineLog(engine)
         self.cancellation = Cancellation()
-        self._cluster = Cluster(Settings(), None, problem="the provider is not configured")
+        self._cluster = ConfiguredCluster(ProviderSettings(), None, problem="the provider is not configured")
 
     def _operations(self) -> Operations:
         return Operations(self._cluster, self._log, self.cancellation)
@@ -130,7 +132,7 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.DiffResponse(changes=outcome, diffs=changed, replaces=replaces)
 
     def Configure(self, request: Any, context: Any) -> Any:
-        self._cluster = connect(Settings.from_variables(dict(request.variables)))
+        self._cluster = connect(ProviderSettings.from_variables(dict(request.variables)))
         return provider_pb2.ConfigureResponse(
             acceptSecrets=True, supportsPreview=True, supports_autonaming_configuration=True
         )
@@ -139,7 +141,7 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
         inputs = decode(request.news)
         reason = unsupported(_type_token(request), str(inputs.get("kind", "")))
         if reason is not None:
-            return provider_pb2.CheckResponse(inputs=request.news, failures=_failures([Failure("", reason)]))
+            return provider_pb2.CheckResponse(inputs=request.news, failures=_failures([CheckFailure("", reason)]))
         naming = Naming(request.name or request.urn.rpartition("::")[2], request.randomSeed)
         if request.HasField("autonaming"):
             mode = NamingMode(request.autonaming.mode)
@@ -232,7 +234,7 @@ class KubernetesProvider(provider_pb2_grpc.ResourceProviderServicer):
         return empty_pb2.Empty()
 
 
-def _property_diff(change: Change) -> Any:
+def _property_diff(change: PropertyChange) -> Any:
     return provider_pb2.PropertyDiff(kind=_KINDS[change.kind, change.replaces], inputDiff=False)
 
 

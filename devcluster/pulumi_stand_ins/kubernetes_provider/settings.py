@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import Failure
+from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import CheckFailure
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object, contains_unknown, reveal
 from scheduler.kube.client import ClientConfig, ConfigError
 
@@ -15,7 +15,7 @@ _CLUSTER_KEYS = ("kubeconfig", "context", "cluster")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ProviderSettings:
     """The settings that the stand-in honours, by the names of the official provider."""
 
     kubeconfig: str | None = None
@@ -37,7 +37,7 @@ class Settings:
         return frozenset(kind for kind, on in switches.items() if on)
 
     @classmethod
-    def from_variables(cls, variables: Mapping[str, str]) -> "Settings":
+    def from_variables(cls, variables: Mapping[str, str]) -> "ProviderSettings":
         """From the `kubernetes:config:<key>` variables of Configure: strings, everything else JSON-encoded."""
         values = {key.removeprefix(_PREFIX): value for key, value in variables.items() if key.startswith(_PREFIX)}
 
@@ -82,24 +82,24 @@ def _cluster_of(path_or_content: Any, *, context: str | None, cluster: str | Non
     return config.server, config.ca_file, config.ca_data, config.tls_server_name, config.insecure_skip_tls_verify
 
 
-def check_settings(arguments: Object, *, provider_name: str) -> list[Failure]:
+def check_settings(arguments: Object, *, provider_name: str) -> list[CheckFailure]:
     """What is wrong with a provider's arguments; strictMode's rules are the official provider's."""
     plain = {key: _decoded(value) for key, value in reveal(arguments).items()}
     failures = []
     if plain.get("strictMode") is True:
         if provider_name == "default" or provider_name.startswith("default_"):
-            failures.append(Failure("strictMode", "strict mode prohibits default provider; pass an explicit one"))
+            failures.append(CheckFailure("strictMode", "strict mode prohibits default provider; pass an explicit one"))
         failures += [
-            Failure(name, f'strict mode requires Provider "{name}" argument')
+            CheckFailure(name, f'strict mode requires Provider "{name}" argument')
             for name in ("kubeconfig", "context")
             if not plain.get(name)
         ]
     if plain.get("renderYamlToDirectory"):
         failures.append(
-            Failure("renderYamlToDirectory", "the stand-in provider cannot render; use the official plugin")
+            CheckFailure("renderYamlToDirectory", "the stand-in provider cannot render; use the official plugin")
         )
     if plain.get("enableServerSideApply") is False:
-        failures.append(Failure("enableServerSideApply", "the stand-in provider only knows server-side apply"))
+        failures.append(CheckFailure("enableServerSideApply", "the stand-in provider only knows server-side apply"))
     return failures
 
 

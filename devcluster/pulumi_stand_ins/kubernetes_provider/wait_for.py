@@ -29,18 +29,18 @@ class WaitForError(ValueError):
 class Expectation(Protocol):
     """Something an object must show."""
 
-    def unmet(self, obj: Object) -> str | None:
+    def pending_reason(self, obj: Object) -> str | None:
         """What is still missing, or None once it is met."""
 
 
 @dataclass(frozen=True)
-class Condition:
+class ConditionExpectation:
     """A status condition with a given status; compared without case, as kubectl does."""
 
     type: str
     status: str = "True"
 
-    def unmet(self, obj: Object) -> str | None:
+    def pending_reason(self, obj: Object) -> str | None:
         """What is still missing. A condition that speaks of an older generation does not count."""
         wanted = f'condition "{self.type}" to be "{self.status}"'
         condition = conditions(obj).get(self.type)
@@ -59,14 +59,14 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class JsonPath:
+class JsonPathExpectation:
     """A path that must lead to something, or to a given value."""
 
     text: str
     steps: tuple[re.Match[str], ...]
     value: str | None = None
 
-    def unmet(self, obj: Object) -> str | None:
+    def pending_reason(self, obj: Object) -> str | None:
         """What is still missing; one of several places that a path leads to is enough."""
         places: list[Any] = [obj]
         for step in self.steps:
@@ -127,13 +127,13 @@ def _expectation(text: str) -> Expectation:
         kind, _, status = text.removeprefix("condition=").partition("=")
         if not kind:
             raise WaitForError(f"pulumi.com/waitFor {text!r} names no condition; write condition=Ready")
-        return Condition(kind, status or "True")
+        return ConditionExpectation(kind, status or "True")
     if text.startswith("jsonpath="):
         return _json_path(text.removeprefix("jsonpath="))
     raise WaitForError(f"pulumi.com/waitFor {text!r} must start with condition= or jsonpath=")
 
 
-def _json_path(text: str) -> JsonPath:
+def _json_path(text: str) -> JsonPathExpectation:
     if text.startswith("'"):
         raise WaitForError(f"pulumi.com/waitFor {text!r}: omit shell quotes")
     match = re.fullmatch(r"\{(?P<path>[^{}]*)\}(?:(?P<equals>=)(?P<value>.*))?", text, re.DOTALL)
@@ -141,7 +141,7 @@ def _json_path(text: str) -> JsonPath:
         raise WaitForError(f"pulumi.com/waitFor {text!r}: the form is jsonpath={{.path}} or jsonpath={{.path}}=value")
     if match["equals"] and not match["value"]:
         raise WaitForError(f"pulumi.com/waitFor {text!r} requires a value after =")
-    return JsonPath(f"{{{match['path'].strip()}}}", _steps(match["path"].strip(), text), match["value"])
+    return JsonPathExpectation(f"{{{match['path'].strip()}}}", _steps(match["path"].strip(), text), match["value"])
 
 
 def _steps(path: str, text: str) -> tuple[re.Match[str], ...]:

@@ -30,7 +30,7 @@ class NotReady(Exception):
         self.live = live
 
 
-class Interrupted(Exception):
+class UserInterrupt(Exception):
     """The user broke the operation off."""
 
 
@@ -52,10 +52,10 @@ class Cancellation:
     def pause(self, seconds: float) -> None:
         """Sleep; raises Interrupted as soon as the user interrupts."""
         if self._event.wait(seconds):
-            raise Interrupted
+            raise UserInterrupt
 
 
-class _Look:
+class _ApiReader:
     def __init__(self, api: DynamicClient) -> None:
         self._api = api
 
@@ -92,7 +92,7 @@ def selector_text(selector: Object) -> str:
     return ",".join(parts)
 
 
-def timeout_of(obj: Object, custom_seconds: float) -> float:
+def wait_timeout(obj: Object, custom_seconds: float) -> float:
     """How long to wait: the resource's customTimeouts, else its annotation, else ten minutes."""
     if custom_seconds > 0:
         return custom_seconds
@@ -100,15 +100,20 @@ def timeout_of(obj: Object, custom_seconds: float) -> float:
     return float(text) if text and text.isdecimal() else DEFAULT_TIMEOUT_SECONDS
 
 
-def state_now(api: DynamicClient, live: Object) -> State:
+def current_state(api: DynamicClient, live: Object) -> State:
     """Whether the object is ready at this moment."""
-    return readiness(live, _Look(api))
+    return readiness(live, _ApiReader(api))
 
 
-def until_ready(
-    api: DynamicClient, live: Object, *, timeout_seconds: float, tell: Callable[[str], None], cancellation: Cancellation
+def wait_until_ready(
+    api: DynamicClient,
+    live: Object,
+    *,
+    timeout_seconds: float,
+    report_status: Callable[[str], None],
+    cancellation: Cancellation,
 ) -> Object:
-    """Wait until the object is ready and return it as last seen. `tell` gets a line whenever there is something new.
+    """Wait until the object is ready and return it as last seen. `report_status` gets each new status line.
 
     Raises NotReady when it fails, does not become ready in time, is deleted meanwhile, or the user interrupts.
     """
@@ -116,14 +121,14 @@ def until_ready(
     deadline = time.monotonic() + timeout_seconds
     last_line = trouble = ""
     for pause in _pauses():
-        state = state_now(api, live)
+        state = current_state(api, live)
         if isinstance(state, Ready):
             return live
         if isinstance(state, Failed):
             raise NotReady(list(state.reasons), live)
         if state.status != last_line:
             last_line = state.status
-            tell(last_line)
+            report_status(last_line)
         reasons = [*(state.reasons or (state.status,)), *([trouble] if trouble else [])]
         left = deadline - time.monotonic()
         if left <= 0:
@@ -132,7 +137,7 @@ def until_ready(
         try:
             cancellation.pause(min(pause, left))
             live, trouble = api.get(live, name), ""
-        except Interrupted:
+        except UserInterrupt:
             raise NotReady(["interrupted by the user", *reasons], live) from None
         except NotFound as error:
             raise NotReady(["it was deleted while waiting for it"], live) from error
@@ -143,10 +148,15 @@ def until_ready(
     raise AssertionError("the pauses never end")
 
 
-def until_gone(
-    api: DynamicClient, live: Object, *, timeout_seconds: float, tell: Callable[[str], None], cancellation: Cancellation
+def wait_until_deleted(
+    api: DynamicClient,
+    live: Object,
+    *,
+    timeout_seconds: float,
+    report_status: Callable[[str], None],
+    cancellation: Cancellation,
 ) -> None:
-    """Wait until the object is gone, or another one has its name. Raises NotReady as `until_ready` does."""
+    """Wait until the object is gone, or another one has its name. Raises NotReady as `wait_until_ready` does."""
     uid, name = metadata_of(live).get("uid"), str(metadata_of(live).get("name"))
     deadline = time.monotonic() + timeout_seconds
     last_line = ""
@@ -158,19 +168,19 @@ def until_gone(
         except (Unauthorized, Forbidden) as error:
             raise NotReady([f"cannot be watched: {explain(error)}"], live) from error
         except KubeError as error:
-            tell(explain(error))
+            report_status(explain(error))
         if uid and metadata_of(live).get("uid") != uid:
             return
         held = deletion_status(live)
         if held != last_line:
             last_line = held
-            tell(held)
+            report_status(held)
         left = deadline - time.monotonic()
         if left <= 0:
             raise NotReady([f"timed out after {timeout_seconds:g} s", held], live)
         try:
             cancellation.pause(min(pause, left))
-        except Interrupted:
+        except UserInterrupt:
             raise NotReady(["interrupted by the user", held], live) from None
 
 

@@ -14,7 +14,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.ownership import (
     MANAGER_PREFIX,
     foreign_conflicts,
     is_owned,
-    taken_over,
+    take_over_fields,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.paths import ANY, Path
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
@@ -46,23 +46,25 @@ def field_manager(obj: Object, kept: str = "") -> str:
     return annotation(obj, ANNOTATION_FIELD_MANAGER) or kept or f"{MANAGER_PREFIX}-{os.urandom(4).hex()}"
 
 
-class Writer:
+class ObjectWriter:
     """Writes to one API server; `cancellation` ends the pauses between attempts."""
 
     def __init__(self, api: DynamicClient, cancellation: Cancellation) -> None:
         self._api = api
         self._cancellation = cancellation
 
-    def create(self, obj: Object, manager: str, *, tell: Callable[[str], None], warn: Warn) -> Object:
+    def create(self, obj: Object, manager: str, *, report_status: Callable[[str], None], warn: Warn) -> Object:
         """POST; while the kind or the namespace is not there yet, again after 1, 2, 4, 8 and 16 seconds.
 
         Raises KubeError (AlreadyExists for an existing object) or Interrupted.
         """
-        return self._while_missing(lambda: self._post(obj, manager, warn), tell)
+        return self._while_missing(lambda: self._post(obj, manager, warn), report_status)
 
-    def upsert(self, obj: Object, manager: str, *, force: bool, tell: Callable[[str], None], warn: Warn) -> Object:
+    def upsert(
+        self, obj: Object, manager: str, *, force: bool, report_status: Callable[[str], None], warn: Warn
+    ) -> Object:
         """Create or take over by server-side apply, with the same patience as `create`."""
-        return self._while_missing(lambda: self._apply(obj, manager, force=force, warn=warn), tell)
+        return self._while_missing(lambda: self._apply(obj, manager, force=force, warn=warn), report_status)
 
     def preview_create(self, obj: Object, manager: str, *, warn: Warn) -> Object:
         """The object as the server would make it.
@@ -107,12 +109,12 @@ class Writer:
             message = f"{_CONFLICT_HEAD}: {owners}; {_CONFLICT_HELP}"
             raise Conflict(message, status=409, reason="Conflict", message=message) from error
 
-    def _while_missing(self, attempt: Callable[[], Object], tell: Callable[[str], None]) -> Object:
+    def _while_missing(self, attempt: Callable[[], Object], report_status: Callable[[str], None]) -> Object:
         for number, pause in enumerate(CREATE_PAUSES_SECONDS):
             try:
                 return attempt()
             except NotFound as error:
-                tell(f"Retry #{number}; creation failed: {explain(error)}")
+                report_status(f"Retry #{number}; creation failed: {explain(error)}")
                 self._api.forget_types()
                 self._cancellation.pause(pause)
         return attempt()
@@ -121,12 +123,12 @@ class Writer:
         try:
             return self._api.request("POST", self._api.path(obj), body=obj, query=_query(manager), warn=warn)
         except ConnectionLost:
-            created = self._made_after_all(obj, manager)
+            created = self._find_created(obj, manager)
             if created is None:
                 raise
             return created
 
-    def _made_after_all(self, obj: Object, manager: str) -> Object | None:
+    def _find_created(self, obj: Object, manager: str) -> Object | None:
         """The object, if it was made although the answer got lost: only we use this manager's name."""
         name = metadata_of(obj).get("name")
         for _ in range(_LOST_ANSWER_LOOKS if name else 0):
@@ -156,7 +158,7 @@ class Writer:
         return self._api.request("PUT", path, body=body, query=_query(manager, dry_run=dry_run), warn=warn)
 
     def _take_over(self, live: Object, manager: str) -> Object:
-        entries = taken_over(live, manager)
+        entries = take_over_fields(live, manager)
         if entries is None:
             return live
         patch = [

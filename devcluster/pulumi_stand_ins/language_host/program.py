@@ -16,7 +16,7 @@ _KILL_AFTER_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Run:
+class ProgramRun:
     """One run as the engine asks for it. `secret_keys` name the secret entries of `config`, which come decrypted."""
 
     project: str
@@ -79,7 +79,7 @@ class Programs:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, run: Run, python: str) -> int:
+    def run(self, run: ProgramRun, python: str) -> int:
         """Run to the end and return the exit code (negative: the signal that ended it)."""
         with self._lock:
             if self._stopped:

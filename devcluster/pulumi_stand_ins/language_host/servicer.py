@@ -18,8 +18,8 @@ from devcluster.pulumi_stand_ins.language_host.packages import (
 )
 from devcluster.pulumi_stand_ins.language_host.program import (
     BAIL_EXIT_CODE,
+    ProgramRun,
     Programs,
-    Run,
     interpreter,
 )
 from devcluster.pulumi_stand_ins.serving import engine_address, serve
@@ -82,7 +82,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         yield language_pb2.InstallDependenciesResponse(stdout=text.encode())
 
     def Run(self, request: Any, context: Any) -> Any:
-        run = Run(
+        run = ProgramRun(
             project=request.project,
             stack=request.stack,
             organization=request.organization,

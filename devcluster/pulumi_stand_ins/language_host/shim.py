@@ -33,7 +33,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _leave_with_parent() -> None:
+def _exit_with_parent() -> None:
     """End this process when its parent has died: a cut-off SDK would wait for its engine for ever."""
     parent = os.getppid()
 
@@ -119,7 +119,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def main(argv: Sequence[str]) -> int:
     """Run the program that `argv` names; 0, 1 (message printed), or 32 (trace printed, nothing to add)."""
     arguments = _arguments(argv)
-    _leave_with_parent()
+    _exit_with_parent()
     if arguments.pwd:
         os.chdir(arguments.pwd)
     sys.argv = [arguments.program, *arguments.arguments]

@@ -10,14 +10,14 @@ from benchmarks.race import report
 from benchmarks.race.command import main
 from benchmarks.race.contestants import NULL, OURS, PEER, configuration
 from benchmarks.race.figures import (
+    ContestantRun,
     Round,
-    Run,
     drain_rate,
     excesses,
     figures,
-    of_the_ceiling,
     percentile,
     ratios,
+    share_of_null_binder,
     shortfalls,
 )
 from benchmarks.race.scenario import (
@@ -40,8 +40,8 @@ WORKLOADS = [(scenario, workload) for scenario in SCENARIOS.values() for workloa
 NAMES = [f"{scenario.name}/{workload.name}" for scenario, workload in WORKLOADS]
 
 
-def run(drain: float, **more: float) -> Run:
-    return Run(figures={"drain_rate": drain, **more}, curve=[(1.0, 1.0), (2.0, 10.0)])
+def run(drain: float, **more: float) -> ContestantRun:
+    return ContestantRun(figures={"drain_rate": drain, **more}, curve=[(1.0, 1.0), (2.0, 10.0)])
 
 
 def rounds(*pairs: tuple[float, float]) -> list[Round]:
@@ -162,7 +162,7 @@ def test_ratios_are_taken_within_a_round():
     assert computed["drain_rate"] == {"median": 4.0, "min": 3.0, "max": 10.0}
     assert computed["latency_p99"]["median"] == 0.5
     assert "rss" not in computed
-    assert of_the_ceiling(rounds((10, 1)))["drain_rate"]["median"] == 0.5
+    assert share_of_null_binder(rounds((10, 1)))["drain_rate"]["median"] == 0.5
     assert "latency_p99" not in figures(rounds((10, 1)))[NULL]
 
 

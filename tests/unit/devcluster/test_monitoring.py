@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from devcluster import inventory, prometheus_gateway
 from devcluster.errors import SpecError
-from devcluster.load_generator import LoadChange, LoadGenerator, NodeLoad, application
+from devcluster.load_generator import LoadChange, LoadGenerator, SimulatedLoad, application
 from devcluster.loads import fraction
 from devcluster.services import monitoring
 
@@ -39,8 +39,8 @@ async def serve() -> AsyncIterator[Serve]:
         await runner.cleanup()
 
 
-def load(cpu: float = 0.5, memory: float = 0.25, cpus: int = 4) -> NodeLoad:
-    return NodeLoad(cpus=cpus, memoryBytes=8 << 30, cpu=cpu, memory=memory)
+def load(cpu: float = 0.5, memory: float = 0.25, cpus: int = 4) -> SimulatedLoad:
+    return SimulatedLoad(cpus=cpus, memoryBytes=8 << 30, cpu=cpu, memory=memory)
 
 
 def series(text: str) -> dict[str, float]:

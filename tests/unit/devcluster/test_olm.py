@@ -55,12 +55,12 @@ def descriptions(value: object) -> list[object]:
 
 def test_a_held_port_cannot_be_taken_on_all_addresses_until_it_is_given_back() -> None:
     (port,) = ports.allocate(["port"], {}).values()
-    with ports.held("127.200.255.254", port), socket.socket(socket.AF_INET6) as everywhere:
+    with ports.hold_port("127.200.255.254", port), socket.socket(socket.AF_INET6) as everywhere:
         everywhere.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         everywhere.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with pytest.raises(OSError, match="in use"):
             everywhere.bind(("::", port))
         assert ports.is_free(port), "other addresses are nobody's loss"
-    with ports.held("127.200.255.254", port), ports.held("127.200.255.254", port):
+    with ports.hold_port("127.200.255.254", port), ports.hold_port("127.200.255.254", port):
         pass
     assert ports.is_free(port, "127.200.255.254")

@@ -15,7 +15,7 @@ import pytest
 
 from devcluster import processes
 from devcluster.errors import PortTakenError, ServiceError
-from devcluster.processes import ProcessRecord, Service
+from devcluster.processes import ProcessRecord, ServiceProcess
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def state_dir(tmp_path: Path) -> Iterator[Path]:
     processes.sweep(tmp_path)
 
 
-def python(name: str, code: str, **options: object) -> Service:
-    return Service(name, [sys.executable, "-c", code], **options)  # type: ignore[arg-type]
+def python(name: str, code: str, **options: object) -> ServiceProcess:
+    return ServiceProcess(name, [sys.executable, "-c", code], **options)  # type: ignore[arg-type]
 
 
 def wait_for(path: Path) -> str:
@@ -151,7 +151,7 @@ def test_a_port_taken_during_the_start_is_named(state_dir: Path) -> None:
         port = listener.getsockname()[1]
         service = python("etcd", "raise SystemExit(1)", ports=[port], ready=lambda: False)
         # Bound but not listening yet: the port looks free to the check that comes before the start.
-        record = processes.start(Service("etcd", service.argv), state_dir)
+        record = processes.start(ServiceProcess("etcd", service.argv), state_dir)
         listener.listen()
         with pytest.raises(PortTakenError, match=f"etcd cannot listen on 127.0.0.1:{port}"):
             processes.wait_ready(service, record)
@@ -159,7 +159,7 @@ def test_a_port_taken_during_the_start_is_named(state_dir: Path) -> None:
 
 def test_a_command_that_cannot_be_executed_is_named(state_dir: Path) -> None:
     with pytest.raises(ServiceError, match="etcd cannot be started: /no/such/etcd: No such file or directory"):
-        processes.start(Service("etcd", ["/no/such/etcd"]), state_dir)
+        processes.start(ServiceProcess("etcd", ["/no/such/etcd"]), state_dir)
 
 
 def test_proxies_and_other_clusters_settings_are_not_inherited(

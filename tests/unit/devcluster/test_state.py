@@ -11,12 +11,12 @@ from devcluster.cluster import LocalCluster
 from devcluster.errors import ClusterStateError, SpecError
 from devcluster.processes import ProcessRecord
 from devcluster.spec import ClusterSpec
-from devcluster.state import ClusterState, StateDirectory
+from devcluster.state import RecordedCluster, StateDirectory
 
 
-def sample(name: str = "dev") -> ClusterState:
+def sample(name: str = "dev") -> RecordedCluster:
     record = ProcessRecord(service="etcd", pid=2**22, started="x:1", log=Path("/l"), stop_seconds=1)
-    return ClusterState(
+    return RecordedCluster(
         name=name,
         complete=True,
         nodes=3,
@@ -99,7 +99,7 @@ def test_neighbours_are_the_readable_other_clusters(tmp_path: Path) -> None:
         directory.create()
         directory.write(sample(name))
     (tmp_path / "clusters/broken/cluster.json").write_text("nonsense")
-    assert [other.name for other in state.others(tmp_path, "a")] == ["b"]
+    assert [other.name for other in state.other_clusters(tmp_path, "a")] == ["b"]
 
 
 def _try_to_lock(root: Path, answers: multiprocessing.Queue[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 
 
-class Look(Protocol):
+class ClusterReader(Protocol):
     """Reading related objects; answers are empty where there are none or they may not be read."""
 
     def list(self, api_version: str, kind: str, namespace: str, selector: Object) -> list[Object]:

@@ -8,8 +8,8 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
 from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.pods import container_problem, problems
 from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.states import (
     READY,
+    ClusterReader,
     Failed,
-    Look,
     Pending,
     State,
 )
@@ -18,7 +18,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 _REVISION = "deployment.kubernetes.io/revision"
 
 
-def deployment(obj: Object, look: Look) -> State:
+def deployment(obj: Object, reader: ClusterReader) -> State:
     """Ready when every replica is of this generation and available, and none of an older one is left."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not _observed(obj):
@@ -28,7 +28,7 @@ def deployment(obj: Object, look: Look) -> State:
     available = status.get("availableReplicas", 0)
     if updated >= wanted and total <= updated and available >= updated:
         return READY
-    reasons = problems(_newest_pods(obj, look))
+    reasons = problems(_newest_pods(obj, reader))
     progressing = conditions(obj).get("Progressing", {})
     if progressing.get("reason") == "ProgressDeadlineExceeded":
         return Failed((str(progressing.get("message") or "the progress deadline was exceeded"), *reasons))
@@ -42,7 +42,7 @@ def deployment(obj: Object, look: Look) -> State:
     return _pending(text, reasons)
 
 
-def stateful_set(obj: Object, look: Look) -> State:
+def stateful_set(obj: Object, reader: ClusterReader) -> State:
     """Ready when every replica is updated and ready; an OnDelete strategy only needs them ready."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not _observed(obj):
@@ -56,11 +56,11 @@ def stateful_set(obj: Object, look: Look) -> State:
     if ready >= wanted and (strategy.get("type") == "OnDelete" or updated >= wanted - partition):
         return READY
     return _pending(
-        f"Waiting for the rollout: {ready} of {wanted} replicas are ready", problems(_owned_pods(obj, look))
+        f"Waiting for the rollout: {ready} of {wanted} replicas are ready", problems(_owned_pods(obj, reader))
     )
 
 
-def daemon_set(obj: Object, look: Look) -> State:
+def daemon_set(obj: Object, reader: ClusterReader) -> State:
     """Ready when every node that should run a pod runs an updated, available one."""
     status = obj.get("status") or {}
     if not _observed(obj):
@@ -69,22 +69,24 @@ def daemon_set(obj: Object, look: Look) -> State:
     done = min(status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0))
     if done >= wanted:
         return READY
-    return _pending(f"Waiting for the rollout: {done} of {wanted} pods are available", problems(_owned_pods(obj, look)))
+    return _pending(
+        f"Waiting for the rollout: {done} of {wanted} pods are available", problems(_owned_pods(obj, reader))
+    )
 
 
-def job(obj: Object, look: Look) -> State:
+def job(obj: Object, reader: ClusterReader) -> State:
     """Ready when complete; a suspended Job is not waited for."""
     by_type = conditions(obj)
     if by_type.get("Complete", {}).get("status") == "True" or (obj.get("spec") or {}).get("suspend") is True:
         return READY
-    pods = problems(_owned_pods(obj, look))
+    pods = problems(_owned_pods(obj, reader))
     failed = by_type.get("Failed", {})
     if failed.get("status") == "True":
         return Failed((f"the Job failed: {failed.get('reason', '')}: {failed.get('message', '')}", *pods))
     return _pending("Waiting for the Job to complete", pods)
 
 
-def pod(obj: Object, look: Look) -> State:
+def pod(obj: Object, reader: ClusterReader) -> State:
     """Ready when its Ready condition holds or it has succeeded."""
     phase = (obj.get("status") or {}).get("phase")
     if phase == "Succeeded" or conditions(obj).get("Ready", {}).get("status") == "True":
@@ -98,9 +100,9 @@ def pod(obj: Object, look: Look) -> State:
     return _pending(f"Waiting for the pod to be ready ({waiting or phase or 'Pending'})", reasons)
 
 
-def trouble(obj: Object, look: Look) -> tuple[str, ...]:
+def workload_problems(obj: Object, reader: ClusterReader) -> tuple[str, ...]:
     """What keeps a Deployment's newest pods from running; nothing for other kinds."""
-    return problems(_newest_pods(obj, look)) if group_kind(obj) == ("apps", "Deployment") else ()
+    return problems(_newest_pods(obj, reader)) if group_kind(obj) == ("apps", "Deployment") else ()
 
 
 def _observed(obj: Object) -> bool:
@@ -113,11 +115,11 @@ def _pending(text: str, reasons: tuple[str, ...]) -> Pending:
     return Pending(f"{text}; {reasons[0]}" if reasons else text, (text, *reasons))
 
 
-def _selected(obj: Object, look: Look, api_version: str, kind: str) -> list[Object]:
+def _selected(obj: Object, reader: ClusterReader, api_version: str, kind: str) -> list[Object]:
     selector = (obj.get("spec") or {}).get("selector")
     if not isinstance(selector, dict):
         return []
-    return look.list(api_version, kind, str(metadata_of(obj).get("namespace", "default")), selector)
+    return reader.list(api_version, kind, str(metadata_of(obj).get("namespace", "default")), selector)
 
 
 def _is_owned(obj: Object, owner: Object) -> bool:
@@ -125,16 +127,18 @@ def _is_owned(obj: Object, owner: Object) -> bool:
     return any(reference.get("uid") == metadata_of(owner).get("uid") for reference in references)
 
 
-def _owned_pods(obj: Object, look: Look) -> list[Object]:
-    return [pod_object for pod_object in _selected(obj, look, "v1", "Pod") if _is_owned(pod_object, obj)]
+def _owned_pods(obj: Object, reader: ClusterReader) -> list[Object]:
+    return [pod_object for pod_object in _selected(obj, reader, "v1", "Pod") if _is_owned(pod_object, obj)]
 
 
-def _newest_pods(obj: Object, look: Look) -> list[Object]:
+def _newest_pods(obj: Object, reader: ClusterReader) -> list[Object]:
     """Pods of the newest ReplicaSet: older ones may be broken, which is why they are being replaced."""
-    sets = [replica_set for replica_set in _selected(obj, look, "apps/v1", "ReplicaSet") if _is_owned(replica_set, obj)]
+    sets = [
+        replica_set for replica_set in _selected(obj, reader, "apps/v1", "ReplicaSet") if _is_owned(replica_set, obj)
+    ]
     if not sets:
         return []
     newest = max(
         sets, key=lambda replica_set: int((metadata_of(replica_set).get("annotations") or {}).get(_REVISION, 0))
     )
-    return [pod_object for pod_object in _selected(obj, look, "v1", "Pod") if _is_owned(pod_object, newest)]
+    return [pod_object for pod_object in _selected(obj, reader, "v1", "Pod") if _is_owned(pod_object, newest)]

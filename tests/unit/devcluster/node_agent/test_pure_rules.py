@@ -9,7 +9,7 @@ import pytest
 
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.backoff import Backoff
-from devcluster.node_agent.environment import ConfigurationError
+from devcluster.node_agent.environment import ContainerConfigError
 from devcluster.node_agent.expansion import expand
 from devcluster.node_agent.images import (
     ImageMapError,
@@ -242,7 +242,7 @@ def test_image_user_counts_where_the_pod_names_none() -> None:
     ],
 )
 def test_root_is_refused_where_it_must_not_be(context: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ContainerConfigError, match=message):
         security({"securityContext": context})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.node_agent.events import EventRecorder
+from devcluster.node_agent.events import PodEventRecorder
 from devcluster.node_agent.objects import Obj
 from devcluster.node_agent.registration import NodeDescription, Registration
 from devcluster.node_agent.status import (
@@ -140,7 +140,7 @@ POD: Obj = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
 
 
 async def recorded(api: RecordingApi, *events: tuple[str, str]) -> None:
-    recorder = EventRecorder(api, "real-0", clock=lambda: 0.0)
+    recorder = PodEventRecorder(api, "real-0", clock=lambda: 0.0)
     for reason, message in events:
         recorder.warning(POD, reason, message, "containers{c}")
     job = asyncio.create_task(recorder.run())

@@ -11,7 +11,7 @@ import pytest
 from devcluster.node_agent import logs
 from devcluster.node_agent.sandbox import LaunchRequest, VolumeMount
 from devcluster.node_agent.sandbox.directory import DirectorySandbox, PathRewriter
-from devcluster.node_agent.sandbox.launcher import descends, exit_code
+from devcluster.node_agent.sandbox.launcher import exit_code, is_descendant
 from devcluster.node_agent.sandbox.root_plan import BindMount, HostEntry, plan_root
 from devcluster.node_agent.security import Security
 
@@ -175,7 +175,7 @@ def test_exit_codes_are_those_of_a_container_runtime() -> None:
 
 def test_descendants_are_told_from_others() -> None:
     parents = {10: 1, 11: 10, 12: 11, 20: 1}
-    assert [pid for pid in parents if descends(pid, 10, parents)] == [11, 12]
+    assert [pid for pid in parents if is_descendant(pid, 10, parents)] == [11, 12]
 
 
 def test_log_keeps_one_previous_instance_and_its_tail(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.node_agent.environment import ConfigurationError, container_environment
+from devcluster.node_agent.environment import ContainerConfigError, container_environment
 from devcluster.node_agent.fields import FieldError, container_resource, pod_field
 from devcluster.node_agent.objects import DataKind, NotSyncedError, Obj
 from devcluster.node_agent.volumes.sources import (
@@ -238,7 +238,7 @@ def test_values_come_from_keys_and_fields() -> None:
     ],
 )
 def test_missing_references_are_configuration_errors(variable: Obj, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ContainerConfigError, match=message):
         environment(variable)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devcluster.pulumi_stand_ins.kubernetes_provider.diff import Difference, Kind, difference
+from devcluster.pulumi_stand_ins.kubernetes_provider.diff import ChangeKind, Difference, difference
 from devcluster.pulumi_stand_ins.kubernetes_provider.paths import parse, render
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import UNKNOWN, Object
 
@@ -25,7 +25,7 @@ def compare(old: Object, new: Object, live: Object | None = None, **options: Any
     return difference(old if live is None else live, old, new, **options)
 
 
-def shown(diff: Difference) -> dict[str, Kind]:
+def shown(diff: Difference) -> dict[str, ChangeKind]:
     return {render(change.path): change.kind for change in diff.changes}
 
 
@@ -38,23 +38,23 @@ def test_server_set_fields_are_no_change() -> None:
 def test_additions_removals_and_updates_are_told_apart() -> None:
     diff = compare(thing({"keep": 1, "drop": 1, "list": [1]}), thing({"keep": 2, "new": 1, "list": [1, 2]}))
     assert shown(diff) == {
-        "spec.drop": Kind.DELETE,
-        "spec.keep": Kind.UPDATE,
-        "spec.list[1]": Kind.ADD,
-        "spec.new": Kind.ADD,
+        "spec.drop": ChangeKind.DELETE,
+        "spec.keep": ChangeKind.UPDATE,
+        "spec.list[1]": ChangeKind.ADD,
+        "spec.new": ChangeKind.ADD,
     }
 
 
 def test_what_a_refresh_saw_is_a_change() -> None:
-    assert shown(compare(thing({"a": 1}), thing({"a": 1}), thing({"a": 5}))) == {"spec.a": Kind.UPDATE}
+    assert shown(compare(thing({"a": 1}), thing({"a": 1}), thing({"a": 5}))) == {"spec.a": ChangeKind.UPDATE}
 
 
 def test_true_is_not_one() -> None:
-    assert shown(compare(thing({"a": 1}), thing({"a": True}))) == {"spec.a": Kind.UPDATE}
+    assert shown(compare(thing({"a": 1}), thing({"a": True}))) == {"spec.a": ChangeKind.UPDATE}
 
 
 def test_an_unknown_value_is_a_change() -> None:
-    assert shown(compare(thing({"a": "x"}), thing({"a": UNKNOWN}))) == {"spec.a": Kind.UPDATE}
+    assert shown(compare(thing({"a": "x"}), thing({"a": UNKNOWN}))) == {"spec.a": ChangeKind.UPDATE}
 
 
 POD_SPEC = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1000m", "memory": "1024Mi"}}}]}
@@ -80,16 +80,16 @@ def test_empty_values_that_the_server_leaves_out_are_no_change_in_a_built_in_kin
     requested = thing({"hostNetwork": False, "env": [], "name": "x"}, ("apps/v1", "Deployment"))
     live = thing({"name": "x"}, ("apps/v1", "Deployment"))
     assert compare(requested, requested, live).changes == []
-    assert shown(compare(live, requested, live)) == {"spec.env": Kind.ADD, "spec.hostNetwork": Kind.ADD}
+    assert shown(compare(live, requested, live)) == {"spec.env": ChangeKind.ADD, "spec.hostNetwork": ChangeKind.ADD}
 
 
 def test_a_custom_resource_keeps_what_it_was_given_so_an_empty_value_is_a_change() -> None:
-    assert shown(compare(thing({"map": {}}), thing({"map": {}}), thing({}))) == {"spec.map": Kind.ADD}
+    assert shown(compare(thing({"map": {}}), thing({"map": {}}), thing({}))) == {"spec.map": ChangeKind.ADD}
 
 
 def test_ignored_paths_are_left_out() -> None:
     diff = compare(thing({"a": 1, "b": 1}), thing({"a": 2, "b": 2}), ignore=[parse("spec.a")])
-    assert shown(diff) == {"spec.b": Kind.UPDATE}
+    assert shown(diff) == {"spec.b": ChangeKind.UPDATE}
 
 
 def test_a_namespace_means_nothing_for_a_cluster_scoped_kind() -> None:

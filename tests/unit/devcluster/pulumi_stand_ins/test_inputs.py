@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.inputs import (
-    Checked,
+    CheckResult,
     Naming,
     NamingMode,
     check,
@@ -20,7 +20,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.values import UNKNOWN, Obje
 SEED = b"seed"
 
 
-def checked(inputs: Object, old: Object | None = None, naming: Naming | None = None) -> Checked:
+def checked(inputs: Object, old: Object | None = None, naming: Naming | None = None) -> CheckResult:
     return check(
         inputs,
         old or {},

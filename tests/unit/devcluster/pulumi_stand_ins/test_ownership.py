@@ -7,7 +7,7 @@ from typing import Any
 from devcluster.pulumi_stand_ins.kubernetes_provider.ownership import (
     foreign_conflicts,
     is_owned,
-    taken_over,
+    take_over_fields,
 )
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 from scheduler.kube.model import StatusCause
@@ -25,12 +25,12 @@ def live(*entries: Object) -> Object:
 
 def test_what_we_created_by_post_becomes_ours_under_apply_with_all_its_fields() -> None:
     created = entry(OURS, fields={"f:data": {".": {}, "f:a": {}}})
-    assert taken_over(live(created), OURS) == [{**created, "operation": "Apply"}]
+    assert take_over_fields(live(created), OURS) == [{**created, "operation": "Apply"}]
 
 
 def test_kubectls_changes_are_merged_into_ours_and_others_stay() -> None:
     theirs = entry("controller", fields={"f:status": {}}, subresource="status")
-    entries = taken_over(
+    entries = take_over_fields(
         live(
             entry(OURS, "Apply", {"f:data": {"f:a": {}}}),
             entry("kubectl-edit", fields={"f:data": {"f:b": {}}}),
@@ -46,11 +46,11 @@ def test_kubectls_changes_are_merged_into_ours_and_others_stay() -> None:
 
 def test_nothing_is_taken_from_other_managers_or_from_subresources() -> None:
     status = entry("kubectl-edit", fields={"f:status": {}}, subresource="status")
-    assert taken_over(live(entry(OURS, "Apply"), entry("autoscaler"), status), OURS) is None
+    assert take_over_fields(live(entry(OURS, "Apply"), entry("autoscaler"), status), OURS) is None
 
 
 def test_what_we_created_under_a_name_of_the_users_choice_is_taken_too() -> None:
-    entries = taken_over(live(entry("chosen", fields={"f:data": {}})), "chosen")
+    entries = take_over_fields(live(entry("chosen", fields={"f:data": {}})), "chosen")
     assert entries is not None
     assert entries[0]["operation"] == "Apply"
 

@@ -12,7 +12,7 @@ import pytest
 from devcluster.pulumi_stand_ins import BIN, KUBERNETES_PROVIDER, LANGUAGE_HOST
 from devcluster.pulumi_stand_ins.kubernetes_provider.servicer import type_of, unsupported
 from devcluster.pulumi_stand_ins.language_host import packages, shim
-from devcluster.pulumi_stand_ins.language_host.program import Programs, Run, interpreter
+from devcluster.pulumi_stand_ins.language_host.program import ProgramRun, Programs, interpreter
 from tests.support.stand_ins import BOTH, FILES, link_stand_ins, missing_official_plugins
 
 
@@ -99,8 +99,8 @@ def test_types_that_only_the_official_provider_has_are_named() -> None:
     assert unsupported("kubernetes:example.com/v1:Patch", "Patch") is None
 
 
-def run(directory: Path, entry_point: str = ".", **config: str) -> Run:
-    return Run(
+def run(directory: Path, entry_point: str = ".", **config: str) -> ProgramRun:
+    return ProgramRun(
         project="p",
         stack="s",
         organization="o",

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.settings import (
-    Settings,
+    ProviderSettings,
     changed_settings,
     check_settings,
     client_config,
@@ -47,7 +47,7 @@ def test_settings_come_from_json_encoded_variables() -> None:
         "kubernetes:config:namespace": "n",
         "other:config:namespace": "x",
     }
-    settings = Settings.from_variables(variables)
+    settings = ProviderSettings.from_variables(variables)
     assert (settings.kubeconfig, settings.namespace) == ("k", "n")
     assert settings.mutable_kinds == {"ConfigMap"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
-from devcluster.pulumi_stand_ins.kubernetes_provider.wait_for import Condition, WaitForError, parse
+from devcluster.pulumi_stand_ins.kubernetes_provider.wait_for import ConditionExpectation, WaitForError, parse
 
 OBJECT: Object = {
     "metadata": {"name": "x", "generation": 2, "labels": {"a.b/c": "d"}},
@@ -57,8 +57,8 @@ OBJECT: Object = {
     ],
 )
 def test_expectations(annotation: str, met: bool) -> None:
-    unmet = [text for wanted in parse(annotation) if (text := wanted.unmet(OBJECT)) is not None]
-    assert (unmet == []) is met
+    pending_reason = [text for wanted in parse(annotation) if (text := wanted.pending_reason(OBJECT)) is not None]
+    assert (pending_reason == []) is met
 
 
 @pytest.mark.parametrize(
@@ -84,21 +84,21 @@ def test_what_cannot_be_read_is_explained(annotation: str, reason: str) -> None:
 
 
 def test_an_unmet_condition_says_what_it_is_instead() -> None:
-    assert Condition("Degraded").unmet(OBJECT) == (
+    assert ConditionExpectation("Degraded").pending_reason(OBJECT) == (
         'Waiting for condition "Degraded" to be "True"; it is "False" (AsExpected: all well)'
     )
 
 
 def test_a_condition_of_an_older_generation_does_not_count() -> None:
-    assert "generation 1 of 2" in str(Condition("Old").unmet(OBJECT))
+    assert "generation 1 of 2" in str(ConditionExpectation("Old").pending_reason(OBJECT))
     by_status = {
         "metadata": {"generation": 5},
         "status": {"observedGeneration": 4, "conditions": [{"type": "Ready", "status": "True"}]},
     }
-    assert "generation 4 of 5" in str(Condition("Ready").unmet(by_status))
+    assert "generation 4 of 5" in str(ConditionExpectation("Ready").pending_reason(by_status))
 
 
 def test_an_object_without_status_is_waited_for() -> None:
     for annotation in ("condition=Ready", "jsonpath={.status.phase}"):
-        assert parse(annotation)[0].unmet({"metadata": {}}) is not None
-        assert parse(annotation)[0].unmet({"metadata": {}, "status": {"conditions": None}}) is not None
+        assert parse(annotation)[0].pending_reason({"metadata": {}}) is not None
+        assert parse(annotation)[0].pending_reason({"metadata": {}, "status": {"conditions": None}}) is not None

@@ -9,7 +9,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
     Cancellation,
     NotReady,
-    until_ready,
+    wait_until_ready,
 )
 
 UNSOLVED = {
@@ -35,7 +35,9 @@ def reasons(wait_for: str, *conditions: Object) -> list[str]:
     live: Object = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata}
     live["status"] = {"conditions": list(conditions)}
     with pytest.raises(NotReady) as raised:
-        until_ready(Unchanging(live), live, timeout_seconds=0, tell=lambda line: None, cancellation=Cancellation())
+        wait_until_ready(
+            Unchanging(live), live, timeout_seconds=0, report_status=lambda line: None, cancellation=Cancellation()
+        )
     return raised.value.reasons
 
 

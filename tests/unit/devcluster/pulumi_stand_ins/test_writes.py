@@ -14,9 +14,9 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.paths import parse
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import (
     Cancellation,
-    Interrupted,
+    UserInterrupt,
     selector_text,
-    timeout_of,
+    wait_timeout,
 )
 from scheduler.kube.client import ApiError, ConnectionFailed, ConnectionLost
 from scheduler.kube.client.errors import api_error
@@ -36,7 +36,7 @@ class Pauses(Cancellation):
 
     def pause(self, seconds: float) -> None:
         if self.cancelled:
-            raise Interrupted
+            raise UserInterrupt
         self.taken.append(seconds)
 
 
@@ -72,8 +72,8 @@ def ignore_text(_: str) -> None:
     pass
 
 
-def create(server: Server, pauses: Pauses, tell: Callable[[str], None] = ignore_text) -> Object:
-    return writes.Writer(server, pauses).create(THING, "ours", tell=tell, warn=ignore_text)  # type: ignore[arg-type]
+def create(server: Server, pauses: Pauses, report_status: Callable[[str], None] = ignore_text) -> Object:
+    return writes.ObjectWriter(server, pauses).create(THING, "ours", report_status=report_status, warn=ignore_text)  # type: ignore[arg-type]
 
 
 def test_creation_waits_for_kind_and_namespace_at_growing_distances_and_says_so() -> None:
@@ -105,7 +105,7 @@ def test_another_refusal_is_not_retried() -> None:
 def test_an_interrupt_ends_the_retries() -> None:
     pauses = Pauses()
     pauses.cancel()
-    with pytest.raises(Interrupted):
+    with pytest.raises(UserInterrupt):
         create(Server(NoMatch("example.com/v1", "Thing")), pauses)
 
 
@@ -127,7 +127,7 @@ def test_a_request_that_was_never_sent_is_not_looked_up() -> None:
 
 def update(server: Server, ignore: str | None = None, dry_run: bool = False) -> Object:
     paths = [parse(ignore)] if ignore else []
-    writer = writes.Writer(server, Pauses())  # type: ignore[arg-type]
+    writer = writes.ObjectWriter(server, Pauses())  # type: ignore[arg-type]
     return writer.update(THING, "ours", force=False, ignore=paths, dry_run=dry_run, warn=ignore_text)
 
 
@@ -176,7 +176,7 @@ def test_a_preview_forces_only_where_the_update_would_have_taken_over() -> None:
 def test_a_crd_is_replaced_with_its_finalizers_kept() -> None:
     crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "c"}}
     server = Server(crd, live={**crd, "metadata": {"name": "c", "resourceVersion": "3", "finalizers": ["cleanup"]}})
-    writer = writes.Writer(server, Pauses())  # type: ignore[arg-type]
+    writer = writes.ObjectWriter(server, Pauses())  # type: ignore[arg-type]
     writer.update(crd, "ours", force=False, ignore=[], dry_run=False, warn=ignore_text)
     method, body, _ = server.sent[0]
     assert method == "PUT"
@@ -186,7 +186,7 @@ def test_a_crd_is_replaced_with_its_finalizers_kept() -> None:
 def test_a_preview_of_a_replacement_is_tried_beside_the_object_in_the_way() -> None:
     refused = refusal(422, message="data: Forbidden: field is immutable when `immutable` is set")
     server = Server(refused, {**THING, "metadata": {"name": "t-preview"}})
-    previewed = writes.Writer(server, Pauses()).preview_create(THING, "ours", warn=ignore_text)  # type: ignore[arg-type]
+    previewed = writes.ObjectWriter(server, Pauses()).preview_create(THING, "ours", warn=ignore_text)  # type: ignore[arg-type]
     assert previewed["metadata"]["name"] == "t"
 
 
@@ -206,6 +206,6 @@ def test_selectors_in_the_apis_form(selector: Object, text: str) -> None:
 
 def test_timeouts_custom_before_annotation_before_ten_minutes() -> None:
     annotated = {"metadata": {"annotations": {"pulumi.com/timeoutSeconds": "30"}}}
-    assert timeout_of(annotated, 5) == 5
-    assert timeout_of(annotated, 0) == 30
-    assert timeout_of({"metadata": {}}, 0) == 600
+    assert wait_timeout(annotated, 5) == 5
+    assert wait_timeout(annotated, 0) == 30
+    assert wait_timeout({"metadata": {}}, 0) == 600
