@@ -1,4 +1,4 @@
-"""What can be said of the guides without running them: they are found, and what they type exists."""
+"""Checks of the guides that run nothing: the index lists them, and the commands, options and settings in them exist."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
 
 
 def simple_commands(text: str) -> Iterator[list[str]]:
-    """The simple commands of a command line, each as its words; what a `$( )` holds is one, too."""
+    """Yield the simple commands of a command line as lists of words, including those inside `$( )`."""
     inner = re.findall(r"\$\(([^()]*)\)", text)
     for each in inner:
         yield from simple_commands(each)
@@ -55,7 +55,7 @@ def simple_commands(text: str) -> Iterator[list[str]]:
 
 
 def steps(guide: str) -> list[tuple[int, list[str]]]:
-    """Every simple command of a guide with its line."""
+    """Return every simple command of a guide with its line."""
     return [
         (part.line, words)
         for block in blocks(guide)
@@ -70,7 +70,7 @@ def files(guide: str) -> list[File]:
 
 
 def known_key(path: str) -> bool:
-    """Whether the stack's settings have a field of this path, such as `plugins.score.enabled[0].args.x`."""
+    """Tell whether the stack's settings have a field of this path, such as `plugins.score.enabled[0].args.x`."""
     if path in SECRET_KEYS:
         return True
     model: Any = StackSettings
@@ -87,7 +87,7 @@ def known_key(path: str) -> bool:
 
 
 def _model_in(annotation: Any) -> Any:
-    """The model within `Annotated`, `| None` or a tuple of it; Any where there is none."""
+    """Return the model inside `Annotated`, `| None` or a tuple; Any if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, UnionType, tuple) or get_args(annotation):
@@ -103,7 +103,7 @@ def test_the_index_has_every_guide_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("guide", ["README", *guide_names()])
-def test_links_lead_somewhere(guide: str) -> None:
+def test_links_lead_to_files_and_headings(guide: str) -> None:
     for target, anchor in _LINK.findall(text_of(guide)):
         if target.startswith("http"):
             continue
@@ -118,7 +118,7 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def test_what_needs_more_than_a_local_cluster_is_known_and_told_in_words() -> None:
+def test_blocks_that_need_more_than_a_local_cluster_say_so_and_are_listed() -> None:
     words = {"network": "needs a network", "openshift": "needs openshift"}
     needed = set()
     for guide in TYPED:
@@ -157,7 +157,7 @@ def test_commands_and_options_of_secondary_scheduler_exist(guide: str) -> None:
 
 
 def misused(words: list[str]) -> str:
-    """The command or option that does not exist; empty: they all do."""
+    """Return which command or option does not exist; empty if all exist."""
     command: Any = typer.main.get_command(build(words))
     while isinstance(command, TyperGroup):
         if not words or words[0] not in command.commands:
@@ -177,7 +177,7 @@ def test_stack_settings_exist(guide: str) -> None:
 
 
 @pytest.mark.parametrize("guide", TYPED)
-def test_files_are_what_they_are_for(guide: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_in_guides_are_valid(guide: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROMETHEUS_CA", __file__)
     for file in files(guide):
         if file.path.startswith("stacks/"):
@@ -189,7 +189,7 @@ def test_files_are_what_they_are_for(guide: str, monkeypatch: pytest.MonkeyPatch
                 assert {"apiVersion", "kind"} <= set(document), f"{guide}.md:{file.line}"
 
 
-def test_the_checks_see_what_is_wrong() -> None:
+def test_the_checks_find_mistakes() -> None:
     assert list(simple_commands("a $(b -c) | d --e && f")) == [["b", "-c"], ["a", "X"], ["d", "--e"], ["f"]]
     assert misused(["simulate", "--no-such"])
     assert misused(["fleet", "destroy"])
@@ -200,7 +200,7 @@ def test_the_checks_see_what_is_wrong() -> None:
     assert not known_key("schedulerImagee")
 
 
-def test_a_command_ends_where_the_next_begins_and_output_is_compared_by_its_parts() -> None:
+def test_expected_output_is_compared_part_by_part() -> None:
     step = Step("x", ("one … three",), 1)
     assert step.missing_in("one two\nthree") == ["one … three"]
     assert not step.missing_in("  ++ one   two three four")

@@ -1,4 +1,4 @@
-"""The example of the documentation works as an installed package does: found by entry point, checked, run."""
+"""The example plugin works like an installed package: found by its entry point, checked, and run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ profiles:
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path) -> Iterator[None]:
-    """What pip would leave behind: the package on the path and its metadata."""
+    """Put the package and its metadata on the path, as pip would install them."""
     metadata = tmp_path / "scheduler_timestamp-0.1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: scheduler-timestamp\nVersion: 0.1.0\n")
@@ -49,7 +49,7 @@ def installed(tmp_path: Path) -> Iterator[None]:
 
 
 class RecordingHandle:
-    """A fake handle that remembers patches."""
+    """A fake handle that records patches."""
 
     def __init__(self) -> None:
         self.patches: list[tuple[str, dict[str, Any]]] = []
@@ -66,11 +66,11 @@ class RecordingHandle:
         self.tasks.append(asyncio.ensure_future(coroutine))
 
     def event(self, *_: object) -> None:
-        pytest.fail("nothing was refused")
+        pytest.fail("no patch was refused, so there is no Event")
 
 
 @pytest.mark.parametrize(("nodes", "nanoseconds"), [(2, "1000250000000"), (1, "2000500000000")])
-async def test_the_time_of_scoring_is_patched_also_where_nothing_is_scored(nodes: int, nanoseconds: str) -> None:
+async def test_the_time_of_scoring_is_written_even_if_nothing_is_scored(nodes: int, nanoseconds: str) -> None:
     configuration = load_configuration(CONFIGURATION % "Scheduler-Timestamp", source="test")
     handle = RecordingHandle()
     runner = build_profile(configuration.profiles[0], handle)  # type: ignore[arg-type]
@@ -85,11 +85,11 @@ async def test_the_time_of_scoring_is_patched_also_where_nothing_is_scored(nodes
     assert handle.patches == [("p", {"metadata": {"annotations": {"Scheduler-Timestamp": nanoseconds}}})]
 
 
-def test_its_args_are_checked_like_any_other() -> None:
+def test_its_args_are_validated_with_the_configuration() -> None:
     with pytest.raises(ConfigurationError, match=r"args\.annotation: must be an annotation key of 1 to 63 characters"):
         load_configuration(CONFIGURATION % "''", source="test")
 
 
-def test_the_install_ships_the_right_it_needs() -> None:
+def test_the_install_creates_a_cluster_role_with_its_rights() -> None:
     rules = static_cluster_roles()[cluster_role_name("SchedulerTimestamp")]
     assert [(rule.resources, rule.verbs) for rule in rules] == [(("pods",), ("patch",))]
