@@ -274,8 +274,8 @@ class Daemon:
         try:
             server.bind()
         except OSError as error:
-            where = f"{options.bind_address}:{options.secure_port}"
-            raise OSError(f"--bind-address, --secure-port: {where} cannot be used: {error.strerror}") from error
+            address = f"{options.bind_address}:{options.secure_port}"
+            raise OSError(f"--bind-address, --secure-port: {address} cannot be used: {error.strerror}") from error
         return server
 
     def _checks(self) -> HealthChecks:

@@ -37,8 +37,8 @@ async def _run(options: Options, configuration: Configuration, client_config: Cl
         # Terminal pods hold no resources; they arrive as deletions.
         pods = PageReader(client, "/api/v1/pods", {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"})
         try:
-            for one in (nodes, pods):
-                one.prefetch()
+            for reader in (nodes, pods):
+                reader.prefetch()
             await _import_daemon()
             from scheduler.daemon import Daemon
 

@@ -91,7 +91,7 @@ class FailureReporter:
 
 def _condition(pod: PodInfo, reason: str, message: str, now: float) -> dict[str, object]:
     condition: dict[str, object] = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-    if not any(one.type == "PodScheduled" and one.status == "False" for one in pod.conditions):
+    if not any(former.type == "PodScheduled" and former.status == "False" for former in pod.conditions):
         condition["lastTransitionTime"] = format_time(datetime.fromtimestamp(now, UTC))
     if pod.generation:
         condition["observedGeneration"] = pod.generation

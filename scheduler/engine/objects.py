@@ -22,15 +22,15 @@ def declared_watches(plugins: Iterable[str]) -> tuple[Watch, ...]:
     Raises:
         ValueError: a plugin declares a resource that this scheduler cannot decode.
     """
-    found: dict[Watch, str] = {}
+    reader_of: dict[Watch, str] = {}
     for name in plugins:
         descriptor = lookup(name)
         for watch in descriptor.watches if descriptor else ():
-            found.setdefault(watch, name)
-    for watch, name in found.items():
+            reader_of.setdefault(watch, name)
+    for watch, name in reader_of.items():
         if watch not in WATCHED_KINDS:
             raise ValueError(f'plugin "{name}" reads {watch.resource} of {watch.api_version}, which is not supported')
-    return tuple(found)
+    return tuple(reader_of)
 
 
 class ObjectInputs:

@@ -33,9 +33,9 @@ class Authorizer:
 
     async def status(self, token: str, path: str) -> int:
         """HTTP status for the request: 200, 401 (unknown token) or 403 (not allowed)."""
-        found = self._known.get((token, path))
-        if found and found[0] > self._clock():
-            return found[1]
+        remembered = self._known.get((token, path))
+        if remembered and remembered[0] > self._clock():
+            return remembered[1]
         status = await self._review(token, path)
         if len(self._known) >= _CACHE_ENTRIES:
             self._known.clear()
@@ -93,9 +93,9 @@ class Endpoints:
             try:
                 status = await self._authorizer.status(token.strip(), path)
             except Exception as error:
-                # Whatever went wrong, nobody gets in; the API server's own text may be long and is in the log.
+                # Closed on every failure. The API server's text may be long, so it goes to the log.
                 log.warning("token review failed", error=str(error)[:200])
-                return web.Response(status=500, text="the API server could not be asked about the token\n")
+                return web.Response(status=500, text="the API server could not review the token\n")
             if status != 200:
                 return web.Response(status=status, text=f"{path}: the token is not {_REFUSED[status]}\n")
             return await handler(request)

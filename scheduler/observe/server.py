@@ -46,18 +46,22 @@ class Server:
         Raises:
             OSError: the address or port cannot be used.
         """
-        found = socket.getaddrinfo(self._address or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, _, _, _, where in found:
-            one = socket.socket(family, socket.SOCK_STREAM)
-            self._sockets.append(one)
+        addresses = socket.getaddrinfo(
+            self._address or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, _, _, _, address in addresses:
+            listener = socket.socket(family, socket.SOCK_STREAM)
+            self._sockets.append(listener)
             try:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
-                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                one.bind(where)
+                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listener.bind(address)
             except OSError as error:
                 self._close()
-                reason = f"error while attempting to bind on address {where!r}: {os.strerror(error.errno or 0).lower()}"
+                reason = (
+                    f"error while attempting to bind on address {address!r}: {os.strerror(error.errno or 0).lower()}"
+                )
                 raise OSError(error.errno, reason) from error
 
     def start(self) -> None:
@@ -74,8 +78,8 @@ class Server:
         self._close()
 
     def _close(self) -> None:
-        for one in self._sockets:
-            one.close()
+        for listener in self._sockets:
+            listener.close()
         if self._thread.ident is None:
             # Never started: the thread closes its loop itself.
             self._loop.close()
@@ -103,8 +107,8 @@ class Server:
         await runner.setup()
         try:
             tls = self._make_tls()
-            for one in self._sockets:
-                await web.SockSite(runner, one, ssl_context=tls).start()
+            for listener in self._sockets:
+                await web.SockSite(runner, listener, ssl_context=tls).start()
             self._on_serving()
             await self._stop.wait()
         finally:

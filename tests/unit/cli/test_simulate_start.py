@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.unit.cli.simulating import CONFIGURATION, SCHEDULER
 
 _NOT_NEEDED = ("aiohttp", "asyncio", "cryptography", "kubernetes", "prometheus_api_client", "prometheus_client")
-_NOT_NEEDED += ("pulumi", "requests", "rich", "scipy", "stamina", "structlog", "uvloop")
+_NOT_NEEDED += ("pulumi", "requests", "rich", "scipy", "structlog", "uvloop")
 _CPU_SECONDS = 2.0
 """Three times what it takes on an idle machine: enough for a busy one, not for another large library."""
 _SHOW_MODULES = """

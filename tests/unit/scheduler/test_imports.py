@@ -27,6 +27,6 @@ def test_a_configuration_is_read_before_numpy_and_http_are_there() -> None:
 
 def test_metric_sources_certificates_and_the_http_server_are_imported_when_they_are_needed() -> None:
     code = "from scheduler.__main__ import _import_structlog\n_import_structlog()\nimport scheduler.daemon"
-    found = imported_by(code)
-    assert found.isdisjoint(LATER)
-    assert found >= {"numpy", "aiohttp"}
+    modules = imported_by(code)
+    assert modules.isdisjoint(LATER)
+    assert modules >= {"numpy", "aiohttp"}

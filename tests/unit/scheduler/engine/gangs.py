@@ -69,8 +69,8 @@ class GangEngine(Engine):
 
     def message(self, name: str) -> str:
         """The last condition written about a pod; "" before the first."""
-        found = ""
+        latest = ""
         for path, patch in self.api.patches:
             if f"/pods/{name}/status" in path:
-                found = patch["status"]["conditions"][0]["message"]
-        return found
+                latest = patch["status"]["conditions"][0]["message"]
+        return latest

@@ -220,14 +220,14 @@ _NONSENSE: tuple[Json, ...] = (
 
 
 def _paths(value: Json, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [at] if at else []
+    paths = [at] if at else []
     if isinstance(value, dict):
-        for key, one in value.items():
-            found += _paths(one, (*at, key))
+        for key, field in value.items():
+            paths += _paths(field, (*at, key))
     elif isinstance(value, list):
-        for index, one in enumerate(value):
-            found += _paths(one, (*at, index))
-    return found
+        for index, element in enumerate(value):
+            paths += _paths(element, (*at, index))
+    return paths
 
 
 def _put(item: Json, path: tuple[Any, ...], value: Json) -> None:

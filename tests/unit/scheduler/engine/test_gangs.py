@@ -192,8 +192,8 @@ async def test_a_member_that_fails_to_bind_is_placed_again_before_others(start: 
     await eventually(lambda: bool(engine.bound), "the first")
     engine.add_pod("greedy", cpu="700m", priority=1000)
     await eventually(lambda: engine.bound == {"g-0", "g-1", "g-2"}, "all of them")
-    told = "pod group ns/g: 2 members hold nodes, minMember is 3, this one gave its node up"
-    await eventually(lambda: any(told in text and "boom" in text for text in engine.messages), "the one that failed")
+    message = "pod group ns/g: 2 members hold nodes, minMember is 3, this one gave its node up"
+    await eventually(lambda: any(message in text and "boom" in text for text in engine.messages), "the one that failed")
 
 
 async def test_an_answer_that_got_lost_does_not_cost_the_gang_anything(start: Start) -> None:
@@ -310,7 +310,7 @@ async def test_a_gang_that_failed_is_left_alone_for_its_back_off_and_then_tried_
     engine.add_members("g", 2, cpu="700m")
     await eventually(lambda: "1 of 2 members fit" in engine.message("g-0"), "does not fit")
     engine.add_node("n2", cpu="1")
-    await eventually(lambda: any("podGroup ns/g failed recently" in one for one in engine.messages), "left alone")
+    await eventually(lambda: any("podGroup ns/g failed recently" in text for text in engine.messages), "left alone")
     assert engine.api.bindings == []
     await eventually(lambda: len(engine.bound) == 2, "both")
 
@@ -327,7 +327,7 @@ async def test_upstream_members_hold_nodes_while_they_wait_and_room_given_up_wak
     engine.add_pod("other", cpu="700m")
     await eventually(lambda: "Insufficient cpu" in engine.message("other"), "no room")
     await eventually(lambda: engine.bound == {"other"}, "the room that a timeout gave back")
-    assert any("rejected due to timeout after waiting 1s at plugin Coscheduling" in one for one in engine.messages)
+    assert any("rejected due to timeout after waiting 1s at plugin Coscheduling" in text for text in engine.messages)
 
 
 async def test_upstream_a_missing_group_is_found_out_in_permit(start: Start) -> None:
@@ -364,8 +364,8 @@ async def test_members_of_another_scheduler_count_once_they_have_a_node(start: S
     engine.add_node("n1")
     engine.add_member("g-0", "g")
     engine.add_member("g-1", "g", scheduler="default-scheduler")
-    told = "pod group ns/g: 1 of 1 members fit, minMember is 2, 1 cannot be tried by this scheduler now"
-    await eventually(lambda: engine.message("g-0") == told, "the reason")
+    message = "pod group ns/g: 1 of 1 members fit, minMember is 2, 1 cannot be tried by this scheduler now"
+    await eventually(lambda: engine.message("g-0") == message, "the reason")
     engine.add_member("g-1", "g", scheduler="default-scheduler", node="n1", rv="2")
     await eventually(lambda: engine.bound == {"g-0"}, "its other half runs")
 

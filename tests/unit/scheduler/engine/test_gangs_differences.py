@@ -15,7 +15,7 @@ from tests.unit.scheduler.engine.pods import pod_info
 
 Start = Callable[..., Awaitable[GangEngine]]
 _LONG_ENOUGH = 0.4
-both = pytest.mark.parametrize("compatibility", ["safe", "upstream"])
+both_modes = pytest.mark.parametrize("compatibility", ["safe", "upstream"])
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def start() -> AsyncIterator[Start]:
         await engine.recorder.drain(1)
 
 
-@both
+@both_modes
 async def test_what_a_gang_holds_that_lacks_one_place(start: Start, compatibility: str) -> None:
     engine = await start(compatibility, podGroupRejectPercentage=100)
     engine.add_group("g", 3)
@@ -51,23 +51,23 @@ async def test_what_a_gang_holds_that_lacks_one_place(start: Start, compatibilit
         assert engine.state.assumed_count == 2
 
 
-@both
+@both_modes
 async def test_what_members_are_told(start: Start, compatibility: str) -> None:
     engine = await start(compatibility)
     engine.add_group("g", 2)
     engine.add_node("n1", cpu="1")
     engine.add_members("g", 2, cpu="700m")
     if compatibility == "safe":
-        told = "pod group ns/g: 1 of 2 members fit, minMember is 2: 0/1 nodes are available: 1 Insufficient cpu."
-        await eventually(lambda: [engine.message(f"g-{number}") for number in range(2)] == [told, told], "the numbers")
+        message = "pod group ns/g: 1 of 2 members fit, minMember is 2: 0/1 nodes are available: 1 Insufficient cpu."
+        await eventually(lambda: [engine.message(name) for name in ("g-0", "g-1")] == [message] * 2, "the numbers")
     else:
         rejected = "PodGroup ns/g gets rejected due to Pod g-1 is unschedulable even after PostFilter"
-        await eventually(lambda: any(rejected in one for one in engine.messages), "the one that failed")
+        await eventually(lambda: any(rejected in text for text in engine.messages), "the one that failed")
         alone = "0/1 nodes are available: 1 optimistic rejection in PostFilter."
         await eventually(lambda: alone in engine.messages, "the others")
 
 
-@both
+@both_modes
 async def test_pods_without_a_group_are_not_told_of_groups(start: Start, compatibility: str) -> None:
     engine = await start(compatibility)
     engine.add_node("n1", cpu="1")
@@ -76,7 +76,7 @@ async def test_pods_without_a_group_are_not_told_of_groups(start: Start, compati
     assert engine.message("large").endswith("can not find pod group") == (compatibility == "upstream")
 
 
-@both
+@both_modes
 async def test_a_cluster_that_was_too_small_for_min_resources_and_grows(start: Start, compatibility: str) -> None:
     engine = await start(compatibility)
     engine.add_node("n1", cpu="1")
@@ -89,20 +89,20 @@ async def test_a_cluster_that_was_too_small_for_min_resources_and_grows(start: S
     assert engine.bound == ({"g-0", "g-1"} if compatibility == "safe" else set())
 
 
-@both
+@both_modes
 async def test_a_gang_in_back_off_is_tried_at_its_end(start: Start, compatibility: str) -> None:
     engine = await start(compatibility, podGroupBackoffSeconds=1)
     engine.add_group("g", 2)
     engine.add_node("n1", cpu="1")
     engine.add_members("g", 2, cpu="700m")
-    await eventually(lambda: any("Insufficient cpu" in one for one in engine.messages), "does not fit")
+    await eventually(lambda: any("Insufficient cpu" in text for text in engine.messages), "does not fit")
     engine.add_node("n2", cpu="1")
-    await eventually(lambda: any("failed recently" in one for one in engine.messages), "left alone")
+    await eventually(lambda: any("failed recently" in text for text in engine.messages), "left alone")
     await asyncio.sleep(1 + _LONG_ENOUGH)
     assert engine.bound == ({"g-0", "g-1"} if compatibility == "safe" else set())
 
 
-@both
+@both_modes
 async def test_a_pod_that_is_being_deleted_is_no_member(start: Start, compatibility: str) -> None:
     engine = await start(compatibility)
     engine.add_node("n1")
@@ -116,7 +116,7 @@ async def test_a_pod_that_is_being_deleted_is_no_member(start: Start, compatibil
         await eventually(lambda: engine.bound == {"g-1"}, "counted")
 
 
-@both
+@both_modes
 async def test_a_missing_group(start: Start, compatibility: str) -> None:
     engine = await start(compatibility)
     engine.add_node("n1")
@@ -128,7 +128,7 @@ async def test_a_missing_group(start: Start, compatibility: str) -> None:
     await eventually(lambda: all(reason in engine.message(f"g-{number}") for number in range(2)), "the reason")
 
 
-@both
+@both_modes
 async def test_who_counts_when_a_pod_comes_back_under_its_name(start: Start, compatibility: str) -> None:
     """A waiting pod is deleted and made again: upstream knows it by its name, and the old one's end takes the new one's
     place away."""
@@ -147,4 +147,4 @@ async def test_who_counts_when_a_pod_comes_back_under_its_name(start: Start, com
         engine.add_member("g-1", "g")
         gang = plugin.gang_of(pod_info("g-1", metadata={"labels": dict(new.labels)}))  # type: ignore[attr-defined]
         assert gang is not None
-        assert (gang.placed, [one.name for one in gang.waiting]) == (1, ["g-1"])
+        assert (gang.placed, [member.name for member in gang.waiting]) == (1, ["g-1"])

@@ -143,7 +143,7 @@ class Story:
         assert gang is not None
         snapshot = self.engine.state.snapshot(0.0)
         decision = decide_gang(
-            snapshot, gang, gang.waiting, lambda one: runners[one.scheduler_name], random.Random(1), gang.missing
+            snapshot, gang, gang.waiting, lambda member: runners[member.scheduler_name], random.Random(1), gang.missing
         )
         assert len(decision.placed) < decision.gang.missing, f"{gang.name} would fit"
 

@@ -40,7 +40,7 @@ class Daemon:
             sink = ObjectInputs(kind, self.engine.state, self.engine.queue, wake=self.engine.cycle.wake)
             self._reflectors[kind.kind] = Reflector(client, f"/{kind.kind}", kind.codec, sink, unchanged)
 
-    def bring(self, kind: str, item: Any, change: str = "ADDED") -> bool:
+    def deliver(self, kind: str, item: Any, change: str = "ADDED") -> bool:
         """Deliver an event; false when its object was left out."""
         reflector = self._reflectors[kind]
         before = reflector.state.invalid
@@ -52,35 +52,35 @@ class Daemon:
 
     def reasons(self) -> dict[str, str]:
         """Messages of PodScheduled=False by pod."""
-        found = {}
+        messages = {}
         for path, patch in self.engine.api.patches:
             for condition in patch["status"].get("conditions", ()):
                 if condition["type"] == "PodScheduled":
-                    found[path.split("/")[-2]] = condition["message"]
-        return found
+                    messages[path.split("/")[-2]] = condition["message"]
+        return messages
 
 
-async def _scene(objects: list[tuple[str, Any]]) -> None:
+async def _run_scene(objects: list[tuple[str, Any]]) -> None:
     daemon = Daemon()
     daemon.engine.recorder.start()
     loop = asyncio.create_task(daemon.engine.cycle.run())
     try:
         daemon.engine.add_node("healthy")
-        taken = [item for kind, item in objects if daemon.bring(kind, item) and kind == "Pod"]
+        accepted = [item for kind, item in objects if daemon.deliver(kind, item) and kind == "Pod"]
         daemon.engine.add_pod("beside", nodeSelector=_HEALTHY)
         deadline = wall_clock() + _PATIENCE_SECONDS
         while wall_clock() < deadline and not loop.done():
-            told = daemon.bound().keys() | daemon.reasons().keys()
-            if "beside" in told and all(_at_rest(daemon, item, told) for item in taken):
+            decided = daemon.bound().keys() | daemon.reasons().keys()
+            if "beside" in decided and all(_at_rest(daemon, item, decided) for item in accepted):
                 break
             await asyncio.sleep(0.002)
         assert not loop.done(), loop.exception()
         assert daemon.bound().get("beside") == "healthy", daemon.reasons()
-        for item in taken:
-            assert _at_rest(daemon, item, told), f"{item['metadata']['name']}: {daemon.reasons()}"
+        for item in accepted:
+            assert _at_rest(daemon, item, decided), f"{item['metadata']['name']}: {daemon.reasons()}"
         for kind, item in objects:
-            daemon.bring(kind, item, "MODIFIED")
-            daemon.bring(kind, item, "DELETED")
+            daemon.deliver(kind, item, "MODIFIED")
+            daemon.deliver(kind, item, "DELETED")
         await asyncio.sleep(0)
         assert not loop.done(), loop.exception()
     finally:
@@ -89,10 +89,10 @@ async def _scene(objects: list[tuple[str, Any]]) -> None:
         await daemon.engine.recorder.drain(1)
 
 
-def _at_rest(daemon: Daemon, item: Any, told: set[str]) -> bool:
+def _at_rest(daemon: Daemon, item: Any, decided: set[str]) -> bool:
     """Whether a pod is bound or was given a reason, is gated, or is none of ours to decide about."""
     uid, name = item["metadata"]["uid"], item["metadata"]["name"]
-    return name in told or uid in daemon.engine.state.pod_uids or daemon.engine.queue.where(uid) in (None, "gated")
+    return name in decided or uid in daemon.engine.state.pod_uids or daemon.engine.queue.where(uid) in (None, "gated")
 
 
 def _on(node: str, item: Any) -> Any:
@@ -117,7 +117,7 @@ def test_nonsense_delays_nobody_and_ends_nothing(
         item["metadata"]["uid"] = f"uid-{number}"
         item["metadata"]["name"] = f"strange-{number}"
     objects = [("Node", node), *others, ("Pod", running), *(("Pod", item) for item in pods)]
-    faketime.run(_scene(objects))
+    faketime.run(_run_scene(objects))
 
 
 _MANY = {
@@ -134,15 +134,15 @@ _MANY = {
 
 @pytest.mark.parametrize("name", _MANY)
 def test_size_alone_is_no_offence(name: str) -> None:
-    faketime.run(_scene([("Node", NODE), ("Pod", _MANY[name])]))
+    faketime.run(_run_scene([("Node", NODE), ("Pod", _MANY[name])]))
 
 
 async def test_what_asks_for_more_than_there_can_be_is_told_so() -> None:
     daemon = Daemon()
     loop = asyncio.create_task(daemon.engine.cycle.run())
-    daemon.bring("Node", NODE)
+    daemon.deliver("Node", NODE)
     container = {"name": "a", "image": "i", "resources": {"requests": {"cpu": "1e30"}}}
-    daemon.bring("Pod", PLAIN_POD | {"spec": PLAIN_POD["spec"] | {"containers": [container]}})
+    daemon.deliver("Pod", PLAIN_POD | {"spec": PLAIN_POD["spec"] | {"containers": [container]}})
     await eventually(lambda: "plain" in daemon.reasons(), "the reason")
     loop.cancel()
     assert daemon.reasons()["plain"].startswith("0/1 nodes are available: 1 Insufficient cpu.")

@@ -38,7 +38,7 @@ def sink(state: ClusterState) -> ObjectInputs:
 
 
 def names(state: ClusterState) -> set[str]:
-    return {one.metadata.name for one in state.objects.every("Namespace")}
+    return {item.metadata.name for item in state.objects.every("Namespace")}
 
 
 def test_the_cache_is_what_the_list_and_the_events_after_it_say(state: ClusterState, sink: ObjectInputs) -> None:

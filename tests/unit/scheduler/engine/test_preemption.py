@@ -84,7 +84,7 @@ async def test_a_victim_is_told_why_deleted_and_replaced(engine: Engine) -> None
     assert status["nominatedNodeName"] == "n1"
     assert status["conditions"][0]["message"] == "0/1 nodes are available: 1 Insufficient cpu."
     await eventually(lambda: len(engine.api.events) == 2, "both events")
-    event = next(one for one in engine.api.events if one["reason"] == "Preempted")
+    event = next(event for event in engine.api.events if event["reason"] == "Preempted")
     assert (event["type"], event["action"]) == ("Normal", "Preempting")
     assert event["note"] == "Preempted by pod high-uid on node n1"
     assert (event["regarding"]["uid"], event["related"]["uid"]) == ("low-uid", "high-uid")
@@ -92,7 +92,7 @@ async def test_a_victim_is_told_why_deleted_and_replaced(engine: Engine) -> None
     gone(engine, victim)
     await eventually(lambda: engine.api.bindings == [("high", "high-uid", "n1")], "the room is taken")
     assert engine.state.nominator.by_node == {}
-    samples = {one.name: one.value for metric in engine.metrics.registry.collect() for one in metric.samples}
+    samples = {sample.name: sample.value for metric in engine.metrics.registry.collect() for sample in metric.samples}
     assert samples["scheduler_preemption_attempts_total"] == 1
     assert samples["scheduler_preemption_victims_sum"] == 1
 
@@ -122,7 +122,7 @@ async def test_the_last_victim_goes_after_all_others_and_the_preemptor_is_parked
     await eventually(lambda: len(engine.api.deleted) == 3, "all are deleted")
     first, last = set(engine.api.deleted[:2]), engine.api.deleted[2]
     assert ("patch", last) in engine.api.writes
-    assert engine.api.writes.index(("patch", last)) > max(engine.api.writes.index(("delete", one)) for one in first)
+    assert engine.api.writes.index(("patch", last)) > max(engine.api.writes.index(("delete", name)) for name in first)
     for name in ("a", "b", "c"):
         gone(engine, pod_info(name, node="n1", cpu="1", priority=1))
     await eventually(lambda: bool(engine.api.bindings), "the room is taken")

@@ -21,8 +21,8 @@ def context(*suites: str, minimum: str = "VersionTLS12") -> ssl.SSLContext:
     return serving_context(None, None, minimum=minimum, suites=suites)
 
 
-def older_suites(made: ssl.SSLContext) -> set[str]:
-    return {one["name"] for one in made.get_ciphers() if one["protocol"] != "TLSv1.3"}
+def older_suites(tls: ssl.SSLContext) -> set[str]:
+    return {cipher["name"] for cipher in tls.get_ciphers() if cipher["protocol"] != "TLSv1.3"}
 
 
 def test_only_the_suites_that_are_named_are_offered_up_to_tls_1_2() -> None:
@@ -38,8 +38,8 @@ def test_suites_of_tls_1_3_are_always_on() -> None:
 
 
 def test_the_old_profile_works_without_what_the_library_has_given_up() -> None:
-    made = context("TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_RC4_128_SHA")
-    assert "RC4-SHA" not in older_suites(made)
+    tls = context("TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_RSA_WITH_RC4_128_SHA")
+    assert "RC4-SHA" not in older_suites(tls)
 
 
 def test_a_suite_that_does_not_exist_is_refused_by_name() -> None:
