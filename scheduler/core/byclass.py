@@ -48,7 +48,9 @@ def usable_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Clas
 
 def _room_promised(view: Snapshot, pod: PodInfo) -> bool:
     return any(
-        one.priority >= pod.priority and one.uid != pod.uid for pods in view.nominations.values() for one in pods
+        nominee.priority >= pod.priority and nominee.uid != pod.uid
+        for pods in view.nominations.values()
+        for nominee in pods
     )
 
 
@@ -70,7 +72,7 @@ def choose_by_class(
     if outcome is not _NO_PRE_FILTERS and (not outcome[0].is_success or outcome[1] is not None):
         return filter_nodes(view, pod, profile, state, outcome)
     all_rows = columns.rows(view)
-    filters = [one for one in plan.filters if one.name not in state.skip_filter] if plan.filters else ()
+    filters = [plugin for plugin in plan.filters if plugin.name not in state.skip_filter] if plan.filters else ()
     counted = dict(state.counters) if filters else state.counters
     rows = profile.rows_passing(state, pod, view, all_rows, filters) if filters else all_rows
     if plan.local and view.nominations:
@@ -94,8 +96,8 @@ def choose_by_class(
     totals: Column = columns.totals.take(rows, mode="clip")
     if scores or plan.varying:
         totals = totals.astype(np.int64)
-    for one in scores:
-        totals += one.weighted
+    for score in scores:
+        totals += score.weighted
     for ranged, column in plan.varying:
         raw = column.take(rows, mode="clip")
         totals += profile.finish_scores(state, pod, view, rows, ranged.plugin.name, ranged.weight, raw).weighted

@@ -19,10 +19,10 @@ _FEW_ROWS = 16
 rows."""
 _BYTES = 16 << 20
 """Bound on the columns of all classes of one profile; but a few are kept whatever their size."""
-_BESIDE = 32 << 10
+_OVERHEAD = 32 << 10
 """Bytes of a class beside its columns, measured: without, a cluster of few nodes kept tens of thousands of classes."""
-_FEWEST = 256
-_MOST_MET = 8192
+_FEWEST_CLASSES = 256
+_MOST_SEEN = 8192
 _KEY = "core.classes"
 
 
@@ -81,17 +81,17 @@ class ClassColumns:
             return True
         if self.node_generation != table.node_log.end:
             nodes = table.node_log.since(self.node_generation)
-            if nodes is None or not self._take_nodes(view, pod, nodes):
+            if nodes is None or not self._update_nodes(view, pod, nodes):
                 return False
             self.node_generation = table.node_log.end
         if len(changed) > _FEW_ROWS or self.plan.row_by_row is None:
-            self._take_rows(view, pod, changed if 4 * len(changed) < view.size else view.rows)
+            self._update_rows(view, pod, changed if 4 * len(changed) < view.size else view.rows)
         else:
-            self._take_few(view, changed.tolist())
+            self._update_row_by_row(view, changed.tolist())
         self.generation = table.generation
         return True
 
-    def _take_nodes(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> bool:
+    def _update_nodes(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> bool:
         """Compute the base of rows whose node changed; False where a raw score no longer is the same everywhere."""
         for ranged in self.plan.ranged:
             raw = ranged.raw_scores(pod, view, rows)
@@ -102,7 +102,7 @@ class ClassColumns:
         self.base[rows] = self.plan.base(pod, view, rows)
         return True
 
-    def _take_rows(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> None:
+    def _update_rows(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> None:
         totals = self.plan.with_pod_plugins(pod, view, rows, self.base.take(rows, mode="clip"))
         everywhere = self.feasible == len(view.rows)
         self.totals[rows] = totals
@@ -111,7 +111,7 @@ class ClassColumns:
             self._rows = None
             self.feasible = int(np.count_nonzero(self.totals[: view.size] >= 0))
 
-    def _take_few(self, view: Snapshot, rows: list[int]) -> None:
+    def _update_row_by_row(self, view: Snapshot, rows: list[int]) -> None:
         assert self.plan.row_by_row is not None
         fits, rates = self.plan.row_by_row
         for row in rows:
@@ -127,18 +127,18 @@ class ClassColumns:
                         if not 0 <= score <= 100:
                             raise NotLocal
                         total += score * weight
-            was = self.totals.item(row)
-            if was != total:
+            former = self.totals.item(row)
+            if former != total:
                 self.totals[row] = total
-                self._moved(row, was, total)
+                self._update_best(row, former, total)
 
-    def _moved(self, row: int, was: int, total: int) -> None:
+    def _update_best(self, row: int, former: int, total: int) -> None:
         """Keep the rows with the best total up to date."""
-        if (was < 0) != (total < 0):
+        if (former < 0) != (total < 0):
             self._rows = None
-            self.feasible += 1 if was < 0 else -1
+            self.feasible += 1 if former < 0 else -1
         ties = self._ties
-        if ties is None or (total < self._best and was < self._best):
+        if ties is None or (total < self._best and former < self._best):
             return
         if total > self._best:
             self._ties, self._best = np.array([row], dtype=np.intp), total
@@ -159,28 +159,28 @@ class _Memory:
 
     Attributes:
         columns: by class, the one unused longest first.
-        met: classes without columns that there was a pod of, the oldest first; for one whose plugins could not be
+        seen: classes without columns that there was a pod of, the oldest first; for one whose plugins could not be
             answered for, when that was.
     """
 
     table: NodeTable
     columns: OrderedDict[bytes, ClassColumns] = field(default_factory=OrderedDict)
-    met: OrderedDict[bytes, tuple[int, int] | None] = field(default_factory=OrderedDict)
+    seen: OrderedDict[bytes, tuple[int, int] | None] = field(default_factory=OrderedDict)
 
-    def meet(self, key: bytes, hopeless: tuple[int, int] | None = None) -> None:
+    def note_without_columns(self, key: bytes, failed_at: tuple[int, int] | None = None) -> None:
         """Note a class without columns."""
         self.columns.pop(key, None)
-        self.met[key] = hopeless
-        if len(self.met) > _MOST_MET:
-            self.met.popitem(last=False)
+        self.seen[key] = failed_at
+        if len(self.seen) > _MOST_SEEN:
+            self.seen.popitem(last=False)
 
     def keep(self, key: bytes, columns: ClassColumns) -> None:
         """Keep a class's columns, and drop others where they are too many."""
-        self.met.pop(key, None)
+        self.seen.pop(key, None)
         self.columns[key] = columns
-        most = max(_FEWEST, _BYTES // (_BESIDE + columns.base.nbytes + columns.totals.nbytes))
+        most = max(_FEWEST_CLASSES, _BYTES // (_OVERHEAD + columns.base.nbytes + columns.totals.nbytes))
         while len(self.columns) > most:
-            self.meet(next(iter(self.columns)))
+            self.note_without_columns(next(iter(self.columns)))
 
 
 def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
@@ -196,24 +196,24 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
     now = (table.layout, table.log.start)
     known = memory.columns.get(key)
     if known is None:
-        if key not in memory.met:
-            memory.meet(key)
+        if key not in memory.seen:
+            memory.note_without_columns(key)
             return None
-        if memory.met[key] == now:
+        if memory.seen[key] == now:
             return None
     try:
         if known is not None and known.catch_up(view, pod):
             memory.columns.move_to_end(key)
             return known
-        made = make_columns(view, pod, profile)
+        columns = make_columns(view, pod, profile)
     except Exception:
         # Asking every plugin meets the same failure and reports it; if not, this class goes without columns until the
         # table has changed a good deal.
-        memory.meet(key, hopeless=now)
+        memory.note_without_columns(key, failed_at=now)
         return None
-    memory.keep(key, made)
+    memory.keep(key, columns)
     memory.columns.move_to_end(key)
-    return made
+    return columns
 
 
 def make_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns:

@@ -99,10 +99,10 @@ def decide(
         if columns is None:
             search = find_feasible(snapshot, pod, profile, state)
         else:
-            found = choose_by_class(columns, snapshot, pod, profile, state, rng)
-            if isinstance(found, Choice):
-                return _placed(snapshot, pod, state, found, ages)
-            search = found
+            result = choose_by_class(columns, snapshot, pod, profile, state, rng)
+            if isinstance(result, Choice):
+                return _placed(snapshot, pod, state, result, ages)
+            search = result
         if search.error is not None:
             return Placement(
                 pod,
@@ -194,8 +194,8 @@ def total_scores(scores: Sequence[PluginScores], count: int, has_scorers: bool) 
     if not has_scorers:
         return np.ones(count, dtype=np.int64)
     totals = np.zeros(count, dtype=np.int64)
-    for one in scores:
-        totals += one.weighted
+    for score in scores:
+        totals += score.weighted
     return totals
 
 

@@ -60,8 +60,8 @@ class NodeExplanation:
                 "reasons": list(self.rejection.reasons),
             }
         scores = {
-            plugin: {"raw": one.raw, "normalized": one.normalized, "weighted": one.weighted}
-            for plugin, one in self.scores.items()
+            plugin: {"raw": score.raw, "normalized": score.normalized, "weighted": score.weighted}
+            for plugin, score in self.scores.items()
         }
         return {"feasible": self.feasible, "filter": rejection, "scores": scores, "total": self.total}
 
@@ -122,8 +122,8 @@ class Explanation:
         index = int(np.searchsorted(self.feasible, row))
         if index < len(self.feasible) and self.feasible[index] == row:
             scores = {
-                one.plugin: Score(int(one.raw[index]), int(one.normalized[index]), int(one.weighted[index]))
-                for one in self.scores
+                score.plugin: Score(int(score.raw[index]), int(score.normalized[index]), int(score.weighted[index]))
+                for score in self.scores
             }
             return NodeExplanation(True, None, scores, int(self.totals[index]))
         rejection = self._rejections.get(row) or self._everyone or self.diagnosis.absent_status

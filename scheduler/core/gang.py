@@ -33,12 +33,12 @@ class GangDecision:
     @property
     def placed(self) -> tuple[Placement, ...]:
         """Return the placements that have a node."""
-        return tuple(one for one in self.placements if one.node is not None)
+        return tuple(placement for placement in self.placements if placement.node is not None)
 
     @property
     def unplaced(self) -> tuple[Placement, ...]:
         """Return the placements that have none."""
-        return tuple(one for one in self.placements if one.node is None)
+        return tuple(placement for placement in self.placements if placement.node is None)
 
 
 def decide_gang(
@@ -55,36 +55,36 @@ def decide_gang(
     to one of these.
     """
     overlay = snapshot.overlay()
-    found: dict[str, Placement] = {}
-    refused: dict[tuple[object, ...], Placement] = {}
+    placements: dict[str, Placement] = {}
+    rejected: dict[tuple[object, ...], Placement] = {}
     open_pods, placed, progress = list(pods), 0, True
     while progress and open_pods and placed < enough:
         progress, again = False, []
         for pod in open_pods:
             if placed == enough:
                 break
-            kind = _kind(pod)
-            known = refused.get(kind)
+            key = _equivalence_key(pod)
+            known = rejected.get(key)
             if known is not None:
-                found[pod.uid] = dataclasses.replace(known, pod=pod)
+                placements[pod.uid] = dataclasses.replace(known, pod=pod)
                 again.append(pod)
                 continue
             placement = decide(overlay, pod, runner_of(pod), rng)
-            found[pod.uid] = placement
+            placements[pod.uid] = placement
             if placement.node is None:
-                refused[kind] = placement
+                rejected[key] = placement
                 again.append(pod)
             else:
                 overlay.add_pod(pod, overlay.row(placement.node))
-                refused.clear()
+                rejected.clear()
                 placed += 1
                 progress = True
-        # Whoever was refused last, after everybody who was placed, would be refused again.
-        open_pods = [pod for pod in again if _kind(pod) not in refused]
-    return GangDecision(gang, tuple(found[pod.uid] for pod in pods if pod.uid in found))
+        # Whoever was rejected last, after everybody who was placed, would be rejected again.
+        open_pods = [pod for pod in again if _equivalence_key(pod) not in rejected]
+    return GangDecision(gang, tuple(placements[pod.uid] for pod in pods if pod.uid in placements))
 
 
-def _kind(pod: PodInfo) -> tuple[object, ...]:
+def _equivalence_key(pod: PodInfo) -> tuple[object, ...]:
     """Pods of one kind get the same answer from the same view."""
     return pod.scheduler_name, pod.spec.class_key, pod.priority, pod.nominated_node, tuple(sorted(pod.labels.items()))
 
@@ -93,43 +93,43 @@ def place_gang(
     gang: Gang,
     pods: Sequence[PodInfo],
     decide_now: Callable[[Sequence[PodInfo], int], GangDecision],
-    take: Callable[[Placement], Status],
+    reserve: Callable[[Placement], Status],
 ) -> GangDecision:
     """Decide about as many members as are missing, and take their nodes; `placed` are then those that hold one.
 
     Members beyond these are not tried: once the gang may run, they are pods like any other.
 
-    What is refused when it is taken (two members counted on one volume) is decided again, now that the others' nodes
+    What is rejected when it is taken (two members counted on one volume) is decided again, now that the others' nodes
     are taken. When the result is not complete, the caller takes everything back.
 
     Args:
         gang: who belongs together.
         pods: the members to place, in queue order.
         decide_now: decides about some of them, until so many have a place, on the cluster as it is at that moment.
-        take: reserves what was decided; anything but Success has been undone.
+        reserve: reserves what was decided; anything but Success has been undone.
     """
     left, held = list(pods), 0
-    found: dict[str, Placement] = {}
+    placements: dict[str, Placement] = {}
     while held < gang.missing:
         decision = decide_now(left, gang.missing - held)
-        found.update((one.pod.uid, one) for one in decision.placements)
+        placements.update((placement.pod.uid, placement) for placement in decision.placements)
         if held + len(decision.placed) < gang.missing:
             break
         before, kept = held, set()
         for placement in decision.placed:
-            status = take(placement)
+            status = reserve(placement)
             if status.is_success:
                 held += 1
                 kept.add(placement.pod.uid)
             else:
-                found[placement.pod.uid] = _refused(placement, status)
+                placements[placement.pod.uid] = _rejected(placement, status)
         if held == before:
             break
         left = [pod for pod in left if pod.uid not in kept]
-    return GangDecision(gang, tuple(found[pod.uid] for pod in pods if pod.uid in found))
+    return GangDecision(gang, tuple(placements[pod.uid] for pod in pods if pod.uid in placements))
 
 
-def _refused(placement: Placement, status: Status) -> Placement:
+def _rejected(placement: Placement, status: Status) -> Placement:
     """Return what a placement becomes that Reserve or Permit does not let happen."""
     if status.is_rejection:
         message = f"0/1 nodes are available: 1 {status.message}."
@@ -140,9 +140,10 @@ def _refused(placement: Placement, status: Status) -> Placement:
 
 def gang_plugin(runner: ProfileRunner) -> GangPlugin | None:
     """Return the plugin of a profile that forms gangs; one that only orders the queue does not."""
-    permitting = {one.name for one in runner.permit}
+    permitting = {plugin.name for plugin in runner.permit}
     return next(
-        (one for one in runner.plugins.values() if isinstance(one, GangPlugin) and one.name in permitting), None
+        (plugin for plugin in runner.plugins.values() if isinstance(plugin, GangPlugin) and plugin.name in permitting),
+        None,
     )
 
 
@@ -164,5 +165,5 @@ def gang_message(decision: GangDecision, own: str | None = None) -> str:
 
 def _common_reason(decision: GangDecision) -> str:
     """Return why most of the members without a node have none; the first of equals."""
-    reasons = Counter(one.message for one in decision.unplaced if one.message)
+    reasons = Counter(placement.message for placement in decision.unplaced if placement.message)
     return reasons.most_common(1)[0][0] if reasons else ""

@@ -58,7 +58,7 @@ class Ranged:
         Raises:
             NotLocal: the plugin leaves itself out.
         """
-        return _asked(self.plugin, pod, view, rows)
+        return _raw_scores(self.plugin, pod, view, rows)
 
 
 @dataclass(slots=True)
@@ -99,8 +99,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Part normalised plugins into those that add the same to every total and those that do not."""
-        self.varying = tuple([(one, one.column) for one in self.ranged if one.column is not None])
-        self.constant = sum(one.constant for one in self.ranged)
+        self.varying = tuple([(ranged, ranged.column) for ranged in self.ranged if ranged.column is not None])
+        self.constant = sum(ranged.constant for ranged in self.ranged)
 
     @property
     def local(self) -> bool:
@@ -149,13 +149,13 @@ def summed(
     """
     state = CycleState()
     out = start < 0
-    for one in filters:
-        verdicts = one.filter(state, pod, view, rows)
+    for plugin in filters:
+        verdicts = plugin.filter(state, pod, view, rows)
         if verdicts is not None:
             out |= verdicts.codes != 0
     total = start.astype(np.int64)
     for scorer, weight in scores:
-        score = _asked(scorer, pod, view, rows)
+        score = _raw_scores(scorer, pod, view, rows)
         if len(score) and np.maximum.reduce(score.view(np.uint64)) > MAX_SCORE:
             raise NotLocal
         total += score if weight == 1 else score * weight
@@ -166,7 +166,7 @@ def summed(
     return total
 
 
-def _asked(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+def _raw_scores(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
     state = CycleState()
     score = scorer.score(state, pod, view, rows)
     if score is None or state.counters:
@@ -176,55 +176,61 @@ def _asked(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: RowArray) ->
 
 def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
     """Ask a profile's plugins what their answers follow from, for pods of this one's class."""
-    words: dict[int, Locality] = {}
+    localities: dict[int, Locality] = {}
 
-    def word(plugin: object) -> Locality:
+    def locality_of(plugin: object) -> Locality:
         # One object stands at several extension points, unless a wrapper is around it at one of them.
-        said = words.get(id(plugin))
-        if said is None:
-            said = words[id(plugin)] = plugin.locality(pod, view) if isinstance(plugin, LocalPlugin) else Locality()
-        return said
+        locality = localities.get(id(plugin))
+        if locality is None:
+            locality = localities[id(plugin)] = (
+                plugin.locality(pod, view) if isinstance(plugin, LocalPlugin) else Locality()
+            )
+        return locality
 
-    skippable = frozenset(one.name for one in profile.pre_filters if word(one).filters is not DependsOn.ANYTHING)
-    filters = [(one, word(one)) for one in profile.filters]
-    pre_scores = tuple([one for one in profile.pre_scores if word(one).scores is DependsOn.ANYTHING])
-    asked = {one.name for one in pre_scores}
+    skippable = frozenset(
+        plugin.name for plugin in profile.pre_filters if locality_of(plugin).filters is not DependsOn.ANYTHING
+    )
+    filters = [(plugin, locality_of(plugin)) for plugin in profile.filters]
+    pre_scores = tuple([plugin for plugin in profile.pre_scores if locality_of(plugin).scores is DependsOn.ANYTHING])
+    asked_pre_scores = {plugin.name for plugin in pre_scores}
     scores = []
     for scorer, weight in profile.scores:
-        said = word(scorer)
-        if scorer.name in asked and said.scores is not DependsOn.ANYTHING:
+        locality = locality_of(scorer)
+        if scorer.name in asked_pre_scores and locality.scores is not DependsOn.ANYTHING:
             # PreScore is watched by a wrapper, or has something to say: then Score is asked too.
-            said = Locality()
-        scores.append((scorer, weight, said))
+            locality = Locality()
+        scores.append((scorer, weight, locality))
     plain, ranged, later = [], [], []
-    for scorer, weight, said in scores:
-        if said.scores is DependsOn.NOTHING:
+    for scorer, weight, locality in scores:
+        if locality.scores is DependsOn.NOTHING:
             continue
-        if said.scores is not DependsOn.ANYTHING and not profile.normalizes(scorer.name):
-            plain.append((scorer, weight, said))
-        elif said.scores is DependsOn.NODE:
-            ranged.append(_ranged(view, pod, profile, scorer, weight, said))
+        if locality.scores is not DependsOn.ANYTHING and not profile.normalizes(scorer.name):
+            plain.append((scorer, weight, locality))
+        elif locality.scores is DependsOn.NODE:
+            ranged.append(_ranged(view, pod, profile, scorer, weight, locality))
         else:
             later.append((scorer, weight))
-    pod_filters = [(one, said) for one, said in filters if said.filters is DependsOn.PODS]
-    pod_scores = [(one, weight, said) for one, weight, said in plain if said.scores is DependsOn.PODS]
-    fits = [said.fits for _, said in pod_filters if said.fits is not None]
-    rates = [(said.rate, weight) for _, weight, said in pod_scores if said.rate is not None]
+    pod_filters = [(plugin, locality) for plugin, locality in filters if locality.filters is DependsOn.PODS]
+    pod_scores = [(scorer, weight, locality) for scorer, weight, locality in plain if locality.scores is DependsOn.PODS]
+    fits = [locality.fits for _, locality in pod_filters if locality.fits is not None]
+    rates = [(locality.rate, weight) for _, weight, locality in pod_scores if locality.rate is not None]
     singly = len(fits) == len(pod_filters) and len(rates) == len(pod_scores)
     return Plan(
         skippable=skippable,
         all_skippable=len(skippable) == len(profile.pre_filters),
-        filters=tuple([one for one, said in filters if said.filters is DependsOn.ANYTHING]),
+        filters=tuple([plugin for plugin, locality in filters if locality.filters is DependsOn.ANYTHING]),
         pre_scores=pre_scores,
         scores=tuple(later),
-        node_filters=tuple([one for one, said in filters if said.filters is DependsOn.NODE]),
-        pod_filters=tuple([one for one, _ in pod_filters]),
-        node_scores=tuple([(one, weight) for one, weight, said in plain if said.scores is DependsOn.NODE]),
-        pod_scores=tuple([(one, weight) for one, weight, _ in pod_scores]),
+        node_filters=tuple([plugin for plugin, locality in filters if locality.filters is DependsOn.NODE]),
+        pod_filters=tuple([plugin for plugin, _ in pod_filters]),
+        node_scores=tuple(
+            [(scorer, weight) for scorer, weight, locality in plain if locality.scores is DependsOn.NODE]
+        ),
+        pod_scores=tuple([(scorer, weight) for scorer, weight, _ in pod_scores]),
         row_by_row=(tuple(fits), tuple(rates)) if singly else None,
         by_block=_by_block(pod_filters, pod_scores) if view.table.complete else None,
         ranged=ranged,
-        versions=tuple([said.version for said in words.values() if said.version is not None]),
+        versions=tuple([locality.version for locality in localities.values() if locality.version is not None]),
         largest=1 + MAX_SCORE * sum(weight for _, weight, _ in plain),
         floor=0 if profile.scores else 1,
     )
@@ -233,25 +239,25 @@ def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
 def _by_block(
     filters: list[tuple[FilterPlugin, Locality]], scores: list[tuple[ScorePlugin, int, Locality]]
 ) -> tuple[list[FitsBlock], list[tuple[RateBlock, int]], list[FilterPlugin], list[Weighted]] | None:
-    fits = [said.fits_block for _, said in filters if said.fits_block is not None]
-    rates = [(said.rate_block, weight) for _, weight, said in scores if said.rate_block is not None]
+    fits = [locality.fits_block for _, locality in filters if locality.fits_block is not None]
+    rates = [(locality.rate_block, weight) for _, weight, locality in scores if locality.rate_block is not None]
     if not fits and not rates:
         return None
-    others = [one for one, said in filters if said.fits_block is None]
-    return fits, rates, others, [(one, weight) for one, weight, said in scores if said.rate_block is None]
+    others = [plugin for plugin, locality in filters if locality.fits_block is None]
+    return fits, rates, others, [(scorer, weight) for scorer, weight, locality in scores if locality.rate_block is None]
 
 
 def _ranged(
-    view: Snapshot, pod: PodInfo, profile: ProfileRunner, scorer: ScorePlugin, weight: int, said: Locality
+    view: Snapshot, pod: PodInfo, profile: ProfileRunner, scorer: ScorePlugin, weight: int, locality: Locality
 ) -> Ranged:
     rows = view.rows
-    raw = _asked(scorer, pod, view, rows)
+    raw = _raw_scores(scorer, pod, view, rows)
     first = int(raw[0])
-    if said.by_range and (raw == first).all():
+    if locality.by_range and (raw == first).all():
         state = CycleState()
-        one = profile.finish_scores(state, pod, view, rows[:1], scorer.name, weight, raw[:1])
+        scores = profile.finish_scores(state, pod, view, rows[:1], scorer.name, weight, raw[:1])
         if not state.counters:
-            return Ranged(scorer, weight, uniform=first, constant=int(one.weighted[0]))
+            return Ranged(scorer, weight, uniform=first, constant=int(scores.weighted[0]))
     column = np.zeros(view.table.capacity, dtype=np.int64)
     column[rows] = raw
     return Ranged(scorer, weight, column=column)

@@ -75,7 +75,9 @@ class Diagnosis:
         everyone = frozenset(rejection.plugin for rejection in self.rejections)
         if self.absent:
             everyone |= frozenset(self.absent_plugins)
-        pending = frozenset(one.plugin for one in self.rejections if (one.codes == Code.PENDING).any())
+        pending = frozenset(
+            rejection.plugin for rejection in self.rejections if (rejection.codes == Code.PENDING).any()
+        )
         return everyone, pending
 
     def message(self, post_filter: str = "") -> str:

@@ -72,15 +72,15 @@ def local_version(
 ) -> Hashable | None:
     """Return a value that changes with whatever the verdicts of filters follow from besides the pod's spec, the node
     and the pods on it; None where one of them follows from more than that."""
-    said: list[Hashable] = []
+    versions: list[Hashable] = []
     for plugin in filters:
         if plugin.name in skipped:
-            said.append(plugin.name)
+            versions.append(plugin.name)
             continue
         if not isinstance(plugin, LocalPlugin):
             return None
         word = plugin.locality(pod, view)
         if word.filters is DependsOn.ANYTHING:
             return None
-        said.append((word.filters, None if word.version is None else word.version(view)))
-    return tuple(said)
+        versions.append((word.filters, None if word.version is None else word.version(view)))
+    return tuple(versions)

@@ -17,8 +17,8 @@ class NodeCodes(Mapping[str, int]):
     def rows(self, code: Code) -> RowArray:
         """Return the rows of the nodes with a code, ascending."""
         rows = self._view.rows
-        found: RowArray = rows[self._codes[rows] == code]
-        return found
+        matching: RowArray = rows[self._codes[rows] == code]
+        return matching
 
     def __getitem__(self, name: str) -> int:
         row = self._view.row(name)

@@ -31,10 +31,10 @@ class PodBatch:
             "memory": np.array([pod.nonzero_memory for _, pod in pods], dtype=np.float64),
         }
 
-    def every(self) -> IntArray:
+    def all_indices(self) -> IntArray:
         """Return the indices of all pods."""
         return np.arange(len(self.pods))
 
-    def some(self, which: IntArray) -> Iterator[tuple[int, PodInfo]]:
+    def at(self, indices: IntArray) -> Iterator[tuple[int, PodInfo]]:
         """Yield the pods of some indices, with their rows."""
-        return (self.pods[index] for index in which.tolist())
+        return (self.pods[index] for index in indices.tolist())

@@ -98,7 +98,9 @@ def _preferred(
     terms: Iterable[WeightedPodAffinityTerm], namespace: str, kind: str, errors: list[str]
 ) -> tuple[WeightedAffinityTerm, ...]:
     try:
-        return tuple(WeightedAffinityTerm(one.weight, _term(one.pod_affinity_term, namespace)) for one in terms)
+        return tuple(
+            WeightedAffinityTerm(weighted.weight, _term(weighted.pod_affinity_term, namespace)) for weighted in terms
+        )
     except SelectorError as error:
         errors.append(f"{kind}: {error}")
         return ()

@@ -124,22 +124,22 @@ class ProfileRunner:
         scorers: tuple[ScorePlugin, ...] = at(ExtensionPoint.SCORE, ScorePlugin)
         self.scores = tuple((scorer, weights[scorer.name]) for scorer in scorers)
         # Looked up once: isinstance against a Protocol costs more than most scores.
-        self._normalizers = {one.name: one.normalize for one in scorers if isinstance(one, ScoreNormalizer)}
-        self._filter_names = frozenset(one.name for one in self.filters)
+        self._normalizers = {scorer.name: scorer.normalize for scorer in scorers if isinstance(scorer, ScoreNormalizer)}
+        self._filter_names = frozenset(plugin.name for plugin in self.filters)
         self._pod_watchers = tuple(
-            (one.name, instance)
-            for one in self.pre_filters
-            if isinstance(instance := self.plugins[one.name], PreFilterExtensions)
+            (plugin.name, instance)
+            for plugin in self.pre_filters
+            if isinstance(instance := self.plugins[plugin.name], PreFilterExtensions)
         )
 
     def _at(self, point: ExtensionPoint, kind: Any) -> tuple[Any, ...]:
-        found: list[Any] = []
+        plugins: list[Any] = []
         for enabled in self.effective.plugins(point):
             plugin = self._wrap(point, self.plugins[enabled.name])
             if not isinstance(plugin, kind):
                 raise ValueError(f'plugin "{enabled.name}" does not extend {kind.__name__} plugin')
-            found.append(plugin)
-        return tuple(found)
+            plugins.append(plugin)
+        return tuple(plugins)
 
     # Queueing -------------------------------------------------------------------------------------------------------
 

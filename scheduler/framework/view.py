@@ -296,7 +296,7 @@ class WhatIfView(NodeView, Protocol):
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node; KeyError when it is not there."""
 
-    def move_pods(self, batch: PodBatch, which: IntArray, sign: int) -> None:
+    def move_pods(self, batch: PodBatch, indices: IntArray, sign: int) -> None:
         """Put some pods of a batch on their rows (+1), or take those there from them (-1), at little cost for each."""
 
 
@@ -325,5 +325,6 @@ def nominated_for(pod: PodInfo, view: NodeView, rows: RowArray) -> dict[int, lis
     return {
         row: others
         for row, pods in pairs
-        if row >= 0 and (others := [one for one in pods if one.priority >= pod.priority and one.uid != pod.uid])
+        if row >= 0
+        and (others := [nominee for nominee in pods if nominee.priority >= pod.priority and nominee.uid != pod.uid])
     }

@@ -1,5 +1,5 @@
 """What trying nodes showed, kept for the next pod of the same class and priority: only nodes on which something has
-changed since are tried again.
+changed since are cached again.
 
 It must give exactly what `dry_run` would; a property test holds it to that.
 """
@@ -22,12 +22,12 @@ from scheduler.framework import (
     RowArray,
 )
 from scheduler.kube.model import LabelSelector, PodDisruptionBudget
-from scheduler.preemption.trials import BUDGET, LARGEST_BATCH, Budgets, Trial, dry_run
+from scheduler.preemption.trials import LARGEST_BATCH, PDB, Budgets, Trial, dry_run
 from scheduler.preemption.victims import PRIORITY_SHIFT, Candidate, DryRunResult, NodeOutcome, VictimRules, choose
 
 _MOST_ROWS = 200_000
 """Bound on the rows of all classes."""
-_UNKNOWN, _CANDIDATE, _REFUSED = 0, 1, 2
+_UNKNOWN, _CANDIDATE, _REJECTED = 0, 1, 2
 
 
 class DryRunCache:
@@ -54,24 +54,24 @@ class DryRunCache:
             budgets = self._budgets.now(view)
             trial = Trial(state, pod, view, filters, rules, budgets)
             if not trial.node_by_node:
-                tried = self._of((pod.spec.class_key, pod.priority, version), view)
-                tried.catch_up(pod, view, self._budgets)
-                found = tried.search(pod, view, trial, rules, rows, wanted, rng)
-                if found is not None:
-                    return found
-                # A plugin failed: what that means for each node, only trying all of them afresh can tell.
+                cached = self._outcomes_for((pod.spec.class_key, pod.priority, version), view)
+                cached.catch_up(pod, view, self._budgets)
+                answer = cached.search(pod, view, trial, rules, rows, wanted, rng)
+                if answer is not None:
+                    return answer
+                # A plugin failed: what that means for each node, only trying all of them again can tell.
                 del self._kept[pod.spec.class_key, pod.priority, version]
         result = dry_run(state, pod, view, filters, rows, wanted, rules)
         return choose(result.candidates, view.now, rng) if result.candidates else result
 
-    def _of(self, key: Hashable, view: NodeView) -> "CachedOutcomes":
-        tried = self._kept.get(key)
-        if tried is None or tried.membership != view.membership:
-            tried = self._kept[key] = CachedOutcomes(view)
+    def _outcomes_for(self, key: Hashable, view: NodeView) -> "CachedOutcomes":
+        cached = self._kept.get(key)
+        if cached is None or cached.membership != view.membership:
+            cached = self._kept[key] = CachedOutcomes(view)
         self._kept.move_to_end(key)
-        while len(self._kept) > 1 and sum(len(one.status) for one in self._kept.values()) > _MOST_ROWS:
+        while len(self._kept) > 1 and sum(len(outcomes.status) for outcomes in self._kept.values()) > _MOST_ROWS:
             self._kept.popitem(last=False)
-        return tried
+        return cached
 
 
 class BudgetCache:
@@ -91,12 +91,12 @@ class BudgetCache:
 
     def now(self, view: NodeView) -> Budgets:
         """Return the budgets as they are now."""
-        generation = view.objects.generation(BUDGET)
+        generation = view.objects.generation(PDB)
         if generation != self.generation or view.objects is not self._store:
             self.coverage += view.objects is not self._store
             self.generation, self._store = generation, view.objects
-            every: list[PodDisruptionBudget] = list(view.objects.every(BUDGET))
-            selectors = [(one.metadata.namespace, one.metadata.name, one.spec.selector) for one in every]
+            every: list[PodDisruptionBudget] = list(view.objects.every(PDB))
+            selectors = [(budget.metadata.namespace, budget.metadata.name, budget.spec.selector) for budget in every]
             if selectors != self._selectors:
                 self.coverage += 1
             self._selectors = selectors
@@ -117,7 +117,7 @@ class CachedOutcomes:
         self._total: IntArray = np.zeros(size, dtype=np.int64)
         self._count: IntArray = np.zeros(size, dtype=np.int64)
         self._earliest: FloatArray = np.zeros(size)
-        self._fleeting: set[int] = set()
+        self._valid_once: set[int] = set()
         self._covered: set[int] = set()
         self._generation = view.generation
         self._nomination_end = view.nomination_end
@@ -134,14 +134,14 @@ class CachedOutcomes:
         backwards, self._now = view.now < self._now, view.now
         if changed is None or nominated is None or coverage != budgets.coverage or backwards:
             self.status[:] = _UNKNOWN
-            self._fleeting.clear()
+            self._valid_once.clear()
             self._covered.clear()
             return
         self._forget(changed)
         self._forget({row for name in nominated if (row := view.row(name)) >= 0})
-        if self._fleeting:
-            self._forget(self._fleeting)
-            self._fleeting.clear()
+        if self._valid_once:
+            self._forget(self._valid_once)
+            self._valid_once.clear()
         if generation != budgets.generation and self._covered:
             self._forget(self._covered)
             self._covered.clear()
@@ -176,15 +176,15 @@ class CachedOutcomes:
             if trial.plugin_failed:
                 return None
         if own >= 0:
-            self._fleeting.add(own)
+            self._valid_once.add(own)
         candidates = promising[:end][status[:end] == _CANDIDATE]
         if not len(candidates):
-            return self._nowhere(pod, view, rules, rows, promising)
+            return self._no_candidate(pod, view, rules, rows, promising)
         return self._best(view, candidates, rng)
 
     def _end(self, rows: RowArray, status: NDArray[np.int8], wanted: int) -> int:
         """Return how many rows it takes at least until there are so many candidates, one of which breaks no budget: as
-        if those not tried yet were such."""
+        if those not cached yet were such."""
         hopeful = np.flatnonzero(status <= _CANDIDATE)
         harmless = (status[hopeful] == _UNKNOWN) | (self._violations[rows[hopeful]] == 0)
         first = int(harmless.argmax()) if harmless.any() else len(hopeful)
@@ -196,12 +196,12 @@ class CachedOutcomes:
         outcomes = trial.run(batch)
         for row, others in batch:
             outcome = self._outcomes[row] = outcomes[row]
-            self.status[row] = _CANDIDATE if outcome.victims else _REFUSED
+            self.status[row] = _CANDIDATE if outcome.victims else _REJECTED
             if outcome.victims:
                 self._compare(row, outcome)
             # Whoever started by a clock that is ahead of ours is the older the later it gets.
-            if any(one.started_at > view.now for one in others):
-                self._fleeting.add(row)
+            if any(victim.started_at > view.now for victim in others):
+                self._valid_once.add(row)
             if trial.budgets.cover(others):
                 self._covered.add(row)
 
@@ -211,9 +211,13 @@ class CachedOutcomes:
         highest = victims[0].priority
         self._violations[row] = outcome.violations
         self._highest[row] = highest
-        self._total[row] = sum([one.priority for one in victims]) + PRIORITY_SHIFT * len(victims)
+        self._total[row] = sum([victim.priority for victim in victims]) + PRIORITY_SHIFT * len(victims)
         self._count[row] = len(victims)
-        starts = [one.started_at for one in victims if one.priority == highest and one.started_at == one.started_at]
+        starts = [
+            victim.started_at
+            for victim in victims
+            if victim.priority == highest and victim.started_at == victim.started_at
+        ]
         self._earliest[row] = min(starts, default=math.nan)
 
     def _best(self, view: NodeView, rows: RowArray, rng: RandomSource) -> Candidate:
@@ -228,10 +232,12 @@ class CachedOutcomes:
         outcome = self._outcomes[row]
         assert outcome is not None
         # Conditions and the like may have changed since, which make no difference to who has to go.
-        now = {one.uid: one for one in view.pods_on(row)}
-        return Candidate(view.name(row), tuple(now[one.uid] for one in outcome.victims), outcome.violations)
+        current_pods = {current.uid: current for current in view.pods_on(row)}
+        return Candidate(
+            view.name(row), tuple(current_pods[victim.uid] for victim in outcome.victims), outcome.violations
+        )
 
-    def _nowhere(
+    def _no_candidate(
         self, pod: PodInfo, view: NodeView, rules: VictimRules, rows: RowArray, promising: RowArray
     ) -> DryRunResult:
         result = DryRunResult()
@@ -245,9 +251,9 @@ class CachedOutcomes:
             else:
                 equal[id(outcome)] += 1
                 outcomes[id(outcome)] = outcome
-        for one, nodes in equal.items():
-            result.refuse(outcomes[one].reasons, nodes)
+        for identity, nodes in equal.items():
+            result.reject(outcomes[identity].reasons, nodes)
         without_victims = rows[~np.isin(rows, promising)].tolist()
-        result.refused += len(without_victims)
+        result.rejected += len(without_victims)
         result.reasons.update(rules.no_victims_reasons(pod, [view.name(row) for row in without_victims]))
         return result

@@ -33,7 +33,7 @@ from scheduler.preemption.victims import (
     by_importance,
 )
 
-BUDGET = "PodDisruptionBudget"
+PDB = "PodDisruptionBudget"
 _LEAST_BATCH = 16
 """Upstream tries 16 nodes at a time (`parallelism`), so it overshoots by as many."""
 LARGEST_BATCH = 512
@@ -51,7 +51,7 @@ def dry_run(
 ) -> DryRunResult:
     """Try rows in their order until there are enough candidates (Evaluator.DryRunPreemption)."""
     result = DryRunResult()
-    trial = Trial(state, pod, view, filters, rules, Budgets(view.objects.every(BUDGET)))
+    trial = Trial(state, pod, view, filters, rules, Budgets(view.objects.every(PDB)))
     batch: list[tuple[int, list[PodInfo]]] = []
     promising = rules.rows_with_victims(state, pod, view, rows)
     without_victims = rows[~np.isin(rows, promising)].tolist() if len(promising) < len(rows) else []
@@ -73,7 +73,7 @@ def dry_run(
                 return result
     if batch:
         trial.report(batch, result)
-    result.refused += len(without_victims)
+    result.rejected += len(without_victims)
     result.reasons.update(rules.no_victims_reasons(pod, [view.name(row) for row in without_victims]))
     return result
 
@@ -177,11 +177,11 @@ class Trial:
     def _try(self, nodes: Sequence[tuple[int, list[PodInfo]]]) -> dict[int, NodeOutcome]:
         overlay = self._view.overlay()
         state = self.state.clone() if self._watched else self.state
-        batch = PodBatch([(row, one) for row, victims in nodes for one in victims])
-        self._move(state, overlay, batch, batch.every(), -1)
+        batch = PodBatch([(row, victim) for row, victims in nodes for victim in victims])
+        self._move(state, overlay, batch, batch.all_indices(), -1)
         diagnosis = Diagnosis(len(nodes))
         fits = self._fits(state, overlay, [row for row, _ in nodes], diagnosis)
-        outcomes = _refusals(diagnosis)
+        outcomes = _rejections(diagnosis)
         tried: list[_Node] = []
         first = 0
         for row, victims in nodes:
@@ -199,15 +199,15 @@ class Trial:
     def _node(self, row: int, victims: list[PodInfo], first: int) -> _Node:
         important = by_importance(victims, self._view.now)
         violating, others = self.budgets.split(important)
-        index = {one.uid: first + number for number, one in enumerate(victims)}
-        return _Node(row, [index[one.uid] for one in (*violating, *others)], len(violating))
+        index = {victim.uid: first + number for number, victim in enumerate(victims)}
+        return _Node(row, [index[victim.uid] for victim in (*violating, *others)], len(violating))
 
-    def _move(self, state: CycleState, overlay: WhatIfView, batch: PodBatch, which: IntArray, sign: int) -> None:
+    def _move(self, state: CycleState, overlay: WhatIfView, batch: PodBatch, indices: IntArray, sign: int) -> None:
         if not self._watched:
-            overlay.move_pods(batch, which, sign)
+            overlay.move_pods(batch, indices, sign)
             return
         # Whoever is told of a pod sees the nodes as they are right after its move.
-        for index in which.tolist():
+        for index in indices.tolist():
             row, pod = batch.pods[index]
             if sign > 0:
                 overlay.add_pod(pod, row)
@@ -226,16 +226,16 @@ class Trial:
             going: list[int] = []
             for node in waiting:
                 index = node.order[turn]
-                one = batch.pods[index][1]
+                victim = batch.pods[index][1]
                 try:
-                    result = self._rules.reprieve(state, overlay, node.row, one, node.row in fits)
+                    result = self._rules.reprieve(state, overlay, node.row, victim, node.row in fits)
                 except NodeError as error:
                     node.error = str(error)
                     continue
                 if result is ReprieveResult.REPRIEVED:
                     continue
                 going.append(index)
-                node.victims.append(one)
+                node.victims.append(victim)
                 node.violations += turn < node.violating and result is ReprieveResult.EVICTED
             self._move(state, overlay, batch, np.array(going, dtype=np.int64), -1)
 
@@ -254,9 +254,9 @@ class Trial:
         return set(self._filters.run_filters_with_nominated(state, self._pod, view, wanted, diagnosis).tolist())
 
 
-def _refusals(diagnosis: Diagnosis) -> dict[int, NodeOutcome]:
+def _rejections(diagnosis: Diagnosis) -> dict[int, NodeOutcome]:
     """Return the outcomes of the rows that a diagnosis has rejected; equal ones are one object."""
-    found: dict[int, NodeOutcome] = {}
+    outcomes: dict[int, NodeOutcome] = {}
     for rejection in diagnosis.rejections:
         known: dict[int, NodeOutcome] = {}
         for row, bits in zip(rejection.rows.tolist(), rejection.bits.tolist(), strict=True):
@@ -264,5 +264,5 @@ def _refusals(diagnosis: Diagnosis) -> dict[int, NodeOutcome]:
             if outcome is None:
                 reasons = tuple(reason for bit, reason in enumerate(rejection.reasons) if bits >> bit & 1)
                 outcome = known[bits] = NodeOutcome(reasons=reasons)
-            found[row] = outcome
-    return found
+            outcomes[row] = outcome
+    return outcomes

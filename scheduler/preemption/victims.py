@@ -96,7 +96,7 @@ class DryRunResult:
     """What came of trying nodes: candidates, and for the others how many there are and why not."""
 
     candidates: list[Candidate] = field(default_factory=list)
-    refused: int = 0
+    rejected: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
 
@@ -107,17 +107,17 @@ class DryRunResult:
         elif outcome.victims:
             self.candidates.append(Candidate(node, outcome.victims, outcome.violations))
         else:
-            self.refuse(outcome.reasons)
+            self.reject(outcome.reasons)
 
-    def refuse(self, reasons: Iterable[str], nodes: int = 1) -> None:
+    def reject(self, reasons: Iterable[str], nodes: int = 1) -> None:
         """Note nodes where preemption does not help, all for the same reasons."""
-        self.refused += nodes
+        self.rejected += nodes
         for reason in reasons:
             self.reasons[reason] += nodes
 
     def fail(self, error: str) -> None:
         """Note a node that could not be judged."""
-        self.refuse((error,))
+        self.reject((error,))
         if error not in self.errors:
             self.errors.append(error)
 
@@ -128,12 +128,12 @@ class DryRunResult:
 
     def enough(self, wanted: int) -> bool:
         """Tell whether the search may end: so many candidates, and one that breaks no budget."""
-        return len(self.candidates) >= wanted and any(not one.violations for one in self.candidates)
+        return len(self.candidates) >= wanted and any(not candidate.violations for candidate in self.candidates)
 
     def message(self, total: int) -> str:
         """Return the text for the pod when there is no candidate among `total` nodes."""
         reasons = Counter(self.reasons)
-        reasons[NOT_HELPFUL] += total - self.refused
+        reasons[NOT_HELPFUL] += total - self.rejected
         return unavailable(total, +reasons)
 
 
@@ -150,7 +150,7 @@ def ineligible(
     if not node or codes.get(node, Code.UNSCHEDULABLE_AND_UNRESOLVABLE) == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return None
     row = view.row(node)
-    if row >= 0 and any(rules.blocks_preemption(state, pod, one) for one in view.pods_on(row)):
+    if row >= 0 and any(rules.blocks_preemption(state, pod, other) for other in view.pods_on(row)):
         return LEAVING
     return None
 
@@ -166,26 +166,26 @@ def _is_preempted(pod: PodInfo) -> bool:
 
 def choose(candidates: Sequence[Candidate], now: float, rng: RandomSource) -> Candidate:
     """Return the candidate that hurts least (pickOneNodeForPreemption); equals are drawn from."""
-    keys = [_harm(one, now) for one in candidates]
+    keys = [_disruption(candidate, now) for candidate in candidates]
     least = min(keys)
-    best = [one for one, key in zip(candidates, keys, strict=True) if key == least]
+    best = [candidate for candidate, key in zip(candidates, keys, strict=True) if key == least]
     return best[int(rng.random() * len(best))]
 
 
-def _harm(candidate: Candidate, now: float) -> tuple[int, int, int, int, float]:
+def _disruption(candidate: Candidate, now: float) -> tuple[int, int, int, int, float]:
     victims = candidate.victims
     highest = victims[0].priority
     # Shifted above 0, so that few pods of a negative priority are not worse than many.
-    total = sum(one.priority + PRIORITY_SHIFT for one in victims)
-    earliest = min(started(one, now) for one in victims if one.priority == highest)
+    total = sum(victim.priority + PRIORITY_SHIFT for victim in victims)
+    earliest = min(start_time(victim, now) for victim in victims if victim.priority == highest)
     return candidate.violations, highest, total, len(victims), -earliest
 
 
-def started(pod: PodInfo, now: float) -> float:
+def start_time(pod: PodInfo, now: float) -> float:
     """Return when a pod started; `now` for one that has not."""
     return now if math.isnan(pod.started_at) else pod.started_at
 
 
 def by_importance(pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
     """Return pods with the most important first: by priority, then by age (MoreImportantPod)."""
-    return sorted(pods, key=lambda pod: (-pod.priority, started(pod, now)))
+    return sorted(pods, key=lambda pod: (-pod.priority, start_time(pod, now)))

@@ -92,18 +92,18 @@ class PodAggregates:
             self.holdings.add(row, pod, sign)
         topology = self._table.topology
         key = self._class_key(pod)
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = self._new_class(pod)
-            found.feeds = [tally for query, tally in self._queries.items() if found.answers(query)]
-        found.tally.add(row, sign, topology)
-        for tally in found.feeds:
+        label_class = self._classes.get(key)
+        if label_class is None:
+            label_class = self._classes[key] = self._new_class(pod)
+            label_class.feeds = [tally for query, tally in self._queries.items() if label_class.answers(query)]
+        label_class.tally.add(row, sign, topology)
+        for tally in label_class.feeds:
             tally.add(row, sign, topology)
-        if not found.tally.total:
+        if not label_class.tally.total:
             del self._classes[key]
         if pod.spec.terms.any:
-            for one in self._term_tallies(pod.spec.class_key, pod.spec.terms):
-                one.tally.add(row, sign, topology)
+            for term_tally in self._term_tallies(pod.spec.class_key, pod.spec.terms):
+                term_tally.tally.add(row, sign, topology)
 
     def add_all(self) -> None:
         """Count everyone, where nobody has been counted yet."""
@@ -130,9 +130,11 @@ class PodAggregates:
         if not self._terms:
             return []
         return [
-            TermCounts(one.term, one.weight, self._domains(one.tally, one.term.topology_key, None))
-            for one in self._matching(pod)[kind]
-            if one.tally.total
+            TermCounts(
+                term_tally.term, term_tally.weight, self._domains(term_tally.tally, term_tally.term.topology_key, None)
+            )
+            for term_tally in self._matching(pod)[kind]
+            if term_tally.tally.total
         ]
 
     # Internals ------------------------------------------------------------------------------------------------------
@@ -159,15 +161,15 @@ class PodAggregates:
             self._split(keys)
         if len(self._queries) >= _MOST_QUERIES:
             _, oldest = self._queries.popitem(last=False)
-            for one in self._classes.values():
-                if oldest in one.feeds:
-                    one.feeds.remove(oldest)
+            for label_class in self._classes.values():
+                if oldest in label_class.feeds:
+                    label_class.feeds.remove(oldest)
         tally = self._queries[query] = Tally(self._pool)
         topology = self._table.topology
-        for one in self._classes.values():
-            if one.answers(query):
-                one.feeds.append(tally)
-                for row, count in one.tally.rows.items():
+        for label_class in self._classes.values():
+            if label_class.answers(query):
+                label_class.feeds.append(tally)
+                for row, count in label_class.tally.rows.items():
                     tally.add(row, count, topology)
         return tally
 
@@ -178,33 +180,33 @@ class PodAggregates:
         topology = self._table.topology
         for row, pod in self._everyone():
             key = self._class_key(pod)
-            found = self._classes.get(key)
-            if found is None:
-                found = self._classes[key] = self._new_class(pod)
-            found.tally.add(row, 1, topology)
-        for one in self._classes.values():
-            one.feeds = [tally for query, tally in self._queries.items() if one.answers(query)]
+            label_class = self._classes.get(key)
+            if label_class is None:
+                label_class = self._classes[key] = self._new_class(pod)
+            label_class.tally.add(row, 1, topology)
+        for label_class in self._classes.values():
+            label_class.feeds = [tally for query, tally in self._queries.items() if label_class.answers(query)]
 
     def _term_tallies(self, class_key: bytes, terms: PodTerms) -> tuple[_TermTally, ...]:
-        found = self._terms_of_spec.get(class_key)
-        if found is None:
+        term_tallies = self._terms_of_spec.get(class_key)
+        if term_tallies is None:
             if len(self._terms_of_spec) >= _PRUNE_AT:
                 self._prune()
-            found = self._terms_of_spec[class_key] = tuple(self._intern(*one) for one in terms_of(terms))
-        return found
+            term_tallies = self._terms_of_spec[class_key] = tuple(self._intern(*entry) for entry in terms_of(terms))
+        return term_tallies
 
     def _intern(self, kind: TermKind, weight: int, term: AffinityTerm) -> _TermTally:
         key = (kind, weight, term)
-        found = self._terms.get(key)
-        if found is None:
-            found = self._terms[key] = _TermTally(kind, weight, term, self._pool)
+        term_tally = self._terms.get(key)
+        if term_tally is None:
+            term_tally = self._terms[key] = _TermTally(kind, weight, term, self._pool)
             self._terms_version += 1
-        return found
+        return term_tally
 
     def _prune(self) -> None:
         """Forget terms that no pod has any more."""
         self._terms_of_spec.clear()
-        self._terms = {key: one for key, one in self._terms.items() if one.tally.total}
+        self._terms = {key: term_tally for key, term_tally in self._terms.items() if term_tally.tally.total}
         self._terms_version += 1
 
     def _matching(self, pod: PodInfo) -> dict[TermKind, tuple[_TermTally, ...]]:
@@ -213,21 +215,21 @@ class PodAggregates:
             self._answers.clear()
             self._answers_for = versions
         key = (pod.namespace, frozenset(pod.labels.items()))
-        found = self._answers.get(key)
-        if found is None:
+        answer = self._answers.get(key)
+        if answer is None:
             labels = namespace_labels(self.objects, pod.namespace)
             by_kind: dict[TermKind, list[_TermTally]] = {kind: [] for kind in TermKind}
-            for one in self._terms.values():
-                if one.term.matches(pod.namespace, pod.labels, labels):
-                    by_kind[one.kind].append(one)
-            found = self._answers[key] = {kind: tuple(terms) for kind, terms in by_kind.items()}
-        return found
+            for term_tally in self._terms.values():
+                if term_tally.term.matches(pod.namespace, pod.labels, labels):
+                    by_kind[term_tally.kind].append(term_tally)
+            answer = self._answers[key] = {kind: tuple(terms) for kind, terms in by_kind.items()}
+        return answer
 
 
 def namespace_labels(objects: Objects, namespace: str) -> Mapping[str, str]:
     """Return a Namespace's labels; none for one that is not known, as upstream assumes."""
-    found = objects.get("Namespace", "", namespace)
-    labels: Mapping[str, str] = {} if found is None else found.metadata.labels
+    namespace_object = objects.get("Namespace", "", namespace)
+    labels: Mapping[str, str] = {} if namespace_object is None else namespace_object.metadata.labels
     return labels
 
 
@@ -237,7 +239,7 @@ def terms_of(terms: PodTerms) -> Iterable[tuple[TermKind, int, AffinityTerm]]:
         yield TermKind.AFFINITY, 0, term
     for term in terms.anti_affinity:
         yield TermKind.ANTI_AFFINITY, 0, term
-    for one in terms.preferred_affinity:
-        yield TermKind.PREFERRED_AFFINITY, one.weight, one.term
-    for one in terms.preferred_anti_affinity:
-        yield TermKind.PREFERRED_ANTI_AFFINITY, one.weight, one.term
+    for weighted in terms.preferred_affinity:
+        yield TermKind.PREFERRED_AFFINITY, weighted.weight, weighted.term
+    for weighted in terms.preferred_anti_affinity:
+        yield TermKind.PREFERRED_ANTI_AFFINITY, weighted.weight, weighted.term

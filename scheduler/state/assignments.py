@@ -51,7 +51,7 @@ class RecentAssignments:
         # By halves, so that the cost per entry stays the same however many are kept.
         if half >= _SWEEP // 2 and self._entries[half].at < oldest:
             # Entries come in order of observation, not of `at`: stop at the first that is still of interest.
-            keep = next((i for i, one in enumerate(self._entries) if one.at >= oldest), len(self._entries) - 1)
+            keep = next((i for i, entry in enumerate(self._entries) if entry.at >= oldest), len(self._entries) - 1)
             del self._entries[:keep]
             self.start += keep
 

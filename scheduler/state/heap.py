@@ -28,8 +28,8 @@ class KeyedHeap(Generic[T]):
 
     def get(self, key: str) -> T | None:
         """Return the item of a key."""
-        found = self._items.get(key)
-        return found[1] if found is not None else None
+        entry = self._items.get(key)
+        return entry[1] if entry is not None else None
 
     def push(self, key: str, order: Any, item: T) -> None:
         """Add an item, or give it a new place."""
@@ -56,8 +56,8 @@ class KeyedHeap(Generic[T]):
 
     def remove(self, key: str) -> T | None:
         """Remove and return the item of a key; None when it is not there."""
-        found = self._items.pop(key, None)
-        return found[1] if found is not None else None
+        entry = self._items.pop(key, None)
+        return entry[1] if entry is not None else None
 
     def _is_live(self, entry: tuple[Any, int, str]) -> bool:
         current = self._items.get(entry[2])

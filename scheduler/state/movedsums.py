@@ -31,15 +31,15 @@ class MovedSums:
             self.count = self._base.pod_count.copy()
         self.count[row] += sign
 
-    def use_many(self, batch: PodBatch, which: IntArray, sign: int) -> None:
+    def use_many(self, batch: PodBatch, indices: IntArray, sign: int) -> None:
         """As `use` for some pods of a batch."""
-        rows = batch.rows[which]
+        rows = batch.rows[indices]
         for name, amounts in batch.requests.items():
-            np.add.at(_own(self.requested, name, self._base.requested), rows, sign * amounts[which])
+            np.add.at(_own(self.requested, name, self._base.requested), rows, sign * amounts[indices])
         for name, amounts in batch.nonzero.items():
-            np.add.at(_own(self.nonzero, name, self._base.nonzero_requested), rows, sign * amounts[which])
+            np.add.at(_own(self.nonzero, name, self._base.nonzero_requested), rows, sign * amounts[indices])
         for name in self.declared:
-            self._add_declared(name, (Move(row, pod, sign) for row, pod in batch.some(which)))
+            self._add_declared(name, (Move(row, pod, sign) for row, pod in batch.at(indices)))
         if self.count is None:
             self.count = self._base.pod_count.copy()
         np.add.at(self.count, rows, float(sign))

@@ -58,4 +58,4 @@ def moved_terms(
             known = extra[id(term)]
             if known is not None and column.codes[row] >= 0:
                 known.counts[column.codes[row]] += sign
-    return [*terms, *(one for one in extra.values() if one is not None)]
+    return [*terms, *(counts for counts in extra.values() if counts is not None)]

@@ -26,9 +26,9 @@ class Nominator:
     def set(self, pod: PodInfo, node: str) -> None:
         """Nominate a pod to a node, instead of any former one; to none where the name is empty."""
         known = self.by_node.get(node, ()) if node and self._node_of.get(pod.uid) == node else ()
-        if any(one.uid == pod.uid and _counts_alike(one, pod) for one in known):
+        if any(nominee.uid == pod.uid and _counts_alike(nominee, pod) for nominee in known):
             # Its status has changed, and it is as much in the way as before: that is no news to anybody.
-            self.by_node[node] = tuple(pod if one.uid == pod.uid else one for one in known)
+            self.by_node[node] = tuple(pod if nominee.uid == pod.uid else nominee for nominee in known)
             return
         self.remove(pod.uid)
         if not node:
@@ -92,12 +92,12 @@ class Nominator:
             del self._log[:_REMEMBERED]
 
 
-def _counts_alike(one: PodInfo, other: PodInfo) -> bool:
+def _counts_alike(pod: PodInfo, other: PodInfo) -> bool:
     return (
-        one.spec.class_key == other.spec.class_key
-        and one.priority == other.priority
-        and one.requests == other.requests
-        and one.labels == other.labels
+        pod.spec.class_key == other.spec.class_key
+        and pod.priority == other.priority
+        and pod.requests == other.requests
+        and pod.labels == other.labels
     )
 
 

@@ -164,8 +164,8 @@ class SchedulingQueue:
 
     def delete(self, uid: str) -> bool:
         """Drop a pod that was deleted or bound; True when it was waiting here."""
-        found = self._remove(uid)
-        return found is not None
+        removed = self._remove(uid)
+        return removed is not None
 
     # Going out ------------------------------------------------------------------------------------------------------
 
@@ -329,9 +329,9 @@ class SchedulingQueue:
 
     def _remove(self, uid: str) -> QueuedPod | None:
         for heap in (self._active, self._backoff, self._error_backoff):
-            found = heap.remove(uid)
-            if found is not None:
-                return found
+            queued = heap.remove(uid)
+            if queued is not None:
+                return queued
         return self._unschedulable.pop(uid, None)
 
     def _passes_gates(self, queued: QueuedPod) -> bool:
@@ -390,18 +390,20 @@ class SchedulingQueue:
 
     def _wakes(self, event: ClusterEvent) -> Hints:
         """Return the registrations that match an event; looked up once per kind of event, of which there are few."""
-        found = self._woken_by.get(event)
-        if found is None:
-            found = self._woken_by[event] = {}
+        by_scheduler = self._woken_by.get(event)
+        if by_scheduler is None:
+            by_scheduler = self._woken_by[event] = {}
             for scheduler, plugins in self._hints.items():
                 matching = {
                     plugin: wanted
                     for plugin, registrations in plugins.items()
-                    if (wanted := tuple([one for one in registrations if event.matches(one)]))
+                    if (
+                        wanted := tuple([registration for registration in registrations if event.matches(registration)])
+                    )
                 }
                 if matching:
-                    found[scheduler] = matching
-        return found
+                    by_scheduler[scheduler] = matching
+        return by_scheduler
 
     def _requeue_verdict(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
         if event.is_wildcard:

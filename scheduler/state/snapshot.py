@@ -259,7 +259,9 @@ class Snapshot:
         """Return the node a pod is nominated to, or ""."""
         if self._nominator is not None:
             return self._nominator.node_of(uid) or ""
-        return next((name for name, pods in self.nominations.items() if any(one.uid == uid for one in pods)), "")
+        return next(
+            (name for name, pods in self.nominations.items() if any(nominee.uid == uid for nominee in pods)), ""
+        )
 
     def with_nominated(self, pod: PodInfo) -> "tuple[RowArray, Overlay]":
         """Return this view with the pods on it that are nominated and no less important than a pod, and their rows."""
@@ -271,9 +273,9 @@ class Snapshot:
         overlay, rows = self.overlay(), sums.rows
         overlay.add_nominated(sums)
         own = self.row(self.nomination_of(pod.uid))
-        itself = [one for one in sums.pods.get(own, ()) if one.uid == pod.uid]
-        for one in itself:
-            overlay.remove_known_pod(one, own)
+        itself = [nominee for nominee in sums.pods.get(own, ()) if nominee.uid == pod.uid]
+        for nominee in itself:
+            overlay.remove_known_pod(nominee, own)
         if itself and len(sums.pods[own]) == 1:
             rows = rows[rows != own]
         return rows, overlay
@@ -410,7 +412,7 @@ class Overlay(Snapshot):
 
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node; KeyError when it is not there."""
-        if all(one.uid != pod.uid for one in self.pods_on(row)):
+        if all(other.uid != pod.uid for other in self.pods_on(row)):
             raise KeyError(pod.uid)
         self.remove_known_pod(pod, row)
 
@@ -419,11 +421,11 @@ class Overlay(Snapshot):
         self._sums.use(pod, row, -1)
         self._unsettled.append(lambda: (Move(row, pod, -1),))
 
-    def move_pods(self, batch: PodBatch, which: IntArray, sign: int) -> None:
+    def move_pods(self, batch: PodBatch, indices: IntArray, sign: int) -> None:
         """Put some pods of a batch on their rows, or take those there from them."""
-        if len(which):
-            self._sums.use_many(batch, which, sign)
-            self._unsettled.append(lambda: [Move(row, pod, sign) for row, pod in batch.some(which)])
+        if len(indices):
+            self._sums.use_many(batch, indices, sign)
+            self._unsettled.append(lambda: [Move(row, pod, sign) for row, pod in batch.at(indices)])
 
     def add_nominated(self, nominated: NominatedSums) -> None:
         """Put nominated pods on their rows."""

@@ -221,7 +221,7 @@ class NodeTable:
         cpu, memory, pods = self.amounts["cpu"], self.amounts["memory"], self.pods
         busy = self.nonzero["cpu"], self.nonzero["memory"]
         columns = [cpu.allocatable, memory.allocatable, cpu.requested, memory.requested]
-        self.basics = np.array([*columns, *(one.requested for one in busy), pods.allocatable, pods.requested])
+        self.basics = np.array([*columns, *(amounts.requested for amounts in busy), pods.allocatable, pods.requested])
         cpu.allocatable, memory.allocatable, cpu.requested, memory.requested = self.basics[:4]
         busy[0].requested, busy[1].requested, pods.allocatable, pods.requested = self.basics[4:]
 
@@ -300,7 +300,7 @@ class NodeTable:
         if old is None:
             self._images.clear()
         elif old.images != new.images:
-            for name in [one for one in self._images if old.images.get(one) != new.images.get(one)]:
+            for name in [image for image in self._images if old.images.get(image) != new.images.get(image)]:
                 del self._images[name]
 
     @property

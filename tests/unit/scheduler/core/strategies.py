@@ -65,8 +65,9 @@ def affinities(draw: st.DrawFn) -> dict[str, Any] | None:
             {
                 "matchExpressions": st.lists(
                     expressions.filter(
-                        lambda one: (
-                            one["operator"] != "Bad" and not (one["operator"] in ("Gt", "Lt") and one["key"] == "zone")
+                        lambda expression: (
+                            expression["operator"] != "Bad"
+                            and not (expression["operator"] in ("Gt", "Lt") and expression["key"] == "zone")
                         )
                     ),
                     min_size=1,

@@ -43,7 +43,7 @@ class Scorer:
     """A score plugin that counts how often it is asked, and about how many rows."""
 
     name = "ImageLocality"
-    said = Locality()
+    declared = Locality()
     answer = 7
 
     def __init__(self, args: Any, context: Any) -> None:
@@ -54,7 +54,7 @@ class Scorer:
         return np.full(len(rows), self.answer, dtype=np.int64)
 
     def locality(self, info: PodInfo, view: NodeView) -> Locality:
-        return self.said
+        return self.declared
 
 
 def profile_with(**attributes: Any) -> tuple[ProfileRunner, Any]:
@@ -126,7 +126,7 @@ def test_a_plugin_that_vouches_for_nothing_is_asked_in_every_attempt() -> None:
 
 
 def test_a_plugin_that_looks_at_nodes_alone_is_asked_again_only_about_nodes_that_change() -> None:
-    profile, plugin = profile_with(said=Locality(scores=DependsOn.NODE))
+    profile, plugin = profile_with(declared=Locality(scores=DependsOn.NODE))
     state = some_cluster()
     for index in range(3):
         place(state, pod("p", container("100m")), profile)
@@ -141,7 +141,7 @@ def test_a_plugin_that_looks_at_nodes_alone_is_asked_again_only_about_nodes_that
 
 def test_a_version_that_changes_has_everything_asked_again() -> None:
     versions = iter([1, 1, 2, 2])
-    profile, plugin = profile_with(said=Locality(scores=DependsOn.NODE, version=lambda view: next(versions)))
+    profile, plugin = profile_with(declared=Locality(scores=DependsOn.NODE, version=lambda view: next(versions)))
     state = some_cluster()
     for _ in range(4):
         place(state, pod("p", container("100m")), profile)
@@ -150,7 +150,7 @@ def test_a_version_that_changes_has_everything_asked_again() -> None:
 
 @pytest.mark.parametrize("answer", [101, -1])
 def test_a_score_out_of_range_is_clamped_and_counted_whatever_the_plugin_vouches_for(answer: int) -> None:
-    profile, _ = profile_with(said=Locality(scores=DependsOn.PODS), answer=answer)
+    profile, _ = profile_with(declared=Locality(scores=DependsOn.PODS), answer=answer)
     state = some_cluster()
     for _ in range(3):
         placement = place(state, pod("p", container("100m")), profile)
@@ -167,7 +167,7 @@ def test_a_plugin_that_fails_fails_the_attempt_with_columns_too() -> None:
             raise RuntimeError("boom")
         return np.zeros(len(rows), dtype=np.int64)
 
-    profile, _ = profile_with(said=Locality(scores=DependsOn.PODS, rate=refuse), score=score)
+    profile, _ = profile_with(declared=Locality(scores=DependsOn.PODS, rate=refuse), score=score)
     state = some_cluster()
     for _ in range(2):
         assert place(state, pod("p", container("100m")), profile).node is not None
@@ -272,13 +272,13 @@ ONE_BY_ONE = OneByOne(TOGETHER.effective, FACTORIES)
     seed=st.integers(0, 99),
 )
 def test_nodes_promised_to_others_are_judged_together_as_one_by_one(
-    state: ClusterState, info: PodInfo, promised: list[PodInfo], where: list[int], seed: int
+    state: ClusterState, info: PodInfo, promised: list[PodInfo], rows_of_promised: list[int], seed: int
 ) -> None:
-    for index, (one, row) in enumerate(zip(promised, where, strict=False)):
-        state.nominator.set(msgspec.structs.replace(one, uid=f"promised-{index}"), f"n{row}")
-    found, wanted = (
+    for index, (nominee, row) in enumerate(zip(promised, rows_of_promised, strict=False)):
+        state.nominator.set(msgspec.structs.replace(nominee, uid=f"promised-{index}"), f"n{row}")
+    placement, wanted = (
         decide(state.snapshot(NOW), info, profile, random.Random(seed)) for profile in (TOGETHER, ONE_BY_ONE)
     )
-    assert (found.node, found.message, found.feasible) == (wanted.node, wanted.message, wanted.feasible)
-    if found.node is None:
-        assert dict(found.node_codes(state.snapshot(NOW))) == dict(wanted.node_codes(state.snapshot(NOW)))
+    assert (placement.node, placement.message, placement.feasible) == (wanted.node, wanted.message, wanted.feasible)
+    if placement.node is None:
+        assert dict(placement.node_codes(state.snapshot(NOW))) == dict(wanted.node_codes(state.snapshot(NOW)))

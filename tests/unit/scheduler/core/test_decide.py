@@ -39,15 +39,15 @@ def test_decide_picks_one_of_explains_best_nodes_for_the_same_total(
     assert placement.feasible == len(explanation.feasible)
     if placement.node is None:
         assert not explanation.best
-        assert not any(one.feasible for _, one in explanation.nodes())
+        assert not any(explained.feasible for _, explained in explanation.nodes())
         return
     assert placement.node in explanation.best
     if placement.feasible > 1:
         assert placement.total == explanation.node(placement.node).total
         assert placement.best == len(explanation.best)
-    for _, one in explanation.nodes():
-        assert one.total == sum(score.weighted for score in one.scores.values())
-        assert all(0 <= score.normalized <= 100 for score in one.scores.values())
+    for _, explained in explanation.nodes():
+        assert explained.total == sum(score.weighted for score in explained.scores.values())
+        assert all(0 <= score.normalized <= 100 for score in explained.scores.values())
 
 
 def test_ties_are_broken_evenly_and_by_the_seed() -> None:
@@ -241,9 +241,9 @@ def test_a_percentage_of_nodes_bounds_how_many_are_scored() -> None:
     effective = dataclasses.replace(DEFAULT.effective, percentage_of_nodes_to_score=30)
     profile = ProfileRunner(effective, FACTORIES)
     placements = [decide(state.snapshot(NOW), pod("p"), profile, random.Random(seed)) for seed in range(40)]
-    assert {one.best for one in placements} == {120}
-    assert {one.feasible for one in placements} == {400}
-    assert len({one.node for one in placements}) > 20, "the share is not always the same"
+    assert {placement.best for placement in placements} == {120}
+    assert {placement.feasible for placement in placements} == {400}
+    assert len({placement.node for placement in placements}) > 20, "the share is not always the same"
     assert decide(state.snapshot(NOW), pod("p"), DEFAULT, random.Random(1)).best == 400
 
 

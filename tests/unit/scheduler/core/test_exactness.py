@@ -212,16 +212,16 @@ class History:
     def check(self, pod: PodInfo, seed: int) -> str | None:
         """Decide both ways and compare all that a caller can see."""
         view = self.state.snapshot(self.now)
-        found = decide(view, pod, self.profile, random.Random(seed))
+        placement = decide(view, pod, self.profile, random.Random(seed))
         wanted = decide(view, pod, self.reference, random.Random(seed), from_scratch=True)
         for name in ("node", "code", "message", "total", "evaluated", "feasible", "best", "rejectors", "pending"):
-            assert getattr(found, name) == getattr(wanted, name), name
-        assert found.counters == wanted.counters
-        if found.node is None:
-            assert (found.diagnosis is None) == (wanted.diagnosis is None)
-            if found.diagnosis is not None and wanted.diagnosis is not None:
-                assert found.diagnosis.histogram() == wanted.diagnosis.histogram()
-                assert found.state.skip_filter == wanted.state.skip_filter
+            assert getattr(placement, name) == getattr(wanted, name), name
+        assert placement.counters == wanted.counters
+        if placement.node is None:
+            assert (placement.diagnosis is None) == (wanted.diagnosis is None)
+            if placement.diagnosis is not None and wanted.diagnosis is not None:
+                assert placement.diagnosis.histogram() == wanted.diagnosis.histogram()
+                assert placement.state.skip_filter == wanted.state.skip_filter
         assert (view.basics[:, : view.size] == view.overlay().basics).all(), (
             "the columns and the array they lie in are the same"
         )
@@ -229,20 +229,20 @@ class History:
         if columns is not None:
             self.compare(columns, classes.make_columns(view, pod, self.profile), view.size)
             explanation = explain(view, pod, self.reference)
-            assert found.node in explanation.best or found.feasible < 2
-        return found.node
+            assert placement.node in explanation.best or placement.feasible < 2
+        return placement.node
 
     @staticmethod
-    def compare(kept: ClassColumns, made: ClassColumns, size: int) -> None:
-        assert kept.totals[:size].tolist() == made.totals[:size].tolist()
-        assert kept.base[:size].tolist() == made.base[:size].tolist()
-        assert kept.feasible == made.feasible
-        for one, other in zip(kept.plan.ranged, made.plan.ranged, strict=True):
-            raw = [one.uniform] * size if one.column is None else one.column[:size].tolist()
+    def compare(kept: ClassColumns, remade: ClassColumns, size: int) -> None:
+        assert kept.totals[:size].tolist() == remade.totals[:size].tolist()
+        assert kept.base[:size].tolist() == remade.base[:size].tolist()
+        assert kept.feasible == remade.feasible
+        for ranged, other in zip(kept.plan.ranged, remade.plan.ranged, strict=True):
+            raw = [ranged.uniform] * size if ranged.column is None else ranged.column[:size].tolist()
             fresh = [other.uniform] * size if other.column is None else other.column[:size].tolist()
-            live = made.totals[:size] >= 0
-            assert [x for x, here in zip(raw, live, strict=True) if here] == [
-                x for x, here in zip(fresh, live, strict=True) if here
+            live = remade.totals[:size] >= 0
+            assert [x for x, is_live in zip(raw, live, strict=True) if is_live] == [
+                x for x, is_live in zip(fresh, live, strict=True) if is_live
             ]
 
     def happen(self, step: str, chance: random.Random) -> None:

@@ -20,8 +20,9 @@ def gang(pods: Sequence[PodInfo], minimum: int, placed: int = 0) -> Gang:
     return Gang("pod group default/g", tuple(pods), minimum, placed, 60.0)
 
 
-def decided(state: ClusterState, one: Gang, seed: int = 1) -> GangDecision:
-    return decide_gang(state.snapshot(NOW), one, one.waiting, lambda pod: PROFILE, random.Random(seed), one.missing)
+def decided(state: ClusterState, group: Gang, seed: int = 1) -> GangDecision:
+    snapshot, rng = state.snapshot(NOW), random.Random(seed)
+    return decide_gang(snapshot, group, group.waiting, lambda pod: PROFILE, rng, group.missing)
 
 
 def beside(label: str, **more: Any) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def beside(label: str, **more: Any) -> dict[str, Any]:
 def test_each_member_sees_the_earlier_ones_placed(seed: int) -> None:
     state = cluster(*(node(f"n{number}", allocatable={"cpu": "2"}) for number in range(3)))
     decision = decided(state, gang([pod(f"p{number}", container("1500m")) for number in range(3)], 3), seed)
-    assert sorted(one.node or "" for one in decision.placements) == ["n0", "n1", "n2"]
+    assert sorted(placement.node or "" for placement in decision.placements) == ["n0", "n1", "n2"]
     assert len(decision.placed) >= decision.gang.missing
     assert state.pod_count == 0
 
@@ -42,7 +43,7 @@ def test_members_that_do_not_fit_are_passed_over() -> None:
     state = cluster(node("n", allocatable={"cpu": "3"}))
     pods = [pod("a", container("1")), pod("b", container("9")), pod("c", container("1"))]
     decision = decided(state, gang(pods, 2))
-    assert [one.node for one in decision.placements] == ["n", None, "n"]
+    assert [placement.node for placement in decision.placements] == ["n", None, "n"]
     assert len(decision.placed) >= decision.gang.missing
 
 
@@ -63,8 +64,8 @@ def test_the_message_counts_and_gives_the_reason() -> None:
 def test_the_message_says_that_members_are_elsewhere() -> None:
     pods = [pod("a"), pod("b")]
     state = cluster(node("n"))
-    one = gang(pods, 2)
-    decision = decide_gang(state.snapshot(NOW), one, pods[:1], lambda pod: PROFILE, random.Random(1), 2)
+    group = gang(pods, 2)
+    decision = decide_gang(state.snapshot(NOW), group, pods[:1], lambda pod: PROFILE, random.Random(1), 2)
     assert gang_message(decision) == (
         "pod group default/g: 1 of 1 members fit, minMember is 2, 1 cannot be tried by this scheduler now"
     )
@@ -73,37 +74,37 @@ def test_the_message_says_that_members_are_elsewhere() -> None:
 def test_what_cannot_be_reserved_is_decided_again_on_what_is_left() -> None:
     """As with two members that count on one volume: the second is refused, and finds another one."""
     state = cluster(node("n1"), node("n2"))
-    one = gang([pod("a"), pod("b")], 2)
-    taken: list[str] = []
+    group = gang([pod("a"), pod("b")], 2)
+    reserved: list[str] = []
     rounds: list[int] = []
 
     def decide_now(left: Sequence[PodInfo], enough: int) -> GangDecision:
         rounds.append(len(left))
-        return decide_gang(state.snapshot(NOW), one, left, lambda pod: PROFILE, random.Random(len(rounds)), enough)
+        return decide_gang(state.snapshot(NOW), group, left, lambda pod: PROFILE, random.Random(len(rounds)), enough)
 
     def take(placement: Placement) -> Status:
-        if taken and len(rounds) == 1:
+        if reserved and len(rounds) == 1:
             return unschedulable("the volume is taken", plugin="VolumeBinding")
-        taken.append(placement.pod.name)
+        reserved.append(placement.pod.name)
         state.assume(placement.pod, placement.node or "", NOW)
         return Status()
 
-    decision = place_gang(one, one.waiting, decide_now, take)
-    assert (taken, rounds) == (["a", "b"], [2, 1])
+    decision = place_gang(group, group.waiting, decide_now, take)
+    assert (reserved, rounds) == (["a", "b"], [2, 1])
     assert len(decision.placed) >= decision.gang.missing
 
 
 def test_a_gang_whose_members_are_refused_again_and_again_is_not_complete() -> None:
     state = cluster(node("n1"))
-    one = gang([pod("a"), pod("b")], 2)
+    group = gang([pod("a"), pod("b")], 2)
 
     def decide_now(left: Sequence[PodInfo], enough: int) -> GangDecision:
-        return decide_gang(state.snapshot(NOW), one, left, lambda pod: PROFILE, random.Random(1), enough)
+        return decide_gang(state.snapshot(NOW), group, left, lambda pod: PROFILE, random.Random(1), enough)
 
     def take(placement: Placement) -> Status:
         return Status() if placement.pod.name == "a" else unschedulable("no volume", plugin="VolumeBinding")
 
-    decision = place_gang(one, one.waiting, decide_now, take)
+    decision = place_gang(group, group.waiting, decide_now, take)
     assert len(decision.placed) < decision.gang.missing
     (refused,) = decision.unplaced
     assert refused.message == "0/1 nodes are available: 1 no volume."
@@ -115,25 +116,25 @@ def test_pods_of_one_kind_that_were_refused_are_not_looked_at_again() -> None:
     pods = [pod(f"p{number}", container("2")) for number in range(50)]
     looked: list[str] = []
 
-    def runner_of(one: PodInfo) -> Any:
-        looked.append(one.name)
+    def runner_of(info: PodInfo) -> Any:
+        looked.append(info.name)
         return PROFILE
 
     decision = decide_gang(state.snapshot(NOW), gang(pods, 50), pods, runner_of, random.Random(1), 50)
     assert looked == ["p0"]
-    assert {one.message for one in decision.placements} == {decision.placements[0].message}
-    assert [one.pod for one in decision.placements] == pods
+    assert {placement.message for placement in decision.placements} == {decision.placements[0].message}
+    assert [placement.pod for placement in decision.placements] == pods
 
 
 def test_the_same_seed_gives_the_same_places() -> None:
     state = cluster(*(node(f"n{number}") for number in range(10)))
-    one = gang([msgspec.structs.replace(pod(f"p{number}"), scheduler_name="test") for number in range(5)], 5)
-    places = [[placement.node for placement in decided(state, one, seed=7).placements] for _ in range(2)]
+    group = gang([msgspec.structs.replace(pod(f"p{number}"), scheduler_name="test") for number in range(5)], 5)
+    places = [[placement.node for placement in decided(state, group, seed=7).placements] for _ in range(2)]
     assert places[0] == places[1]
 
 
 def test_members_beyond_what_is_missing_are_not_tried() -> None:
     state = cluster(node("n"))
     decision = decided(state, gang([pod(f"p{number}") for number in range(5)], 3, placed=1))
-    assert [one.pod.name for one in decision.placements] == ["p0", "p1"]
+    assert [placement.pod.name for placement in decision.placements] == ["p0", "p1"]
     assert len(decision.placed) >= decision.gang.missing

@@ -51,7 +51,7 @@ def test_a_status_words_its_error_before_its_reasons() -> None:
     assert unschedulable("a", "b").message == "a, b"
     assert unresolvable("a").by("X").plugin == "X"
     assert unresolvable("a", plugin="Y").by("X").plugin == "Y"
-    assert [one.is_rejection for one in (SUCCESS, failure("x"), unschedulable(), Status(Code.PENDING))] == [
+    assert [status.is_rejection for status in (SUCCESS, failure("x"), unschedulable(), Status(Code.PENDING))] == [
         False,
         False,
         True,
@@ -110,14 +110,14 @@ class OddNodesOnly:
     def __init__(self, args: Any, context: Any) -> None:
         pass
 
-    def filter_node(self, state: CycleState, info: PodInfo, one: NodeInfo, pods: Collection[PodInfo]) -> Status:
-        number = int(one.name[1:])
+    def filter_node(self, state: CycleState, info: PodInfo, node_info: NodeInfo, pods: Collection[PodInfo]) -> Status:
+        number = int(node_info.name[1:])
         if number % 2:
             return SUCCESS
         return unschedulable("even", "divisible by four") if number % 4 == 0 else unresolvable("even")
 
-    def score_node(self, state: CycleState, info: PodInfo, one: NodeInfo, pods: Collection[PodInfo]) -> int:
-        return int(one.name[1:]) + 10 * len(pods)
+    def score_node(self, state: CycleState, info: PodInfo, node_info: NodeInfo, pods: Collection[PodInfo]) -> int:
+        return int(node_info.name[1:]) + 10 * len(pods)
 
     def filter(self, *args: Any) -> Verdicts | None:
         return filter_by_node(self, *args)
@@ -177,9 +177,9 @@ class Recorder:
 def recorded(**answers: dict[str, Any]) -> tuple[ProfileRunner, list[str]]:
     """A profile of recorders A and B; keywords give each one's answers."""
     calls: list[str] = []
-    both = (EnabledPlugin("A"), EnabledPlugin("B"))
+    enabled = (EnabledPlugin("A"), EnabledPlugin("B"))
     late = (P.POST_FILTER, P.RESERVE, P.PERMIT, P.PRE_BIND, P.BIND, P.POST_BIND)
-    points = {P.QUEUE_SORT: (EnabledPlugin("PrioritySort"),), **dict.fromkeys(late, both)}
+    points = {P.QUEUE_SORT: (EnabledPlugin("PrioritySort"),), **dict.fromkeys(late, enabled)}
     factories = {
         **FACTORIES,
         **{name: lambda args, context, name=name: Recorder(name, answers.get(name, {}), calls) for name in "AB"},

@@ -38,25 +38,25 @@ def budget(label: str, allowed: int, *, disrupted: tuple[str, ...] = ()) -> PodD
     )
 
 
-def afresh(found: Placement, view: Snapshot, rows: RowArray, wanted: int, seed: int) -> Candidate | DryRunResult:
+def afresh(placement: Placement, view: Snapshot, rows: RowArray, wanted: int, seed: int) -> Candidate | DryRunResult:
     """The reference: every node is tried, and the search ends after so many candidates, one of which breaks no
     budget."""
-    result = dry_run(found.state, found.pod, view, PROFILE, rows, len(rows), VictimRules())
+    result = dry_run(placement.state, placement.pod, view, PROFILE, rows, len(rows), VictimRules())
     if not result.candidates:
         return result
     for end in range(1, len(result.candidates) + 1):
         first = result.candidates[:end]
-        if len(first) >= wanted and any(not one.violations for one in first):
+        if len(first) >= wanted and any(not candidate.violations for candidate in first):
             break
     return choose(first, view.now, random.Random(seed))
 
 
-def same(found: Candidate | DryRunResult, wanted: Candidate | DryRunResult, nodes: int) -> None:
-    assert type(found) is type(wanted)
-    if isinstance(found, DryRunResult) and isinstance(wanted, DryRunResult):
-        assert (found.error, found.message(nodes)) == (wanted.error, wanted.message(nodes))
+def same(answer: Candidate | DryRunResult, wanted: Candidate | DryRunResult, nodes: int) -> None:
+    assert type(answer) is type(wanted)
+    if isinstance(answer, DryRunResult) and isinstance(wanted, DryRunResult):
+        assert (answer.error, answer.message(nodes)) == (wanted.error, wanted.message(nodes))
     else:
-        assert found == wanted
+        assert answer == wanted
 
 
 class World:
@@ -94,7 +94,7 @@ class World:
         self.state.upsert_pod(msgspec.structs.replace(info, node_name=self.some_node(), started_at=start))
 
     def bound(self) -> list[PodInfo]:
-        return [one for name in sorted(self.state.node_names) for one in self.state.pods_on(name)]
+        return [placed for name in sorted(self.state.node_names) for placed in self.state.pods_on(name)]
 
     def go(self) -> None:
         if bound := self.bound():
@@ -102,26 +102,26 @@ class World:
 
     def relabel(self) -> None:
         if bound := self.bound():
-            one = self.rng.choice(bound)
-            self.state.upsert_pod(msgspec.structs.replace(one, labels={"app": self.rng.choice("ab")}))
+            changed = self.rng.choice(bound)
+            self.state.upsert_pod(msgspec.structs.replace(changed, labels={"app": self.rng.choice("ab")}))
 
     def nominate(self) -> None:
-        one = self.pod("nominated", self.rng.randint(0, 3) * 10, (10, 20))
-        self.state.nominator.set(one, self.some_node())
-        self.nominated.append(one)
+        nominee = self.pod("nominated", self.rng.randint(0, 3) * 10, (10, 20))
+        self.state.nominator.set(nominee, self.some_node())
+        self.nominated.append(nominee)
 
     def renominate(self) -> None:
         if self.nominated:
-            one = self.rng.choice(self.nominated)
-            self.state.nominator.set(one, self.rng.choice(["", *sorted(self.state.node_names)]))
+            nominee = self.rng.choice(self.nominated)
+            self.state.nominator.set(nominee, self.rng.choice(["", *sorted(self.state.node_names)]))
 
     def protect(self) -> None:
         label = self.rng.choice("ab")
         if self.rng.randint(0, 3) == 0:
             self.state.objects.remove("PodDisruptionBudget", "default", f"budget-{label}")
         else:
-            some = tuple(one.name for one in self.bound()[:1]) if self.rng.random() < 0.5 else ()
-            self.state.objects.upsert("PodDisruptionBudget", budget(label, self.rng.randint(0, 2), disrupted=some))
+            disrupted = tuple(placed.name for placed in self.bound()[:1]) if self.rng.random() < 0.5 else ()
+            self.state.objects.upsert("PodDisruptionBudget", budget(label, self.rng.randint(0, 2), disrupted=disrupted))
 
     def change_node(self) -> None:
         self.state.upsert_node(self.node(self.rng.randint(0, 5)))
@@ -150,13 +150,13 @@ class World:
 def compare(world: World, kept: DryRunCache, incoming: PodInfo, wanted: int, turn: int, seed: int) -> bool:
     """Tell whether there was anything to preempt for, and that both ways agree on it."""
     view = world.state.snapshot(world.now)
-    found = decide(view, incoming, PROFILE, random.Random(0))
-    if found.node is not None or found.diagnosis is None:
+    placement = decide(view, incoming, PROFILE, random.Random(0))
+    if placement.node is not None or placement.diagnosis is None:
         return False
-    rows = found.node_codes(view).rows(Code.UNSCHEDULABLE)
+    rows = placement.node_codes(view).rows(Code.UNSCHEDULABLE)
     rows = np.roll(rows, -turn)
-    best = kept.search(found.state, incoming, view, PROFILE, rows, wanted, VictimRules(), random.Random(seed))
-    same(best, afresh(found, view, rows, wanted, seed), len(view.rows))
+    best = kept.search(placement.state, incoming, view, PROFILE, rows, wanted, VictimRules(), random.Random(seed))
+    same(best, afresh(placement, view, rows, wanted, seed), len(view.rows))
     return True
 
 
@@ -169,5 +169,5 @@ def test_what_is_kept_gives_what_trying_all_nodes_gives(seed: int) -> None:
     for _ in range(12):
         for _ in range(rng.randint(0, 2)):
             world.step()
-        one = rng.choice([*incoming, *incoming, *world.nominated])
-        compare(world, kept, one, rng.randint(1, 4), rng.randint(0, 4), rng.randint(0, 9))
+        preemptor = rng.choice([*incoming, *incoming, *world.nominated])
+        compare(world, kept, preemptor, rng.randint(1, 4), rng.randint(0, 4), rng.randint(0, 9))

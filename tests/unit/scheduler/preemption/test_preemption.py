@@ -28,7 +28,7 @@ def profile() -> ProfileRunner:
     return runner()
 
 
-def started(seconds_ago: float) -> dict[str, Any]:
+def start_time(seconds_ago: float) -> dict[str, Any]:
     """A pod's status that says when it started."""
     moment = int(NOW - seconds_ago)
     clock = f"{moment // 3600 % 24:02}:{moment // 60 % 60:02}:{moment % 60:02}"
@@ -36,7 +36,7 @@ def started(seconds_ago: float) -> dict[str, Any]:
 
 
 def running(name: str, cpu: str, priority: int, *, age: float = 3600, **fields: Any) -> PodInfo:
-    return pod(name, container(cpu), priority=priority, status=started(age), **fields)
+    return pod(name, container(cpu), priority=priority, status=start_time(age), **fields)
 
 
 def budget(name: str, allowed: int, labels: Mapping[str, str], **fields: Any) -> PodDisruptionBudget:
@@ -52,8 +52,8 @@ def budget(name: str, allowed: int, labels: Mapping[str, str], **fields: Any) ->
 
 
 def with_budgets(state: ClusterState, *budgets: PodDisruptionBudget) -> ClusterState:
-    for one in budgets:
-        state.objects.upsert("PodDisruptionBudget", one)
+    for budget in budgets:
+        state.objects.upsert("PodDisruptionBudget", budget)
     return state
 
 
@@ -65,7 +65,7 @@ def preempt(state: ClusterState, incoming: PodInfo, profile: ProfileRunner, seed
 
 
 def names(pods: Iterable[PodInfo]) -> list[str]:
-    return [one.name for one in pods]
+    return [info.name for info in pods]
 
 
 NESTED = "no new claims to deallocate, preemption: "
@@ -90,7 +90,7 @@ def on_its_way_out(reason: str = "PreemptionByScheduler", status: str = "True") 
         container("3"),
         priority=LOW,
         metadata={"deletionTimestamp": "2023-11-14T22:00:00Z"},
-        status={**started(60), "conditions": [condition]},
+        status={**start_time(60), "conditions": [condition]},
     )
 
 
@@ -315,7 +315,7 @@ def test_a_node_without_violations_wins_over_less_important_victims(profile: Pro
 
 
 def candidate(name: str, *victims: PodInfo, violations: int = 0) -> Candidate:
-    return Candidate(name, tuple(sorted(victims, key=lambda one: -one.priority)), violations)
+    return Candidate(name, tuple(sorted(victims, key=lambda victim: -victim.priority)), violations)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_the_node_where_it_hurts_least(candidates: list[Candidate], expected: st
 
 def test_equal_nodes_are_drawn_from() -> None:
     victims = [running(f"v{number}", "1", LOW, age=100) for number in range(3)]
-    equal = [candidate(one.name, one) for one in victims]
+    equal = [candidate(victim.name, victim) for victim in victims]
     drawn = {choose(equal, NOW, random.Random(seed)).node for seed in range(30)}
     assert drawn == {"v0", "v1", "v2"}
     assert len({choose(equal, NOW, random.Random(5)).node for _ in range(5)}) == 1
@@ -400,9 +400,9 @@ def test_the_search_ends_with_enough_candidates(args: dict[str, int], expected: 
     snapshot = state.snapshot(NOW)
     incoming = pod("p", container("2"), priority=HIGH)
     placement = decide(snapshot, incoming, profile, random.Random(1))
-    wanted = plugin._wanted(60)  # type: ignore[attr-defined]
-    found = dry_run(placement.state, incoming, snapshot, profile, snapshot.rows, wanted, VictimRules())
-    assert len(found.candidates) == expected
+    wanted = plugin._candidates_wanted(60)  # type: ignore[attr-defined]
+    result = dry_run(placement.state, incoming, snapshot, profile, snapshot.rows, wanted, VictimRules())
+    assert len(result.candidates) == expected
 
 
 # Properties ---------------------------------------------------------------------------------------------------------
@@ -424,8 +424,9 @@ class OneByOne:
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[ClusterState, PodInfo]:
     number = draw(st.integers(1, 5))
-    nodes = [node(f"n{one}", allocatable={"cpu": str(draw(st.integers(2, 6))), "pods": "6"}) for one in range(number)]
-    pods: dict[str, list[PodInfo]] = {one.name: [] for one in nodes}
+    sizes = [str(draw(st.integers(2, 6))) for _ in range(number)]
+    nodes = [node(f"n{index}", allocatable={"cpu": size, "pods": "6"}) for index, size in enumerate(sizes)]
+    pods: dict[str, list[PodInfo]] = {info.name: [] for info in nodes}
     for index in range(draw(st.integers(0, 4 * number))):
         name = f"n{draw(st.integers(0, number - 1))}"
         cpu = f"{draw(st.integers(1, 30))}00m"
@@ -445,10 +446,10 @@ def clusters(draw: st.DrawFn) -> tuple[ClusterState, PodInfo]:
 
 def fits(state: ClusterState, incoming: PodInfo, name: str, without: Iterable[PodInfo], profile: ProfileRunner) -> bool:
     """Whether the pod fits on one node when some pods are gone, asked on a cluster of its own."""
-    gone = {one.uid for one in without}
+    gone = {info.uid for info in without}
     info = state.node(name)
     assert info is not None
-    alone = cluster(info, pods={name: [one for one in state.pods_on(name) if one.uid not in gone]})
+    alone = cluster(info, pods={name: [kept for kept in state.pods_on(name) if kept.uid not in gone]})
     alone.nominator.by_node = {key: pods for key, pods in state.nominator.by_node.items() if key == name}
     return decide(alone.snapshot(NOW), incoming, profile, random.Random(0)).node == name
 
@@ -463,16 +464,16 @@ def test_victims_are_necessary_and_enough(profile: ProfileRunner, example: tuple
         return
     rows = placement.node_codes(snapshot).rows(Code.UNSCHEDULABLE)
     result = dry_run(placement.state, incoming, snapshot, profile, rows, len(rows), VictimRules())
-    for found in result.candidates:
-        assert all(one.priority < incoming.priority for one in found.victims)
-        assert fits(state, incoming, found.node, found.victims, profile)
-        for one in found.victims:
-            others = [other for other in found.victims if other is not one]
-            assert not fits(state, incoming, found.node, others, profile), f"{one.name} need not go"
-    tried = {found.node for found in result.candidates}
+    for chosen in result.candidates:
+        assert all(victim.priority < incoming.priority for victim in chosen.victims)
+        assert fits(state, incoming, chosen.node, chosen.victims, profile)
+        for victim in chosen.victims:
+            others = [other for other in chosen.victims if other is not victim]
+            assert not fits(state, incoming, chosen.node, others, profile), f"{victim.name} need not go"
+    tried = {chosen.node for chosen in result.candidates}
     for row in rows.tolist():
         if (name := snapshot.name(row)) not in tried:
-            lower = [one for one in state.pods_on(name) if one.priority < incoming.priority]
+            lower = [placed for placed in state.pods_on(name) if placed.priority < incoming.priority]
             assert not lower or not fits(state, incoming, name, lower, profile), f"{name} would do"
 
 

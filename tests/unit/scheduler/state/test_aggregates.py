@@ -41,9 +41,9 @@ SELECTORS = [
     selector([{"key": "app", "operator": "NotIn", "values": ["x"]}]),
 ]
 QUERIES = [
-    PodQuery((PodClause(namespaces, one),), alive)
+    PodQuery((PodClause(namespaces, selector),), alive)
     for namespaces in (None, frozenset("a"), frozenset("bc"))
-    for one in SELECTORS
+    for selector in SELECTORS
     for alive in (False, True)
 ] + [PodQuery((PodClause(None, SELECTORS[2]), PodClause(frozenset("ab"), SELECTORS[4])))]
 
@@ -58,7 +58,7 @@ AFFINITIES: list[dict[str, Any] | None] = [
     None,
     {"podAntiAffinity": {REQUIRED: [TERMS[0], TERMS[1]]}},
     {"podAffinity": {REQUIRED: [TERMS[2]], PREFERRED: [{"weight": 7, "podAffinityTerm": TERMS[0]}]}},
-    {"podAntiAffinity": {PREFERRED: [{"weight": 3, "podAffinityTerm": one} for one in (TERMS[3], TERMS[3])]}},
+    {"podAntiAffinity": {PREFERRED: [{"weight": 3, "podAffinityTerm": term} for term in (TERMS[3], TERMS[3])]}},
 ]
 
 steps = st.lists(
@@ -90,8 +90,8 @@ class History:
             data = {"metadata": {"name": name, "labels": labels}}
             self.state.objects.upsert("Namespace", CODEC_OF_KIND["Namespace"].decode(msgspec.json.encode(data)))
 
-    def step(self, action: str, index: int, where: int, choice: int) -> None:
-        state, name, uid = self.state, NODES[where], f"uid-p{index}"
+    def step(self, action: str, index: int, node_index: int, choice: int) -> None:
+        state, name, uid = self.state, NODES[node_index], f"uid-p{index}"
         known = state.pod(uid)
         match action:
             case "bind":
@@ -157,7 +157,7 @@ def terms_of(info: PodInfo, kind: TermKind) -> list[tuple[int, AffinityTerm]]:
         TermKind.PREFERRED_AFFINITY: terms.preferred_affinity,
         TermKind.PREFERRED_ANTI_AFFINITY: terms.preferred_anti_affinity,
     }
-    return [(one.weight, one.term) if isinstance(one, WeightedAffinityTerm) else (0, one) for one in lists[kind]]
+    return [(term.weight, term.term) if isinstance(term, WeightedAffinityTerm) else (0, term) for term in lists[kind]]
 
 
 def compare_terms(view: Snapshot) -> None:
@@ -171,24 +171,24 @@ def compare_terms(view: Snapshot) -> None:
                     meant = term.matches(incoming.namespace, incoming.labels, NAMESPACES[incoming.namespace])
                     if meant and term.topology_key in labels:
                         expected[term.topology_key, weight, labels[term.topology_key]] += 1
-            found: Counter[tuple[str, int, str]] = Counter()
-            for one in view.terms_matching(incoming, kind):
+            counts: Counter[tuple[str, int, str]] = Counter()
+            for term_counts in view.terms_matching(incoming, kind):
                 # An overlay reports a pod taken away as an entry of its own, below zero.
-                assert one.counts[-1] == 0
-                values = view.labels(one.term.topology_key).values
-                for value, count in zip(values, one.counts.tolist(), strict=False):
-                    found[one.term.topology_key, one.weight, value] += count
-            assert +found == expected
-            assert not -found
+                assert term_counts.counts[-1] == 0
+                values = view.labels(term_counts.term.topology_key).values
+                for value, count in zip(values, term_counts.counts.tolist(), strict=False):
+                    counts[term_counts.term.topology_key, term_counts.weight, value] += count
+            assert +counts == expected
+            assert not -counts
 
 
 @settings(max_examples=120, deadline=None)
 @given(steps)
 def test_counts_equal_counting_anew_after_any_history(history: list[tuple[str, int, int, int]]) -> None:
-    one = History()
-    for action, index, where, choice in history:
-        one.step(action, index, where, choice)
-    view = one.state.snapshot(NOW)
+    world = History()
+    for action, index, node_index, choice in history:
+        world.step(action, index, node_index, choice)
+    view = world.state.snapshot(NOW)
     compare(view, QUERIES)
     compare_terms(view)
 
@@ -198,17 +198,17 @@ def test_counts_equal_counting_anew_after_any_history(history: list[tuple[str, i
 def test_counts_asked_for_early_follow_every_later_change(
     before: list[tuple[str, int, int, int]], after: list[tuple[str, int, int, int]]
 ) -> None:
-    one = History()
+    world = History()
     for step in before:
-        one.step(*step)
-    compare(one.state.snapshot(NOW), QUERIES)
-    compare_terms(one.state.snapshot(NOW))
+        world.step(*step)
+    compare(world.state.snapshot(NOW), QUERIES)
+    compare_terms(world.state.snapshot(NOW))
     for step in after:
-        one.step(*step)
+        world.step(*step)
         if step[0] == "ask":
-            compare_terms(one.state.snapshot(NOW))
-    compare(one.state.snapshot(NOW), QUERIES)
-    compare_terms(one.state.snapshot(NOW))
+            compare_terms(world.state.snapshot(NOW))
+    compare(world.state.snapshot(NOW), QUERIES)
+    compare_terms(world.state.snapshot(NOW))
 
 
 @settings(max_examples=60, deadline=None)
@@ -216,56 +216,56 @@ def test_counts_asked_for_early_follow_every_later_change(
 def test_an_overlay_and_a_frozen_copy_count_their_own_pods(
     history: list[tuple[str, int, int, int]], moves: list[tuple[int, int, int]]
 ) -> None:
-    one = History()
+    world = History()
     for step in history:
-        one.step(*step)
-    frozen = one.state.snapshot(NOW, frozen=True)
-    view = one.state.snapshot(NOW)
+        world.step(*step)
+    frozen = world.state.snapshot(NOW, frozen=True)
+    view = world.state.snapshot(NOW)
     overlay = view.overlay()
-    for index, where, choice in moves:
-        row = overlay.row(NODES[where])
+    for index, node_index, choice in moves:
+        row = overlay.row(NODES[node_index])
         if row < 0:
             continue
-        there = [info for info in overlay.pods_on(row) if info.uid == f"uid-p{index}"]
-        if there or (choice % 3 == 0 and overlay.pods_on(row)):
-            overlay.remove_pod((there or list(overlay.pods_on(row)))[0], row)
+        present = [info for info in overlay.pods_on(row) if info.uid == f"uid-p{index}"]
+        if present or (choice % 3 == 0 and overlay.pods_on(row)):
+            overlay.remove_pod((present or list(overlay.pods_on(row)))[0], row)
         else:
             overlay.add_pod(some_pod(index, choice), row)
     compare(overlay, QUERIES[:12])
     compare_terms(overlay)
     compare(view, QUERIES[:12])
-    one.step("bind", 0, 0, 77)
-    one.step("no node", 0, 1, 0)
+    world.step("bind", 0, 0, 77)
+    world.step("no node", 0, 1, 0)
     compare(frozen, QUERIES[:12])
     compare_terms(frozen)
 
 
 def test_a_namespace_that_is_relabelled_is_meant_by_other_terms() -> None:
-    one = History()
-    one.step("bind", 0, 0, 15)
-    assert one.state.pod("uid-p0").spec.terms.affinity, "the pod has a term that selects namespaces by team"
+    world = History()
+    world.step("bind", 0, 0, 15)
+    assert world.state.pod("uid-p0").spec.terms.affinity, "the pod has a term that selects namespaces by team"
     incoming = pod("new", namespace="c")
-    assert not one.state.snapshot(NOW).terms_matching(incoming, TermKind.AFFINITY)
+    assert not world.state.snapshot(NOW).terms_matching(incoming, TermKind.AFFINITY)
     data = {"metadata": {"name": "c", "labels": {"team": "red"}}}
-    one.state.objects.upsert("Namespace", CODEC_OF_KIND["Namespace"].decode(msgspec.json.encode(data)))
-    (found,) = one.state.snapshot(NOW).terms_matching(incoming, TermKind.AFFINITY)
-    assert found.counts.sum() == 1
+    world.state.objects.upsert("Namespace", CODEC_OF_KIND["Namespace"].decode(msgspec.json.encode(data)))
+    (counts,) = world.state.snapshot(NOW).terms_matching(incoming, TermKind.AFFINITY)
+    assert counts.counts.sum() == 1
 
 
 def test_queries_beyond_the_limit_are_forgotten_and_answered_again(monkeypatch: Any) -> None:
     monkeypatch.setattr("scheduler.state.aggregates._MOST_QUERIES", 3)
     monkeypatch.setattr("scheduler.state.tallies._MOST_SUMS", 4)
     monkeypatch.setattr("scheduler.state.aggregates._PRUNE_AT", 2)
-    one = History()
+    world = History()
     for index in range(8):
-        one.step("bind", index, index % 4, 31 * index)
-        compare(one.state.snapshot(NOW), QUERIES)
-        compare_terms(one.state.snapshot(NOW))
+        world.step("bind", index, index % 4, 31 * index)
+        compare(world.state.snapshot(NOW), QUERIES)
+        compare_terms(world.state.snapshot(NOW))
     for index in range(8):
-        one.step("delete", index, 0, 0)
-        one.step("bind", index + 1, index % 4, 17 * index)
-        compare(one.state.snapshot(NOW), QUERIES)
-        compare_terms(one.state.snapshot(NOW))
+        world.step("delete", index, 0, 0)
+        world.step("bind", index + 1, index % 4, 17 * index)
+        compare(world.state.snapshot(NOW), QUERIES)
+        compare_terms(world.state.snapshot(NOW))
 
 
 def test_counting_pods_by_the_labels_selectors_mention_not_by_all_they_have() -> None:

@@ -109,8 +109,8 @@ def test_an_index_shows_what_going_through_all_would(history):
             store.latest_by(KIND, label_of, label)
     for label in ("red", "blue"):
         expected = {
-            one.metadata.name
-            for one in store.every(KIND)
-            if label_of(store.latest(KIND, "", one.metadata.name)) == label
+            stored.metadata.name
+            for stored in store.every(KIND)
+            if label_of(store.latest(KIND, "", stored.metadata.name)) == label
         }
-        assert {one.metadata.name for one in store.latest_by(KIND, label_of, label)} == expected
+        assert {stored.metadata.name for stored in store.latest_by(KIND, label_of, label)} == expected

@@ -45,11 +45,11 @@ def usage(state: ClusterState) -> dict[str, dict[str, float]]:
 def expected_usage(placed: dict[str, PodInfo], names: list[str]) -> dict[str, dict[str, float]]:
     result = {}
     for name in names:
-        pods = [one for one in placed.values() if one.node_name == name]
-        result[name] = {resource: float(sum(one.requests.get(resource, 0) for one in pods)) for resource in RESOURCES}
+        pods = [info for info in placed.values() if info.node_name == name]
+        result[name] = {resource: float(sum(info.requests.get(resource, 0) for info in pods)) for resource in RESOURCES}
         result[name]["pods"] = float(len(pods))
-        result[name]["nonzero"] = float(sum(one.nonzero_cpu for one in pods)) + float(
-            sum(one.nonzero_memory for one in pods)
+        result[name]["nonzero"] = float(sum(info.nonzero_cpu for info in pods)) + float(
+            sum(info.nonzero_memory for info in pods)
         )
     return result
 
@@ -74,8 +74,8 @@ class Model:
         self.assumed: set[str] = set()
         self.names: list[str] = []
 
-    def step(self, action: str, index: int, where: int, size: int) -> None:
-        uid, name = f"uid-p{index}", NODES[where]
+    def step(self, action: str, index: int, node_index: int, size: int) -> None:
+        uid, name = f"uid-p{index}", NODES[node_index]
         handler: Callable[[str, str, PodInfo], None] = getattr(self, f"do_{action.replace(' ', '_')}")
         handler(uid, name, sized(index, size))
 
@@ -302,10 +302,10 @@ def test_an_overlay_adds_and_removes_without_touching_the_table() -> None:
     assert overlay.requested("cpu").tolist() == [0.0, 500.0]
     assert overlay.requested("example.com/gpu").tolist() == [0.0, 1.0]
     assert overlay.pod_count.tolist() == [0.0, 1.0]
-    assert [one.name for one in overlay.pods_on(1)] == ["guest"]
+    assert [info.name for info in overlay.pods_on(1)] == ["guest"]
     assert overlay.nonzero_requested("memory").tolist() == [0.0, 200.0 * 1024 * 1024]
     guest = next(iter(overlay.pods_on(1)))
-    assert [(one.sign, one.spec) for one in overlay.overlay_assignments] == [(1, guest.spec)]
+    assert [(assignment.sign, assignment.spec) for assignment in overlay.overlay_assignments] == [(1, guest.spec)]
     assert state.snapshot(NOW).requested("cpu").tolist() == [2000.0, 0.0]
 
 
@@ -326,7 +326,7 @@ def test_the_assignment_log_tells_assumed_from_observed() -> None:
     state.upsert_pod(old, NOW + 4)
     state.remove_pod(info.uid)
     names = {id(info.spec): "p", id(old.spec): "old"}
-    log = [(one.sign, names[id(one.spec)], one.at - NOW, one.observed) for one in state.assignments.since(0)]
+    log = [(entry.sign, names[id(entry.spec)], entry.at - NOW, entry.observed) for entry in state.assignments.since(0)]
     assert log == [
         (1, "p", 0, False),
         (1, "p", 3, True),

@@ -10,7 +10,7 @@ LABEL = "group"
 
 
 def named(directory: PodDirectory, value: str) -> set[str]:
-    return {one.name for one in directory.labelled(LABEL, "default", value)}
+    return {info.name for info in directory.labelled(LABEL, "default", value)}
 
 
 def test_pods_are_found_by_the_value_they_have_now() -> None:
@@ -31,8 +31,8 @@ def test_pods_that_end_or_are_not_in_a_fresh_list_are_gone() -> None:
     directory = PodDirectory(lambda uid: "")
     directory.index(LABEL)
     pods = [pod(name, labels={LABEL: "x"}) for name in ("a", "b", "c")]
-    for one in pods:
-        directory.upsert(one)
+    for info in pods:
+        directory.upsert(info)
     directory.upsert(msgspec.structs.replace(pods[0], terminal=True))
     directory.retain({"uid-c"})
     assert named(directory, "x") == {"c"}

@@ -46,13 +46,13 @@ def play(state, history):
 
 
 def looked_at(view, key):
-    return {(row, one.uid) for row in view.rows.tolist() for one in view.pods_on(row) if key in one.spec.holds}
+    return {(row, info.uid) for row in view.rows.tolist() for info in view.pods_on(row) if key in info.spec.holds}
 
 
 def check(view):
     for key in KEYS:
         assert {(holder.row, holder.pod.uid) for holder in view.holders(key)} == looked_at(view, key)
-    counted = {row: sum(one.spec.attachable for one in view.pods_on(row)) for row in view.rows.tolist()}
+    counted = {row: sum(info.spec.attachable for info in view.pods_on(row)) for row in view.rows.tolist()}
     assert {row: int(view.attachable[row]) for row in counted} == counted
 
 
@@ -74,9 +74,9 @@ def test_a_what_if_view_counts_what_it_adds_and_removes(history, moves):
     for number, (remove, kind, place) in enumerate(moves):
         rows = overlay.rows.tolist()
         row = rows[place % len(rows)]
-        there = list(overlay.pods_on(row))
-        if remove and there:
-            overlay.remove_pod(there[0], row)
+        present = list(overlay.pods_on(row))
+        if remove and present:
+            overlay.remove_pod(present[0], row)
         else:
             overlay.add_pod(msgspec.structs.replace(KINDS[kind], uid=f"new-{number}"), row)
     check(overlay)

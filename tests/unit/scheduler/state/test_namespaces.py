@@ -22,12 +22,12 @@ def specified(info: PodInfo) -> Resources:
 
 
 def recount(pods: list[PodInfo], resized: bool) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for one in pods:
-        total = found.setdefault(one.namespace, {})
-        for name, amount in (one.requests if resized else one.spec.requests).items():
+    sums: dict[str, dict[str, int]] = {}
+    for info in pods:
+        total = sums.setdefault(info.namespace, {})
+        for name, amount in (info.requests if resized else info.spec.requests).items():
             total[name] = total.get(name, 0) + amount
-    return plain(found)
+    return plain(sums)
 
 
 def plain(sums: Mapping[str, Resources]) -> dict[str, dict[str, int]]:
@@ -83,7 +83,7 @@ def test_the_sums_are_those_of_a_recount(history: list[tuple[str, int, int]], as
         if number == asked_at:
             state.snapshot(NOW).requests_by_namespace(occupied)
         do(state, *step)
-    pods = [found for uid in state.pod_uids if (found := state.pod(uid)) is not None]
+    pods = [placed for uid in state.pod_uids if (placed := state.pod(uid)) is not None]
     for view in (state.snapshot(NOW), state.snapshot(NOW, frozen=True)):
         assert plain(view.requests_by_namespace(occupied)) == recount(pods, resized=True)
         assert plain(view.requests_by_namespace(specified)) == recount(pods, resized=False)
@@ -100,9 +100,9 @@ def test_a_what_if_counts_what_it_moves(
     base = state.snapshot(NOW)
     before = plain(base.requests_by_namespace(occupied))
     nested = base.overlay().overlay()
-    pods = {uid: found for uid in state.pod_uids if (found := state.pod(uid)) is not None}
-    for adding, index, where in moves:
-        row = base.row(NODES[where])
+    pods = {uid: placed for uid in state.pod_uids if (placed := state.pod(uid)) is not None}
+    for adding, index, node_index in moves:
+        row = base.row(NODES[node_index])
         if row < 0:
             continue
         if adding and f"uid-p{index}" not in pods:

@@ -16,7 +16,7 @@ def check(state: ClusterState) -> None:
     snapshot = state.snapshot(NOW)
     column = snapshot.lowest_priority
     for row in snapshot.rows.tolist():
-        priorities = [one.priority for one in snapshot.pods_on(row)]
+        priorities = [info.priority for info in snapshot.pods_on(row)]
         assert column[row] == min(priorities, default=NO_PODS)
 
 
@@ -32,21 +32,21 @@ def check(state: ClusterState) -> None:
 )
 def test_it_holds_after_every_history(steps: list[Step]) -> None:
     state = ClusterState()
-    for what, number, where in steps:
+    for action, number, node_index in steps:
         uid = f"uid-p{number}"
-        match what:
+        match action:
             case "bind":
-                state.upsert_pod(pod(f"p{number}", priority=number - 2, nodeName=f"n{where}"))
+                state.upsert_pod(pod(f"p{number}", priority=number - 2, nodeName=f"n{node_index}"))
             case "remove":
                 state.remove_pod(uid)
             case "assume" if state.pod(uid) is None:
-                state.assume(pod(f"p{number}", priority=number - 2), f"n{where}", NOW)
+                state.assume(pod(f"p{number}", priority=number - 2), f"n{node_index}", NOW)
             case "forget":
                 state.forget(uid)
             case "add node":
-                state.upsert_node(node(f"n{where}"))
+                state.upsert_node(node(f"n{node_index}"))
             case "remove node":
-                state.remove_node(f"n{where}")
+                state.remove_node(f"n{node_index}")
             case "look":
                 check(state)
     check(state)

@@ -389,8 +389,8 @@ def test_an_event_may_change_the_order(clock: Clock) -> None:
         hints=HINTS,
         reordered_by=lambda event, old, new: members.values(),
     )
-    for one in members.values():
-        queue.add(one)
+    for member in members.values():
+        queue.add(member)
     late.clear()
     late.add("b")
     queue.on_event(NODE_ADD)
@@ -426,24 +426,24 @@ def test_the_time_of_the_first_attempt_may_give_the_order(clock: Clock) -> None:
     assert names(queue) == ["old", "new"]
 
 
-@pytest.mark.parametrize("where", ["active", "backoff", "unschedulable"])
-def test_a_pod_may_be_taken_out_of_its_turn(clock: Clock, where: str) -> None:
+@pytest.mark.parametrize("pool", ["active", "backoff", "unschedulable"])
+def test_a_pod_may_be_taken_out_of_its_turn(clock: Clock, pool: str) -> None:
     queue = make(clock)
     queue.add(pod("p"))
-    if where != "active":
+    if pool != "active":
         queued = queue.pop()
         assert queued is not None
         queue.add_unschedulable(queued, rejectors={"Fit"})
-        if where == "backoff":
+        if pool == "backoff":
             queue.on_event(NODE_ADD)
-    assert queue.where("uid-p") == where
-    taken = queue.take("uid-p")
-    assert taken is not None
-    assert taken.attempts == (1 if where == "active" else 2)
+    assert queue.where("uid-p") == pool
+    queued = queue.take("uid-p")
+    assert queued is not None
+    assert queued.attempts == (1 if pool == "active" else 2)
     assert queue.where("uid-p") == "in-flight"
     # What happens meanwhile is not lost.
     queue.on_event(NODE_ADD)
-    assert queue.add_unschedulable(taken, rejectors={"Fit"}) != "unschedulable"
+    assert queue.add_unschedulable(queued, rejectors={"Fit"}) != "unschedulable"
 
 
 def test_gated_unknown_and_tried_pods_cannot_be_taken(clock: Clock) -> None:

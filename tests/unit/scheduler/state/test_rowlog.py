@@ -53,8 +53,8 @@ def test_where_an_image_is_follows_the_nodes() -> None:
     state = cluster(node("n0", images={"a:1": 5, "b:1": 7}), node("n1", images={"a:1": 5}))
     assert [state.snapshot(NOW).image(name) is not None for name in ("a:1", "b:1", "c:1")] == [True, True, False]
     state.upsert_node(node("n1", images={"b:1": 7, "c:1": 9}))
-    found = {name: state.snapshot(NOW).image(name) for name in ("a:1", "b:1", "c:1")}
-    assert {name: one.present.tolist() for name, one in found.items() if one is not None} == {
+    columns = {name: state.snapshot(NOW).image(name) for name in ("a:1", "b:1", "c:1")}
+    assert {name: column.present.tolist() for name, column in columns.items() if column is not None} == {
         "a:1": [True, False],
         "b:1": [True, True],
         "c:1": [False, True],

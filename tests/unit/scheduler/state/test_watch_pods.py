@@ -8,16 +8,16 @@ from tests.unit.scheduler.core.builders import NOW, cluster, node, pod
 
 def test_bound_pods_are_told_and_assumed_ones_are_not() -> None:
     state = cluster(node("n"))
-    told: list[tuple[PodInfo | None, PodInfo | None]] = []
-    state.watch_pods(lambda old, new: told.append((old, new)))
+    calls: list[tuple[PodInfo | None, PodInfo | None]] = []
+    state.watch_pods(lambda old, new: calls.append((old, new)))
     assumed = state.assume(pod("p"), "n", NOW)
-    assert not told
+    assert not calls
     bound = msgspec.structs.replace(assumed, phase="Pending")
     state.upsert_pod(bound)
     running = msgspec.structs.replace(bound, phase="Running")
     state.upsert_pod(running)
     state.remove_pod(running.uid)
-    assert told == [(assumed, bound), (bound, running), (running, None)]
+    assert calls == [(assumed, bound), (bound, running), (running, None)]
     state.assume(pod("q"), "n", NOW)
     state.forget("uid-q")
-    assert len(told) == 3
+    assert len(calls) == 3
