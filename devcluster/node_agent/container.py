@@ -9,7 +9,6 @@ from pathlib import Path
 from devcluster.node_agent import logs
 from devcluster.node_agent.backoff import Backoff
 from devcluster.node_agent.environment import (
-    ContainerConfigError,
     base_environment,
     container_environment,
 )
@@ -17,7 +16,7 @@ from devcluster.node_agent.expansion import expand
 from devcluster.node_agent.fields import FieldError
 from devcluster.node_agent.images import Image, NoSuchExecutableError
 from devcluster.node_agent.instance import ContainerInstance
-from devcluster.node_agent.objects import is_sidecar
+from devcluster.node_agent.objects import ContainerConfigError, is_sidecar
 from devcluster.node_agent.process import launch
 from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.sandbox import LaunchRequest, StartError, VolumeMount

@@ -9,15 +9,11 @@ from typing import Any
 
 from devcluster.node_agent.expansion import expand
 from devcluster.node_agent.fields import container_resource, pod_field
-from devcluster.node_agent.objects import DataKind, NotSyncedError, Obj
+from devcluster.node_agent.objects import ContainerConfigError, DataKind, NotSyncedError, Obj
 from devcluster.node_agent.volumes.sources import VolumeContext, object_data
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-
-
-class ContainerConfigError(ValueError):
-    """The container cannot be configured; worded as kubelet's CreateContainerConfigError."""
 
 
 def container_environment(container: Obj, context: VolumeContext, service: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,10 @@ Clock = Callable[[], float]
 NEVER_RESTARTS = ("Succeeded", "Failed")
 
 
+class ContainerConfigError(ValueError):
+    """The container cannot be configured; worded as kubelet's CreateContainerConfigError."""
+
+
 class NotSyncedError(LookupError):
     """The API server has not answered yet whether an object exists; worded as by kubelet."""
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from devcluster.node_agent.environment import ContainerConfigError
-from devcluster.node_agent.objects import Obj
+from devcluster.node_agent.objects import ContainerConfigError, Obj
 
 # Linux capability numbers (linux/capability.h) of the set that runtimes give by default.
 DEFAULT_CAPABILITIES = {

@@ -9,7 +9,6 @@ import pytest
 
 from devcluster.node_agent.addresses import AddressPool
 from devcluster.node_agent.backoff import Backoff
-from devcluster.node_agent.environment import ContainerConfigError
 from devcluster.node_agent.expansion import expand
 from devcluster.node_agent.images import (
     ImageMapError,
@@ -17,6 +16,7 @@ from devcluster.node_agent.images import (
     parse_image_map,
     repository,
 )
+from devcluster.node_agent.objects import ContainerConfigError
 from devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
 from devcluster.node_agent.probing import http_url, port_number
 from devcluster.node_agent.restore import restore

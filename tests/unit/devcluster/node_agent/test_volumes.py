@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from devcluster.node_agent.environment import ContainerConfigError, container_environment
+from devcluster.node_agent.environment import container_environment
 from devcluster.node_agent.fields import FieldError, container_resource, pod_field
-from devcluster.node_agent.objects import DataKind, NotSyncedError, Obj
+from devcluster.node_agent.objects import ContainerConfigError, DataKind, NotSyncedError, Obj
 from devcluster.node_agent.volumes.sources import (
     MissingSourceError,
     TokenRequest,
