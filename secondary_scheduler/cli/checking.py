@@ -99,8 +99,8 @@ def _config_map(path: Path, text: str, root: MappingNode, flavour: Flavour | Non
         hint = f"put the {KIND} there as text"
         return Checked(str(path), "ConfigMap", None, (Problem(("data",), message, line, 1, "error", hint, str(path)),))
     inner = _embedded(text, chosen, entries[chosen])
-    configuration, found = _check(inner.text, str(path), flavour, allow_token=allow_token)
-    problems = [inner.outside(problem) for problem in found]
+    configuration, inner_problems = _check(inner.text, str(path), flavour, allow_token=allow_token)
+    problems = [inner.outside(problem) for problem in inner_problems]
     if chosen != CONFIG_KEY:
         message = f"the operator reads the key {CONFIG_KEY}, not {chosen}"
         problems.append(

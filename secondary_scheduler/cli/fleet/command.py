@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.fleet.results import Operation, Plan, StackResult, exit_code
+from secondary_scheduler.cli.fleet.results import FleetPlan, Operation, StackResult, exit_code
+from secondary_scheduler.cli.output import OutputFormat
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.fleet.project import Project, Stack
@@ -20,13 +20,6 @@ _HELP = """One operation on many stacks: in parallel, in waves, with a health ga
 
 A stack's wave stands in its settings as fleet:wave; without it, the wave is "rest".
 """
-
-
-class Output(enum.StrEnum):
-    """How the result is written."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 Stacks = Annotated[
@@ -41,7 +34,7 @@ ClusterTimeout = Annotated[
 ]
 Markdown = Annotated[Path | None, typer.Option("--markdown", help="Write a comment for a pull request into this file.")]
 ProjectDirectory = Annotated[Path, typer.Option("--project", help="The project's directory, or one below it.")]
-Form = Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")]
+Form = Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
 HERE = Path()
 
 
@@ -65,10 +58,10 @@ def preview(
     ] = False,
     markdown: Markdown = None,
     project: ProjectDirectory = HERE,
-    output: Form = Output.TABLE,
+    output: Form = OutputFormat.TABLE,
 ) -> None:
     """Show what an update would change. Exit code 3: something; 0: nothing; 1: a stack failed."""
-    plan = Plan(Operation.PREVIEW, seconds=timeout, cluster_seconds=None if offline else cluster_timeout or None)
+    plan = FleetPlan(Operation.PREVIEW, seconds=timeout, cluster_seconds=None if offline else cluster_timeout or None)
     _run(plan, stacks, waves, parallel, markdown, project, output)
 
 
@@ -86,10 +79,10 @@ def up(
     ] = 300,
     markdown: Markdown = None,
     project: ProjectDirectory = HERE,
-    output: Form = Output.TABLE,
+    output: Form = OutputFormat.TABLE,
 ) -> None:
     """Update the stacks, a wave after the other; after a failure no later wave is started. Exit code 1: one failed."""
-    plan = Plan(
+    plan = FleetPlan(
         Operation.UP,
         seconds=timeout,
         cluster_seconds=cluster_timeout or None,
@@ -110,21 +103,21 @@ def refresh(
     ] = False,
     markdown: Markdown = None,
     project: ProjectDirectory = HERE,
-    output: Form = Output.TABLE,
+    output: Form = OutputFormat.TABLE,
 ) -> None:
     """Bring the stacks' states up to what is in their clusters, which are only read. Exit code 1: a stack failed."""
-    plan = Plan(Operation.REFRESH, preview_only, seconds=timeout, cluster_seconds=cluster_timeout or None)
+    plan = FleetPlan(Operation.REFRESH, preview_only, seconds=timeout, cluster_seconds=cluster_timeout or None)
     _run(plan, stacks, waves, parallel, markdown, project, output)
 
 
 def _run(
-    plan: Plan,
+    plan: FleetPlan,
     patterns: list[str],
     waves: str,
     parallel: int,
     markdown: Path | None,
     directory: Path,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     from rich.console import Console
 
@@ -150,11 +143,11 @@ def _run(
         parallel=parallel,
         stop_on_failure=plan.operation is Operation.UP,
         stopping=stopping,
-        told=lambda result: say(_line(result)),
+        on_result=lambda result: say(_line(result)),
     )
     if markdown is not None:
         markdown.write_text(comment(plan.operation, results), encoding="utf-8")
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         typer.echo(report.document(plan.operation, results))
     else:
         report.print_table(Console(), plan.operation, results)
@@ -165,7 +158,7 @@ def _run(
 
 
 def _work(
-    plan: Plan, project: Project, stopping: threading.Event, say: Callable[[str], None]
+    plan: FleetPlan, project: Project, stopping: threading.Event, say: Callable[[str], None]
 ) -> Callable[[Stack], StackResult]:
     # Here, since pulumi takes longer to import than all the rest.
     from secondary_scheduler.cli.fleet.installation import installed
@@ -175,5 +168,5 @@ def _work(
 
 
 def _line(result: StackResult) -> str:
-    told = "; ".join(text for text in (result.change_text, result.reason) if text)
-    return f"{result.stack}: {result.outcome} after {result.seconds:.1f} s{f': {told}' if told else ''}"
+    detail = "; ".join(text for text in (result.change_text, result.reason) if text)
+    return f"{result.stack}: {result.outcome} after {result.seconds:.1f} s{f': {detail}' if detail else ''}"

@@ -33,11 +33,11 @@ def configuration(kubeconfig: str | None, context: str | None) -> Iterator[Clien
 @contextlib.contextmanager
 def connected(config: ClientConfig, timeout: float) -> Iterator[SyncConnection]:
     """A connection for one thread; `timeout` (seconds) is that of each wait for the server."""
-    found = SyncConnection(config, timeout=timeout, user_agent=_AGENT)
+    connection = SyncConnection(config, timeout=timeout, user_agent=_AGENT)
     try:
-        yield found
+        yield connection
     finally:
-        found.close()
+        connection.close()
 
 
 def unreachable(config: ClientConfig, timeout: float) -> str:
@@ -67,36 +67,36 @@ def _configuration(file: Path | None, context: str | None) -> ClientConfig:
     try:
         return ClientConfig.load(file, context)
     except ConfigError:
-        if file is None or not file.is_file() or not _asks_a_plugin(file):
+        if file is None or not file.is_file() or not _uses_exec_plugin(file):
             raise
-        return _by_plugin(file, context)
+        return _configuration_by_plugin(file, context)
 
 
-def _asks_a_plugin(file: Path) -> bool:
+def _uses_exec_plugin(file: Path) -> bool:
     """Whether a user of the kubeconfig is known to the cluster by a program's answer, as those of EKS, GKE and AKS."""
     document = yaml.safe_load(file.read_bytes())
     users = document.get("users") if isinstance(document, dict) else None
-    return any("exec" in (one.get("user") or {}) for one in users or () if isinstance(one, dict))
+    return any("exec" in (user.get("user") or {}) for user in users or () if isinstance(user, dict))
 
 
-def _by_plugin(file: Path, context: str | None) -> ClientConfig:
+def _configuration_by_plugin(file: Path, context: str | None) -> ClientConfig:
     # Here, since it takes a second and few need it.
     from kubernetes import client
     from kubernetes import config as kubernetes_config
 
-    found: Any = client.Configuration()
+    loaded: Any = client.Configuration()
     try:
-        kubernetes_config.load_kube_config(str(file), context, client_configuration=found)
+        kubernetes_config.load_kube_config(str(file), context, client_configuration=loaded)
     except Exception as error:
         raise ConfigError(f"{file}: {one_line(str(error))}") from None
-    authorization = str(found.api_key.get("authorization", ""))
+    authorization = str(loaded.api_key.get("authorization", ""))
     return ClientConfig(
-        server=str(found.host).rstrip("/"),
-        ca_file=Path(found.ssl_ca_cert) if found.ssl_ca_cert else None,
-        insecure_skip_tls_verify=not found.verify_ssl,
-        tls_server_name=found.tls_server_name or None,
-        cert_file=Path(found.cert_file) if found.cert_file else None,
-        key_file=Path(found.key_file) if found.key_file else None,
+        server=str(loaded.host).rstrip("/"),
+        ca_file=Path(loaded.ssl_ca_cert) if loaded.ssl_ca_cert else None,
+        insecure_skip_tls_verify=not loaded.verify_ssl,
+        tls_server_name=loaded.tls_server_name or None,
+        cert_file=Path(loaded.cert_file) if loaded.cert_file else None,
+        key_file=Path(loaded.key_file) if loaded.key_file else None,
         token=authorization.removeprefix("Bearer ") or None,
         source=str(file),
     )

@@ -47,7 +47,7 @@ class Engine:
 
     def __init__(
         self,
-        found: PulumiCommand,
+        pulumi: PulumiCommand,
         project: Project,
         stack: Stack,
         stopping: threading.Event,
@@ -59,7 +59,7 @@ class Engine:
         self._stopping = stopping
         self._started = time.monotonic()
         self._deadline = deadline
-        self._command = Installation(found, stopping, deadline, patience)
+        self._command = Installation(pulumi, stopping, deadline, patience)
         self._engine = self._stack_over(self._command)
 
     def secrets(self) -> dict[str, str]:
@@ -71,33 +71,33 @@ class Engine:
         if not self._stack.has_secrets:
             return {}
         prefix = f"{self._project.name}:"
-        found = self._engine.get_all_config()
-        return {key.removeprefix(prefix): value.value for key, value in found.items() if value.secret}
+        settings = self._engine.get_all_config()
+        return {key.removeprefix(prefix): value.value for key, value in settings.items() if value.secret}
 
     def reason(self, error: EngineError) -> str:
         """One line for a run that failed outside an operation."""
         ending = self._command.ending or Ending()
         return self._stopped(ending) or failure_reason(
-            self._stack.name, "", _printed(ending) or str(error), ending.code
+            self._stack.name, "", _output_of(ending) or str(error), ending.code
         )
 
     def run(self, operation: Operation, *, preview_only: bool = False) -> EngineRun:
         """Carry out the operation; failures are told in the result."""
         events = Collector()
-        done = EngineRun(events)
+        engine_run = EngineRun(events)
         try:
-            done.outputs = self._operate(operation, events, preview_only=preview_only)
+            engine_run.outputs = self._operate(operation, events, preview_only=preview_only)
         except EngineError as error:
             ending = self._command.ending or Ending()
-            done.failure = self._stopped(ending) or failure_reason(
-                self._stack.name, events.failure(), _printed(ending) or str(error), ending.code
+            engine_run.failure = self._stopped(ending) or failure_reason(
+                self._stack.name, events.failure(), _output_of(ending) or str(error), ending.code
             )
-            done.cancelled = ending.interrupted and not ending.timed_out
+            engine_run.cancelled = ending.interrupted and not ending.timed_out
             if ending.interrupted and operation is not Operation.PREVIEW and not preview_only:
-                done.failure += self._release(ending, events)
+                engine_run.failure += self._release(ending, events)
         except (OSError, RuntimeError) as error:
-            done.failure = one_line(str(error))
-        return done
+            engine_run.failure = one_line(str(error))
+        return engine_run
 
     def _operate(self, operation: Operation, events: Collector, *, preview_only: bool) -> Mapping[str, Any]:
         common: dict[str, Any] = {"on_event": events.event, "color": "never"}
@@ -108,8 +108,8 @@ class Engine:
         elif operation is Operation.REFRESH:
             self._engine.refresh(show_secrets=False, **common)
         else:
-            done = self._engine.up(show_secrets=False, **common)
-            return {name: MASK if output.secret else output.value for name, output in done.outputs.items()}
+            result = self._engine.up(show_secrets=False, **common)
+            return {name: MASK if output.secret else output.value for name, output in result.outputs.items()}
         return {}
 
     def _stopped(self, ending: Ending) -> str:
@@ -127,9 +127,9 @@ class Engine:
             if locked or (locked is None and events.began and ending.code < 0):
                 engine.cancel()
         except (EngineError, OSError) as error:
-            printed = _printed(cleaning.ending or Ending()) or str(error)
-            told = failure_reason(self._stack.name, "", printed, 1)
-            return f"; its lock may be left: pulumi cancel --stack {self._stack.name} ({told})"
+            printed = _output_of(cleaning.ending or Ending()) or str(error)
+            reason = failure_reason(self._stack.name, "", printed, 1)
+            return f"; its lock may be left: pulumi cancel --stack {self._stack.name} ({reason})"
         return ""
 
     def _locked_by(self, engine: EngineStack, pid: int) -> bool | None:
@@ -157,5 +157,5 @@ class Engine:
         return EngineStack.select(self._stack.name, workspace)
 
 
-def _printed(ending: Ending) -> str:
+def _output_of(ending: Ending) -> str:
     return "\n".join([*ending.stderr, *ending.stdout])

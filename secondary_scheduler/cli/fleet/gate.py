@@ -75,7 +75,7 @@ class GateResult:
     @property
     def reason(self) -> str:
         """One line about what is not."""
-        return "; ".join(f"{check.name}: {check.found}" for check in self.checks if not check.passed)
+        return "; ".join(f"{check.name}: {check.detail}" for check in self.checks if not check.passed)
 
 
 class Gate:
@@ -115,7 +115,7 @@ class Gate:
             return [GateCheck("cluster", False, one_line(str(error)))]
         checks = [self._deployment(deployment)]
         status = (resource or {}).get("status") or {}
-        conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+        conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
         # Upstream's operator writes none of these.
         if "Available" in conditions:
             checks += [_condition(conditions, "Available", "True"), _condition(conditions, "Degraded", "False")]
@@ -128,25 +128,25 @@ class Gate:
     def _read(self, api_version: str, resource: str, name: str) -> Json | None:
         path = api_path(api_version, resource, namespace=self._expected.namespace, name=name)
         try:
-            found: Json = json.loads(self._cluster.get(path))
+            content: Json = json.loads(self._cluster.get(path))
         except NotFound:
             return None
-        return found
+        return content
 
-    def _deployment(self, found: Json | None) -> GateCheck:
+    def _deployment(self, deployment: Json | None) -> GateCheck:
         name = f"Deployment {self._expected.deployment}"
-        if found is None:
+        if deployment is None:
             return GateCheck(name, False, f"not in namespace {self._expected.namespace}")
-        template = found["spec"]["template"]["spec"]
+        template = deployment["spec"]["template"]["spec"]
         container = template["containers"][0]
         self._image = str(container["image"])
         self._executable = str((container.get("command") or [self._executable])[0])
         self._pull_secrets = list(template.get("imagePullSecrets") or ())
-        wanted, status = int(found["spec"].get("replicas", 1)), found.get("status") or {}
+        wanted, status = int(deployment["spec"].get("replicas", 1)), deployment.get("status") or {}
         total, updated, available = (
             int(status.get(key, 0)) for key in ("replicas", "updatedReplicas", "availableReplicas")
         )
-        seen = int(status.get("observedGeneration", 0)) >= int(found["metadata"].get("generation", 0))
+        seen = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"].get("generation", 0))
         ready = seen and wanted > 0 and total == updated == available == wanted
         return GateCheck(name, ready, f"{updated} of {wanted} updated, {available} available")
 
@@ -171,11 +171,13 @@ class Gate:
         try:
             self._cluster.request("POST", pods, body=self._pod(pod, scheduler_name))
             while True:
-                found = json.loads(self._cluster.get(path))
-                if found["spec"].get("nodeName"):
+                live = json.loads(self._cluster.get(path))
+                if live["spec"].get("nodeName"):
                     return GateCheck(name, True, f"placed after {time.monotonic() - began:.1f} s")
                 if time.monotonic() >= deadline or self._stopping.wait(self._poll / 5):
-                    return GateCheck(name, False, f"not placed: {_why(found) or 'the scheduler has not looked at it'}")
+                    return GateCheck(
+                        name, False, f"not placed: {_scheduling_message(live) or 'the scheduler has not looked at it'}"
+                    )
         except KubeError as error:
             return GateCheck(name, False, one_line(str(error)))
         finally:
@@ -210,21 +212,23 @@ class Gate:
 
 
 def _condition(conditions: Mapping[Any, Json], kind: str, wanted: str) -> GateCheck:
-    found = conditions.get(kind) or {}
-    status = str(found.get("status", "Unknown"))
-    told = ": ".join(text for text in (str(found.get("reason") or ""), str(found.get("message") or "")) if text)
-    return GateCheck(kind, status == wanted, one_line(told) or f"is {status}")
+    condition = conditions.get(kind) or {}
+    status = str(condition.get("status", "Unknown"))
+    message = ": ".join(
+        text for text in (str(condition.get("reason") or ""), str(condition.get("message") or "")) if text
+    )
+    return GateCheck(kind, status == wanted, one_line(message) or f"is {status}")
 
 
 def _load(condition: Json | None, annotations: Json) -> GateCheck:
     if condition is not None:
         return _condition({"LoadDataFresh": condition}, "LoadDataFresh", "True")
     fresh = annotations.get(_FRESH) == "true"
-    told = one_line(str(annotations.get(_FRESH_MESSAGE) or ""))
-    return GateCheck("LoadDataFresh", fresh, told or ("fresh" if fresh else "nothing is reported about it"))
+    message = one_line(str(annotations.get(_FRESH_MESSAGE) or ""))
+    return GateCheck("LoadDataFresh", fresh, message or ("fresh" if fresh else "nothing is reported about it"))
 
 
-def _why(pod: Json) -> str:
+def _scheduling_message(pod: Json) -> str:
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
             return one_line(str(condition.get("message") or ""))
@@ -239,20 +243,24 @@ def expected(outputs: Mapping[str, Any], flavour: str = "") -> Expected:
     scheduler = outputs.get("scheduler")
     scheduler = scheduler if isinstance(scheduler, Mapping) else {}
     profiles = outputs.get("profiles")
-    known = [one for one in profiles if isinstance(one, Mapping)] if isinstance(profiles, list | tuple) else []
-    names = [str(one["schedulerName"]) for one in known if one.get("schedulerName")]
+    known = (
+        [profile for profile in profiles if isinstance(profile, Mapping)] if isinstance(profiles, list | tuple) else []
+    )
+    names = [str(profile["schedulerName"]) for profile in known if profile.get("schedulerName")]
     image = str(scheduler.get("image") or "")
     ours = flavour == "ours" if flavour else not image or flavour_of(image).is_ours
     return Expected(
         str(scheduler.get("namespace") or NAMESPACE),
         str(scheduler.get("name") or NAME),
-        frozenset(str(one["configurationHash"]) for one in known if one.get("configurationHash")),
+        frozenset(str(profile["configurationHash"]) for profile in known if profile.get("configurationHash")),
         tuple(dict.fromkeys(names)) or (NAME,),
         ours,
-        any(_reads_load(one.get("pluginArgs")) for one in known),
+        any(_reads_load(profile.get("pluginArgs")) for profile in known),
     )
 
 
 def _reads_load(plugin_args: object) -> bool:
     args = plugin_args.values() if isinstance(plugin_args, Mapping) else ()
-    return any(isinstance(one, Mapping) and ("metricProvider" in one or "watcherAddress" in one) for one in args)
+    return any(
+        isinstance(plugin, Mapping) and ("metricProvider" in plugin or "watcherAddress" in plugin) for plugin in args
+    )

@@ -29,11 +29,11 @@ class Installation(PulumiCommand):
     """
 
     def __init__(
-        self, found: PulumiCommand, stopping: threading.Event, deadline: float, patience: Patience | None = None
+        self, pulumi: PulumiCommand, stopping: threading.Event, deadline: float, patience: Patience | None = None
     ) -> None:
         # Not the base class' own: it would ask the command for its version once more for every stack.
-        self.command = found.command
-        self.version = found.version
+        self.command = pulumi.command
+        self.version = pulumi.version
         self.ending: Ending | None = None
         self._stopping = stopping
         self._deadline = deadline
@@ -63,10 +63,10 @@ class Installation(PulumiCommand):
             on_stdout=on_output,
             on_stderr=on_error,
         )
-        found = CommandResult("\n".join(self.ending.stdout), "\n".join(self.ending.stderr), self.ending.code)
+        result = CommandResult("\n".join(self.ending.stdout), "\n".join(self.ending.stderr), self.ending.code)
         if self.ending.code != 0:
-            raise create_command_error(found)
-        return found
+            raise create_command_error(result)
+        return result
 
 
 class StackWorkspace(LocalWorkspace):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from secondary_scheduler.cli.fleet.report import COLUMNS, cells
-from secondary_scheduler.cli.fleet.results import Operation, Outcome, StackResult, summary
+from secondary_scheduler.cli.fleet.results import Operation, StackOutcome, StackResult, summary
 
 LIMIT = 65_535
 """Bytes. GitHub takes comments of fewer than 65,536 characters; a limit in bytes keeps it whatever they are."""
 _LONGEST_CELL = 300
 _LEAST_DETAIL = 200
 _ICONS = {
-    Outcome.UNCHANGED: "✅",
-    Outcome.CHANGES: "✏️",
-    Outcome.DONE: "✅",
-    Outcome.FAILED: "❌",
-    Outcome.SKIPPED: "⏭️",
-    Outcome.CANCELLED: "🛑",
+    StackOutcome.UNCHANGED: "✅",
+    StackOutcome.CHANGES: "✏️",
+    StackOutcome.DONE: "✅",
+    StackOutcome.FAILED: "❌",
+    StackOutcome.SKIPPED: "⏭️",
+    StackOutcome.CANCELLED: "🛑",
 }
 _MORE = "The whole is in the job's `-o json`."
 
@@ -65,7 +65,7 @@ def _table(results: Sequence[StackResult], room: int) -> str:
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     used = sum(_size(line) + 1 for line in lines)
     # Failures are what a reader must not miss where not all rows fit.
-    order = sorted(range(len(results)), key=lambda index: (results[index].outcome is not Outcome.FAILED, index))
+    order = sorted(range(len(results)), key=lambda index: (results[index].outcome is not StackOutcome.FAILED, index))
     rows: dict[int, str] = {}
     note_room = 120
     for index in order:
@@ -98,8 +98,8 @@ def _cell(text: str) -> str:
 
 
 def _lines(result: StackResult) -> list[str]:
-    lines = [one.line() for one in result.resources]
-    failed = [f"gate: {check.name}: {check.found}" for check in result.gate if not check.passed]
+    lines = [resource.line() for resource in result.resources]
+    failed = [f"gate: {check.name}: {check.detail}" for check in result.gate if not check.passed]
     return [*failed, *lines, *([""] if lines and result.messages else []), *result.messages]
 
 
@@ -108,8 +108,8 @@ def _frame(result: StackResult, lines: Sequence[str], note: str = "") -> str:
     body = "\n".join(lines)
     fence = "`" * max(3, _longest_run(body) + 1)
     title = _html(f"{result.stack}: {result.change_text or result.outcome}")
-    told = f"{note}\n\n" if note else ""
-    return f"<details><summary>{title}</summary>\n\n{fence}text\n{body}\n{fence}\n{told}</details>\n\n"
+    prefix = f"{note}\n\n" if note else ""
+    return f"<details><summary>{title}</summary>\n\n{fence}text\n{body}\n{fence}\n{prefix}</details>\n\n"
 
 
 def _fitted(result: StackResult, lines: Sequence[str], room: int) -> str:

@@ -114,8 +114,8 @@ def _wait(
     stopping: threading.Event,
     patience: Patience,
 ) -> None:
-    asked_at = 0.0
-    asked = 0
+    signalled_at = 0.0
+    signals = 0
     while True:
         try:
             process.wait(_POLL_SECONDS)
@@ -123,19 +123,19 @@ def _wait(
         except subprocess.TimeoutExpired:
             pass
         now = time.monotonic()
-        if not asked:
+        if not signals:
             ending.timed_out = now >= deadline
             if not ending.timed_out and not stopping.is_set():
                 continue
             ending.interrupted = True
-        elif now - asked_at < (patience.cancel if asked == 1 else patience.terminate):
+        elif now - signalled_at < (patience.cancel if signals == 1 else patience.terminate):
             continue
-        if asked == 2:
+        if signals == 2:
             _kill_session(process.pid)
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGINT)
-        asked, asked_at = asked + 1, now
+        signals, signalled_at = signals + 1, now
 
 
 def _read(stream: IO[str], lines: list[str], callback: Callable[[str], object] | None) -> None:

@@ -72,8 +72,8 @@ class Project:
             str(cluster.get("clusterIdentifier") or ""),
             str(context) if context else None,
             str(config.get(f"{self.name}:flavour") or ""),
-            any(True for _ in _found(config, "secure")),
-            tuple(str(one) for one in _found(config, "fromFileInEnv")),
+            any(True for _ in _values_of(config, "secure")),
+            tuple(str(value) for value in _values_of(config, "fromFileInEnv")),
         )
 
 
@@ -134,13 +134,13 @@ def _project(directory: Path, file: Path) -> Project:
     if not isinstance(name, str) or not name:
         raise CommandError(f"{file}: name: missing; this is no Pulumi project", ExitCode.INVALID_INPUT)
     settings = directory / str(document.get("stackConfigDir") or ".")
-    found = {
+    stacks = {
         path.name.removeprefix("Pulumi.").removesuffix(path.suffix): path
         for suffix in _SUFFIXES
         for path in sorted(settings.glob(f"Pulumi.*{suffix}"))
         if path.is_file()
     }
-    return Project(directory, name, found)
+    return Project(directory, name, stacks)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -167,11 +167,11 @@ def _wave(file: Path, value: object) -> str:
     return value
 
 
-def _found(value: object, key: str) -> list[object]:
+def _values_of(value: object, key: str) -> list[object]:
     """Every value under that key, however deep."""
     if isinstance(value, Mapping):
-        here = [value[key]] if key in value else []
-        return here + [found for item in value.values() for found in _found(item, key)]
+        direct = [value[key]] if key in value else []
+        return direct + [nested for child in value.values() for nested in _values_of(child, key)]
     if isinstance(value, list):
-        return [found for item in value for found in _found(item, key)]
+        return [nested for child in value for nested in _values_of(child, key)]
     return []

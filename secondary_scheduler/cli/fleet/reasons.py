@@ -1,4 +1,4 @@
-"""Why a stack failed, on one line, from what the engine printed and told."""
+"""Why a stack failed, on one line, from the output and the events of the engine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _GENERIC = re.compile(r"^(preview|update|refresh|destroy) failed$")
 _TRACEBACK = "Traceback (most recent call last)"
 
 
-def failure_reason(stack: str, told: str, printed: str, code: int) -> str:
+def failure_reason(stack: str, event_error: str, printed: str, code: int) -> str:
     """One line that says why the engine failed.
 
-    `told` is the first error it told in its events, `printed` its stderr and stdout, `code` its exit code.
+    `event_error` is the first error in its events, `printed` its stderr and stdout, `code` its exit code.
     """
     known = _known(stack, printed)
     if known:
         return known
-    if told:
-        return _shortened(told)
-    errors = [found for found in _ERROR.findall(plain(printed)) if not _GENERIC.match(found.strip())]
+    if event_error:
+        return _shortened(event_error)
+    errors = [error for error in _ERROR.findall(plain(printed)) if not _GENERIC.match(error.strip())]
     if errors:
         return _shortened(errors[0])
     last = [line for line in plain(printed).splitlines() if line.strip()]

@@ -67,8 +67,8 @@ def _texts(value: object) -> list[str]:
 
 def _texts_under(value: object, key: str) -> list[str]:
     if isinstance(value, Mapping):
-        here = [str(value[key])] if isinstance(value.get(key), str) else []
-        return here + [text for item in value.values() for text in _texts_under(item, key)]
+        direct = [str(value[key])] if isinstance(value.get(key), str) else []
+        return direct + [text for item in value.values() for text in _texts_under(item, key)]
     if isinstance(value, list):
         return [text for item in value for text in _texts_under(item, key)]
     return []

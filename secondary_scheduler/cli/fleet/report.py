@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from secondary_scheduler.cli.fleet.results import Operation, Outcome, StackResult, summary
+from secondary_scheduler.cli.fleet.results import Operation, StackOutcome, StackResult, summary
 
 _STYLES = {
-    Outcome.UNCHANGED: "green",
-    Outcome.CHANGES: "yellow",
-    Outcome.DONE: "green",
-    Outcome.FAILED: "red",
-    Outcome.SKIPPED: "dim",
-    Outcome.CANCELLED: "red",
+    StackOutcome.UNCHANGED: "green",
+    StackOutcome.CHANGES: "yellow",
+    StackOutcome.DONE: "green",
+    StackOutcome.FAILED: "red",
+    StackOutcome.SKIPPED: "dim",
+    StackOutcome.CANCELLED: "red",
 }
 COLUMNS = ("stack", "wave", "cluster", "result", "changes", "time", "reason")
 
@@ -52,13 +52,13 @@ def print_table(console: Console, operation: Operation, results: Sequence[StackR
 
 def document(operation: Operation, results: Sequence[StackResult]) -> str:
     """Everything that is known, as JSON."""
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "apiVersion": "secondary-scheduler.io/v1",
         "kind": "FleetResult",
         "operation": str(operation),
         "stacks": [_stack(result) for result in results],
     }
-    return json.dumps(found, indent=2, allow_nan=False)
+    return json.dumps(content, indent=2, allow_nan=False)
 
 
 def _stack(result: StackResult) -> dict[str, Any]:
@@ -71,10 +71,15 @@ def _stack(result: StackResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 1),
         "reason": result.reason,
         "resources": [
-            {"operation": one.operation, "type": one.type, "name": one.name, "properties": list(one.properties)}
-            for one in result.resources
+            {
+                "operation": resource.operation,
+                "type": resource.type,
+                "name": resource.name,
+                "properties": list(resource.properties),
+            }
+            for resource in result.resources
         ],
         "messages": list(result.messages),
-        "gate": [{"check": one.name, "passed": one.passed, "found": one.found} for one in result.gate],
+        "gate": [{"check": check.name, "passed": check.passed, "found": check.detail} for check in result.gate],
         "outputs": result.outputs,
     }

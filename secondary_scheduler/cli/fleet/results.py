@@ -21,7 +21,7 @@ class Operation(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Plan:
+class FleetPlan:
     """What is done to every stack.
 
     Attributes:
@@ -43,7 +43,7 @@ class Plan:
         return self.operation is Operation.PREVIEW or self.preview_only
 
 
-class Outcome(enum.StrEnum):
+class StackOutcome(enum.StrEnum):
     """How it ended for one stack."""
 
     UNCHANGED = "unchanged"
@@ -77,7 +77,7 @@ class GateCheck:
 
     name: str
     passed: bool
-    found: str
+    detail: str
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class StackResult:
     stack: str
     wave: str
     cluster: str
-    outcome: Outcome
+    outcome: StackOutcome
     seconds: float = 0.0
     reason: str = ""
     changes: Mapping[str, int] = field(default_factory=dict)
@@ -113,11 +113,11 @@ class StackResult:
 
 def exit_code(results: Sequence[StackResult], *, previewed: bool) -> ExitCode:
     """1 where any stack failed or was not reached, 3 where a preview found changes, else 0."""
-    if any(result.outcome is Outcome.CANCELLED for result in results):
+    if any(result.outcome is StackOutcome.CANCELLED for result in results):
         return ExitCode.INTERRUPTED
-    if any(result.outcome in (Outcome.FAILED, Outcome.SKIPPED) for result in results):
+    if any(result.outcome in (StackOutcome.FAILED, StackOutcome.SKIPPED) for result in results):
         return ExitCode.ERROR
-    if previewed and any(result.outcome is Outcome.CHANGES for result in results):
+    if previewed and any(result.outcome is StackOutcome.CHANGES for result in results):
         return ExitCode.DIFFERENCES
     return ExitCode.OK
 
@@ -125,18 +125,18 @@ def exit_code(results: Sequence[StackResult], *, previewed: bool) -> ExitCode:
 def summary(operation: Operation, results: Sequence[StackResult]) -> str:
     """One line for all stacks, such as `Fleet preview: 3 stacks: 1 failed, 2 with changes`."""
     order = (
-        Outcome.FAILED,
-        Outcome.CANCELLED,
-        Outcome.SKIPPED,
-        Outcome.CHANGES,
-        Outcome.DONE,
-        Outcome.UNCHANGED,
+        StackOutcome.FAILED,
+        StackOutcome.CANCELLED,
+        StackOutcome.SKIPPED,
+        StackOutcome.CHANGES,
+        StackOutcome.DONE,
+        StackOutcome.UNCHANGED,
     )
     counted = {outcome: sum(result.outcome is outcome for result in results) for outcome in order}
-    told = ", ".join(f"{count} {_told(outcome)}" for outcome, count in counted.items() if count)
+    counts = ", ".join(f"{count} {_words(outcome)}" for outcome, count in counted.items() if count)
     stacks = "1 stack" if len(results) == 1 else f"{len(results)} stacks"
-    return f"Fleet {operation}: {stacks}: {told}"
+    return f"Fleet {operation}: {stacks}: {counts}"
 
 
-def _told(outcome: Outcome) -> str:
-    return "with changes" if outcome is Outcome.CHANGES else str(outcome)
+def _words(outcome: StackOutcome) -> str:
+    return "with changes" if outcome is StackOutcome.CHANGES else str(outcome)

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from secondary_scheduler.cli.errors import Interrupted
 from secondary_scheduler.cli.fleet.events import one_line
 from secondary_scheduler.cli.fleet.project import Stack
-from secondary_scheduler.cli.fleet.results import Outcome, StackResult
+from secondary_scheduler.cli.fleet.results import StackOutcome, StackResult
 
 _LISTEN_SECONDS = 0.5
 
@@ -21,13 +21,13 @@ def run_waves(
     parallel: int,
     stop_on_failure: bool,
     stopping: threading.Event,
-    told: Callable[[StackResult], None] = lambda _: None,
+    on_result: Callable[[StackResult], None] = lambda _: None,
 ) -> list[StackResult]:
     """Do `work` for every stack, at most `parallel` at a time, and return a result for each, in the order of the waves.
 
-    Where `stop_on_failure` is false nothing waits for anything: all stacks are one wave. `told` is called with each
-    result as it comes, in this thread. When interrupted, `stopping` is set, on which `work` has to come to an end, and
-    what was not begun is told as cancelled.
+    Where `stop_on_failure` is false, all stacks form one wave and none waits for another. `on_result` is called in this
+    thread with each result as it arrives. On an interrupt, `stopping` is set, `work` must come to an end, and stacks
+    that were not started are reported as cancelled.
     """
     steps = waves if stop_on_failure else [("", [stack for _, stacks in waves for stack in stacks])]
     results: dict[str, StackResult] = {}
@@ -39,8 +39,8 @@ def run_waves(
             elif failed:
                 results |= {stack.name: _skipped(stack, failed) for stack in stacks}
             else:
-                _run_wave(pool, stacks, work, stopping, results, told)
-                failed = [stack.name for stack in stacks if results[stack.name].outcome is Outcome.FAILED]
+                _run_wave(pool, stacks, work, stopping, results, on_result)
+                failed = [stack.name for stack in stacks if results[stack.name].outcome is StackOutcome.FAILED]
     return [results[stack.name] for _, stacks in waves for stack in stacks]
 
 
@@ -50,12 +50,12 @@ def _run_wave(
     work: Callable[[Stack], StackResult],
     stopping: threading.Event,
     results: dict[str, StackResult],
-    told: Callable[[StackResult], None],
+    on_result: Callable[[StackResult], None],
 ) -> None:
     futures: list[Future[StackResult]] = []
     try:
         for stack in stacks:
-            futures.append(pool.submit(_one, stack, work, stopping))
+            futures.append(pool.submit(_run_stack, stack, work, stopping))
         pending = set(futures)
         while pending:
             # A signal that comes just before the thread goes to sleep is only heard when it wakes.
@@ -63,18 +63,18 @@ def _run_wave(
             for future in done:
                 result = future.result()
                 results[result.stack] = result
-                told(result)
+                on_result(result)
     except Interrupted:
         stopping.set()
         for future in futures:
             result = future.result()
             if results.setdefault(result.stack, result) is result:
-                told(result)
+                on_result(result)
         for stack in stacks:
             results.setdefault(stack.name, _not_started(stack))
 
 
-def _one(stack: Stack, work: Callable[[Stack], StackResult], stopping: threading.Event) -> StackResult:
+def _run_stack(stack: Stack, work: Callable[[Stack], StackResult], stopping: threading.Event) -> StackResult:
     if stopping.is_set():
         return _not_started(stack)
     try:
@@ -82,15 +82,15 @@ def _one(stack: Stack, work: Callable[[Stack], StackResult], stopping: threading
     except Exception as error:
         # Whatever goes wrong with one stack is that stack's affair.
         reason = one_line(f"{type(error).__name__}: {error}")
-        return StackResult(stack.name, stack.wave, stack.cluster, Outcome.FAILED, reason=reason)
+        return StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.FAILED, reason=reason)
 
 
 def _not_started(stack: Stack) -> StackResult:
     reason = "cancelled before it was started"
-    return StackResult(stack.name, stack.wave, stack.cluster, Outcome.CANCELLED, reason=reason)
+    return StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.CANCELLED, reason=reason)
 
 
 def _skipped(stack: Stack, failed: Sequence[str]) -> StackResult:
     names = failed[0] if len(failed) == 1 else f"{failed[0]} and {len(failed) - 1} more"
     reason = f"not started, since {names} failed"
-    return StackResult(stack.name, stack.wave, stack.cluster, Outcome.SKIPPED, reason=reason)
+    return StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.SKIPPED, reason=reason)

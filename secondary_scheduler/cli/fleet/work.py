@@ -19,7 +19,7 @@ from secondary_scheduler.cli.fleet.gate import Gate, GateResult, expected
 from secondary_scheduler.cli.fleet.installation import EngineError
 from secondary_scheduler.cli.fleet.project import Project, Stack
 from secondary_scheduler.cli.fleet.redaction import Redactor, secret_parts
-from secondary_scheduler.cli.fleet.results import GateCheck, Operation, Outcome, Plan, StackResult
+from secondary_scheduler.cli.fleet.results import FleetPlan, GateCheck, Operation, StackOutcome, StackResult
 
 _KUBECONFIG = "kubeconfig"
 
@@ -29,33 +29,33 @@ class StackWork:
 
     def __init__(
         self,
-        found: PulumiCommand,
+        pulumi: PulumiCommand,
         project: Project,
-        plan: Plan,
+        plan: FleetPlan,
         stopping: threading.Event,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._found = found
+        self._pulumi = pulumi
         self._project = project
         self._plan = plan
         self._stopping = stopping
         self._say = say
 
     def __call__(self, stack: Stack) -> StackResult:
-        """Do it; every failure is told in the result."""
+        """Do it; every failure is part of the result."""
         began = time.monotonic()
         self._say(f"{stack.name}: {self._plan.operation} started")
         result, secrets = self._done(stack, began)
         return _redacted(replace(result, seconds=time.monotonic() - began), secrets)
 
     def _done(self, stack: Stack, began: float) -> tuple[StackResult, list[str]]:
-        engine = Engine(self._found, self._project, stack, self._stopping, began + self._plan.seconds)
+        engine = Engine(self._pulumi, self._project, stack, self._stopping, began + self._plan.seconds)
         secrets = _tokens(stack)
-        failed = StackResult(stack.name, stack.wave, stack.cluster, Outcome.FAILED)
+        failed = StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.FAILED)
         try:
             kept = engine.secrets()
         except EngineError as error:
-            outcome = Outcome.CANCELLED if self._stopping.is_set() else Outcome.FAILED
+            outcome = StackOutcome.CANCELLED if self._stopping.is_set() else StackOutcome.FAILED
             return replace(failed, outcome=outcome, reason=engine.reason(error)), secrets
         secrets += [part for value in kept.values() for part in secret_parts(value)]
         kubeconfig = kept.get(_KUBECONFIG)
@@ -77,13 +77,13 @@ class StackWork:
     def _result(self, stack: Stack, run: EngineRun) -> StackResult:
         changes = run.events.counts
         if run.cancelled:
-            outcome = Outcome.CANCELLED
+            outcome = StackOutcome.CANCELLED
         elif run.failure:
-            outcome = Outcome.FAILED
+            outcome = StackOutcome.FAILED
         elif not changes:
-            outcome = Outcome.UNCHANGED
+            outcome = StackOutcome.UNCHANGED
         else:
-            outcome = Outcome.CHANGES if self._plan.previews else Outcome.DONE
+            outcome = StackOutcome.CHANGES if self._plan.previews else StackOutcome.DONE
         return StackResult(
             stack.name,
             stack.wave,
@@ -103,28 +103,28 @@ class StackWork:
                 configuration(kubeconfig, stack.context) as config,
                 connected(config, self._plan.cluster_seconds or 10.0) as cluster,
             ):
-                found = Gate(cluster, wanted, self._stopping).wait(seconds)
+                gate = Gate(cluster, wanted, self._stopping).wait(seconds)
         except KubeError as error:
-            found = GateResult([GateCheck("cluster", False, one_line(str(error)))])
-        if found.passed:
-            placed = [check.found for check in found.checks if check.name.startswith("pod ")]
-            return replace(result, gate=found.checks, reason=f"healthy; pod {placed[0]}" if placed else "healthy")
-        if found.cancelled:
-            told = f"updated, then cancelled before it was healthy: {found.reason}".removesuffix(": ")
-            return replace(result, gate=found.checks, outcome=Outcome.CANCELLED, reason=told)
-        reason = f"updated, but not healthy after {seconds:.0f} s: {found.reason}"
-        return replace(result, gate=found.checks, outcome=Outcome.FAILED, reason=reason)
+            gate = GateResult([GateCheck("cluster", False, one_line(str(error)))])
+        if gate.passed:
+            placed = [check.detail for check in gate.checks if check.name.startswith("pod ")]
+            return replace(result, gate=gate.checks, reason=f"healthy; pod {placed[0]}" if placed else "healthy")
+        if gate.cancelled:
+            reason = f"updated, then cancelled before it was healthy: {gate.reason}".removesuffix(": ")
+            return replace(result, gate=gate.checks, outcome=StackOutcome.CANCELLED, reason=reason)
+        reason = f"updated, but not healthy after {seconds:.0f} s: {gate.reason}"
+        return replace(result, gate=gate.checks, outcome=StackOutcome.FAILED, reason=reason)
 
 
 def _tokens(stack: Stack) -> list[str]:
     """Credentials in the files that the stack takes from the environment; the engine does not know them as secrets."""
-    found: list[str] = []
+    tokens: list[str] = []
     for name in stack.token_variables:
         try:
-            found.append(Path(os.environ[name]).read_text(encoding="utf-8"))
+            tokens.append(Path(os.environ[name]).read_text(encoding="utf-8"))
         except (KeyError, OSError, UnicodeDecodeError):
             continue
-    return found
+    return tokens
 
 
 def _redacted(result: StackResult, secrets: Sequence[str]) -> StackResult:
@@ -135,8 +135,10 @@ def _redacted(result: StackResult, secrets: Sequence[str]) -> StackResult:
         messages=[redactor.text(line) for line in result.messages],
         outputs=redactor.data(result.outputs),
         resources=[
-            replace(one, name=redactor.text(one.name), properties=tuple(map(redactor.text, one.properties)))
-            for one in result.resources
+            replace(
+                resource, name=redactor.text(resource.name), properties=tuple(map(redactor.text, resource.properties))
+            )
+            for resource in result.resources
         ],
-        gate=[replace(check, found=redactor.text(check.found)) for check in result.gate],
+        gate=[replace(check, detail=redactor.text(check.detail)) for check in result.gate],
     )

@@ -11,7 +11,7 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
-from secondary_scheduler.cli.simulate.options import Detail, Output, Request
+from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
 
 
 def register(parent: typer.Typer) -> None:
@@ -46,7 +46,7 @@ def simulate(
     preempt: Annotated[
         bool, typer.Option("--preempt", help="Carry preemption out: remove the victims and place the pod.")
     ] = False,
-    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
+    output: Annotated[ResultFormat, typer.Option("-o", "--output", help="Form of the output.")] = ResultFormat.TABLE,
 ) -> None:
     """Decide about the pending pods of a snapshot, in queue order, each seeing the earlier ones placed.
 

@@ -12,7 +12,7 @@ Detail = Literal["full", "none"] | int
 """Nodes shown per pod: all, none, or the best so many."""
 
 
-class Output(enum.StrEnum):
+class ResultFormat(enum.StrEnum):
     """How decisions are written."""
 
     TABLE = "table"
@@ -33,4 +33,4 @@ class Request:
     now: float | None
     detail: Detail
     preempt: bool
-    output: Output
+    output: ResultFormat

@@ -23,7 +23,7 @@ from secondary_scheduler.cli.simulate import output as forms
 from secondary_scheduler.cli.simulate.cluster import SimulatedCluster, read_cluster
 from secondary_scheduler.cli.simulate.deciding import Outcome, Simulation
 from secondary_scheduler.cli.simulate.documents import read_bytes
-from secondary_scheduler.cli.simulate.options import Detail, Output, Request
+from secondary_scheduler.cli.simulate.options import Detail, Request, ResultFormat
 from secondary_scheduler.cli.simulate.report import Report
 from secondary_scheduler.cli.simulate.watcherload import read_load
 
@@ -55,7 +55,7 @@ def _decide(request: Request, configuration: Configuration, report: Report) -> N
     clock.seconds = request.now if request.now is not None else _now(measured, cluster.newest)
     simulation = Simulation(
         assembly.attempts,
-        explained=detail != "none" if output in (Output.JSON, Output.YAML) else output is Output.WIDE,
+        explained=detail != "none" if output in (ResultFormat.JSON, ResultFormat.YAML) else output is ResultFormat.WIDE,
         preempt=request.preempt,
     )
     _write(_outcomes(simulation, cluster), output, detail, sys.stdout.buffer)
@@ -67,13 +67,13 @@ def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[Out
         yield Outcome(parked.key, parked.scheduler_name, None, parked.reason)
 
 
-def _write(outcomes: Iterator[Outcome], output: Output, detail: Detail, out: IO[bytes]) -> None:
-    if output is Output.JSON:
+def _write(outcomes: Iterator[Outcome], output: ResultFormat, detail: Detail, out: IO[bytes]) -> None:
+    if output is ResultFormat.JSON:
         forms.write_json(outcomes, out, detail)
-    elif output is Output.YAML:
+    elif output is ResultFormat.YAML:
         forms.write_yaml(outcomes, out, detail)
     else:
-        forms.write_table(outcomes, out, wide=output is Output.WIDE)
+        forms.write_table(outcomes, out, wide=output is ResultFormat.WIDE)
 
 
 def _configuration(path: Path, report: Report) -> Configuration:

@@ -11,7 +11,7 @@ import typer
 from secondary_scheduler.cli.errors import CommandError
 
 
-class Output(enum.StrEnum):
+class SnapshotFormat(enum.StrEnum):
     """How the file is written."""
 
     JSON = "json"
@@ -49,7 +49,7 @@ def snapshot(
         ),
     ] = None,
     window: Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")] = "15m",
-    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the file.")] = Output.JSON,
+    output: Annotated[SnapshotFormat, typer.Option("-o", "--output", help="Form of the file.")] = SnapshotFormat.JSON,
 ) -> None:
     """Write a cluster's nodes, pods, volumes, policies and load into one file. Reads only.
 
@@ -70,7 +70,7 @@ def snapshot(
     try:
         config = ClientConfig.load(kubeconfig, context)
         wanted = origin if prometheus or watcher else None
-        counts = take_snapshot(config, wanted, file, as_yaml=output is Output.YAML, say=say)
+        counts = take_snapshot(config, wanted, file, as_yaml=output is SnapshotFormat.YAML, say=say)
     except (KubeError, LoadError) as error:
         raise CommandError(printable(str(error))) from error
     say(f"{config.server}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")

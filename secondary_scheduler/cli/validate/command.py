@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 import sys
 from pathlib import Path
@@ -11,17 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.output import OutputFormat
 
 if TYPE_CHECKING:
     from scheduler.config import Flavour
     from secondary_scheduler.cli.checking import Checked
-
-
-class Output(enum.StrEnum):
-    """How the result is written."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def register(parent: typer.Typer) -> None:
@@ -33,7 +26,7 @@ def validate(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Configurations, ConfigMaps or stack files; - is stdin.")
     ],
-    output: Annotated[Output, typer.Option("-o", "--output", help="Form of the output.")] = Output.TABLE,
+    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.")] = OutputFormat.TABLE,
     image: Annotated[
         str, typer.Option(help="Image that shall run it; its tag decides what is valid. Ours if absent.")
     ] = "",
@@ -57,7 +50,7 @@ def validate(
         for problem in result.problems:
             mark = "warning: " if problem.severity == "warning" else ""
             typer.echo(f"{mark}{problem}", err=True)
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         data = {"valid": all(result.valid for result in results), "files": [_data(result) for result in results]}
         typer.echo(json.dumps(data, indent=2))
     else:

@@ -54,7 +54,7 @@ def test_without_the_package_pulumi_one_line_says_what_to_do(project: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (["--stacks", "dev-*"], 2, "--stacks dev-*: no stack matches; there are: prod"),
         (["--stacks", "prod", "--waves", "canary"], 2, "stack prod is in wave rest"),
@@ -63,9 +63,9 @@ def test_without_the_package_pulumi_one_line_says_what_to_do(project: Path) -> N
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_started(
-    project: Path, arguments: list[str], code: int, told: str
+    project: Path, arguments: list[str], code: int, message: str
 ) -> None:
     done = fleet(project, "preview", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1

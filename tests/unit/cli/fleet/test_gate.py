@@ -71,8 +71,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        found = self.server.objects.get(self.path)
-        self._answer(404 if found is None else 200, found or {"reason": "NotFound", "message": "not there"})
+        stored = self.server.objects.get(self.path)
+        self._answer(404 if stored is None else 200, stored or {"reason": "NotFound", "message": "not there"})
 
     def do_POST(self) -> None:
         pod = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -12,21 +12,21 @@ from secondary_scheduler.cli.fleet.markdown import LIMIT, comment, fair_shares, 
 from secondary_scheduler.cli.fleet.results import (
     GateCheck,
     Operation,
-    Outcome,
     ResourceChange,
+    StackOutcome,
     StackResult,
 )
 
 DETAILS = re.compile(r"<details><summary>([^:]*): .*?</details>", re.DOTALL)
 
 
-def result(name: str, lines: int = 0, outcome: Outcome = Outcome.CHANGES, reason: str = "") -> StackResult:
+def result(name: str, lines: int = 0, outcome: StackOutcome = StackOutcome.CHANGES, reason: str = "") -> StackResult:
     resources = [ResourceChange("update", "kubernetes:core/v1:ConfigMap", f"map-{index}") for index in range(lines)]
     return StackResult(name, "rest", "east", outcome, 1.0, reason, {"update": lines}, resources)
 
 
 def test_a_small_comment_has_table_and_details_of_every_stack() -> None:
-    text = comment(Operation.PREVIEW, [result("a", 2), result("b", 0, Outcome.FAILED, "it broke")])
+    text = comment(Operation.PREVIEW, [result("a", 2), result("b", 0, StackOutcome.FAILED, "it broke")])
     assert text.startswith(marker(Operation.PREVIEW))
     assert "### Fleet preview: 2 stacks: 1 failed, 1 with changes" in text
     assert "| a | rest | east | ✏️ changes | 2 update | 1.0 s | - |" in text
@@ -38,7 +38,7 @@ def test_a_small_comment_has_table_and_details_of_every_stack() -> None:
 def test_what_does_not_fit_is_cut_from_the_long_ones_and_that_is_said() -> None:
     text = comment(Operation.PREVIEW, [result("long-a", 5000), result("short", 20), result("long-b", 9000)])
     assert len(text) <= len(text.encode()) <= LIMIT < 65_536
-    blocks = {found[1]: found[0] for found in DETAILS.finditer(text)}
+    blocks = {match[1]: match[0] for match in DETAILS.finditer(text)}
     assert set(blocks) == {"long-a", "short", "long-b"}
     assert "Cut:" not in blocks["short"]
     assert re.search(r"Cut: \d+ of 5000 lines are shown", blocks["long-a"])
@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_cut_from_the_long_ones_and_that_is_said() -> None:
 
 def test_a_thousand_stacks_still_make_a_comment_and_no_failure_is_lost() -> None:
     stacks = [result(f"stack-{index:04}", 50, reason="r" * 400) for index in range(1000)]
-    stacks[900] = result("the-bad-one", 1, Outcome.FAILED, "it broke")
+    stacks[900] = result("the-bad-one", 1, StackOutcome.FAILED, "it broke")
     text = comment(Operation.UP, stacks)
     assert len(text.encode()) <= LIMIT
     assert "| the-bad-one | rest | east | ❌ failed |" in text
@@ -60,7 +60,7 @@ def test_a_thousand_stacks_still_make_a_comment_and_no_failure_is_lost() -> None
 def test_text_of_others_stays_text() -> None:
     odd = "a | b <script> @team `code` [x](y) & *z*\nsecond"
     with_fences = StackResult(
-        "a", "rest", "<b>", Outcome.FAILED, 1.0, odd, {}, (), ["```", "</details>", "@team"], {}, ()
+        "a", "rest", "<b>", StackOutcome.FAILED, 1.0, odd, {}, (), ["```", "</details>", "@team"], {}, ()
     )
     text = comment(Operation.UP, [with_fences])
     row = next(line for line in text.splitlines() if line.startswith("| a "))
@@ -76,7 +76,7 @@ def test_text_of_others_stays_text() -> None:
 
 def test_the_checks_that_a_gate_failed_come_first() -> None:
     gate = [GateCheck("Available", True, "yes"), GateCheck("LoadDataFresh", False, "Stale")]
-    failed = StackResult("a", "rest", "c", Outcome.FAILED, 1.0, "not healthy", {}, (), ["said"], {}, gate)
+    failed = StackResult("a", "rest", "c", StackOutcome.FAILED, 1.0, "not healthy", {}, (), ["said"], {}, gate)
     text = comment(Operation.UP, [failed])
     assert "```text\ngate: LoadDataFresh: Stale\nsaid\n```" in text
 
@@ -94,7 +94,7 @@ def test_the_limit_holds_for_anything(limit: int, sizes: list[int], reason: str,
             f"s{index}",
             "rest",
             "c",
-            Outcome.FAILED,
+            StackOutcome.FAILED,
             1.0,
             reason,
             {"update": size},

@@ -69,7 +69,7 @@ config:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("config:\n  fleet:wave: [a]", "fleet:wave: must be a name"),
         ("config:\n  fleet:wave: Canary", "fleet:wave: must be a name"),
@@ -78,12 +78,12 @@ config:
         ("config:\n  key: 'secret-value\n", ":3: not valid YAML"),
     ],
 )
-def test_a_settings_file_that_cannot_be_used_is_named(project: Project, text: str, told: str) -> None:
+def test_a_settings_file_that_cannot_be_used_is_named(project: Project, text: str, message: str) -> None:
     project.stacks["prod-a"].write_text(text)
     with pytest.raises(CommandError) as error:
         project.read("prod-a")
     assert str(project.stacks["prod-a"]) in str(error.value)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "secret-value" not in str(error.value)
     assert error.value.code == ExitCode.INVALID_INPUT
 

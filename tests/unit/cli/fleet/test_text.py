@@ -20,7 +20,7 @@ lock file with `pulumi cancel`.
 
 
 @pytest.mark.parametrize(
-    ("told", "printed", "reason"),
+    ("event_error", "printed", "reason"),
     [
         (
             "",
@@ -50,8 +50,8 @@ lock file with `pulumi cancel`.
         ("", "", "pulumi ended with exit code 255 and said nothing"),
     ],
 )
-def test_a_failure_is_one_line(told: str, printed: str, reason: str) -> None:
-    assert failure_reason("prod", told, printed, 255) == reason
+def test_a_failure_is_one_line(event_error: str, printed: str, reason: str) -> None:
+    assert failure_reason("prod", event_error, printed, 255) == reason
 
 
 def test_long_reasons_are_cut() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from secondary_scheduler.cli.errors import ExitCode, Interrupted
 from secondary_scheduler.cli.fleet.project import Stack
-from secondary_scheduler.cli.fleet.results import Outcome, StackResult, exit_code
+from secondary_scheduler.cli.fleet.results import StackOutcome, StackResult, exit_code
 from secondary_scheduler.cli.fleet.waves import run_waves
 
 
@@ -21,7 +21,7 @@ def stacks(*names: str, wave: str = "rest") -> list[Stack]:
     return [Stack(name, Path(name), wave) for name in names]
 
 
-def result(stack: Stack, outcome: Outcome = Outcome.DONE) -> StackResult:
+def result(stack: Stack, outcome: StackOutcome = StackOutcome.DONE) -> StackResult:
     return StackResult(stack.name, stack.wave, stack.cluster, outcome, seconds=0.1)
 
 
@@ -52,30 +52,30 @@ def test_no_more_run_at_a_time_than_allowed_and_a_wave_waits_for_the_one_before(
         return result(stack)
 
     waves = [("canary", stacks("a", "b", "e", wave="canary")), ("rest", stacks("c", "d"))]
-    found = run_waves(waves, work, parallel=2, stop_on_failure=True, stopping=threading.Event())
+    results = run_waves(waves, work, parallel=2, stop_on_failure=True, stopping=threading.Event())
     assert most == 2
     assert set(order[:3]) == {"a", "b", "e"}
-    assert [one.stack for one in found] == ["a", "b", "e", "c", "d"]
-    assert set(outcomes(found).values()) == {"done"}
+    assert [result.stack for result in results] == ["a", "b", "e", "c", "d"]
+    assert set(outcomes(results).values()) == {"done"}
 
 
 def test_after_a_failure_the_wave_goes_to_its_end_and_later_ones_are_skipped() -> None:
     def work(stack: Stack) -> StackResult:
-        return result(stack, Outcome.FAILED if stack.name == "a" else Outcome.DONE)
+        return result(stack, StackOutcome.FAILED if stack.name == "a" else StackOutcome.DONE)
 
-    found = run_waves(WAVES, work, parallel=1, stop_on_failure=True, stopping=threading.Event())
-    assert outcomes(found) == {"a": "failed", "b": "done", "c": "skipped", "d": "skipped"}
-    assert found[2].reason == "not started, since a failed"
-    assert found[2].seconds == 0
-    assert exit_code(found, previewed=False) == ExitCode.ERROR
+    results = run_waves(WAVES, work, parallel=1, stop_on_failure=True, stopping=threading.Event())
+    assert outcomes(results) == {"a": "failed", "b": "done", "c": "skipped", "d": "skipped"}
+    assert results[2].reason == "not started, since a failed"
+    assert results[2].seconds == 0
+    assert exit_code(results, previewed=False) == ExitCode.ERROR
 
 
 def test_where_nothing_is_changed_every_stack_is_looked_at() -> None:
     def work(stack: Stack) -> StackResult:
-        return result(stack, Outcome.FAILED if stack.name == "a" else Outcome.UNCHANGED)
+        return result(stack, StackOutcome.FAILED if stack.name == "a" else StackOutcome.UNCHANGED)
 
-    found = run_waves(WAVES, work, parallel=4, stop_on_failure=False, stopping=threading.Event())
-    assert outcomes(found) == {"a": "failed", "b": "unchanged", "c": "unchanged", "d": "unchanged"}
+    results = run_waves(WAVES, work, parallel=4, stop_on_failure=False, stopping=threading.Event())
+    assert outcomes(results) == {"a": "failed", "b": "unchanged", "c": "unchanged", "d": "unchanged"}
 
 
 def test_what_goes_wrong_unexpectedly_is_the_failure_of_one_stack() -> None:
@@ -84,9 +84,9 @@ def test_what_goes_wrong_unexpectedly_is_the_failure_of_one_stack() -> None:
             raise ValueError("odd\nthing")
         return result(stack)
 
-    found = run_waves(WAVES[:1], work, parallel=2, stop_on_failure=True, stopping=threading.Event())
-    assert outcomes(found) == {"a": "failed", "b": "done"}
-    assert found[0].reason == "ValueError: odd thing"
+    results = run_waves(WAVES[:1], work, parallel=2, stop_on_failure=True, stopping=threading.Event())
+    assert outcomes(results) == {"a": "failed", "b": "done"}
+    assert results[0].reason == "ValueError: odd thing"
 
 
 @pytest.fixture
@@ -103,39 +103,39 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_cancels_what_runs_and_starts_nothing_more() -> None:
     stopping = threading.Event()
-    told: list[str] = []
+    reported: list[str] = []
 
     def work(stack: Stack) -> StackResult:
         if stack.name == "a":
             return result(stack)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
         assert stopping.wait(10)
-        return result(stack, Outcome.CANCELLED)
+        return result(stack, StackOutcome.CANCELLED)
 
-    found = run_waves(
+    results = run_waves(
         [("canary", stacks("a", "b", "c", wave="canary")), ("rest", stacks("d"))],
         work,
         parallel=1,
         stop_on_failure=True,
         stopping=stopping,
-        told=lambda one: told.append(one.stack),
+        on_result=lambda result: reported.append(result.stack),
     )
-    assert outcomes(found) == {"a": "done", "b": "cancelled", "c": "cancelled", "d": "cancelled"}
-    assert found[2].reason == "cancelled before it was started"
-    assert set(told) >= {"a", "b"}
-    assert exit_code(found, previewed=False) == ExitCode.INTERRUPTED
+    assert outcomes(results) == {"a": "done", "b": "cancelled", "c": "cancelled", "d": "cancelled"}
+    assert results[2].reason == "cancelled before it was started"
+    assert set(reported) >= {"a", "b"}
+    assert exit_code(results, previewed=False) == ExitCode.INTERRUPTED
 
 
 @pytest.mark.parametrize(
-    ("found", "previewed", "code"),
+    ("ended", "previewed", "code"),
     [
-        ([Outcome.UNCHANGED], True, ExitCode.OK),
-        ([Outcome.UNCHANGED, Outcome.CHANGES], True, ExitCode.DIFFERENCES),
-        ([Outcome.FAILED, Outcome.CHANGES], True, ExitCode.ERROR),
-        ([Outcome.DONE, Outcome.UNCHANGED], False, ExitCode.OK),
-        ([Outcome.DONE, Outcome.SKIPPED], False, ExitCode.ERROR),
+        ([StackOutcome.UNCHANGED], True, ExitCode.OK),
+        ([StackOutcome.UNCHANGED, StackOutcome.CHANGES], True, ExitCode.DIFFERENCES),
+        ([StackOutcome.FAILED, StackOutcome.CHANGES], True, ExitCode.ERROR),
+        ([StackOutcome.DONE, StackOutcome.UNCHANGED], False, ExitCode.OK),
+        ([StackOutcome.DONE, StackOutcome.SKIPPED], False, ExitCode.ERROR),
     ],
 )
-def test_exit_codes(found: list[Outcome], previewed: bool, code: ExitCode) -> None:
-    results = [result(stack, outcome) for stack, outcome in zip(stacks("a", "b"), found, strict=False)]
+def test_exit_codes(ended: list[StackOutcome], previewed: bool, code: ExitCode) -> None:
+    results = [result(stack, outcome) for stack, outcome in zip(stacks("a", "b"), ended, strict=False)]
     assert exit_code(results, previewed=previewed) == code
