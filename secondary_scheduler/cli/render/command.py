@@ -47,9 +47,9 @@ def render(
     from secondary_scheduler.cli.render.stack import read_stack
 
     rendered = build(_record(read_stack(project, stack, decrypt=show_secrets)), show_secrets=show_secrets)
-    for one in rendered:
-        if one.left_out:
-            typer.echo(f"secondary-scheduler: {one.title} is left out: {one.left_out}", err=True)
+    for manifest in rendered:
+        if manifest.left_out:
+            typer.echo(f"secondary-scheduler: {manifest.title} is left out: {manifest.left_out}", err=True)
     if output == "-":
         typer.echo(stream(rendered, stack), nl=False)
         return

@@ -23,12 +23,12 @@ _KINDS = (
     *("CustomResourceDefinition", "Namespace", "PriorityClass", "ServiceAccount", "Secret", "ConfigMap"),
     *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy", "Service", "Deployment"),
 )
-_LITTLE_WORDS = re.compile(r"(?:y|n|yes|no|on|off|true|false|null|inf|nan)", re.IGNORECASE)
+_YAML_11_WORDS = re.compile(r"(?:y|n|yes|no|on|off|true|false|null|inf|nan)", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9 _./:@$(),=-]*")
 
 
 @dataclass(frozen=True)
-class Rendered:
+class RenderedObject:
     """One object.
 
     Attributes:
@@ -59,7 +59,7 @@ class Rendered:
         return dump(self.manifest)
 
 
-def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[Rendered]:
+def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[RenderedObject]:
     """Order and clean what the program registered.
 
     Args:
@@ -71,35 +71,39 @@ def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[R
     Raises:
         CommandError: an object cannot be written without a cluster, or holds a secret where it must not.
     """
-    return [_rendered(one["inputs"], show_secrets=show_secrets) for one in _ordered(objects) if not one.get("adopted")]
+    return [
+        _rendered(registered["inputs"], show_secrets=show_secrets)
+        for registered in _ordered(objects)
+        if not registered.get("adopted")
+    ]
 
 
-def stream(rendered: Iterable[Rendered], stack: str) -> str:
+def stream(rendered: Iterable[RenderedObject], stack: str) -> str:
     """All objects as one text of several documents."""
-    return "".join([f"{MARK} from stack {stack}.\n", *(f"---\n{one.text}" for one in rendered)])
+    return "".join([f"{MARK} from stack {stack}.\n", *(f"---\n{obj.text}" for obj in rendered)])
 
 
-def write_directory(rendered: Sequence[Rendered], directory: Path, stack: str) -> list[Path]:
+def write_directory(rendered: Sequence[RenderedObject], directory: Path, stack: str) -> list[Path]:
     """Write one file per object, named so that `kubectl apply -f DIRECTORY` takes them in order, and delete what an
     earlier rendering has left there and this one does not have. Files of others stay as they are."""
     directory.mkdir(parents=True, exist_ok=True)
-    files = {directory / _file_name(number, one): one for number, one in enumerate(rendered)}
-    there = [file for file in directory.glob("*.yaml") if not _is_ours(file)]
-    if foreign := sorted(str(file) for file in there if file in files):
+    files = {directory / _file_name(number, obj): obj for number, obj in enumerate(rendered)}
+    foreign_files = [file for file in directory.glob("*.yaml") if not _is_ours(file)]
+    if foreign := sorted(str(file) for file in foreign_files if file in files):
         raise CommandError(f"{foreign[0]}: is not of an earlier rendering; take another directory or remove it")
     for file in directory.glob("*.yaml"):
-        if file not in there:
+        if file not in foreign_files:
             file.unlink()
-    for file, one in files.items():
+    for file, obj in files.items():
         # What is written in clear is at least readable by its owner only.
-        file.touch(mode=0o600 if one.kind == "Secret" else 0o666)
-        file.write_text(f"{MARK} from stack {stack}.\n{one.text}", encoding="utf-8")
+        file.touch(mode=0o600 if obj.kind == "Secret" else 0o666)
+        file.write_text(f"{MARK} from stack {stack}.\n{obj.text}", encoding="utf-8")
     return list(files)
 
 
-def _file_name(number: int, one: Rendered) -> str:
-    name = re.sub(r"[^a-z0-9.-]+", "-", str(one.manifest["metadata"]["name"]).lower())
-    return f"{number:02}-{one.kind.lower()}-{name}.yaml"
+def _file_name(number: int, obj: RenderedObject) -> str:
+    name = re.sub(r"[^a-z0-9.-]+", "-", str(obj.manifest["metadata"]["name"]).lower())
+    return f"{number:02}-{obj.kind.lower()}-{name}.yaml"
 
 
 def _is_ours(file: Path) -> bool:
@@ -121,8 +125,10 @@ class _Waiting:
 
 def _ordered(objects: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Dependencies first, then by kind and name: the order of registration differs from run to run."""
-    by_urn = {one["urn"]: one for one in objects}
-    missing = {urn: {other for other in one["dependencies"] if other in by_urn} for urn, one in by_urn.items()}
+    by_urn = {registered["urn"]: registered for registered in objects}
+    missing = {
+        urn: {other for other in registered["dependencies"] if other in by_urn} for urn, registered in by_urn.items()
+    }
     needed_by: dict[str, list[str]] = {urn: [] for urn in by_urn}
     for urn, others in missing.items():
         for other in others:
@@ -130,38 +136,40 @@ def _ordered(objects: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
     ready = [_waiting(by_urn[urn]) for urn, others in missing.items() if not others]
     heapq.heapify(ready)
     while ready:
-        one = heapq.heappop(ready).item
-        yield one
-        for urn in needed_by[one["urn"]]:
-            missing[urn].discard(one["urn"])
+        registered = heapq.heappop(ready).item
+        yield registered
+        for urn in needed_by[registered["urn"]]:
+            missing[urn].discard(registered["urn"])
             if not missing[urn]:
                 heapq.heappush(ready, _waiting(by_urn[urn]))
 
 
-def _waiting(one: Mapping[str, Any]) -> _Waiting:
-    kind = str(one["inputs"].get("kind"))
-    metadata = _clear(one["inputs"].get("metadata") or {})
+def _waiting(registered: Mapping[str, Any]) -> _Waiting:
+    kind = str(registered["inputs"].get("kind"))
+    metadata = _clear(registered["inputs"].get("metadata") or {})
     rank = _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
-    return _Waiting(rank, kind, (str(metadata.get("namespace", "")), str(metadata.get("name", ""))), one)
+    return _Waiting(rank, kind, (str(metadata.get("namespace", "")), str(metadata.get("name", ""))), registered)
 
 
-def _rendered(inputs: Mapping[str, Any], *, show_secrets: bool) -> Rendered:
+def _rendered(inputs: Mapping[str, Any], *, show_secrets: bool) -> RenderedObject:
     manifest = _cleaned(_clear(inputs))
-    one = Rendered(manifest)
+    rendered = RenderedObject(manifest)
     if (path := _unknown(manifest, ())) is not None:
-        raise CommandError(f"{one.title}: {'.'.join(path)} is known only once the stack exists; it cannot be rendered")
+        raise CommandError(
+            f"{rendered.title}: {'.'.join(path)} is known only once the stack exists; it cannot be rendered"
+        )
     if show_secrets or not _holds_secret(inputs):
-        return one
-    if one.kind != "Secret":
-        raise CommandError(f"{one.title} holds a secret value outside a Secret; it is not rendered")
+        return rendered
+    if rendered.kind != "Secret":
+        raise CommandError(f"{rendered.title} holds a secret value outside a Secret; it is not rendered")
     keys = sorted({**manifest.get("stringData", {}), **manifest.get("data", {})})
     arguments = " ".join(f"--from-file={key}=FILE" for key in keys)
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-    told = (
+    reason = (
         "it holds secret values. Make it once the namespace exists, or render with --show-secrets:\n"
         f"  kubectl --namespace {namespace} create secret generic {name} {arguments}"
     )
-    return Rendered(manifest, told)
+    return RenderedObject(manifest, reason)
 
 
 def _clear(value: Any) -> Any:
@@ -188,7 +196,7 @@ def _unknown(value: Any, path: tuple[str, ...]) -> tuple[str, ...] | None:
         pairs = enumerate(value)
     else:
         return path if value == _UNKNOWN else None
-    return next((found for key, item in pairs if (found := _unknown(item, (*path, str(key))))), None)
+    return next((unknown for key, item in pairs if (unknown := _unknown(item, (*path, str(key))))), None)
 
 
 def _cleaned(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,7 +239,7 @@ def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = None
     if "\n" in text:
         style = "|"
-    elif not _PLAIN.fullmatch(text) or _LITTLE_WORDS.fullmatch(text):
+    elif not _PLAIN.fullmatch(text) or _YAML_11_WORDS.fullmatch(text):
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

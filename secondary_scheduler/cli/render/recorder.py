@@ -53,19 +53,19 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
             if request.type == _PROVIDER and request.name.endswith("-adopting"):
                 adopting.add(response.urn)
             elif request.type.startswith(_KUBERNETES) and request.custom:
-                one = {"urn": response.urn, "inputs": inputs, "dependencies": sorted(request.dependencies)}
-                objects.append({**one, "adopted": request.provider.rpartition("::")[0] in adopting})
+                registered = {"urn": response.urn, "inputs": inputs, "dependencies": sorted(request.dependencies)}
+                objects.append({**registered, "adopted": request.provider.rpartition("::")[0] in adopting})
             return response
 
-    told = logging.getLogger("render")
-    told.addHandler(logging.StreamHandler(sys.stderr))
-    told.setLevel(logging.WARNING)
-    told.propagate = False
+    logger = logging.getLogger("render")
+    logger.addHandler(logging.StreamHandler(sys.stderr))
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(ThreadPoolExecutor(_THREADS))
     # A preview: nobody waits for anything, and what is known only afterwards is marked as unknown.
-    options = {"project": request["project"], "stack": request["stack"], "preview": True, "logger": told}
+    options = {"project": request["project"], "stack": request["stack"], "preview": True, "logger": logger}
     mocks.set_mocks(Echo(), monitor=Recorder(Echo()), **options)
     set_all_config(request["config"], request["secretKeys"])
     # set_mocks makes a stack of its own, which would take no outputs
@@ -82,7 +82,7 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
     return objects
 
 
-def main(given: TextIO, result: TextIO) -> int:
+def main(source: TextIO, result: TextIO) -> int:
     """Answer one request; 0 also where the program refused or cannot be imported, which are answers."""
     try:
         from pulumi import RunError
@@ -90,7 +90,7 @@ def main(given: TextIO, result: TextIO) -> int:
         json.dump({"missing": error.name}, result)
         return 0
 
-    request = json.load(given)
+    request = json.load(source)
     os.chdir(request["root"])
     # A failed program leaves futures that nobody awaits; asyncio would print each after the error that matters.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)

@@ -89,7 +89,7 @@ _priority_class = msgspec.json.Decoder(_PriorityClass)
 _node_times = msgspec.json.Decoder(_NodeTimes)
 
 
-class _Found(NamedTuple):
+class _NamedObject(NamedTuple):
     """An object that has a name; `uid` is "" where it was never created."""
 
     entry: Entry
@@ -98,13 +98,13 @@ class _Found(NamedTuple):
     uid: str
 
     @property
-    def what(self) -> str:
+    def title(self) -> str:
         return f"{self.entry.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.entry.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
-    """A pod of one of the profiles that nothing can be decided about."""
+class UndecidablePod:
+    """A pod of one of the profiles that cannot be decoded, so that nothing can be decided about it."""
 
     key: str
     scheduler_name: str
@@ -123,7 +123,7 @@ class SimulatedCluster:
 
     state: ClusterState
     pending: list[PodInfo] = field(default_factory=list)
-    parked: list[Parked] = field(default_factory=list)
+    undecidable: list[UndecidablePod] = field(default_factory=list)
     newest: float = math.nan
     load: LoadReading | None = None
 
@@ -136,7 +136,7 @@ def read_cluster(
     pod_file: str | None = None,
     state: ClusterState | None = None,
 ) -> SimulatedCluster:
-    """Read snapshot files, and the pod of `pod_file`, which any only profile takes.
+    """Read snapshot files, and the pod of `pod_file`, which a configuration with a single profile takes in any case.
 
     Args:
         files: paths; `-` is stdin.
@@ -150,8 +150,8 @@ def read_cluster(
     """
     reader = _Reader(report, scheduler_names, ClusterState() if state is None else state)
     for file in files:
-        reader.take(read_entries(file, report))
-    added = reader.take_pod(pod_file) if pod_file is not None else None
+        reader.add(read_entries(file, report))
+    added = reader.add_pod(pod_file) if pod_file is not None else None
     return reader.build(added)
 
 
@@ -159,8 +159,8 @@ class _Reader:
     def __init__(self, report: Report, scheduler_names: Collection[str], state: ClusterState) -> None:
         self._report = report
         self._scheduler_names = scheduler_names
-        self._found: dict[str, dict[tuple[str, str], _Found]] = {}
-        self._unread: Counter[str] = Counter()
+        self._objects: dict[str, dict[tuple[str, str], _NamedObject]] = {}
+        self._ignored_kinds: Counter[str] = Counter()
         self._generated = 0
         self._newest = math.nan
         self._defaults = Defaults()
@@ -168,17 +168,17 @@ class _Reader:
 
     # Sorting out ----------------------------------------------------------------------------------------------------
 
-    def take(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[Entry]) -> None:
         """Sort objects by kind; of two with the same name the later one counts."""
         for entry in entries:
             if _GROUPS.get(entry.kind) != entry.api_version.rpartition("/")[0]:
-                self._unread[entry.kind] += 1
+                self._ignored_kinds[entry.kind] += 1
                 continue
-            found = self._identify(entry)
-            if found is not None:
-                self._put(found)
+            obj = self._identify(entry)
+            if obj is not None:
+                self._store(obj)
 
-    def take_pod(self, file: str) -> _Found:
+    def add_pod(self, file: str) -> _NamedObject:
         """Take in the only object of a file, a pod; it replaces one of the same name.
 
         Raises:
@@ -186,25 +186,25 @@ class _Reader:
         """
         entries = list(read_entries(file, self._report))
         if len(entries) != 1 or (entries[0].kind, entries[0].api_version) != ("Pod", "v1"):
-            held = ", ".join(entry.kind for entry in entries) or "nothing usable"
-            raise InputError(f"--pod {file}: holds {held}; it takes one Pod of apiVersion v1")
-        found = self._identify(entries[0])
-        if found is None:
+            kinds = ", ".join(entry.kind for entry in entries) or "nothing usable"
+            raise InputError(f"--pod {file}: holds {kinds}; it takes one Pod of apiVersion v1")
+        obj = self._identify(entries[0])
+        if obj is None:
             raise InputError(f"--pod {file}: the pod cannot be used")
-        self._put(found)
+        self._store(obj)
         # Last in file order, also where it replaces one.
-        pods = self._found["Pod"]
-        pods[found.namespace, found.name] = pods.pop((found.namespace, found.name))
-        return found
+        pods = self._objects["Pod"]
+        pods[obj.namespace, obj.name] = pods.pop((obj.namespace, obj.name))
+        return obj
 
-    def _put(self, found: _Found) -> None:
-        objects = self._found.setdefault(found.entry.kind, {})
-        key = (found.namespace, found.name)
+    def _store(self, obj: _NamedObject) -> None:
+        objects = self._objects.setdefault(obj.entry.kind, {})
+        key = (obj.namespace, obj.name)
         if key in objects:
-            self._report.warn(f"{found.entry.place}: {found.what} replaces the one of {objects[key].entry.place}")
-        objects[key] = found
+            self._report.warn(f"{obj.entry.place}: {obj.title} replaces the one of {objects[key].entry.place}")
+        objects[key] = obj
 
-    def _identify(self, entry: Entry) -> _Found | None:
+    def _identify(self, entry: Entry) -> _NamedObject | None:
         try:
             meta = _identity.decode(entry.data).metadata or _Meta()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -218,162 +218,162 @@ class _Reader:
             self._report.leave_out(entry.place, entry.kind, "metadata.name: is missing")
             return None
         namespace = "" if entry.kind in _CLUSTER_WIDE else meta.namespace or "default"
-        return _Found(entry, namespace, name, meta.uid or "")
+        return _NamedObject(entry, namespace, name, meta.uid or "")
 
     # Building -------------------------------------------------------------------------------------------------------
 
-    def build(self, added: _Found | None) -> SimulatedCluster:
+    def build(self, added: _NamedObject | None) -> SimulatedCluster:
         """Put everything into the state: what others depend on first."""
         self._read_classes()
         self._read_load()
         for kind, codec in _CODECS.items():
-            for found in self._of(kind):
-                item = self._decode(found, codec)
+            for obj in self._of(kind):
+                item = self._decode(obj, codec)
                 if item is not None:
                     self._cluster.state.objects.upsert(kind, item)
-                    self._note(item.metadata.creation_timestamp)
-        for found in self._of("Node"):
-            self._node(found)
+                    self._note_times(item.metadata.creation_timestamp)
+        for obj in self._of("Node"):
+            self._node(obj)
         self._pods(added)
         self._cluster.newest = self._newest
-        if self._unread:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._unread.items()))
+        if self._ignored_kinds:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self._ignored_kinds.items()))
             self._report.warn(f"not read, as no decision depends on them: {kinds}")
         return self._cluster
 
-    def _of(self, kind: str) -> Iterable[_Found]:
-        return self._found.get(kind, {}).values()
+    def _of(self, kind: str) -> Iterable[_NamedObject]:
+        return self._objects.get(kind, {}).values()
 
     def _read_classes(self) -> None:
-        for found in self._of("PriorityClass"):
+        for obj in self._of("PriorityClass"):
             try:
-                one = _priority_class.decode(found.entry.data)
+                decoded = _priority_class.decode(obj.entry.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                self._report.leave_out(found.entry.place, found.what, with_field(error))
+                self._report.leave_out(obj.entry.place, obj.title, with_field(error))
                 continue
-            policy = one.preemption_policy or "PreemptLowerPriority"
-            self._defaults.priority_classes[found.name] = PriorityClass(
-                found.name, one.value, bool(one.global_default), policy
+            policy = decoded.preemption_policy or "PreemptLowerPriority"
+            self._defaults.priority_classes[obj.name] = PriorityClass(
+                obj.name, decoded.value, bool(decoded.global_default), policy
             )
         # Read once more below, as objects: here only the mark counts. The newest of several wins.
         marked = []
-        for found in self._of("StorageClass"):
+        for obj in self._of("StorageClass"):
             try:
-                meta = _CODECS["StorageClass"].decode(found.entry.data).metadata
+                meta = _CODECS["StorageClass"].decode(obj.entry.data).metadata
             except DecodeError:
                 continue
             if meta.annotations.get(DEFAULT_CLASS_ANNOTATION) == "true":
-                marked.append((meta.creation_timestamp, found.name))
+                marked.append((meta.creation_timestamp, obj.name))
         if marked:
             newest = max(created for created, _ in marked)
             self._defaults.default_storage_class = min(name for created, name in marked if created == newest)
 
     def _read_load(self) -> None:
-        for found in self._of(LOAD_KIND):
-            self._cluster.load = read_load(bytes(found.entry.data), str(found.entry.place), self._report)
+        for obj in self._of(LOAD_KIND):
+            self._cluster.load = read_load(bytes(obj.entry.data), str(obj.entry.place), self._report)
 
-    def _node(self, found: _Found) -> None:
-        node = self._decode(found, NODES)
+    def _node(self, obj: _NamedObject) -> None:
+        node = self._decode(obj, NODES)
         if node is None:
             return
         try:
             info = reduce_node(node)
         except ValueError as error:
-            self._report.warn(f"{found.entry.place}, {found.what}: {_located(found.entry.data, error)}; left out")
+            self._report.warn(f"{obj.entry.place}, {obj.title}: {_located(obj.entry.data, error)}; left out")
             return
         self._cluster.state.upsert_node(info)
-        self._note(node.metadata.creation_timestamp)
-        times = _node_times.decode(found.entry.data) if b"lastHeartbeatTime" in bytes(found.entry.data) else None
+        self._note_times(node.metadata.creation_timestamp)
+        times = _node_times.decode(obj.entry.data) if b"lastHeartbeatTime" in bytes(obj.entry.data) else None
         for condition in (times.status.conditions or ()) if times is not None and times.status is not None else ():
-            self._note(condition.last_heartbeat_time, condition.last_transition_time)
+            self._note_times(condition.last_heartbeat_time, condition.last_transition_time)
 
-    def _pods(self, added: _Found | None) -> None:
+    def _pods(self, added: _NamedObject | None) -> None:
         reducer = PodReducer()
         state, pending = self._cluster.state, self._cluster.pending
         namespaces: set[str] = set()
-        for found in self._of("Pod"):
-            namespaces.add(found.namespace)
-            wanted = found is added
-            info = self._pod(found, reducer, wanted=wanted)
+        for obj in self._of("Pod"):
+            namespaces.add(obj.namespace)
+            requested = obj is added
+            info = self._pod(obj, reducer, requested=requested)
             if info is None or info.terminal:
                 continue
             if info.node_name:
-                if wanted:
-                    raise InputError(f"--pod {found.entry.place.file}: the pod has a node already; clear spec.nodeName")
+                if requested:
+                    raise InputError(f"--pod {obj.entry.place.file}: the pod has a node already; clear spec.nodeName")
                 # It was seen by everybody when it was bound, not just now.
                 state.upsert_pod(info, observed_at=info.assigned_at)
             elif info.scheduler_name in self._scheduler_names:
                 if info.nominated_node:
                     state.nominator.set(info, info.nominated_node)
                 pending.append(info)
-        self._imply_namespaces(namespaces)
+        self._add_implied_namespaces(namespaces)
 
-    def _pod(self, found: _Found, reducer: PodReducer, *, wanted: bool) -> PodInfo | None:
+    def _pod(self, obj: _NamedObject, reducer: PodReducer, *, requested: bool) -> PodInfo | None:
         try:
-            pod = self._decode(found, PODS, wanted=wanted)
+            pod = self._decode(obj, PODS, requested=requested)
             if pod is None:
                 return None
             info = reducer.reduce(pod)
         except ValueError as error:
-            reason = _located(found.entry.data, error)
-            self._report.warn(f"{found.entry.place}, {found.what}: {reason}; left out")
-            self._park(found, reason, wanted=wanted)
+            reason = _located(obj.entry.data, error)
+            self._report.warn(f"{obj.entry.place}, {obj.title}: {reason}; left out")
+            self._record_undecidable(obj, reason, requested=requested)
             return None
-        self._note(pod.metadata.creation_timestamp, pod.status.start_time)
-        self._note(*(condition.last_transition_time for condition in pod.status.conditions))
-        if wanted and info.scheduler_name not in self._scheduler_names:
-            info = msgspec.structs.replace(info, scheduler_name=self._only_profile(found, info.scheduler_name))
+        self._note_times(pod.metadata.creation_timestamp, pod.status.start_time)
+        self._note_times(*(condition.last_transition_time for condition in pod.status.conditions))
+        if requested and info.scheduler_name not in self._scheduler_names:
+            info = msgspec.structs.replace(info, scheduler_name=self._only_profile(obj, info.scheduler_name))
         return info
 
-    def _only_profile(self, found: _Found, asked: str) -> str:
+    def _only_profile(self, obj: _NamedObject, scheduler_name: str) -> str:
         names = list(self._scheduler_names)
         if len(names) == 1:
             return names[0]
         raise InputError(
-            f"--pod {found.entry.place.file}: spec.schedulerName: {asked} is no profile of the configuration: it has "
-            f"{', '.join(names)}"
+            f"--pod {obj.entry.place.file}: spec.schedulerName: {scheduler_name} is no profile of the configuration: "
+            f"it has {', '.join(names)}"
         )
 
-    def _decode(self, found: _Found, codec: Codec[Any], *, wanted: bool = False) -> Any | None:
+    def _decode(self, obj: _NamedObject, codec: Codec[Any], *, requested: bool = False) -> Any | None:
         """Return the typed object with its defaults; None when it is reported as invalid.
 
         Raises:
             ValueError: the form is right, but the API server would refuse a value.
         """
-        entry = found.entry
+        entry = obj.entry
         try:
             item = codec.decode(entry.data)
-            if not found.uid:
-                item = codec.decode(self._with_defaults(found))
+            if not obj.uid:
+                item = codec.decode(self._with_defaults(obj))
         except (DecodeError, OverflowError) as error:
             reason = with_field(error) if isinstance(error, DecodeError) else _TOO_LARGE
-            self._report.leave_out(entry.place, found.what, reason)
+            self._report.leave_out(entry.place, obj.title, reason)
             if entry.kind == "Pod":
-                self._park(found, reason, wanted=wanted)
+                self._record_undecidable(obj, reason, requested=requested)
             return None
         return item
 
-    def _with_defaults(self, found: _Found) -> bytes:
-        data = msgspec.json.decode(found.entry.data)
+    def _with_defaults(self, obj: _NamedObject) -> bytes:
+        data = msgspec.json.decode(obj.entry.data)
         meta = data["metadata"]
-        meta["name"] = found.name
-        if found.namespace:
-            meta["namespace"] = found.namespace
-        return msgspec.json.encode(self._defaults.apply(found.entry.kind, data))
+        meta["name"] = obj.name
+        if obj.namespace:
+            meta["namespace"] = obj.namespace
+        return msgspec.json.encode(self._defaults.apply(obj.entry.kind, data))
 
-    def _park(self, found: _Found, reason: str, *, wanted: bool) -> None:
-        """Note a pod that one of our profiles would have decided about, as far as that can be told."""
-        data = msgspec.json.decode(found.entry.data)
+    def _record_undecidable(self, obj: _NamedObject, reason: str, *, requested: bool) -> None:
+        """Record a pod that one of our profiles would have decided, as far as its invalid content shows that."""
+        data = msgspec.json.decode(obj.entry.data)
         spec = data.get("spec")
         if not isinstance(spec, dict) or spec.get("nodeName"):
             return
         name = spec.get("schedulerName") or "default-scheduler"
-        if wanted and len(self._scheduler_names) == 1:
+        if requested and len(self._scheduler_names) == 1:
             name = next(iter(self._scheduler_names))
         if isinstance(name, str) and name in self._scheduler_names:
-            self._cluster.parked.append(Parked(f"{found.namespace}/{found.name}", name, reason))
+            self._cluster.undecidable.append(UndecidablePod(f"{obj.namespace}/{obj.name}", name, reason))
 
-    def _imply_namespaces(self, names: Iterable[str]) -> None:
+    def _add_implied_namespaces(self, names: Iterable[str]) -> None:
         """A pod's namespace exists, whether a document says so or not."""
         objects = self._cluster.state.objects
         for name in sorted(names):
@@ -381,7 +381,7 @@ class _Reader:
                 meta = ObjectMeta(name=name, uid=object_uid("Namespace", "", name), labels={NAME_LABEL: name})
                 objects.upsert("Namespace", Namespace(meta))
 
-    def _note(self, *times: str | None) -> None:
+    def _note_times(self, *times: str | None) -> None:
         for text in times:
             if text:
                 try:
@@ -400,8 +400,8 @@ def _located(data: bytes | Raw, error: ValueError) -> str:
     for path, amount in _quantities(msgspec.json.decode(data)):
         try:
             value(amount)
-        except QuantityError as found:
-            return f"{path}: {found}"
+        except QuantityError as invalid:
+            return f"{path}: {invalid}"
     return text
 
 
@@ -414,10 +414,10 @@ def _quantities(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from _amounts("spec", spec, fields=("overhead",))
     yield from _amounts("status", status, fields=("allocatable", "capacity"))
     for field_name in ("initContainerStatuses", "containerStatuses"):
-        for index, one in enumerate(status.get(field_name) or ()):
+        for index, container in enumerate(status.get(field_name) or ()):
             at = f"status.{field_name}[{index}]"
-            yield from _amounts(f"{at}.resources", one.get("resources"))
-            yield from _amounts(at, one, fields=("allocatedResources",))
+            yield from _amounts(f"{at}.resources", container.get("resources"))
+            yield from _amounts(at, container, fields=("allocatedResources",))
 
 
 def _amounts(

@@ -99,8 +99,8 @@ class Defaults:
         chosen = self.priority_classes.get(name)
         if not name:
             # Of several global defaults the lowest counts.
-            candidates = [one for one in self.priority_classes.values() if one.global_default]
-            chosen = min(candidates, key=lambda one: one.value, default=None)
+            candidates = [known for known in self.priority_classes.values() if known.global_default]
+            chosen = min(candidates, key=lambda known: known.value, default=None)
         elif chosen is None and name in _BUILT_IN_PRIORITIES:
             chosen = PriorityClass(name, _BUILT_IN_PRIORITIES[name])
         elif chosen is None and spec.get("priority") is None:
@@ -115,10 +115,10 @@ def object_uid(kind: str, namespace: str, name: str) -> str:
 
 
 def _map(data: Data, key: str) -> Data:
-    found = data.get(key)
-    if not isinstance(found, dict):
-        found = data[key] = {}
-    return found
+    child = data.get(key)
+    if not isinstance(child, dict):
+        child = data[key] = {}
+    return child
 
 
 def _default(data: Data, key: str, value: Any) -> None:
@@ -127,7 +127,12 @@ def _default(data: Data, key: str, value: Any) -> None:
 
 
 def _containers(spec: Data) -> list[Data]:
-    return [one for field in ("initContainers", "containers") for one in spec.get(field) or () if isinstance(one, dict)]
+    return [
+        container
+        for field in ("initContainers", "containers")
+        for container in spec.get(field) or ()
+        if isinstance(container, dict)
+    ]
 
 
 def _container(container: Data, *, host_network: bool) -> None:
@@ -145,7 +150,7 @@ def _container(container: Data, *, host_network: bool) -> None:
 def _tolerations(spec: Data) -> None:
     tolerations = [*(spec.get("tolerations") or ())]
     for key in (_NOT_READY, _UNREACHABLE):
-        if not any(_covers(one, key) for one in tolerations):
+        if not any(_covers(toleration, key) for toleration in tolerations):
             tolerations.append(
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
             )

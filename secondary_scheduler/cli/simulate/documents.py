@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     data: bytes | Raw
 
 
-class _Type(Struct, rename="camel"):
+class _TypeMeta(Struct, rename="camel"):
     api_version: str | None = None
     kind: str | None = None
 
@@ -38,7 +38,7 @@ class _Items(Struct):
     items: list[Raw] | None = None
 
 
-_type = msgspec.json.Decoder(_Type)
+_type = msgspec.json.Decoder(_TypeMeta)
 _items = msgspec.json.Decoder(_Items)
 
 
@@ -115,18 +115,18 @@ def _json_values(data: bytes) -> list[Any]:
 
 def _after_space(text: str, at: int) -> int:
     # Looked for in place: with a copy of the rest for each value the time would grow with the square of the size.
-    found = _SPACE.match(text, at)
-    return found.end() if found is not None else at
+    space = _SPACE.match(text, at)
+    return space.end() if space is not None else at
 
 
 def _json_problem(file: str, data: bytes, error: Exception) -> str:
     text = str(error)
     offset = text.rpartition("(byte ")[2].rstrip(")")
-    where = f":{position(data, int(offset))}" if offset.isdigit() else ""
+    place = f":{position(data, int(offset))}" if offset.isdigit() else ""
     if "truncated" in text:
-        where = f":{position(data, len(data))}"
+        place = f":{position(data, len(data))}"
     reason = text.removeprefix("JSON is malformed: ").partition(" (byte")[0]
-    return f"{file}{where}: document 1: not valid JSON: {reason}"
+    return f"{file}{place}: document 1: not valid JSON: {reason}"
 
 
 def _encoded(value: Any) -> bytes | None:
@@ -137,12 +137,12 @@ def _encoded(value: Any) -> bytes | None:
 
 
 def _entries(place: Place, data: bytes | None, item_lines: Sequence[int], report: Report) -> Iterator[Entry]:
-    found = _typed(place, data, report)
-    if found is None or data is None:
+    type_meta = _typed(place, data, report)
+    if type_meta is None or data is None:
         return
-    api_version, kind = found.api_version or "", found.kind or ""
+    api_version, kind = type_meta.api_version or "", type_meta.kind or ""
     if not kind.endswith("List"):
-        if _complete(place, found, report):
+        if _complete(place, type_meta, report):
             yield Entry(place, api_version, kind, data)
         return
     try:
@@ -151,7 +151,7 @@ def _entries(place: Place, data: bytes | None, item_lines: Sequence[int], report
         report.leave_out(place, kind, with_field(error))
         return
     # The items of a typed list, such as the API server sends, do not say what they are.
-    of_all = _Type(api_version, kind.removesuffix("List")) if kind != "List" else _Type()
+    of_all = _TypeMeta(api_version, kind.removesuffix("List")) if kind != "List" else _TypeMeta()
     for index, raw in enumerate(items or ()):
         line = item_lines[index] if index < len(item_lines) else 0
         at = Place(place.file, place.document, line, index)
@@ -163,7 +163,7 @@ def _entries(place: Place, data: bytes | None, item_lines: Sequence[int], report
             yield Entry(at, item.api_version or "", item.kind or "", raw)
 
 
-def _typed(place: Place, data: bytes | Raw | None, report: Report) -> _Type | None:
+def _typed(place: Place, data: bytes | Raw | None, report: Report) -> _TypeMeta | None:
     if data is None:
         report.leave_out(place, "", "holds a number or text that no Kubernetes object can hold")
         return None
@@ -175,9 +175,9 @@ def _typed(place: Place, data: bytes | Raw | None, report: Report) -> _Type | No
         return None
 
 
-def _complete(place: Place, found: _Type, report: Report) -> bool:
-    for field, text in (("apiVersion", found.api_version), ("kind", found.kind)):
+def _complete(place: Place, type_meta: _TypeMeta, report: Report) -> bool:
+    for field, text in (("apiVersion", type_meta.api_version), ("kind", type_meta.kind)):
         if not text:
-            report.leave_out(place, found.kind or "", f"{field}: is missing")
+            report.leave_out(place, type_meta.kind or "", f"{field}: is missing")
             return False
     return True

@@ -65,9 +65,9 @@ def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> N
             feasible = f"{placement.feasible}/{placement.evaluated}"
             total = str(placement.total) if node is not None and placement.feasible > 1 else "-"
         if node is not None and outcome.explanation is not None:
-            one = outcome.explanation.node(node)
-            total = str(one.total)
-            scores = ",".join(f"{plugin}={score.weighted}" for plugin, score in one.scores.items()) or "-"
+            chosen = outcome.explanation.node(node)
+            total = str(chosen.total)
+            scores = ",".join(f"{plugin}={score.weighted}" for plugin, score in chosen.scores.items()) or "-"
         message = outcome.message or (f"after removing {', '.join(outcome.victims)}" if outcome.victims else "")
         row = [outcome.pod, node or "-", total, feasible, *([scores] if wide else []), message]
         rows.append([printable(cell) for cell in row])

@@ -45,27 +45,27 @@ class Report:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._said = 0
-        self._unsaid = 0
+        self._shown = 0
+        self._hidden = 0
         self.invalid = 0
 
-    def leave_out(self, place: Place, what: str, problem: str) -> None:
-        """An object is not one: its form is wrong, or it lacks what every object has."""
+    def leave_out(self, place: Place, subject: str, problem: str) -> None:
+        """Report an object that is left out because it is not valid: a wrong form, or a required field is missing."""
         self.invalid += 1
-        self.warn(f"{place}{f', {what}' if what else ''}: {problem}; left out")
+        self.warn(f"{place}{f', {subject}' if subject else ''}: {problem}; left out")
 
     def warn(self, text: str) -> None:
         """Say one line."""
-        if self._said >= _MOST_LINES:
-            self._unsaid += 1
+        if self._shown >= _MOST_LINES:
+            self._hidden += 1
             return
-        self._said += 1
+        self._shown += 1
         self._say(printable(text))
 
     def close(self) -> None:
-        """Say how much was not said."""
-        if self._unsaid:
-            self._say(f"and {self._unsaid} more like these")
+        """Say how many lines were not shown."""
+        if self._hidden:
+            self._say(f"and {self._hidden} more like these")
 
 
 def printable(text: str) -> str:

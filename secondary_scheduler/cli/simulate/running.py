@@ -39,7 +39,7 @@ def run(request: Request) -> bool:
 
 def _decide(request: Request, configuration: Configuration, report: Report) -> None:
     output, detail = request.output, request.detail
-    clock = _SnapshotTime()
+    clock = _SnapshotClock()
     assembly = _assembled(configuration, clock, request.rng)
     measured = read_load(read_bytes(request.load), request.load, report) if request.load is not None else None
     cluster = read_cluster(
@@ -63,8 +63,8 @@ def _decide(request: Request, configuration: Configuration, report: Report) -> N
 
 def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[Outcome]:
     yield from simulation.run(cluster.pending)
-    for parked in cluster.parked:
-        yield Outcome(parked.key, parked.scheduler_name, None, parked.reason)
+    for pod in cluster.undecidable:
+        yield Outcome(pod.key, pod.scheduler_name, None, pod.reason)
 
 
 def _write(outcomes: Iterator[Outcome], output: ResultFormat, detail: Detail, out: IO[bytes]) -> None:
@@ -85,7 +85,7 @@ def _configuration(path: Path, report: Report) -> Configuration:
         message = f"--config {path}: not UTF-8 text ({error.reason} at byte {error.start})"
         raise CommandError(message, ExitCode.INVALID_INPUT) from error
     if path.name.startswith("Pulumi.") or "kind: ConfigMap" in text:
-        return _held_configuration(path, text, report)
+        return _embedded_configuration(path, text, report)
     try:
         configuration = load_configuration(
             text,
@@ -103,7 +103,7 @@ def _configuration(path: Path, report: Report) -> Configuration:
     return configuration
 
 
-def _held_configuration(path: Path, text: str, report: Report) -> Configuration:
+def _embedded_configuration(path: Path, text: str, report: Report) -> Configuration:
     """The configuration that a ConfigMap holds, or that follows from a stack file."""
     # Here, not above: most runs need neither.
     from secondary_scheduler.cli.checking import check_file
@@ -116,13 +116,13 @@ def _held_configuration(path: Path, text: str, report: Report) -> Configuration:
             report.warn(f"warning: {problem}")
     if not all(result.valid for result in results):
         raise typer.Exit(ExitCode.INVALID_INPUT)
-    found = [result.configuration for result in results if result.configuration is not None]
-    if len(found) != 1:
-        raise CommandError(f"--config {path}: holds {len(found)} configurations; give one", ExitCode.INVALID_INPUT)
-    return found[0]
+    valid = [result.configuration for result in results if result.configuration is not None]
+    if len(valid) != 1:
+        raise CommandError(f"--config {path}: holds {len(valid)} configurations; give one", ExitCode.INVALID_INPUT)
+    return valid[0]
 
 
-class _SnapshotTime:
+class _SnapshotClock:
     """The clock of a simulation. It stands still, and is set once the files are read, which say what time it is."""
 
     seconds = 0.0
@@ -131,7 +131,7 @@ class _SnapshotTime:
         return self.seconds
 
 
-def _assembled(configuration: Configuration, clock: _SnapshotTime, rng: RandomSource) -> Assembly:
+def _assembled(configuration: Configuration, clock: _SnapshotClock, rng: RandomSource) -> Assembly:
     try:
         with importing():
             return assemble(configuration, clock=clock, rng=rng)

@@ -43,9 +43,9 @@ def documents(data: bytes, file: str) -> Iterator[YamlDocument]:
                 yield YamlDocument(builder.line, builder.content, tuple(builder.item_lines))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
         problem = " ".join(str(error.problem or error.context or "cannot be read").split())
-        raise InputError(f"{file}{where}: document {builder.number}: not valid YAML: {problem}") from error
+        raise InputError(f"{file}{place}: document {builder.number}: not valid YAML: {problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())
         raise InputError(f"{file}: document {builder.number}: not valid YAML: {problem}") from error
@@ -172,11 +172,11 @@ class _Builder:
         self._put(value, event)
 
     def _alias(self, event: Any) -> None:
-        found = self._anchors.get(event.anchor)
-        if found is None:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
             self._fail(event, f"*{event.anchor} refers to nothing before it")
             return
-        value, size = found
+        value, size = anchored
         self._aliased += size
         self._count += size
         if self._aliased > _MOST_ALIASED:

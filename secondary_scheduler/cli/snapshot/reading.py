@@ -19,7 +19,7 @@ _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class SnapshotResource:
     """A kind to read.
 
     Attributes:
@@ -40,14 +40,14 @@ class Resource:
         return {"apiVersion": self.api_version, "kind": self.kind, **trimmed(data, self.model)}
 
 
-RESOURCES: tuple[Resource, ...] = (
-    Resource("v1", "nodes", "Node", Node, required=True),
+RESOURCES: tuple[SnapshotResource, ...] = (
+    SnapshotResource("v1", "nodes", "Node", Node, required=True),
     *(
-        Resource(watch.api_version, watch.resource, watched.kind, watched.codec.kind)
+        SnapshotResource(watch.api_version, watch.resource, watched.kind, watched.codec.kind)
         for watch, watched in WATCHED_KINDS.items()
     ),
     # Pods that have ended occupy nothing.
-    Resource("v1", "pods", "Pod", Pod, required=True, selector=_RUNNING),
+    SnapshotResource("v1", "pods", "Pod", Pod, required=True, selector=_RUNNING),
 )
 """What a snapshot holds, in its order."""
 
@@ -64,7 +64,7 @@ class _Page(Struct):
 _page = msgspec.json.Decoder(_Page)
 
 
-async def read_objects(client: KubeClient, resource: Resource, say: Callable[[str], None]) -> list[bytes]:
+async def read_objects(client: KubeClient, resource: SnapshotResource, say: Callable[[str], None]) -> list[bytes]:
     """Return the trimmed objects of a kind as JSON; none where the cluster does not have the kind.
 
     A kind that we may not list is left out with a message, unless it is required.
@@ -92,11 +92,11 @@ async def read_objects(client: KubeClient, resource: Resource, say: Callable[[st
     return []
 
 
-async def _read(client: KubeClient, path: str, params: dict[str, str | int], resource: Resource) -> list[bytes]:
-    found: list[bytes] = []
+async def _read(client: KubeClient, path: str, params: dict[str, str | int], resource: SnapshotResource) -> list[bytes]:
+    objects: list[bytes] = []
     async for page in _pages(client, path, params):
-        found += [msgspec.json.encode(resource.trim(msgspec.json.decode(raw))) for raw in page]
-    return found
+        objects += [msgspec.json.encode(resource.trim(msgspec.json.decode(raw))) for raw in page]
+    return objects
 
 
 async def _pages(client: KubeClient, path: str, params: dict[str, str | int]) -> AsyncIterator[list[Raw]]:

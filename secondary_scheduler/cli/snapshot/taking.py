@@ -18,7 +18,7 @@ from scheduler.kube.client import ClientConfig, KubeClient
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.simulate.yamltext import dumped
 from secondary_scheduler.cli.snapshot.measuring import LoadOrigin, read_load_document
-from secondary_scheduler.cli.snapshot.reading import RESOURCES, Resource, read_objects
+from secondary_scheduler.cli.snapshot.reading import RESOURCES, SnapshotResource, read_objects
 
 _TIMEOUT = 120.0
 """Seconds for one page: a large one through a slow link."""
@@ -41,21 +41,21 @@ def take_snapshot(
     return Counter(kind for kind, _ in documents)
 
 
-async def _read(config: ClientConfig, say: Say) -> list[tuple[Resource, list[bytes]]]:
+async def _read(config: ClientConfig, say: Say) -> list[tuple[SnapshotResource, list[bytes]]]:
     # A few hundred lists at most: no rate limit of ours, the API server has its own.
     async with KubeClient(config, qps=0, user_agent="secondary-scheduler/snapshot", timeout=_TIMEOUT) as client:
         return [(resource, await read_objects(client, resource, say)) for resource in RESOURCES]
 
 
 def _documents(
-    items: list[tuple[Resource, list[bytes]]], origin: LoadOrigin | None, say: Say
+    items: list[tuple[SnapshotResource, list[bytes]]], origin: LoadOrigin | None, say: Say
 ) -> Iterator[tuple[str, bytes]]:
     """Yield (kind, JSON)."""
     for resource, objects in items:
-        for one in objects:
-            yield resource.kind, one
+        for data in objects:
+            yield resource.kind, data
     if origin is not None:
-        addresses = _addresses(one for resource, objects in items if resource.kind == "Node" for one in objects)
+        addresses = _addresses(data for resource, objects in items if resource.kind == "Node" for data in objects)
         load = read_load_document(origin, addresses.get, say)
         yield load["kind"], msgspec.json.encode(load)
 

@@ -30,25 +30,25 @@ Trim = Callable[[Any], Any]
 
 def trimmed(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the part of an object that its model reads; metadata without what only tools wrote."""
-    found: dict[str, Any] = _projection(kind)(data)
-    found["metadata"] = trimmed_meta(data.get("metadata") or {})
-    return found
+    result: dict[str, Any] = _projection(kind)(data)
+    result["metadata"] = trimmed_meta(data.get("metadata") or {})
+    return result
 
 
 def trimmed_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return metadata without managed fields, and with Kubernetes' own annotations only."""
-    found = {field: meta[field] for field in _META if field in meta}
+    result = {field: meta[field] for field in _META if field in meta}
     annotations = {
         key: text for key, text in (meta.get("annotations") or {}).items() if _ours(key) and key != _LAST_APPLIED
     }
     if annotations:
-        found["annotations"] = annotations
-    return found
+        result["annotations"] = annotations
+    return result
 
 
 def _ours(key: str) -> bool:
     domain = key.partition("/")[0]
-    return any(domain == one or domain.endswith(f".{one}") for one in _ANNOTATION_DOMAINS)
+    return any(domain == known or domain.endswith(f".{known}") for known in _ANNOTATION_DOMAINS)
 
 
 @lru_cache
@@ -63,9 +63,9 @@ def _trim(info: Any) -> Trim:
         return lambda value: _fields(value, fields)
     if isinstance(info, msgspec.inspect.VarTupleType | msgspec.inspect.ListType):
         each = _trim(info.item_type)
-        return lambda value: [each(one) for one in value] if isinstance(value, list) else value
+        return lambda value: [each(item) for item in value] if isinstance(value, list) else value
     if isinstance(info, msgspec.inspect.UnionType):
-        inner = [_trim(one) for one in info.types if isinstance(one, msgspec.inspect.StructType)]
+        inner = [_trim(member) for member in info.types if isinstance(member, msgspec.inspect.StructType)]
         return inner[0] if inner else _whole
     return _whole
 

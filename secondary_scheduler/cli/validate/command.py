@@ -88,12 +88,12 @@ def _line(result: Checked) -> str:
     errors = sum(1 for problem in result.problems if problem.severity == "error")
     warnings = len(result.problems) - errors
     counts = [f"{count} {word}{'s' if count > 1 else ''}" for count, word in ((errors, "error"), (warnings, "warning"))]
-    told = ", ".join(text for text, count in zip(counts, (errors, warnings), strict=True) if count)
+    counted = ", ".join(text for text, count in zip(counts, (errors, warnings), strict=True) if count)
     if result.configuration is None:
-        return f"{result.file}: {result.kind} is not valid: {told}"
+        return f"{result.file}: {result.kind} is not valid: {counted}"
     names = ", ".join(result.configuration.scheduler_names)
     for_image = "" if result.configuration.flavour.is_ours else f" for {result.configuration.flavour.name}"
-    return f"{result.file}: {result.kind} is valid{for_image}, schedulers: {names}{f' ({told})' if told else ''}"
+    return f"{result.file}: {result.kind} is valid{for_image}, schedulers: {names}{f' ({counted})' if counted else ''}"
 
 
 def _data(result: Checked) -> dict[str, Any]:

@@ -43,11 +43,11 @@ class Result(NamedTuple):
     @property
     def decisions(self) -> dict[str, dict[str, Any]]:
         """Decisions by pod, in the order of the output."""
-        return {one["pod"]: one for one in json.loads(self.out)["decisions"]}
+        return {decision["pod"]: decision for decision in json.loads(self.out)["decisions"]}
 
     @property
     def nodes(self) -> dict[str, str | None]:
-        return {pod: one["node"] for pod, one in self.decisions.items()}
+        return {pod: decision["node"] for pod, decision in self.decisions.items()}
 
 
 def run(*arguments: str | Path) -> Result:

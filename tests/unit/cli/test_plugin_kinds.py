@@ -79,7 +79,7 @@ SECCOMP_PROFILE = {
     "metadata": {"name": "all-syscalls", "namespace": "default"},
     "spec": {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"action": "SCMP_ACT_ALLOW", "names": ["read"]}]},
 }
-KINDS = {one["kind"]: one for one in (APP_GROUP, NETWORK_TOPOLOGY, SECCOMP_PROFILE)}
+KINDS = {obj["kind"]: obj for obj in (APP_GROUP, NETWORK_TOPOLOGY, SECCOMP_PROFILE)}
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ def member(name: str, of: str, created: str, **spec: Any) -> dict[str, Any]:
 
 
 def zoned(name: str, zone: str) -> dict[str, Any]:
-    made = node(name)
-    made["metadata"]["labels"][ZONE] = zone
-    return made
+    manifest = node(name)
+    manifest["metadata"]["labels"][ZONE] = zone
+    return manifest
 
 
 def test_simulate_decides_with_them_in_their_order(bench: Bench) -> None:
@@ -108,18 +108,18 @@ def test_simulate_decides_with_them_in_their_order(bench: Bench) -> None:
 
 
 def test_simulate_says_why_the_network_keeps_a_pod_off(bench: Bench) -> None:
-    there = member("db", "db", "2026-01-01T00:00:00Z", nodeName="near")
+    placed = member("db", "db", "2026-01-01T00:00:00Z", nodeName="near")
     new = member("cart", "cart", "2026-01-01T00:00:05Z", nodeSelector={ZONE: "z2"})
-    result = bench.simulate(zoned("near", "z1"), zoned("far", "z2"), *KINDS.values(), there, new)
+    result = bench.simulate(zoned("near", "z1"), zoned("far", "z2"), *KINDS.values(), placed, new)
     message = result.decisions["default/cart"]["message"]
     assert "1 node(s) exceeded more network cost limits of the pod's dependencies than they kept" in message
 
 
 @pytest.mark.parametrize("without", [*KINDS, ""])
 def test_simulate_does_without_what_is_missing(bench: Bench, without: str) -> None:
-    found = [one for kind, one in KINDS.items() if without and kind != without]
+    objects = [obj for kind, obj in KINDS.items() if without and kind != without]
     pods = (member("cart", "cart", "2026-01-01T00:00:00Z"), member("db", "db", "2026-01-01T00:00:05Z"))
-    result = bench.simulate(zoned("near", "z1"), zoned("far", "z2"), *found, *pods)
+    result = bench.simulate(zoned("near", "z1"), zoned("far", "z2"), *objects, *pods)
     assert result.code == 0, result.err
     assert all(result.nodes.values())
 
@@ -127,15 +127,15 @@ def test_simulate_does_without_what_is_missing(bench: Bench, without: str) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_simulate_leaves_out_what_cannot_be_read(bench: Bench, kind: str) -> None:
     broken = KINDS[kind] | {"spec": "nonsense"}
-    found = [broken if name == kind else one for name, one in KINDS.items()]
-    result = bench.simulate(zoned("near", "z1"), *found, member("cart", "cart", "2026-01-01T00:00:00Z"))
+    objects = [broken if name == kind else obj for name, obj in KINDS.items()]
+    result = bench.simulate(zoned("near", "z1"), *objects, member("cart", "cart", "2026-01-01T00:00:00Z"))
     assert result.nodes == {"default/cart": "near"}
     assert f"{kind} default/{broken['metadata']['name']}" in result.err
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_snapshot_holds_them_with_everything_that_is_read(kind: str) -> None:
-    (resource,) = [one for one in RESOURCES if one.kind == kind]
+    (resource,) = [resource for resource in RESOURCES if resource.kind == kind]
     (codec,) = [watched.codec for watched in WATCHED_KINDS.values() if watched.kind == kind]
     kept = resource.trim(KINDS[kind])
     assert codec.decode(msgspec.json.encode(kept)) == codec.decode(msgspec.json.encode(KINDS[kind]))

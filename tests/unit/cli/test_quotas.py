@@ -68,8 +68,8 @@ def test_pods_of_one_run_count_against_their_quota(quotas: Bench) -> None:
 
 
 def test_what_was_borrowed_is_taken_back_with_preempt(quotas: Bench) -> None:
-    there = [pod(f"r{number}", cpu="1", namespace="b", nodeName="n1") for number in range(3)]
-    objects = (node("n1", cpu="3"), quota("a", "2", "3"), quota("b", "1", "3"), *there)
+    placed = [pod(f"r{number}", cpu="1", namespace="b", nodeName="n1") for number in range(3)]
+    objects = (node("n1", cpu="3"), quota("a", "2", "3"), quota("b", "1", "3"), *placed)
     new = pod("p", cpu="1", namespace="a")
     assert quotas.simulate(*objects, new).nodes == {"a/p": None}
     done = quotas.simulate(*objects, new, arguments=("--preempt",)).decisions["a/p"]
@@ -82,17 +82,17 @@ def test_a_protected_pod_stays_with_preempt(tolerant: Bench) -> None:
     spared = priority_class("spared", 1, minimum="1000", seconds="-1")
     new = pod("p", cpu="3", priorityClassName="high")
     for klass, expected in ((spared, None), (priority_class("spared", 1), "n1")):
-        there = pod("r", cpu="3", nodeName="n1", priorityClassName="spared")
-        result = tolerant.simulate(node("n1"), high, klass, there, new, arguments=("--preempt",))
+        placed = pod("r", cpu="3", nodeName="n1", priorityClassName="spared")
+        result = tolerant.simulate(node("n1"), high, klass, placed, new, arguments=("--preempt",))
         assert result.nodes["default/p"] == expected
 
 
-@pytest.mark.parametrize("one", [quota("a", "1", "2"), priority_class("c", 7, minimum="9", seconds="60")])
-def test_a_snapshot_holds_what_is_read_of_them(one: dict[str, Any]) -> None:
-    (resource,) = [found for found in RESOURCES if found.kind == one["kind"]]
-    (codec,) = [watched.codec for watched in WATCHED_KINDS.values() if watched.kind == one["kind"]]
-    kept = resource.trim(one)
-    assert codec.decode(msgspec.json.encode(kept)) == codec.decode(msgspec.json.encode(one))
+@pytest.mark.parametrize("obj", [quota("a", "1", "2"), priority_class("c", 7, minimum="9", seconds="60")])
+def test_a_snapshot_holds_what_is_read_of_them(obj: dict[str, Any]) -> None:
+    (resource,) = [resource for resource in RESOURCES if resource.kind == obj["kind"]]
+    (codec,) = [watched.codec for watched in WATCHED_KINDS.values() if watched.kind == obj["kind"]]
+    kept = resource.trim(obj)
+    assert codec.decode(msgspec.json.encode(kept)) == codec.decode(msgspec.json.encode(obj))
 
 
 def test_a_quota_that_cannot_be_read_is_left_out_and_told(quotas: Bench) -> None:

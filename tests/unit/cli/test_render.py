@@ -44,7 +44,7 @@ def plain(project: Project) -> CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def manifests(plain: CompletedProcess[str]) -> list[dict[str, Any]]:
-    return [one for one in yaml.safe_load_all(plain.stdout) if one]
+    return [manifest for manifest in yaml.safe_load_all(plain.stdout) if manifest]
 
 
 @pytest.fixture(scope="module")
@@ -57,30 +57,30 @@ def credentials(project: Project) -> dict[str, str]:
 
 
 def names(manifests: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(one["kind"], one["metadata"]["name"]) for one in manifests]
+    return [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
 
 
 def test_everything_comes_in_an_order_in_which_it_can_be_applied(manifests: list[dict[str, Any]]) -> None:
-    kinds = [one["kind"] for one in manifests]
+    kinds = [manifest["kind"] for manifest in manifests]
     assert kinds[:2] == ["CustomResourceDefinition", "Namespace"]
     assert kinds[-2:] == ["Deployment", "SecondaryScheduler"]
-    made = set()
-    for one in manifests:
-        namespace = one["metadata"].get("namespace")
-        assert namespace is None or ("Namespace", namespace) in made, one["metadata"]
-        if "roleRef" in one:
-            assert (one["roleRef"]["kind"], one["roleRef"]["name"]) in made
-        made.add((one["kind"], one["metadata"]["name"]))
-    assert ("ConfigMap", manifests[-1]["spec"]["schedulerConfig"]) in made
+    earlier = set()
+    for manifest in manifests:
+        namespace = manifest["metadata"].get("namespace")
+        assert namespace is None or ("Namespace", namespace) in earlier, manifest["metadata"]
+        if "roleRef" in manifest:
+            assert (manifest["roleRef"]["kind"], manifest["roleRef"]["name"]) in earlier
+        earlier.add((manifest["kind"], manifest["metadata"]["name"]))
+    assert ("ConfigMap", manifests[-1]["spec"]["schedulerConfig"]) in earlier
 
 
 def test_nothing_is_left_that_only_pulumi_understands(manifests: list[dict[str, Any]]) -> None:
-    for one in manifests:
-        metadata = one["metadata"]
+    for manifest in manifests:
+        metadata = manifest["metadata"]
         assert not [key for key in metadata.get("annotations", {}) if key.startswith("pulumi.com/")]
         assert "app.kubernetes.io/managed-by" not in metadata["labels"]
         assert metadata["labels"]["app.kubernetes.io/instance"] == "plain"
-        assert "status" not in one
+        assert "status" not in manifest
 
 
 def test_the_same_settings_give_the_same_bytes(project: Project, plain: CompletedProcess[str]) -> None:
@@ -92,7 +92,7 @@ def test_the_same_settings_give_the_same_bytes(project: Project, plain: Complete
 )
 def test_every_way_to_install_has_its_manifests(project: Project, mode: str, last: str) -> None:
     project.stack(mode, installMode=mode)
-    kinds = [one["kind"] for one in project.manifests(mode)]
+    kinds = [manifest["kind"] for manifest in project.manifests(mode)]
     assert kinds[-1] == last
     assert ("Subscription" in kinds) is (mode == "olm")
     assert not {"InstallPlan", "ClusterServiceVersion"} & set(kinds), "OLM makes them"
@@ -102,8 +102,8 @@ def test_a_secret_is_told_as_a_comment_and_its_values_nowhere(project: Project, 
     done = project.render("--stack", "load", **credentials)
     assert done.returncode == 0, done.stderr
     assert CANARY not in done.stdout + done.stderr
-    manifests = [one for one in yaml.safe_load_all(done.stdout) if one]
-    assert "Secret" not in {one["kind"] for one in manifests}
+    manifests = [manifest for manifest in yaml.safe_load_all(done.stdout) if manifest]
+    assert "Secret" not in {manifest["kind"] for manifest in manifests}
     reference = manifests[-1]["spec"]["metricCredentials"]
     command = (
         f"create secret generic {reference['secretName']} --from-file=ca.crt=FILE --from-file={reference['key']}=FILE"
@@ -171,16 +171,16 @@ def test_wrong_settings_are_told_as_in_a_preview_and_nothing_is_written(project:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--stack", "nowhere"), "stacks there: "),
         (("--stack", "plain", "--project", "/"), "no Pulumi.yaml"),
     ],
 )
-def test_what_is_not_there_is_a_mistake_in_the_call(project: Project, arguments: tuple[str, ...], told: str) -> None:
+def test_what_is_not_there_is_a_mistake_in_the_call(project: Project, arguments: tuple[str, ...], message: str) -> None:
     done = project.render(*arguments)
     assert done.returncode == ExitCode.USAGE
-    assert told in done.stderr
+    assert message in done.stderr
 
 
 def test_a_program_that_fails_is_told_with_its_interpreter(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def registered(kind: str, name: str, *dependencies: str, **content: Any) -> dict
 
 
 def titles(*objects: dict[str, Any]) -> list[str]:
-    return [one.title for one in build(objects, show_secrets=False)]
+    return [obj.title for obj in build(objects, show_secrets=False)]
 
 
 def test_dependencies_win_over_kinds_and_kinds_over_names() -> None:
@@ -55,25 +55,25 @@ def test_what_is_unknown_before_the_stack_exists_is_refused_with_its_place() -> 
 
 
 def test_a_secret_value_outside_a_secret_is_refused_without_repeating_it() -> None:
-    one = registered("ConfigMap", "a", data={"key": {**SECRET_MARK, "value": "canary"}})
+    obj = registered("ConfigMap", "a", data={"key": {**SECRET_MARK, "value": "canary"}})
     with pytest.raises(CommandError, match="outside a Secret") as caught:
-        build([one], show_secrets=False)
+        build([obj], show_secrets=False)
     assert "canary" not in str(caught.value)
-    (shown,) = build([one], show_secrets=True)
+    (shown,) = build([obj], show_secrets=True)
     assert yaml.safe_load(shown.text)["data"] == {"key": "canary"}
 
 
 def test_an_object_without_a_name_is_refused() -> None:
-    one = registered("ConfigMap", "a")
-    del one["inputs"]["metadata"]["name"]
+    obj = registered("ConfigMap", "a")
+    del obj["inputs"]["metadata"]["name"]
     with pytest.raises(CommandError, match="ConfigMap has no name"):
-        build([one], show_secrets=False)
+        build([obj], show_secrets=False)
 
 
 def test_whole_numbers_are_written_as_such() -> None:
-    (one,) = build([registered("Deployment", "a", spec={"replicas": 2.0, "share": 0.5})], show_secrets=False)
-    assert "replicas: 2\n" in one.text
-    assert "share: 0.5\n" in one.text
+    (obj,) = build([registered("Deployment", "a", spec={"replicas": 2.0, "share": 0.5})], show_secrets=False)
+    assert "replicas: 2\n" in obj.text
+    assert "share: 0.5\n" in obj.text
 
 
 def test_a_left_out_secret_is_comments_only() -> None:

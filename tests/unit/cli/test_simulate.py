@@ -123,7 +123,7 @@ def test_a_prefilter_rejection_stands_on_every_node(bench: Bench) -> None:
     assert decision["message"].startswith('0/2 nodes are available: persistentvolumeclaim "absent" not found.')
     filters = [shown["filter"] for shown in decision["nodes"].values()]
     assert len(filters) == 2
-    assert all(one["reasons"] == ['persistentvolumeclaim "absent" not found'] for one in filters)
+    assert all(entry["reasons"] == ['persistentvolumeclaim "absent" not found'] for entry in filters)
 
 
 def test_no_nodes_is_said_as_upstream_says_it(bench: Bench) -> None:
@@ -223,7 +223,7 @@ def test_a_pod_file_that_is_not_one_free_pod_is_refused(bench: Bench, content: s
 def test_of_several_profiles_each_decides_its_own_pods(tmp_path: Path) -> None:
     bench = Bench(tmp_path, CONFIGURATION + "- schedulerName: other\n")
     result = bench.simulate(node("n1"), pod("a"), pod("b", schedulerName="other"), pod("c", schedulerName="third"))
-    assert [(one["pod"], one["schedulerName"]) for one in result.decisions.values()] == [
+    assert [(entry["pod"], entry["schedulerName"]) for entry in result.decisions.values()] == [
         ("default/a", "secondary-scheduler"),
         ("default/b", "other"),
     ]
@@ -243,10 +243,10 @@ def test_preemption_is_carried_out_only_when_asked_for(bench: Bench) -> None:
         pod("large", cpu="3", priority=1000),
         pod("last", cpu="2", priority=-1),
     )
-    told = bench.simulate(*objects)
-    assert told.nodes == {"default/large": None, "default/last": None}
-    assert told.decisions["default/large"]["message"] == "0/1 nodes are available: 1 Insufficient cpu."
-    assert "victims" not in told.decisions["default/large"]
+    result = bench.simulate(*objects)
+    assert result.nodes == {"default/large": None, "default/last": None}
+    assert result.decisions["default/large"]["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert "victims" not in result.decisions["default/large"]
     done = bench.simulate(*objects, arguments=("--preempt",))
     assert done.nodes == {"default/large": "n1", "default/last": None}
     assert done.decisions["default/large"]["victims"] == ["default/small"]

@@ -32,9 +32,9 @@ def group(name: str, minimum: int, created: str = "2026-01-01T00:00:00Z") -> dic
 
 
 def member(name: str, of: str, cpu: str = "1500m") -> dict[str, Any]:
-    one = pod(name, cpu=cpu)
-    one["metadata"]["labels"] = {LABEL: of}
-    return one
+    manifest = pod(name, cpu=cpu)
+    manifest["metadata"]["labels"] = {LABEL: of}
+    return manifest
 
 
 @pytest.fixture
@@ -48,7 +48,11 @@ def test_a_gang_is_placed_as_a_whole_or_not_at_all(bench: Bench) -> None:
     pods = [member(f"a-{number}", "a") for number in range(2)] + [member(f"b-{number}", "b") for number in range(3)]
     result = bench.simulate(*nodes, *gangs, *pods)
     # The older gang goes first and fills the room.
-    assert {name for name, where in result.nodes.items() if where} == {"default/b-0", "default/b-1", "default/b-2"}
+    assert {name for name, node_name in result.nodes.items() if node_name} == {
+        "default/b-0",
+        "default/b-1",
+        "default/b-2",
+    }
     message = result.decisions["default/a-0"]["message"]
     assert message == (
         "pod group default/a: 0 of 2 members fit, minMember is 2: 0/3 nodes are available: 3 Insufficient cpu."
@@ -59,11 +63,11 @@ def test_room_for_a_part_of_a_gang_stays_free_for_others(bench: Bench) -> None:
     nodes = [node("n1", cpu="2"), node("n2", cpu="2")]
     pods = [member(f"a-{number}", "a") for number in range(3)]
     result = bench.simulate(*nodes, group("a", 3), *pods, pod("other", cpu="1500m"))
-    assert {name for name, where in result.nodes.items() if where} == {"default/other"}
+    assert {name for name, node_name in result.nodes.items() if node_name} == {"default/other"}
     decision = result.decisions["default/a-0"]
     assert decision["message"].startswith("pod group default/a: 2 of 3 members fit, minMember is 3: 0/2 nodes")
     # The matrix shows that this very member would fit.
-    assert all(one["feasible"] for one in decision["nodes"].values())
+    assert all(verdict["feasible"] for verdict in decision["nodes"].values())
 
 
 def test_bound_members_count(bench: Bench) -> None:
@@ -79,7 +83,7 @@ def test_a_missing_group_is_said(bench: Bench) -> None:
 
 
 def test_the_snapshot_holds_pod_groups() -> None:
-    (resource,) = [one for one in RESOURCES if one.kind == "PodGroup"]
+    (resource,) = [resource for resource in RESOURCES if resource.kind == "PodGroup"]
     assert (resource.api_version, resource.plural) == ("scheduling.x-k8s.io/v1alpha1", "podgroups")
     kept = resource.trim({**group("a", 2), "status": {"phase": "Pending"}})
     assert kept["spec"] == {"minMember": 2}

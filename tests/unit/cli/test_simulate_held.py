@@ -41,16 +41,16 @@ def test_a_stack_file_decides_as_the_stack_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (held(CONFIGURATION.replace("profiles", "profile")), "data[config.yaml]"),
         (held("a: b").replace("config.yaml", "other"), "has no key config.yaml"),
         (f"{held(CONFIGURATION)}---\n{held(CONFIGURATION)}", "holds 2 configurations; give one"),
     ],
 )
-def test_a_config_map_that_gives_no_one_configuration_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_config_map_that_gives_no_one_configuration_is_refused(tmp_path: Path, text: str, message: str) -> None:
     bench = Bench(tmp_path)
     done = decided(bench, bench.write("map.yaml", text))
     assert done.code == 4
-    assert said in done.err
+    assert message in done.err
     assert not done.out

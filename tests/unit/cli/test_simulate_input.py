@@ -49,9 +49,9 @@ FORMS = {
     "lists-of-the-api.yaml": yaml.safe_dump_all(
         [as_list("NodeList", *map(untyped, OBJECTS[:2])), as_list("PodList", *map(untyped, OBJECTS[2:]))]
     ),
-    "one-after-another.json": "\n".join(json.dumps(one, indent=1) for one in OBJECTS),
+    "one-after-another.json": "\n".join(json.dumps(obj, indent=1) for obj in OBJECTS),
     "with-mark.json": "\ufeff" + json.dumps(as_list("List", *OBJECTS)),
-    "flow.yaml": "---\n".join(json.dumps(one) + "\n" for one in OBJECTS),
+    "flow.yaml": "---\n".join(json.dumps(obj) + "\n" for obj in OBJECTS),
 }
 
 
@@ -111,22 +111,22 @@ def test_yaml_is_read_as_kubernetes_reads_it(bench: Bench) -> None:
     )
 )
 def test_yaml_that_is_written_reads_back(value: Any) -> None:
-    (found,) = documents(dumped(value), "x")
-    assert found.content == value
+    (document,) = documents(dumped(value), "x")
+    assert document.content == value
 
 
 @pytest.mark.parametrize("text", ["y", "No", "12e3", "1_0", "0x1f", "1:30", "~", "", "2026-01-01", ".5", "null", "'"])
 def test_text_that_looks_like_something_else_is_written_as_text(text: str) -> None:
-    (found,) = documents(dumped({text: [text, {"a": text}]}), "x")
-    assert found.content == {text: [text, {"a": text}]}
+    (document,) = documents(dumped({text: [text, {"a": text}]}), "x")
+    assert document.content == {text: [text, {"a": text}]}
 
 
 def test_anchors_aliases_and_merges_are_expanded() -> None:
     text = b"a: &x {b: 1, c: [2]}\nd: *x\ne: {<<: *x, b: 3}\nf: {<<: [{b: 4}, *x]}\n"
-    (found,) = documents(text, "x")
-    assert found.content["d"] == {"b": 1, "c": [2]}
-    assert found.content["e"] == {"b": 3, "c": [2]}
-    assert found.content["f"] == {"b": 4, "c": [2]}
+    (document,) = documents(text, "x")
+    assert document.content["d"] == {"b": 1, "c": [2]}
+    assert document.content["e"] == {"b": 3, "c": [2]}
+    assert document.content["f"] == {"b": 4, "c": [2]}
 
 
 # What does not come from a cluster gets the API server's defaults -----------------------------------------------------
@@ -135,28 +135,28 @@ def test_anchors_aliases_and_merges_are_expanded() -> None:
 def state_of(bench: Bench, *objects: dict[str, Any]) -> Any:
     """The state and the pods that simulate would decide on."""
     file = bench.write("objects.json", json.dumps(as_list("List", *objects)))
-    said: list[str] = []
-    cluster = read_cluster([str(file)], Report(said.append), scheduler_names=[SCHEDULER])
-    assert said == []
+    lines: list[str] = []
+    cluster = read_cluster([str(file)], Report(lines.append), scheduler_names=[SCHEDULER])
+    assert lines == []
     return cluster
 
 
 def only_pod(bench: Bench, item: dict[str, Any], *others: dict[str, Any]) -> Any:
-    (found,) = state_of(bench, item, *others).pending
-    return found
+    (info,) = state_of(bench, item, *others).pending
+    return info
 
 
 def test_requests_default_to_limits(bench: Bench) -> None:
     container = {"name": "c", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}
-    found = only_pod(bench, pod("a", containers=[container], initContainers=[{**container, "name": "i"}]))
-    assert found.requests == {"cpu": 1000, "memory": 1 << 30}
+    info = only_pod(bench, pod("a", containers=[container], initContainers=[{**container, "name": "i"}]))
+    assert info.requests == {"cpu": 1000, "memory": 1 << 30}
 
 
 def test_requests_of_the_whole_pod_default_to_its_containers_then_to_its_limits(bench: Bench) -> None:
     container = {"name": "c", "resources": {"requests": {"cpu": "100m"}}}
     limits = {"limits": {"cpu": "2", "memory": "1Gi"}}
-    found = only_pod(bench, pod("a", containers=[container], resources=limits))
-    assert found.requests == {"cpu": 100, "memory": 1 << 30}
+    info = only_pod(bench, pod("a", containers=[container], resources=limits))
+    assert info.requests == {"cpu": 100, "memory": 1 << 30}
 
 
 def test_ports_default_to_tcp_and_to_the_nodes_own_with_host_network(bench: Bench) -> None:
@@ -173,8 +173,8 @@ def priority_class(name: str, value: int, **more: Any) -> dict[str, Any]:
 
 def test_priority_comes_from_the_class(bench: Bench) -> None:
     high = priority_class("high", 7, preemptionPolicy="Never")
-    found = only_pod(bench, pod("a", priorityClassName="high"), high)
-    assert (found.priority, found.spec.preemption_policy) == (7, "Never")
+    info = only_pod(bench, pod("a", priorityClassName="high"), high)
+    assert (info.priority, info.spec.preemption_policy) == (7, "Never")
     assert only_pod(bench, pod("a"), high).priority == 0
     assert only_pod(bench, pod("a"), high, priority_class("usual", 3, globalDefault=True)).priority == 3
     assert only_pod(bench, pod("a", priorityClassName="system-node-critical")).priority == 2_000_001_000
@@ -189,8 +189,8 @@ def test_a_class_that_is_not_there_parks_the_pod(bench: Bench) -> None:
 
 
 def test_pods_tolerate_the_first_minutes_of_a_failing_node(bench: Bench) -> None:
-    found = only_pod(bench, pod("a", tolerations=[{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]))
-    shown = [(one.key, one.effect, one.toleration_seconds) for one in found.spec.tolerations]
+    info = only_pod(bench, pod("a", tolerations=[{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]))
+    shown = [(toleration.key, toleration.effect, toleration.toleration_seconds) for toleration in info.spec.tolerations]
     assert shown == [
         ("node.kubernetes.io/not-ready", "", None),
         ("node.kubernetes.io/unreachable", "NoExecute", 300),
@@ -208,7 +208,9 @@ def test_match_label_keys_become_part_of_the_selector(bench: Bench) -> None:
     labels = {"revision": "2", "tenant": "t"}
     spec = only_pod(bench, pod("a", meta={"labels": labels}, affinity=affinity)).spec
     (term,) = spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
-    expressions = [(one.key, one.operator, one.values) for one in term.label_selector.match_expressions]
+    expressions = [
+        (expression.key, expression.operator, expression.values) for expression in term.label_selector.match_expressions
+    ]
     assert expressions == [("revision", "In", ("2",)), ("tenant", "NotIn", ("t",))]
 
 
@@ -243,16 +245,16 @@ def test_claims_get_the_default_class_unless_they_choose_none(bench: Bench) -> N
 
 def test_objects_of_a_cluster_are_taken_as_they_are(bench: Bench) -> None:
     container = {"name": "c", "resources": {"limits": {"cpu": "2"}}}
-    found = only_pod(bench, pod("a", containers=[container], meta={"uid": "real"}, priorityClassName="absent"))
-    assert (found.uid, found.requests, found.spec.tolerations) == ("real", {}, ())
+    info = only_pod(bench, pod("a", containers=[container], meta={"uid": "real"}, priorityClassName="absent"))
+    assert (info.uid, info.requests, info.spec.tolerations) == ("real", {}, ())
 
 
 def test_a_name_is_generated_and_uids_depend_on_names_only(bench: Bench) -> None:
     nameless = pod("x")
     nameless["metadata"] = {"generateName": "web-"}
     first = state_of(bench, nameless, nameless).pending
-    assert [found.name for found in first] == ["web-00001", "web-00002"]
-    assert [found.uid for found in first] == [found.uid for found in state_of(bench, nameless, nameless).pending]
+    assert [info.name for info in first] == ["web-00001", "web-00002"]
+    assert [info.uid for info in first] == [info.uid for info in state_of(bench, nameless, nameless).pending]
 
 
 # Files and objects that are wrong -------------------------------------------------------------------------------------

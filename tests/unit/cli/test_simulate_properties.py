@@ -114,7 +114,7 @@ def decided_by_the_core(objects: list[dict[str, Any]], runner: ProfileRunner, se
         else:
             waiting.append(info)
     result = []
-    for info in sorted(waiting, key=lambda one: (-one.priority, one.created_at)):
+    for info in sorted(waiting, key=lambda pod: (-pod.priority, pod.created_at)):
         snapshot = state.snapshot(NOW)
         placement = decide(snapshot, info, runner, rng)
         message = placement.message
@@ -129,9 +129,9 @@ def decided_by_the_core(objects: list[dict[str, Any]], runner: ProfileRunner, se
 def simulated(directory: Path, objects: list[dict[str, Any]], runner: ProfileRunner, seed: int) -> list[dict[str, Any]]:
     file = directory / "snapshot.json"
     file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))
-    said: list[str] = []
-    cluster = read_cluster([str(file)], Report(said.append), scheduler_names=[SCHEDULER])
-    assert said == []
+    lines: list[str] = []
+    cluster = read_cluster([str(file)], Report(lines.append), scheduler_names=[SCHEDULER])
+    assert lines == []
     attempts = AttemptPipeline(cluster.state, {SCHEDULER: runner}, random.Random(seed), lambda: NOW)
     simulation = Simulation(attempts, explained=True)
     out = io.BytesIO()
@@ -153,8 +153,8 @@ def test_decisions_are_those_of_the_core(
     objects += [pod_object(index, drawn, len(drawn_nodes)) for index, drawn in enumerate(drawn_pods)]
     expected = decided_by_the_core(objects, runner, seed)
     decisions = simulated(tmp_path_factory.getbasetemp(), objects, runner, seed)
-    assert [(one["pod"], one["node"], one["message"]) for one in decisions] == expected
-    for one, (_, chosen, _) in zip(decisions, expected, strict=True):
-        totals = {name: shown["total"] for name, shown in one["nodes"].items() if shown["feasible"]}
+    assert [(decision["pod"], decision["node"], decision["message"]) for decision in decisions] == expected
+    for decision, (_, chosen, _) in zip(decisions, expected, strict=True):
+        totals = {name: shown["total"] for name, shown in decision["nodes"].items() if shown["feasible"]}
         assert chosen is None or totals[chosen] == max(totals.values())
-        assert set(one["nodes"]) == {f"n{index}" for index in range(len(drawn_nodes))}
+        assert set(decision["nodes"]) == {f"n{index}" for index in range(len(drawn_nodes))}

@@ -112,7 +112,7 @@ def test_a_large_snapshot_takes_seconds_and_no_gigabyte(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     decisions = json.loads(result.stdout)["decisions"]
     assert len(decisions) == 100
-    assert all(one["node"] and len(one["nodes"]) == 5 for one in decisions)
+    assert all(decision["node"] and len(decision["nodes"]) == 5 for decision in decisions)
     seconds, kilobytes = result.stderr.splitlines()[-1].split()
     assert float(seconds) < 10
     assert int(kilobytes) < 1_000_000

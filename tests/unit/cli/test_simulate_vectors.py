@@ -50,12 +50,12 @@ def arguments(case: dict[str, Any], directory: Path, *, filters: bool) -> list[s
     }
     if case.get("watcher_http_status", 200) == 200:
         files["--load"] = case["watcher_response"]
-    found = ["simulate", "-o", "json"]
+    arguments = ["simulate", "-o", "json"]
     for option, content in files.items():
         path = directory / f"{option.strip('-')}.json"
         path.write_text(json.dumps(content))
-        found += [option, str(path)]
-    return found
+        arguments += [option, str(path)]
+    return arguments
 
 
 @pytest.fixture(autouse=True)

@@ -72,8 +72,8 @@ def test_simulate_places_pods_where_a_zone_has_room(bench: Bench) -> None:
 
 def test_simulate_holds_back_what_earlier_pods_took(bench: Bench) -> None:
     result = bench.simulate(node("one"), topology("one", "3", "3"), whole("a", "2"), whole("b", "2"))
-    assert [bool(found) for found in result.nodes.values()].count(True) == 1
-    (message,) = [one["message"] for one in result.decisions.values() if not one.get("node")]
+    assert [bool(node_name) for node_name in result.nodes.values()].count(True) == 1
+    (message,) = [decision["message"] for decision in result.decisions.values() if not decision.get("node")]
     assert message.startswith("0/1 nodes are available: 1 cannot align pod")
 
 
@@ -85,7 +85,7 @@ def test_simulate_leaves_out_what_cannot_be_read(bench: Bench) -> None:
 
 
 def test_a_snapshot_holds_them_with_everything_that_is_read() -> None:
-    (resource,) = [one for one in RESOURCES if one.kind == KIND]
+    (resource,) = [resource for resource in RESOURCES if resource.kind == KIND]
     (codec,) = [watched.codec for watched in WATCHED_KINDS.values() if watched.kind == KIND]
     item = topology("one", "1", "2")
     kept = resource.trim(item)

@@ -76,7 +76,7 @@ def test_a_manifest_is_told_by_its_own_lines_and_columns(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "told"),
+    ("text", "code", "message"),
     [
         (config_map(GOOD), 0, ""),
         (config_map(GOOD, "scheduler-config.yaml"), 0, "reads the key config.yaml, not scheduler-config.yaml"),
@@ -89,11 +89,11 @@ def test_a_manifest_is_told_by_its_own_lines_and_columns(tmp_path: Path) -> None
     ],
     ids=["manifest", "other key", "no such key", "no data", "no YAML", "empty", "other kind", "default-scheduler"],
 )  # fmt: skip
-def test_whatever_the_file_is_it_is_judged(tmp_path: Path, text: str, code: int, told: str) -> None:
+def test_whatever_the_file_is_it_is_judged(tmp_path: Path, text: str, code: int, message: str) -> None:
     result = call("validate", written(tmp_path, text))
     assert result.exit_code == code
-    assert told in result.stderr
-    assert bool(result.stderr) == bool(told)
+    assert message in result.stderr
+    assert bool(result.stderr) == bool(message)
 
 
 def test_a_token_is_a_warning_in_a_file_and_an_error_in_a_config_map(tmp_path: Path) -> None:

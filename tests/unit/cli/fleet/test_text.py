@@ -89,7 +89,7 @@ def said(message: str, severity: str = "info", urn: str = "", ephemeral: bool = 
 
 def test_events_become_changes_by_name_and_property_but_never_by_value() -> None:
     events = Collector()
-    for one in (
+    for engine_event in (
         step("same", "quiet"),
         step("update", "a", diffs=["spec.weight"]),
         step("create-replacement", "b", diffs=["data"]),
@@ -97,8 +97,8 @@ def test_events_become_changes_by_name_and_property_but_never_by_value() -> None
         step("delete-replaced", "b"),
         step("create", "whole", kind="pulumi:pulumi:Stack"),
     ):
-        events.event(one)
-    assert [one.line() for one in events.resources] == [
+        events.event(engine_event)
+    assert [resource.line() for resource in events.resources] == [
         "update  kubernetes:core/v1:Secret a (spec.weight)",
         "replace kubernetes:core/v1:Secret b (data)",
     ]
@@ -115,7 +115,7 @@ def test_the_engines_summary_counts_where_there_is_one() -> None:
 
 def test_the_first_error_that_says_something_is_the_failure_and_noise_is_left_out() -> None:
     events = Collector()
-    for one in (
+    for engine_event in (
         said("passing", ephemeral=True),
         said("using pulumi-language-python from $PATH at /x", "warning"),
         said("weight 1 -> 2"),
@@ -123,7 +123,7 @@ def test_the_first_error_that_says_something_is_the_failure_and_noise_is_left_ou
         said("it broke", "error", urn="urn:pulumi:s::p::k:T::thing"),
         said("an unhandled error occurred: Program exited with non-zero exit code: 1", "error"),
     ):
-        events.event(one)
+        events.event(engine_event)
     assert events.failure() == "it broke"
     assert events.messages == ("weight 1 -> 2", "error: update failed", "thing: error: it broke")
     assert not events.began

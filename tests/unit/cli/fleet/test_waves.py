@@ -29,7 +29,7 @@ WAVES = [("canary", stacks("a", "b", wave="canary")), ("rest", stacks("c", "d"))
 
 
 def outcomes(results: list[StackResult]) -> dict[str, str]:
-    return {one.stack: str(one.outcome) for one in results}
+    return {result.stack: str(result.outcome) for result in results}
 
 
 def test_no_more_run_at_a_time_than_allowed_and_a_wave_waits_for_the_one_before() -> None:
