@@ -18,6 +18,7 @@ from scheduler.framework import (
     RowArray,
 )
 from scheduler.framework.calls import PreFilterOutcome
+from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.state import Snapshot
 
 _NO_PRE_FILTERS: PreFilterOutcome = (SUCCESS, None, ())
@@ -77,8 +78,8 @@ def choose_by_class(
     rows = profile.rows_passing(state, pod, view, all_rows, filters) if filters else all_rows
     if plan.local and view.nominations:
         # Nodes with nominated pods alone need another look, as all verdicts follow from the node.
-        rows = profile.rows_fitting_beside_nominated(
-            pod, view, rows, Diagnosis(len(rows)), lambda: _pre_filtered(view, pod, profile, plan.skippable)
+        rows = rows_fitting_beside_nominated(
+            profile, pod, view, rows, Diagnosis(len(rows)), lambda: _pre_filtered(view, pod, profile, plan.skippable)
         )
     if not len(rows):
         state.counters = counted

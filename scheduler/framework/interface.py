@@ -141,6 +141,11 @@ class Handle(Protocol):
 class FilterRunner(Protocol):
     """The profile's filters, for plugins that ask what would be if. They raise PluginError when a plugin fails."""
 
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
+    ) -> RowArray:
+        """Return the rows that pass every filter; each other row's first rejection is added to the diagnosis."""
+
     def run_filters_with_nominated(
         self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
     ) -> RowArray:
@@ -170,7 +175,7 @@ class NamedFile(NamedTuple):
     text: str
 
 
-def _standing_clock() -> float:
+def _stopped_clock() -> float:
     return 0.0
 
 
@@ -189,7 +194,7 @@ class PluginEnvironment:
             not set or the file cannot be read, worded as by upstream.
     """
 
-    clock: Callable[[], float] = _standing_clock
+    clock: Callable[[], float] = _stopped_clock
     read_named_file: Callable[[str], NamedFile] = _no_file
 
 

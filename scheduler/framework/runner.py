@@ -48,6 +48,7 @@ from scheduler.framework.interface import (
 )
 from scheduler.framework.locality import local_version
 from scheduler.framework.nodecodes import NodeCodes
+from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.status import (
     SUCCESS,
@@ -59,7 +60,7 @@ from scheduler.framework.status import (
     unresolvable,
     unschedulable,
 )
-from scheduler.framework.view import NodeView, Objects, nominated_for
+from scheduler.framework.view import NodeView, Objects
 
 Wrap = Callable[[ExtensionPoint, Plugin], Plugin]
 """Puts an observer around a plugin at one extension point; the wrapper implements that point and passes everything
@@ -67,9 +68,6 @@ on."""
 
 MAX_PERMIT_SECONDS = 900.0
 """Upstream's cap on how long Permit may hold a pod."""
-
-_FEW_ROWS = 32
-"""Up to so many rows are looked up one by one for pods nominated to them."""
 
 _CORE_KINDS = (POD, NODE, "PersistentVolume", "PersistentVolumeClaim", "CSINode", "CSIDriver", "CSIStorageCapacity")
 _ALL_EVENTS = tuple(
@@ -318,60 +316,8 @@ class ProfileRunner:
         """As `run_filters`; where pods of equal or higher priority are nominated, the pod must fit with them (they may
         arrive) and without them (it must not depend on them), as in RunFilterPluginsWithNominatedPods."""
         if view.nominations:
-            rows = self.rows_fitting_beside_nominated(pod, view, rows, diagnosis, lambda: state)
+            rows = rows_fitting_beside_nominated(self, pod, view, rows, diagnosis, lambda: state)
         return self.run_filters(state, pod, view, rows, diagnosis)
-
-    def rows_fitting_beside_nominated(
-        self,
-        pod: PodInfo,
-        view: NodeView,
-        rows: RowArray,
-        diagnosis: Diagnosis,
-        pre_filtered: Callable[[], CycleState],
-    ) -> RowArray:
-        """Return the rows without those where a pod does not fit once the pods nominated there have arrived.
-
-        Args:
-            pod: to be placed; nominated pods of lower priority do not count for it.
-            view: without the nominated pods.
-            rows: to be looked at.
-            diagnosis: gets the rejections.
-            pre_filtered: returns the state after PreFilter; called only where some of the rows have nominated pods.
-
-        Raises:
-            PluginError: a plugin raised, or gave a node something else than Success or a rejection.
-        """
-        # Measured at 5,000 nodes: a look at one row's nominations costs 0.7 us, the view with all nominated pods 36 us.
-        overlay: NodeView | None = None
-        if len(rows) <= _FEW_ROWS:
-            nominated = nominated_for(pod, view, rows)
-            promised = np.isin(rows, list(nominated)) if nominated else np.zeros(len(rows), dtype=np.bool_)
-        else:
-            nominated_rows, overlay = view.with_nominated(pod)
-            marked = np.zeros(view.size, dtype=np.bool_)
-            marked[nominated_rows] = True
-            promised = marked[rows]
-        checked = rows[promised]
-        if not len(checked):
-            return rows
-        state = pre_filtered()
-        if self.looks_beyond_node(state):
-            # A nominated pod elsewhere may change the verdict here: each node is a what-if run of its own.
-            nominated = nominated_for(pod, view, checked)
-            runs = np.split(checked, len(checked))
-            fitting = np.concatenate([self._fitting_with(state, pod, view, run, nominated, diagnosis) for run in runs])
-        elif self.watches_pods(state):
-            fitting = self._fitting_with(state, pod, view, checked, nominated_for(pod, view, checked), diagnosis)
-        else:
-            # Every verdict follows from its own node, and nobody has to be told of the pods: one run over the view with
-            # all nominated pods answers for all rows. Adding the pods one by one costs as much for one row, and eight
-            # times as much for 200.
-            if overlay is None:
-                _, overlay = view.with_nominated(pod)
-            fitting = self.run_filters(state, pod, overlay, checked, diagnosis)
-        if len(fitting) == len(checked):
-            return rows
-        return rows[~promised | np.isin(rows, fitting)]
 
     def watches_pods(self, state: CycleState) -> bool:
         """Tell whether a plugin that takes part wants to be told of pods that are moved in a what-if run."""
@@ -384,23 +330,6 @@ class ProfileRunner:
     def looks_beyond_node(self, state: CycleState) -> bool:
         """Tell whether a Filter plugin that takes part keeps count of pods elsewhere."""
         return any(name in self._filter_names and name not in state.skip_filter for name, _ in self._pod_watchers)
-
-    def _fitting_with(
-        self,
-        state: CycleState,
-        pod: PodInfo,
-        view: NodeView,
-        rows: RowArray,
-        nominated: Mapping[int, Sequence[PodInfo]],
-        diagnosis: Diagnosis,
-    ) -> RowArray:
-        overlay = view.overlay()
-        trial = state.clone()
-        for row in rows.tolist():
-            for other in nominated[row]:
-                overlay.add_pod(other, row)
-                self.run_add_pod(trial, pod, other, overlay, row)
-        return self.run_filters(trial, pod, overlay, rows, diagnosis)
 
     def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Tell PreFilter plugins of a pod put on a node for a what-if run."""

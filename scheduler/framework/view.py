@@ -313,18 +313,3 @@ def gather(view: NodeView, column: FloatArray, rows: RowArray) -> FloatArray:
 def gather_codes(view: NodeView, column: RowArray, rows: RowArray) -> RowArray:
     """Return class codes at rows, as `gather`."""
     return column if rows is view.rows and view.dense else column.take(rows, mode="clip")
-
-
-def nominated_for(pod: PodInfo, view: NodeView, rows: RowArray) -> dict[int, list[PodInfo]]:
-    """Return the pods nominated to rows that are no less important than a pod, by row; also of other rows where that
-    saves looking."""
-    if len(rows) < len(view.nominations):
-        pairs = [(row, view.nominations.get(view.name(row), ())) for row in rows.tolist()]
-    else:
-        pairs = [(view.row(name), pods) for name, pods in view.nominations.items()]
-    return {
-        row: others
-        for row, pods in pairs
-        if row >= 0
-        and (others := [nominee for nominee in pods if nominee.priority >= pod.priority and nominee.uid != pod.uid])
-    }
