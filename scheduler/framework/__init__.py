@@ -30,28 +30,31 @@ from scheduler.framework.events import (
     pod_changes,
     pod_update_events,
 )
+from scheduler.framework.handle import (
+    Eviction,
+    FilterRunner,
+    GiveWay,
+    Handle,
+    NamedFile,
+    PeriodicWork,
+    PluginContext,
+    PluginEnvironment,
+    PodListener,
+    Severity,
+)
 from scheduler.framework.interface import (
     MAX_SCORE,
     BindPlugin,
     EnqueueExtensions,
     EventOrder,
-    Eviction,
     FilterPlugin,
-    FilterRunner,
     FirstAttemptOrder,
     Gang,
     GangPlugin,
-    GiveWay,
-    Handle,
-    NamedFile,
     ObjectReader,
-    PeriodicWork,
     PermitPlugin,
     Plugin,
-    PluginContext,
-    PluginEnvironment,
     PluginFactory,
-    PodListener,
     PodReader,
     Pods,
     PostBindPlugin,
@@ -67,7 +70,6 @@ from scheduler.framework.interface import (
     ReservePlugin,
     ScoreNormalizer,
     ScorePlugin,
-    Severity,
 )
 from scheduler.framework.load import REPORT_INTERVAL, LoadColumns, LoadReading, NodeLoad, is_fresh
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol, runtime_checkable
 
-from scheduler.framework.interface import FilterPlugin
+from scheduler.framework.interface import (
+    FilterPlugin,
+)
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.status import BoolArray, FloatArray, IntArray
 from scheduler.framework.view import NodeView

@@ -6,7 +6,9 @@ import numpy as np
 
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.interface import FilterRunner
+from scheduler.framework.handle import (
+    FilterRunner,
+)
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.status import RowArray
 from scheduler.framework.view import NodeView

@@ -19,17 +19,19 @@ from scheduler.framework.calls import (
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis, Rejection
 from scheduler.framework.events import NODE, POD, HintRegistration
+from scheduler.framework.handle import (
+    Handle,
+    PluginContext,
+    PluginEnvironment,
+)
 from scheduler.framework.interface import (
     MAX_SCORE,
     BindPlugin,
     EnqueueExtensions,
     FilterPlugin,
-    Handle,
     ObjectReader,
     PermitPlugin,
     Plugin,
-    PluginContext,
-    PluginEnvironment,
     PluginFactory,
     PodReader,
     Pods,

@@ -1,0 +1,208 @@
+"""What a plugin is built with: the handle through which it has effects, the profile's filters, its environment."""
+
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from scheduler.catalog import SecondarySchedulerOptionsArgs
+from scheduler.framework.cycle import CycleState
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.objects import NodeInfo, PodInfo
+from scheduler.framework.status import RowArray, Status
+from scheduler.framework.view import NodeView
+
+PodListener = Callable[[PodInfo | None, PodInfo | None], None]
+"""Told of a pod with a node as the API server shows it: (before, now), None where it was or is not there."""
+
+GiveWay = Callable[[], Awaitable[None]]
+"""Lets other work on the loop run, where the caller has kept it busy for long enough."""
+PeriodicWork = Callable[[GiveWay], Awaitable[object]]
+Severity = Literal["info", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A preemption to be carried out.
+
+    Attributes:
+        plugin: which preempts, in whose name victims that wait for permission are rejected.
+        preemptor: the pod that needs room.
+        node: where.
+        victims: pods to be deleted, the one to be deleted last at the end.
+        displaced: pods nominated to the node that have to look for another one: their nomination is cleared.
+    """
+
+    plugin: str
+    preemptor: PodInfo
+    node: str
+    victims: tuple[PodInfo, ...]
+    displaced: tuple[PodInfo, ...] = ()
+
+
+class Handle(Protocol):
+    """Through which a plugin has effects; the engine implements it."""
+
+    def now(self) -> float:
+        """Return seconds since the epoch."""
+
+    async def bind(self, pod: PodInfo, node: str) -> Status:
+        """Write the Binding of a pod with its UID as precondition; Success only when the API server has it."""
+
+    async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
+        """Apply a strategic merge patch to a pod, or to a subresource such as `status`; Skip when the pod is gone."""
+
+    async def delete_pod(self, pod: PodInfo) -> Status:
+        """Delete a pod of this UID; one that is gone already is a Success."""
+
+    def evict(self, eviction: Eviction, finished: Callable[[bool], None]) -> None:
+        """Carry a preemption out beside the scheduling loop, a bounded number of them at a time.
+
+        `finished` is called once, on the scheduling loop: with True when the deletion of every victim has been
+        requested and all nominations are cleared, with False when something failed or the process ends.
+        """
+
+    async def patch_object(self, kind: str, item: Any, patch: Mapping[str, Any]) -> tuple[Status, Any]:
+        """Apply a JSON merge patch to an object of a watched kind, unless it changed since `item` was read.
+
+        Returns Success and the object as it is now, or an error and None.
+        """
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, in PreBind: meanwhile the pod does not count against the bindings that may be under way at once."""
+
+    def exists(self, pod: PodInfo) -> bool:
+        """Tell whether a pod without a node yet is still there, as far as the watch knows."""
+
+    def node(self, name: str) -> NodeInfo | None:
+        """Return a node as it is now."""
+
+    def pods_on(self, node: str) -> Collection[PodInfo]:
+        """Return the pods on a node as they are now, assumed ones included."""
+
+    async def ended_pods(self, node: str) -> Collection[PodInfo]:
+        """Return the pods of a node that have ended and whose objects are still there, which no watch brings.
+
+        One request; empty where it fails.
+        """
+
+    def watch_pods(self, listener: PodListener) -> None:
+        """Call a function whenever a pod with a node comes, changes or goes, as the API server shows it."""
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a coroutine beside the scheduling loop; failures are logged under the name."""
+
+    def event(
+        self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: PodInfo | None = None
+    ) -> None:
+        """Record a Kubernetes Event about a pod, `kind` being Normal or Warning; `related` is another pod it is about
+        as well."""
+
+    def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
+        """Refuse a pod that waits for permission, in a plugin's name; False when it does not wait."""
+
+    def waiting_pods(self) -> Collection[PodInfo]:
+        """Return the pods that wait for permission."""
+
+    def allow_waiting(self, pod: PodInfo, plugin: str) -> None:
+        """Give a plugin's permission to a pod that waits for it."""
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Move waiting pods to the active queue at once."""
+
+    def reorder(self, pods: Iterable[PodInfo]) -> None:
+        """Have the queue look at the places of pods again, whose sort keys have changed."""
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call a function on the scheduling loop after some time."""
+
+    def run_every(self, seconds: float, work: PeriodicWork, name: str) -> None:
+        """Run `work` beside the scheduling loop, now and then that many seconds after each end, until the process ends.
+
+        Long work awaits the function it is given between its pieces: other work gets its turn there when the loop has
+        been kept busy for some milliseconds. A failure ends the repetition and is logged under the name.
+        """
+
+    def log(self, severity: Severity, plugin: str, message: str, **fields: object) -> None:
+        """Write one line to the scheduler's log, in a plugin's name."""
+
+
+class FilterRunner(Protocol):
+    """The profile's filters, for plugins that ask what would be if. They raise PluginError when a plugin fails."""
+
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
+    ) -> RowArray:
+        """Return the rows that pass every filter; each other row's first rejection is added to the diagnosis."""
+
+    def run_filters_with_nominated(
+        self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
+    ) -> RowArray:
+        """Return the rows that pass every filter, with the pods nominated there and without them."""
+
+    def looks_beyond_node(self, state: CycleState) -> bool:
+        """Tell whether some filter's verdict on a node may depend on pods elsewhere."""
+
+    def watches_pods(self, state: CycleState) -> bool:
+        """Tell whether some plugin wants to be told of pods that are moved in a what-if run."""
+
+    def local_version(self, state: CycleState, pod: PodInfo, view: NodeView) -> Hashable | None:
+        """Return what the verdicts on a node follow from besides the pod's spec, the node, and the pods on it and
+        nominated to it; None where they follow from more than that."""
+
+    def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+        """Tell PreFilter plugins of a pod put on a node for a what-if run."""
+
+    def run_remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+        """Tell PreFilter plugins of a pod taken from a node for a what-if run."""
+
+
+class NamedFile(NamedTuple):
+    """A file that an environment variable names."""
+
+    path: str
+    text: str
+
+
+def _stopped_clock() -> float:
+    return 0.0
+
+
+def _no_file(variable: str) -> NamedFile:
+    raise ValueError("open : no such file or directory")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginEnvironment:
+    """What plugins may learn of the process they run in. The composition root fills it: plugins themselves neither
+    read a clock nor files. The default is for tests that need neither: its time stands still.
+
+    Attributes:
+        clock: returns seconds since the epoch.
+        read_named_file: reads the file that an environment variable names. Raises ValueError where the variable is
+            not set or the file cannot be read, worded as by upstream.
+    """
+
+    clock: Callable[[], float] = _stopped_clock
+    read_named_file: Callable[[str], NamedFile] = _no_file
+
+
+@dataclass(frozen=True, slots=True)
+class PluginContext:
+    """What a plugin's constructor gets besides its args. `handle` is None where nothing may have effects
+    (simulation). `filters` runs the profile's filters; its plugins are not all there before the first attempt."""
+
+    scheduler_name: str
+    options: SecondarySchedulerOptionsArgs
+    handle: Handle | None = None
+    filters: FilterRunner | None = None
+    environment: PluginEnvironment = PluginEnvironment()
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock of the engine, or of the simulation: returns seconds since the epoch."""
+        return self.handle.now if self.handle is not None else self.environment.clock
+
+    @property
+    def upstream(self) -> bool:
+        """Whether deliberate differences from upstream are switched off."""
+        return self.options.compatibility == "upstream"
