@@ -22,7 +22,7 @@ cluster = components.ClusterProvider(
     forces=settings.adopt_existing,
 )
 if settings.adopt_existing:
-    pulumi.log.warn("adoptExisting: objects that exist are taken over; take it out of the stack file once that is done")
+    pulumi.log.warn("adoptExisting: existing objects are adopted; remove this key from the stack file after the update")
 on_cluster = pulumi.ResourceOptions(providers=[cluster])
 
 crds: list[pulumi.Resource] = []

@@ -75,17 +75,17 @@ PolicyPack(
         ),
         StackValidationPolicy(
             name="not-the-default-scheduler",
-            description="No profile takes the pods of the cluster's own scheduler.",
+            description="No profile claims the pods of the cluster's own scheduler.",
             validate=with_config_maps(rules.default_name_problems),
         ),
         ResourceValidationPolicy(
             name="no-token-in-config-map",
-            description="A scheduler's configuration holds no literal token.",
+            description="A scheduler's configuration contains no literal token.",
             validate=for_each_resource(rules.CONFIG_MAP, lambda props, _: rules.token_problems(props)),
         ),
         ResourceValidationPolicy(
             name="image-is-pinned",
-            description="The scheduler's image is given by tag or digest.",
+            description="The scheduler's image is pinned by tag or digest.",
             config_schema=PolicyConfigSchema(properties={"requireDigest": {"type": "boolean", "default": False}}),
             validate=for_each_resource(
                 rules.SECONDARY_SCHEDULER,

@@ -78,7 +78,7 @@ def default_name_problems(scheduler: Properties, config_maps: Iterable[Propertie
     for index, profile in enumerate(_profiles(text)):
         if profile.get("schedulerName") in (None, "", _DEFAULT_NAME):
             place = f"ConfigMap {config_map['metadata']['name']}, {CONFIG_KEY}: profiles[{index}].schedulerName"
-            yield f"{place}: two schedulers named {_DEFAULT_NAME} would place the same pods; give it a name of its own"
+            yield f"{place}: two schedulers named {_DEFAULT_NAME} would schedule the same pods; give it another name"
 
 
 def token_problems(config_map: Properties) -> Iterator[str]:
@@ -86,7 +86,7 @@ def token_problems(config_map: Properties) -> Iterator[str]:
     for key, text in _mapping(config_map.get("data")).items():
         for path in _literal_secrets(_configuration(text), ()):
             place = f"data[{key}].{'.'.join(path)}"
-            yield f"{place}: everybody who may read ConfigMaps can read it; use a Secret (spec.metricCredentials)"
+            yield f"{place}: anyone who can read ConfigMaps can read it; use a Secret (spec.metricCredentials)"
 
 
 def image_problems(scheduler: Properties, *, require_digest: bool = False) -> Iterator[str]:
@@ -101,14 +101,14 @@ def image_problems(scheduler: Properties, *, require_digest: bool = False) -> It
     elif require_digest:
         yield f"spec.schedulerImage: {image} has no digest; write registry/repository@sha256:…"
     elif (tag := _TAG.search(image)) is None or tag[1] == "latest":
-        yield f"spec.schedulerImage: {image} names no version; write a tag other than latest, or a digest"
+        yield f"spec.schedulerImage: {image} has no version; use a tag other than latest, or a digest"
 
 
 def field_problems(scheduler: Properties) -> Iterator[str]:
     """Fields of a SecondaryScheduler that the CRD does not know, and values that the operator cannot act on."""
     spec = _without_unknowns(_mapping(scheduler.get("spec")))
     for path, allowed in _unknown_fields(SecondarySchedulerSpec, spec, ("spec",), _UPSTREAM_FIELDS):
-        yield f"{'.'.join(path)}: no such field; there are: {', '.join(sorted(allowed))}"
+        yield f"{'.'.join(path)}: unknown field; allowed: {', '.join(sorted(allowed))}"
     try:
         parse_spec({"spec": spec})
     except InvalidSpecError as error:

@@ -31,7 +31,7 @@ def log_changes(new: Configuration) -> None:
     """Log what changes of the scheduler's profiles, and nothing where nothing does or nothing was applied yet."""
     lines = changes(_state(), new)
     if lines:
-        pulumi.log.info("\n".join(["what the scheduler does changes:", *(f"  {line}" for line in lines)]))
+        pulumi.log.info("\n".join(["the scheduler's behaviour changes:", *(f"  {line}" for line in lines)]))
 
 
 def changes(state: Mapping[str, Any], new: Configuration) -> list[str]:
@@ -48,9 +48,9 @@ def changes(state: Mapping[str, Any], new: Configuration) -> list[str]:
         if configuration_hash(text) == new.hash:
             return []
     except ConfigurationError:
-        return ["the configuration that was applied last cannot be read"]
+        return ["the previously applied configuration cannot be read"]
     old = _load(text, _images(state), new)
-    return differences(old, new) if old is not None else ["the configuration that was applied last cannot be read"]
+    return differences(old, new) if old is not None else ["the previously applied configuration cannot be read"]
 
 
 def _state() -> Mapping[str, Any]:
@@ -107,7 +107,7 @@ def _load(text: str, images: Iterator[str], new: Configuration) -> Configuration
         try:
             return load_configuration(
                 text,
-                source="the configuration applied last",
+                source="the previously applied configuration",
                 flavour=flavour,
                 allow_token_in_config_map=True,
                 allow_default_scheduler_name=True,

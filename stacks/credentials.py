@@ -62,7 +62,7 @@ def find_credentials(
         token = secrets.get(TOKEN_KEY, "").strip()
         if not token:
             hint = f"set it: pulumi config set --secret {TOKEN_KEY}"
-            problems.append(Problem((TOKEN_KEY,), f"missing, and metricProvider.credentials asks for it; {hint}"))
+            problems.append(Problem((TOKEN_KEY,), f"missing, but metricProvider.credentials refers to it; {hint}"))
     elif credentials.token is not None:
         token = _read((*_AT, "token"), credentials.token.from_file_in_env or "", environment, problems)
     if credentials.ca_file is not None:
@@ -74,15 +74,13 @@ def find_credentials(
 def misplaced_secrets(encrypted: Collection[str], present: Collection[str]) -> list[Problem]:
     """Secrets that stand in clear, and keys that hold one without being made for it."""
     problems = [
-        Problem((key,), f"stands there in clear; encrypt it: pulumi config set --secret {key}")
+        Problem((key,), f"is stored in plain text; encrypt it: pulumi config set --secret {key}")
         for key in SECRET_KEYS
         if key in present and key not in encrypted
     ]
+    hint = f"secrets belong under {' or '.join(SECRET_KEYS)}"
     problems += [
-        Problem(
-            (key,),
-            f"holds an encrypted value, which would be kept in clear; secrets belong under {' or '.join(SECRET_KEYS)}",
-        )
+        Problem((key,), f"holds an encrypted value, which would be stored in plain text; {hint}")
         for key in sorted(encrypted)
         if key not in SECRET_KEYS
     ]

@@ -51,10 +51,10 @@ def desired_profiles(
         )  # fmt: skip
         return [only], [*problems, *_profile_problems(only)]
     if settings.plugins != PluginSettings():
-        message = "stand in every one of the profiles; move them there, or remove profiles"
+        message = "belong in each entry of profiles; move them there, or remove profiles"
         problems.append(Problem(("plugins",), message))
     if settings.scheduler_name != ProfileSettings.model_fields["scheduler_name"].default:
-        message = "stands in every one of the profiles; remove it here, or remove profiles"
+        message = "belongs in each entry of profiles; remove it here, or remove profiles"
         problems.append(Problem(("schedulerName",), message))
     desired = []
     for index, entry in enumerate(settings.profiles):
@@ -67,7 +67,7 @@ def desired_profiles(
             # A token is for the server that it was given for.
             own_files = files if address == shared else CredentialFiles()
             if provider.credentials is not None:
-                message = "stand once, under the stack's metricProvider: the scheduler has one Secret mounted"
+                message = "may only be set in the stack's metricProvider: the scheduler mounts a single Secret"
                 problems.append(Problem((*provider_at, "credentials"), message))
         compatibility = entry.compatibility or settings.compatibility
         desired.append(
@@ -135,13 +135,13 @@ def _profile_problems(desired: DesiredProfile) -> Iterator[Problem]:
             plugin.name for _, plugin in chosen if reads_load(plugin.name) and not plugin.args.get("watcherAddress")
         ]
         for name in reading[:1]:
-            message = f"missing, and {name} scores by load; give it a type and an address"
+            message = f"missing, and {name} scores by load; set its type and address"
             yield Problem(desired.provider_at, message)
     first_places: dict[str, Loc] = {}
     for below, plugin in chosen:
         place = (*desired.at, *below)
         if plugin.args and (first := first_places.setdefault(plugin.name, place)) != place:
-            message = f"{plugin.name} has args at {path_text(first)} already; give them once"
+            message = f"{plugin.name} already has args at {path_text(first)}; set them once"
             yield Problem((*place, "args"), message)
 
 
@@ -155,8 +155,8 @@ def _conflicting_sources(desired: list[DesiredProfile]) -> Iterator[Problem]:
         excluded = {"credentials", "address"}
         other_provider = other.provider or profile.provider
         if profile.provider.model_dump(exclude=excluded) != other_provider.model_dump(exclude=excluded):
-            message = f"reads the same source otherwise than {path_text(other.provider_at)}; let both say the same"
-            yield Problem(profile.provider_at, message)
+            message = f"reads the same source with other settings than {path_text(other.provider_at)}"
+            yield Problem(profile.provider_at, message, hint="use the same settings for both")
 
 
 def _profile(desired: DesiredProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def flavour_of_stack(settings: ProfileSettings, image: str | None) -> tuple[Flav
     if not extra:
         return flavour, []
     if flavour.family != "custom":
-        message = f"are for images of your own, and this one is {flavour.name}; set flavour: custom if it is yours"
+        message = f"are only for custom images, and this one is {flavour.name}; set flavour: custom if it is your own"
         return flavour, [Problem(("extraPlugins",), message)]
     problems = list(_extra_plugin_problems(settings))
     plugins = [
@@ -103,7 +103,7 @@ def overridden_key_warnings(settings: StackSettings, configuration: Configuratio
         listed = ", ".join(f"leaderElection.{key}" for key in keys)
         message = (
             f"{listed} in {settings.configuration_file} {'have' if len(keys) > 1 else 'has'} no effect: the scheduler "
-            "is started with flags for its Lease, which win; leave these keys out"
+            "is started with --leader-elect flags, which take precedence; remove these keys"
         )
         yield Problem(("configurationFile",), message)
 
@@ -113,7 +113,7 @@ def _extra_plugin_problems(settings: ProfileSettings) -> Iterator[Problem]:
     for index, plugin in enumerate(settings.extra_plugins):
         at: Loc = ("extraPlugins", index, "name")
         if seen.setdefault(plugin.name, index) != index:
-            yield Problem(at, f'"{plugin.name}" stands at extraPlugins[{seen[plugin.name]}] already; remove one')
+            yield Problem(at, f'"{plugin.name}" is already declared at extraPlugins[{seen[plugin.name]}]; remove one')
         elif (known := lookup(plugin.name)) is not None and known.points:
-            message = f'"{plugin.name}" is a plugin of the catalogue, whose args are checked; remove it here'
+            message = f'"{plugin.name}" is a known plugin, whose args are checked; remove it here'
             yield Problem(at, message)

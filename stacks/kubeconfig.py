@@ -19,7 +19,7 @@ from scheduler.config import Problem
 from stacks.settings import ClusterSettings
 
 KUBECONFIG_KEY = "kubeconfig"
-_LOG_IN = "log in again, such as with oc login, or take another one"
+_LOG_IN = "log in again, for example with oc login, or use another one"
 
 
 def check_kubeconfig(cluster: ClusterSettings, content: str | None, environment: Mapping[str, str]) -> list[Problem]:
@@ -53,9 +53,9 @@ def _check(kubeconfig: _Kubeconfig, cluster: ClusterSettings) -> Iterator[Proble
     if cluster.server is not None and _host_and_port(server) != _host_and_port(cluster.server):
         yield Problem(
             ("cluster", "server"),
-            f"{kubeconfig.source} leads to another cluster than {cluster.cluster_identifier}: its context "
+            f"{kubeconfig.source} points to another cluster than {cluster.cluster_identifier}: its context "
             f'"{context.name}" is for {server or "no server"}, and this stack is for {cluster.server}; '
-            "take the kubeconfig of this stack's cluster, or name its context in cluster.context",
+            "use the kubeconfig of this stack's cluster, or set cluster.context to its context",
         )
     expiry = _expiry_of(context.user)
     if expiry is not None and expiry < datetime.now(UTC):
@@ -115,12 +115,14 @@ def _read(content: str | None, environment: Mapping[str, str]) -> tuple[Mapping[
             if environment.get("KUBERNETES_SERVICE_HOST"):
                 return None, ""
             hint = "export KUBECONFIG, or: pulumi config set --secret kubeconfig < FILE"
-            raise _UnusableError(f"missing: neither $KUBECONFIG nor {default} is there; {hint}")
+            raise _UnusableError(f"missing: $KUBECONFIG is not set and {default} does not exist; {hint}")
         paths = str(default)
     files = [Path(part) for part in paths.split(os.pathsep) if part]
     existing = [file for file in files if file.is_file()]
     if not existing:
-        raise _UnusableError(f"missing: there is no file {paths} ($KUBECONFIG); export the path of your kubeconfig")
+        raise _UnusableError(
+            f"missing: the file {paths} ($KUBECONFIG) does not exist; export the path of your kubeconfig"
+        )
     merged: dict[str, Any] = {"contexts": [], "clusters": [], "users": []}
     for file in existing:
         try:
@@ -140,7 +142,7 @@ def _parse(text: str, source: str) -> Mapping[str, Any]:
     except (yaml.YAMLError, ValueError):
         document = None  # the parser's own words would repeat what stands there
     if not isinstance(document, Mapping) or not isinstance(document.get("clusters"), list):
-        raise _UnusableError(f"{source} is not a kubeconfig; give one as kubectl and oc write it")
+        raise _UnusableError(f"{source} is not a kubeconfig as kubectl and oc write it; use another file")
     return document
 
 

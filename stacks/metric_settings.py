@@ -85,7 +85,7 @@ class CredentialSettings(SettingsModel):
         if len(ways) != 1:
             raise ValueError("must hold exactly one of token, existingSecret, serviceAccount")
         if self.ca_file is not None and self.token is None:
-            raise ValueError("caFile goes with token only; the other ways have caKey")
+            raise ValueError("caFile is only for token; existingSecret and serviceAccount have caKey")
         return self
 
 
@@ -143,7 +143,9 @@ class MetricProviderSettings(SettingsModel):
         if self.type == "Prometheus" and self.address is None:
             raise ValueError("must hold address; write http://HOST:PORT or https://HOST:PORT")
         if self.type == "KubernetesMetricsServer" and (self.address or self.credentials):
-            raise ValueError("of the metrics server needs neither address nor credentials; the cluster's own is asked")
+            raise ValueError(
+                "needs neither address nor credentials with type KubernetesMetricsServer; the cluster's own is read"
+            )
         if self.type == "SignalFx" and self.credentials is None:
-            raise ValueError("must hold credentials; SignalFx answers nobody without a token")
+            raise ValueError("must hold credentials; SignalFx requires a token")
         return self

@@ -144,11 +144,9 @@ def _token_warnings(desired: list[DesiredProfile], flavour: Flavour) -> list[Pro
         if profile.files.token is None:
             continue
         if profile.address is not None and not profile.address.startswith("https://"):
-            message = "the token goes over the network in clear; use https"
+            message = "the token is sent unencrypted; use https"
             warnings[Problem((*profile.provider_at, "address"), message)] = None
         if not flavour.is_ours:
-            message = (
-                f"{flavour.name} cannot read a token from a Secret; let it ask a watcherAddress, in the plugin's args"
-            )
+            message = f"{flavour.name} cannot read a token from a Secret; set watcherAddress in the plugin's args"
             warnings[Problem(("metricProvider", "credentials"), message)] = None
     return list(warnings)

@@ -66,10 +66,10 @@ def _duplicate_settings(settings: ProfileSettings, name: str) -> Iterator[Proble
     for alias in _REPLACED_SETTINGS:
         key, field = fields[alias]
         if getattr(settings, key) != field.default:
-            yield Problem((alias,), f"stands in {name} already; remove it here, or remove {_KEY}")
+            yield Problem((alias,), f"is already set in {name}; remove it here, or remove {_KEY}")
     provider = settings.metric_provider
     if provider is not None and provider.type is not None:
-        message = f"the metric source stands in {name} already; only credentials go here, or remove {_KEY}"
+        message = f"the metric source is already set in {name}; keep only credentials here, or remove {_KEY}"
         yield Problem(("metricProvider",), message)
 
 
@@ -86,7 +86,7 @@ def _secrets_in_args(data: Mapping[str, Any], source: str) -> Iterator[Problem]:
         for number, entry in enumerate(profile.get("pluginConfig") or ()):
             at: Loc = ("profiles", index, "pluginConfig", number, "args")
             for location in _secrets(entry.get("args"), at):
-                message = f"must not hold {location[-1]}: it would stand in a ConfigMap; mount it from a Secret"
+                message = f"must not hold {location[-1]}: it would end up in a ConfigMap; mount it from a Secret"
                 yield Problem(location, message, source=source)
 
 
@@ -108,7 +108,7 @@ def _unused_token(configuration: Configuration, files: CredentialFiles, source: 
         return
     if all(profile.options.load.token_file != files.token for profile in configuration.profiles):
         message = (
-            f"the token is mounted at {files.token} and no profile reads it; say so in the args of "
+            f"the token is mounted at {files.token}, but no profile reads it; set it in the args of "
             f"SecondarySchedulerOptions: load: {{tokenFile: {files.token}}}"
         )
         yield Problem(("profiles",), message, source=source)

@@ -35,10 +35,10 @@ def _required_by_manifests_mode(value: str | None, info: ValidationInfo) -> str 
 
 def _plugin_args(value: dict[str, Any]) -> dict[str, Any]:
     if "metricProvider" in value:
-        raise ValueError("must not hold metricProvider; the metric source stands once, under the key metricProvider")
+        raise ValueError("must not hold metricProvider; set the metric source once, under the key metricProvider")
     for key, nested in value.items():
         if SECRET_ARGUMENT.search(key) and isinstance(nested, str):
-            raise ValueError(f"must not hold {key}: it would stand in a ConfigMap; use metricProvider.credentials")
+            raise ValueError(f"must not hold {key}: it would end up in a ConfigMap; use metricProvider.credentials")
         if isinstance(nested, dict):
             _plugin_args(nested)
     return value

@@ -64,7 +64,7 @@ def source_url(value: str) -> str:
     except ValueError:
         raise ValueError("is not a URL; write http://HOST:PORT or https://HOST:PORT") from None
     if url.username is not None or url.password is not None:
-        raise ValueError("must not hold a user or password; give the token under credentials")
+        raise ValueError("must not hold a user or password; put the token under credentials")
     if url.scheme not in ("http", "https") or not url.hostname or not port_is_valid or url.query or url.fragment:
         raise ValueError("is not a URL; write http://HOST:PORT or https://HOST:PORT")
     return value
@@ -85,7 +85,7 @@ def _server(value: str) -> str:
 
 def _file_name(value: str) -> str:
     if value.startswith(("/", "~")) or "\\" in value:
-        raise ValueError("must be a path relative to the folder of the stack file, so that it is the same everywhere")
+        raise ValueError("must be a path relative to the folder of the stack file, so that it works on every machine")
     return value
 
 

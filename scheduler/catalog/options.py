@@ -65,7 +65,7 @@ class LoadOptions(StrictModel):
         if self.max_age_seconds < self.refresh_seconds:
             yield ("maxAgeSeconds",), f"must be at least refreshSeconds ({self.refresh_seconds})"
         if not _LABEL.fullmatch(self.node_label):
-            yield ("nodeLabel",), f'"{self.node_label}" is no name of a label'
+            yield ("nodeLabel",), f'"{self.node_label}" is not a label name'
         if not _WINDOW.fullmatch(self.window):
             yield ("window",), f'"{self.window}" is not a PromQL duration such as 15m'
 

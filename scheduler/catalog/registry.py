@@ -61,7 +61,9 @@ def out_of_tree_descriptors() -> tuple[PluginDescriptor, ...]:
                 f"plugin package entry point {entry.name!r} ({entry.value}) is not a PluginDescriptor with a factory"
             )
         if descriptor.name in _BUILT_IN or descriptor.name in by_name:
-            raise PluginPackageError(f"a plugin named {descriptor.name} already exists; {entry.value} offers it again")
+            raise PluginPackageError(
+                f"a plugin named {descriptor.name} already exists; {entry.value} provides it again"
+            )
         by_name[descriptor.name] = descriptor
     return tuple(by_name.values())
 

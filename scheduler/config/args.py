@@ -69,7 +69,7 @@ class ArgsReader:
             if not isinstance(model, PeaksArgs) or model.watcher_address or (name in places and name not in given_args):
                 continue
             at: Loc = (*self._loc, places[name], "args") if name in places else self._loc
-            message = f"missing, and {name} reads the load of the nodes from a load-watcher only"
+            message = f"missing, but {name} reads the nodes' load only from a load-watcher"
             self._error((*at, "WatcherAddress"), message, "give its URL")
 
     def _error(self, loc: Loc, message: str, hint: str = "") -> None:
@@ -93,7 +93,7 @@ class ArgsReader:
         if self._flavour.is_ours or lookup(name) is not None:
             self._error(loc, missing_plugin(name, self._flavour), hint)
         else:
-            self._warn(loc, f'args of "{name}", which {self._flavour.name} has not, are not looked at', hint)
+            self._warn(loc, f'args of "{name}", which {self._flavour.name} does not have, are not checked', hint)
         return None
 
     def _args(self, descriptor: PluginDescriptor, data: Mapping[str, Any], loc: Loc) -> ArgsModel | None:
@@ -130,7 +130,7 @@ class ArgsReader:
             self._warn(at, message)
         elif self._flavour.is_ours:
             self._error(
-                at, message, "put it into a Secret (metricCredentials), or set allowTokenInConfigMap if it must be so"
+                at, message, "put it into a Secret (metricCredentials), or set allowTokenInConfigMap to accept that"
             )
         else:
             hint = "give watcherAddress instead, or set allowTokenInConfigMap: this image can read it from nowhere else"

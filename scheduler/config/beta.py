@@ -49,7 +49,7 @@ def convert(data: Tree, report: Report) -> None:
     """
     version = version_of(data)
     message = (
-        f"{version} was last served by Kubernetes {LAST_SERVED[version]}; it is read as v1, with the plugins and "
+        f"{version} was last served by Kubernetes {LAST_SERVED[version]}; it is converted to v1 with the plugins and "
         f"weights it had"
     )
     report(data, "apiVersion", message, "rewrite the file with: secondary-scheduler convert FILE", "warning")
@@ -69,7 +69,7 @@ def _top_level(data: Tree, version: str, report: Report) -> None:
     if version != "v1beta3":
         for field in BIND_ADDRESSES:
             if field in data:
-                message = f"{field} is gone since v1beta3 and left out"
+                message = f"{field} was removed in v1beta3 and is dropped"
                 hint = "health and metrics are served on --bind-address and --secure-port (10259)"
                 report(data, field, message, hint, "warning")
                 del data[field]
@@ -77,7 +77,7 @@ def _top_level(data: Tree, version: str, report: Report) -> None:
     if isinstance(election, MutableMapping):
         lock = election.get("resourceLock")
         if lock in ("endpoints", "configmaps", "endpointsleases", "configmapsleases"):
-            report(election, "resourceLock", f'the lock "{lock}" is gone and becomes "leases"', "", "warning")
+            report(election, "resourceLock", f'the lock "{lock}" was removed and becomes "leases"', "", "warning")
             election["resourceLock"] = "leases"
 
 
@@ -141,7 +141,7 @@ class _ProfileConversion:
     def _refuse_removed_plugins(self) -> None:
         plugins = self._profile.get("plugins") or {}
         if "multiPoint" in plugins:
-            message = f"{self._version} has no multiPoint: it came with v1beta3"
+            message = f"{self._version} has no multiPoint: it was added in v1beta3"
             hint = f"write apiVersion: {API_VERSION}, or give the plugins per extension point"
             self._report(plugins, "multiPoint", message, hint, "error")
         for plugin_set in self._sets():
@@ -162,7 +162,7 @@ class _ProfileConversion:
         for entry in _named_entries(enabled):
             if entry["name"] not in VOLUME_LIMITS:
                 continue
-            self._report(entry, "name", f"{entry['name']} is gone: NodeVolumeLimits covers it", "", "warning")
+            self._report(entry, "name", f"{entry['name']} was removed: NodeVolumeLimits covers it", "", "warning")
             if only and "NodeVolumeLimits" not in names:
                 entry["name"] = "NodeVolumeLimits"
                 names.add("NodeVolumeLimits")
@@ -179,9 +179,9 @@ class _ProfileConversion:
         self.avoided_pods = "NodePreferAvoidPods" in defaults.keys() - explicit.keys()
         for name in defaults.keys() & explicit.keys() if self._version == "v1beta1" else ():
             message = (
-                f"v1beta1 refused to start with the default plugin {name} enabled a second time; its weight counts"
+                f"v1beta1 refused to start with the default plugin {name} enabled a second time; its weight applies"
             )
-            self._report(explicit[name], "name", message, "disable it as well to say what is meant", "warning")
+            self._report(explicit[name], "name", message, "disable it as well to make the intention clear", "warning")
         scoring = self._resources([*(name for name in defaults if name not in explicit), *explicit])
         written: list[Tree] = [
             {"name": FIT if name in STRATEGIES else name, "weight": weight}
@@ -311,11 +311,11 @@ class _ProfileConversion:
             args["apiVersion"] = API_VERSION
         for field, reason in REMOVED_ARGS.get(entry["name"], {}).items():
             if field in args and self._version != "v1beta3":
-                self._report(args, field, f"{field} is gone and left out", reason, "warning")
+                self._report(args, field, f"{field} was removed and is dropped", reason, "warning")
                 del args[field]
         listed = self._version == "v1beta1" and bool(args.get("defaultConstraints")) and "defaultingType" not in args
         if listed and entry["name"] == "PodTopologySpread":
-            message = "v1beta1 took constraints without defaultingType for a List; it is written out"
+            message = "v1beta1 read constraints without defaultingType as a List; this is written out"
             self._report(args, "defaultConstraints", message, "", "warning")
             args["defaultingType"] = "List"
 

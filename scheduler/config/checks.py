@@ -70,8 +70,8 @@ def _check_leader_election(document: Document, model: KubeSchedulerConfiguration
 
 def _refuse_extenders(document: Document, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
     for index, extender in enumerate(model.extenders):
-        message = f'the extender "{extender.url_prefix}" is not called: this scheduler asks nobody else about a pod'
-        hint = "remove it; what it decides can be written as a plugin"
+        message = f'the extender "{extender.url_prefix}" is not supported: this scheduler calls no extenders'
+        hint = "remove it, or implement its decision as a plugin"
         yield document.problem(("extenders", index), message, hint=hint)
 
 
@@ -107,8 +107,8 @@ def check_profiles(document: Document, profiles: list[EffectiveProfile]) -> Iter
         seen.add(profile.scheduler_name)
         sorters = profile.plugins(ExtensionPoint.QUEUE_SORT)
         if sorters != profiles[0].plugins(ExtensionPoint.QUEUE_SORT):
-            message = "has to match for all profiles: pods of all profiles wait in one queue"
+            message = "has to match for all profiles: pods of all profiles share one queue"
             yield document.problem(("profiles", index, "plugins", "queueSort"), message)
         elif any(profile.args(sorter.name) != profiles[0].args(sorter.name) for sorter in sorters):
-            message = f"args of {sorters[0].name} have to match for all profiles: their pods wait in one queue"
+            message = f"args of {sorters[0].name} have to match for all profiles: their pods share one queue"
             yield document.problem(("profiles", index, "pluginConfig"), message)

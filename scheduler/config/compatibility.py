@@ -113,7 +113,7 @@ def _check_cluster(cluster: ClusterVersions) -> Iterator[Incompatibility]:
         yield Incompatibility(
             "cluster",
             f"OpenShift {_minor(openshift)} is Kubernetes {_minor(expected)}, not {_minor(kubernetes)}; "
-            "leave one of the two out or correct it",
+            "remove or correct one of the two",
         )
 
 
@@ -136,22 +136,22 @@ def _check_operator(operator: OperatorRelease, cluster: ClusterVersions) -> Iter
     if row is None:
         known = f"{table['operators'][0]['versions'][0]} to {table['operators'][-1]['versions'][-1]}"
         message = f"operator {_exact(version)} is not in the table of known versions ({known})"
-        yield Incompatibility("operator", f"{message}; check its release notes, or switch the check off")
+        yield Incompatibility("operator", f"{message}; check its release notes, or switch off this check")
         return
     openshift = _optional_version(cluster.openshift)
     if openshift is not None and _minor(openshift) not in row["openshift"]:
         fitting = [row for row in table["operators"] if _minor(openshift) in row["openshift"]]
-        hint = f"operator {_range(fitting[-1])} is made for it" if fitting else "no known operator is made for it"
+        hint = f"operator {_range(fitting[-1])} supports it" if fitting else "no known operator supports it"
         yield Incompatibility(
             "operator",
-            f"operator {_exact(version)} is made for OpenShift {', '.join(row['openshift'])}, not {_minor(openshift)}; "
+            f"operator {_exact(version)} supports OpenShift {', '.join(row['openshift'])}, not {_minor(openshift)}; "
             f"{hint}",
         )
     elif kubernetes is not None and _highest_patch(kubernetes, cluster) < _version(row["minimum"]):
         yield Incompatibility(
             "operator",
             f"operator {_exact(version)} needs Kubernetes {row['minimum']} or later, not {_minor(kubernetes)}; "
-            "take an older operator or update the cluster",
+            "use an older operator or update the cluster",
         )
     if (
         cluster.openshift is None
@@ -161,7 +161,7 @@ def _check_operator(operator: OperatorRelease, cluster: ClusterVersions) -> Iter
         yield Incompatibility(
             "operator",
             f"operator {_exact(version)} needs OpenShift's own APIs and does not start the scheduler on plain "
-            "Kubernetes; take this project's operator, or say openshiftVersion if the cluster is OpenShift",
+            "Kubernetes; use this project's operator, or set openshiftVersion if the cluster is OpenShift",
         )
 
 
@@ -170,7 +170,9 @@ def _check_image(image: str, flavour: Flavour) -> Iterator[Incompatibility]:
     registry = image.partition("/")[0]
     if registry in table["goneRegistries"]:
         instead = table["goneRegistries"][registry]
-        yield Incompatibility("scheduler", f"the registry {registry} was given up; take the same image from {instead}")
+        yield Incompatibility(
+            "scheduler", f"the registry {registry} is no longer updated; use the same image from {instead}"
+        )
     release = parse_version(split_image(image)[1])
     if flavour.family != "scheduler-plugins" or release is None:
         return
@@ -179,7 +181,7 @@ def _check_image(image: str, flavour: Flavour) -> Iterator[Incompatibility]:
         newest = next(
             version for version in table["schedulerPlugins"]["newest"] if _version(version)[:2] == release[:2]
         )
-        yield Incompatibility("scheduler", f"release {_exact(release)} is broken: {reason}; take {newest}")
+        yield Incompatibility("scheduler", f"release {_exact(release)} is broken: {reason}; use {newest}")
 
 
 def _check_scheduler(flavour: Flavour, cluster: ClusterVersions) -> Iterator[Incompatibility]:
@@ -192,21 +194,18 @@ def _check_scheduler(flavour: Flavour, cluster: ClusterVersions) -> Iterator[Inc
             message = (
                 f"this project's scheduler is tested with Kubernetes {', '.join(tested)}, not {_minor(kubernetes)}"
             )
-            yield Incompatibility("scheduler", f"{message}; try it on a cluster that may fail first")
+            yield Incompatibility("scheduler", f"{message}; try it on a test cluster first")
         return
     built = (1, flavour.kubernetes)
     fitting = [version for version in _table()["schedulerPlugins"]["newest"] if _version(version)[1] == kubernetes[1]]
-    hint = f"take {fitting[0]}" if fitting else "there is no release for that version in the table"
+    hint = f"use {fitting[0]}" if fitting else "the table has no release for that version"
+    origin = f"{flavour.name} is built from Kubernetes 1.{flavour.kubernetes}"
     if built > kubernetes[:2]:
-        message = (
-            f"{flavour.name} is of Kubernetes 1.{flavour.kubernetes}, newer than the cluster's {_minor(kubernetes)}"
-        )
-        yield Incompatibility("scheduler", f"{message}: it may ask for APIs that are not there; {hint}")
+        message = f"{origin}, newer than the cluster's {_minor(kubernetes)}"
+        yield Incompatibility("scheduler", f"{message}: it may use APIs that the cluster does not have; {hint}")
     elif kubernetes[1] - flavour.kubernetes > 1:
-        message = (
-            f"{flavour.name} is of Kubernetes 1.{flavour.kubernetes}, more than one release older than the cluster's"
-        )
-        yield Incompatibility("scheduler", f"{message} {_minor(kubernetes)}, which Kubernetes does not support; {hint}")
+        message = f"{origin}, more than one release older than the cluster's {_minor(kubernetes)}"
+        yield Incompatibility("scheduler", f"{message}, which Kubernetes does not support; {hint}")
 
 
 def _kubernetes(cluster: ClusterVersions) -> Version | None:

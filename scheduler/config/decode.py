@@ -43,7 +43,7 @@ def decode(document: Document, data: Any, model: type[M], loc: Loc, problems: li
             message = (
                 f"the indentation of the file was lost: {misplaced} keys at the left margin belong further to the right"
             )
-            problems.append(document.problem((), message, hint="copy it again from a source that keeps blanks"))
+            problems.append(document.problem((), message, hint="copy it again from a source that keeps spaces"))
         problems.extend(errors)
         return None
 

@@ -23,7 +23,7 @@ def differences(old: Configuration, new: Configuration) -> list[str]:
     lines = list(_data_changes("", _without_profiles(old), _without_profiles(new)))
     for name in (*old.scheduler_names, *(name for name in new.scheduler_names if name not in old.scheduler_names)):
         if name not in new.scheduler_names:
-            lines.append(f"profile {name}: removed; pods that name it are placed by nobody")
+            lines.append(f"profile {name}: removed; nothing schedules pods that name it")
         elif name not in old.scheduler_names:
             lines.append(f"profile {name}: added, {_scores(new.profile(name))}")
         else:
@@ -85,7 +85,7 @@ def _plugin_changes(old: EffectiveProfile, new: EffectiveProfile) -> Iterator[st
         orders = [[name for name in names_of_profile if name in common] for names_of_profile in names]
         # The sum of scores is the same in any order.
         if orders[0] != orders[1] and point not in (ExtensionPoint.SCORE, ExtensionPoint.PRE_SCORE):
-            yield f"{point.value} runs in another order: {', '.join(names[1])}"
+            yield f"{point.value} runs in a different order: {', '.join(names[1])}"
 
 
 def _points(profile: EffectiveProfile, name: str) -> dict[str, int]:

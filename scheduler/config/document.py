@@ -172,9 +172,9 @@ class Document:
     def _check_placeholder(self, text: str, loc: Loc, position: tuple[int, int]) -> None:
         placeholder = _PLACEHOLDER.search(text)
         if placeholder is not None:
-            hint = "put the value itself here"
+            hint = "write the value itself here"
             if loc and str(loc[-1]).lower() == "token":
-                hint = "nobody fills it in; better than a token here is one in a Secret (metricCredentials)"
+                hint = "nothing replaces it; put the token into a Secret (metricCredentials) instead"
             message = f"{PLACEHOLDER_MESSAGE} {placeholder[0]}"
             self.problems.append(Problem(loc, message, *position, "error", hint, self.source))
 
@@ -224,7 +224,7 @@ def _mark(node: Node) -> tuple[int, int]:
 def check_size(text: str, source: str) -> None:
     """Raise a ConfigurationError for a text that no ConfigMap can hold."""
     if len(text) > MAX_SIZE:
-        message = f"the file has {len(text)} characters; a configuration has at most {MAX_SIZE}, what a ConfigMap holds"
+        message = f"the file has {len(text)} characters; a ConfigMap holds at most {MAX_SIZE}"
         raise ConfigurationError([Problem((), message, source=source)])
 
 
@@ -248,11 +248,11 @@ def read_document(text: str, source: str) -> Document:
         line = text.count("\n", 0, foreign.start()) + 1
         count = len(_FOREIGN_BLANKS.findall(text))
         message = (
-            f"{count} {'line is' if count == 1 else 'lines are'} indented with blanks of a web page "
-            f"(U+{ord(foreign[0][-1]):04X}), which YAML takes for text"
+            f"{count} {'line is' if count == 1 else 'lines are'} indented with non-ASCII spaces "
+            f"(U+{ord(foreign[0][-1]):04X}), which YAML reads as text"
         )
         column = foreign.end() - foreign.start()
-        document.problems.append(Problem((), message, line, column, "error", "replace them by plain blanks", source))
+        document.problems.append(Problem((), message, line, column, "error", "replace them with plain spaces", source))
         # Read on as it was meant, so that the other mistakes are told as well. Every place stays the same.
         text = _ANY_FOREIGN_BLANK.sub(" ", text)
     try:

@@ -140,8 +140,8 @@ class Expander:
 
     def _warn_of_unknown_disabled(self, name: str, loc: Loc) -> None:
         if name in STRATEGIES:
-            message = f'disables "{name}", which has had no effect since v1beta2: NodeResourcesFit scores like that now'
-            hint = "to switch that off, as was surely meant, disable NodeResourcesFit under score"
+            message = f'disables "{name}", which has had no effect since v1beta2: NodeResourcesFit scores that way now'
+            hint = "to switch that scoring off, disable NodeResourcesFit under score"
         else:
             message = f'disables "{name}", which does not exist: it has no effect'
             hint = replacement(name) or nearest(name, self._flavour.names())

@@ -162,7 +162,7 @@ def flavour_named(name: str) -> Flavour:
     match = _RELEASE.fullmatch(release) if family == "scheduler-plugins" else None
     flavour = _TABLE.get(f"{family}@0.{match[1]}" if match else name)
     if flavour is None:
-        hint = nearest(name, _TABLE) or f"known are {', '.join(_TABLE)}"
+        hint = nearest(name, _TABLE) or f"known flavours: {', '.join(_TABLE)}"
         raise UnknownFlavourError(f'flavour "{name}" is not known; {hint}')
     return _with_command_of_release(flavour, match) if match else flavour
 

@@ -127,11 +127,11 @@ FIELD_HINTS: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(
             BIND_ADDRESSES,
-            "it is gone since v1beta3: health and metrics are served on --bind-address and --secure-port",
+            "it was removed in v1beta3: health and metrics are served on --bind-address and --secure-port",
         ),
-        "algorithmSource": "it went with v1alpha1: give plugins in profiles",
-        "disablePreemption": "it went with v1alpha1: disable DefaultPreemption under postFilter",
-        "deniedPGExpirationTimeSeconds": "it is gone since v1beta3: podGroupBackoffSeconds comes closest",
+        "algorithmSource": "it was removed with v1alpha1: give plugins in profiles",
+        "disablePreemption": "it was removed with v1alpha1: disable DefaultPreemption under postFilter",
+        "deniedPGExpirationTimeSeconds": "it was removed in v1beta3: podGroupBackoffSeconds comes closest",
         "metricProviderType": "write it as type under metricProvider",
         "metricProviderAddress": "write it as address under metricProvider",
         "metricProviderToken": "write it as token under metricProvider",

@@ -201,7 +201,7 @@ def _check_version(document: Document, version: str, flavour: Flavour) -> Iterat
     readable = ", ".join(flavour.versions)
     if flavour.family == "custom":
         message = (
-            f"whether the image reads {version} is not known: kube-scheduler of 1.29 and later reads {readable} only"
+            f"it is not known whether the image reads {version}: kube-scheduler 1.29 and later reads only {readable}"
         )
         yield document.problem(("apiVersion",), message, severity="warning")
         return
@@ -258,7 +258,7 @@ def _check_scheduler_name(
     at: Loc = (*loc, "schedulerName")
     hint = "give the profile a name of its own, such as secondary-scheduler"
     if not allowed:
-        hint += ", or allow it aloud (allowDefaultSchedulerName, --allow-default-scheduler-name)"
+        hint += ", or allow it explicitly (allowDefaultSchedulerName, --allow-default-scheduler-name)"
     if not profile.scheduler_name:
         yield document.problem(at, "is required when there are several profiles")
     elif profile.scheduler_name == DEFAULT_SCHEDULER_NAME:
@@ -274,6 +274,6 @@ def _warn_of_left_out(document: Document, profiles: list[EffectiveProfile]) -> I
     for index, profile in enumerate(profiles):
         if profile.left_out:
             names = ", ".join(profile.left_out)
-            message = f"default plugins this scheduler does not have yet are left out: {names}"
-            hint = "disable them by name to say that they are not needed"
+            message = f"default plugins that this scheduler does not implement yet are left out: {names}"
+            hint = "disable them by name if they are not needed"
             yield document.problem(("profiles", index, "plugins"), message, hint=hint, severity="warning")

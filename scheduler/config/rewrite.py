@@ -38,7 +38,7 @@ def convert_text(text: str, *, source: str, flavour: Flavour = OURS) -> tuple[st
     after = _load(written, source, flavour)
     if _meaning(before) != _meaning(after):
         # Anchors that several profiles share can make one edit do the work of two.
-        message = "cannot be converted without a change of meaning; write anchors and merge keys out and try again"
+        message = "cannot be converted without changing its meaning; expand anchors and merge keys and try again"
         raise ConfigurationError([Problem((), message, source=source)])
     return written, before
 

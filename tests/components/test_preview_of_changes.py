@@ -15,7 +15,7 @@ from tests.components.test_offline_preview import Project
 
 pytestmark = pytest.mark.integration
 
-HEADING = "what the scheduler does changes:"
+HEADING = "the scheduler's behaviour changes:"
 
 
 @pytest.fixture

@@ -243,7 +243,7 @@ def test_a_preview_tells_in_words_what_a_change_would_do_and_is_no_change_itself
         **os.environ,
         **environment.variables(installed.cluster.layout, installed.cluster.prometheus_url, os.environ),
     }
-    heading, change = "what the scheduler does changes:", "TargetLoadPacking weight 10 -> 11"
+    heading, change = "the scheduler's behaviour changes:", "TargetLoadPacking weight 10 -> 11"
     for options, expected in ((["--config-file", str(changed)], True), ([], False)):
         command = ["pulumi", "preview", "--stack", "local", *options, "--non-interactive", "--color=never"]
         done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=True)

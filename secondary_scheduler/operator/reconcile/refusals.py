@@ -33,7 +33,7 @@ def _of_extra_plugins(spec: SecondarySchedulerSpec) -> Iterator[InstanceProblem]
     if spec.extra_plugins and flavour.family != "custom":
         yield InstanceProblem(
             "SpecInvalid",
-            f"spec.extraPlugins are for images of your own, and this one is {flavour.name}: "
+            f"spec.extraPlugins are only for custom images, and this one is {flavour.name}: "
             "set spec.flavour to custom if it is yours",
         )
     for index, plugin in enumerate(spec.extra_plugins):

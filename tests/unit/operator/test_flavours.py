@@ -177,7 +177,7 @@ REFUSED = [
         "SpecInvalid",
         'spec.flavour: flavour "scheduler-plugins@0.99" is not known',
     ),
-    ({"extraPlugins": GPU}, "SpecInvalid", "spec.extraPlugins are for images of your own, and this one is ours"),
+    ({"extraPlugins": GPU}, "SpecInvalid", "spec.extraPlugins are only for custom images, and this one is ours"),
     (
         {"flavour": "custom", "extraPlugins": [{"name": "Coscheduling", "points": ["score"]}]},
         "SpecInvalid",

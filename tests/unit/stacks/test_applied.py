@@ -89,9 +89,9 @@ def test_plugins_that_only_the_image_has_are_compared_with_their_args() -> None:
     flavour = custom_flavour([ExtraPlugin("Mine", frozenset())])
     old = f"{HEAD}  pluginConfig:\n  - name: Mine\n    args: {{reserve: 1}}\n"
     new = load(old.replace("mine", "other"), flavour=flavour)
-    assert "profile mine: removed; pods that name it are placed by nobody" in changes(state(old, "my/own:1"), new)
+    assert "profile mine: removed; nothing schedules pods that name it" in changes(state(old, "my/own:1"), new)
 
 
 @pytest.mark.parametrize("text", ["kind: KubeSchedulerConfiguration\n", "kind: KubeSchedulerConfiguration: x: y"])
 def test_what_cannot_be_read_any_more_is_said_to_be_so(text: str) -> None:
-    assert changes(state(text), load(HEAD)) == ["the configuration that was applied last cannot be read"]
+    assert changes(state(text), load(HEAD)) == ["the previously applied configuration cannot be read"]

@@ -151,7 +151,7 @@ def test_what_stands_in_the_file_may_not_stand_in_the_settings_too(stack: Stack,
     (stack.directory / "f.yaml").write_text(FILE)
     (message,) = stack.refused(configurationFile="f.yaml", **{key: value})
     assert message.startswith(f"Pulumi.test.yaml: {key}: ")
-    assert "f.yaml already" in message
+    assert "already set in f.yaml" in message
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_several_profiles_share_the_metric_source_and_may_have_their_own(stack: 
         ({"profiles": [{"schedulerName": "a", "plugin": {}}]}, "profiles[0].plugin", ['did you mean "plugins"?']),
         ({"profiles": {"schedulerName": "a"}}, "profiles", ["must be a list, not a mapping"]),
         ({"profiles": [{"schedulerName": "a"}], "plugins": LOAD_AWARE, "metricProvider": PROMETHEUS}, "plugins", ["move them there"]),
-        ({"profiles": [{"schedulerName": "a"}], "schedulerName": "b"}, "schedulerName", ["every one of the profiles"]),
+        ({"profiles": [{"schedulerName": "a"}], "schedulerName": "b"}, "schedulerName", ["each entry of profiles"]),
         ({"profiles": [{"schedulerName": "a", "plugins": LOAD_AWARE}]}, "metricProvider", ["TargetLoadPacking scores by load"]),
         (
             {"profiles": [{"schedulerName": "a", "plugins": {"score": {"enabled": [{"name": "NodeName"}]}}}]},
@@ -248,7 +248,7 @@ def test_several_profiles_share_the_metric_source_and_may_have_their_own(stack: 
         ),
         (
             {"profiles": [{"schedulerName": "a", "metricProvider": {**PROMETHEUS, "credentials": {"existingSecret": {"name": "s"}}}}]},
-            "profiles[0].metricProvider.credentials", ["once, under the stack's metricProvider"],
+            "profiles[0].metricProvider.credentials", ["only be set in the stack's metricProvider"],
         ),
         (
             {"profiles": [{"schedulerName": "a", "metricProvider": {**PROMETHEUS, "window": "5m"}}], "metricProvider": PROMETHEUS},
@@ -259,7 +259,7 @@ def test_several_profiles_share_the_metric_source_and_may_have_their_own(stack: 
                 "profiles": [{"schedulerName": "a"}, {"schedulerName": "b", "metricProvider": {**PROMETHEUS, "window": "5m"}}],
                 "metricProvider": PROMETHEUS,
             },
-            "profiles[1].metricProvider", ["reads the same source otherwise than metricProvider"],
+            "profiles[1].metricProvider", ["reads the same source with other settings than metricProvider"],
         ),
         (
             {"profiles": [{"schedulerName": "a"}, {"schedulerName": "b", "plugins": {"queueSort": {"disabled": ["PrioritySort"], "enabled": [{"name": "Coscheduling"}]}}}]},
@@ -340,8 +340,8 @@ def test_a_custom_image_may_have_plugins_of_its_own_whose_args_are_passed_throug
     [
         ({"extraPlugins": [EXTRA]}, "extraPlugins", ["this one is ours", "flavour: custom"]),
         ({"extraPlugins": [EXTRA], "schedulerImage": GO.format("0.34.7")}, "extraPlugins", ["scheduler-plugins@0.34"]),
-        ({"extraPlugins": [EXTRA, EXTRA], "flavour": "custom"}, "extraPlugins[1].name", ["extraPlugins[0] already"]),
-        ({"extraPlugins": [{**EXTRA, "name": "NodeName"}], "flavour": "custom"}, "extraPlugins[0].name", ["of the catalogue"]),
+        ({"extraPlugins": [EXTRA, EXTRA], "flavour": "custom"}, "extraPlugins[1].name", ["already declared at extraPlugins[0]"]),
+        ({"extraPlugins": [{**EXTRA, "name": "NodeName"}], "flavour": "custom"}, "extraPlugins[0].name", ["a known plugin"]),
         ({"extraPlugins": [{**EXTRA, "points": ["scoring"]}], "flavour": "custom"}, "extraPlugins[0].points[0]", ['did you mean "score"?']),
         ({"extraPlugins": [{**EXTRA, "points": []}], "flavour": "custom"}, "extraPlugins[0].points", ["must not be empty"]),
         ({"extraPlugins": [{**EXTRA, "args": {"password": "x"}}], "flavour": "custom"}, "extraPlugins[0].args", ["must not hold password"]),
@@ -380,7 +380,7 @@ NEW_OPERATOR = "registry.redhat.io/x/secondary-scheduler-rhel9-operator:v1.6.0"
 def test_versions_that_do_not_go_together_are_warned_of_refused_or_passed_as_the_stack_says(stack: Stack) -> None:
     versions = {"cluster": OLD_CLUSTER, "operatorImage": NEW_OPERATOR, "schedulerImage": GO.format("0.30.12")}
     (warning,) = stack.warned(**versions)
-    assert warning.startswith("Pulumi.test.yaml: operatorImage: operator 1.6.0 is made for OpenShift 4.22, 4.23, not")
+    assert warning.startswith("Pulumi.test.yaml: operatorImage: operator 1.6.0 supports OpenShift 4.22, 4.23, not")
     assert stack.refused(**versions, compatibilityCheck="fail") == [warning]
     assert stack.warned(**versions, compatibilityCheck="off") == []
 

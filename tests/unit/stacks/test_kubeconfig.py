@@ -91,7 +91,7 @@ def test_credentials_that_have_expired_are_refused_with_the_time(user: dict[str,
 
 def test_a_kubeconfig_of_another_cluster_is_refused() -> None:
     message = only(check_kubeconfig(cluster(server="https://api.two.example:6443"), json.dumps(KUBECONFIG), {}))
-    assert ": cluster.server: the stack's kubeconfig leads to another cluster than prod" in message
+    assert ": cluster.server: the stack's kubeconfig points to another cluster than prod" in message
     assert "is for https://api.one.example:6443, and this stack is for https://api.two.example:6443" in message
 
 
@@ -112,14 +112,14 @@ def test_a_context_that_leads_nowhere_is_refused(change: dict[str, Any], context
 
 @pytest.mark.parametrize("content", ["", "no kubeconfig", f"a: [{CANARY}", f"token: {CANARY}", "[]"])
 def test_what_is_no_kubeconfig_is_refused_without_being_shown(content: str) -> None:
-    assert "is not a kubeconfig; give one as kubectl and oc write it" in only(check_kubeconfig(cluster(), content, {}))
+    assert "is not a kubeconfig as kubectl and oc write it" in only(check_kubeconfig(cluster(), content, {}))
 
 
 def test_without_any_kubeconfig_the_way_to_give_one_is_told(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
-    assert "kubeconfig: missing: neither $KUBECONFIG nor" in only(check_kubeconfig(cluster(), None, home))
+    assert "kubeconfig: missing: $KUBECONFIG is not set and" in only(check_kubeconfig(cluster(), None, home))
     message = only(check_kubeconfig(cluster(), None, {"KUBECONFIG": str(tmp_path / "nowhere")}))
-    assert f"there is no file {tmp_path}/nowhere ($KUBECONFIG)" in message
+    assert f"the file {tmp_path}/nowhere ($KUBECONFIG) does not exist" in message
     in_a_pod = home | {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert check_kubeconfig(cluster(), None, in_a_pod) == []
 

@@ -59,7 +59,7 @@ REFUSALS = {
     ),
     "server that is none": ("cluster.server", "api:6443", "cluster.server", ["is not the address of an API server", "https://"]),
     "server of another cluster": (
-        "cluster.server", "https://api.two.example:6443", "cluster.server", ["leads to another cluster than test"],
+        "cluster.server", "https://api.two.example:6443", "cluster.server", ["points to another cluster than test"],
     ),
     "context that does not exist": ("cluster.context", "two", "cluster.context", ['no context "two"', "it has: one"]),
     "cluster that is text": ("cluster", "prod", "cluster", ["must be a mapping, not a string"]),
@@ -124,7 +124,7 @@ REFUSALS = {
     ),
     "args given at two points": (
         "plugins.multiPoint", {"enabled": [{"name": "TargetLoadPacking", "args": {"targetUtilization": 50}}]},
-        f"{PLUGIN}.args", ["args at plugins.multiPoint.enabled[0] already"],
+        f"{PLUGIN}.args", ["already has args at plugins.multiPoint.enabled[0]"],
     ),
     "no plugin left that sorts": (
         "plugins.queueSort", {"disabled": ["PrioritySort"]}, "plugins.queueSort", ["only one queue sort plugin", "PrioritySort"],
@@ -221,7 +221,7 @@ REFUSALS = {
     ),
     "credentials without a way": (CREDENTIALS, {}, CREDENTIALS, ["exactly one of token"]),
     "certificate without a token": (
-        CREDENTIALS, {"serviceAccount": {}, "caFile": {"fromFileInEnv": "CA_FILE"}}, CREDENTIALS, ["caFile goes with token"],
+        CREDENTIALS, {"serviceAccount": {}, "caFile": {"fromFileInEnv": "CA_FILE"}}, CREDENTIALS, ["caFile is only for token"],
     ),
     "name that no Secret can have": (
         CREDENTIALS, {"existingSecret": {"name": "My_Secret"}}, f"{CREDENTIALS}.existingSecret.name", ["lower case"],
@@ -300,7 +300,7 @@ def test_a_secret_in_a_structured_key_is_refused_for_every_one(key: str, environ
 
 def test_a_kubeconfig_in_clear_is_refused(environment: dict[str, str]) -> None:
     text = Path(environment["KUBECONFIG"]).read_text()
-    with pytest.raises(ConfigurationError, match="kubeconfig: stands there in clear; encrypt it"):
+    with pytest.raises(ConfigurationError, match="kubeconfig: is stored in plain text; encrypt it"):
         check(engine_values(GOOD) | {"kubeconfig": text}, set(), environment)
 
 
@@ -315,7 +315,7 @@ def test_all_mistakes_are_told_at_once(environment: dict[str, str]) -> None:
 
 def test_token_in_clear_under_its_own_key_is_refused(environment: dict[str, str]) -> None:
     document = changed(f"{CREDENTIALS}.token", {"secretKey": "prometheusToken"}) | {"prometheusToken": TOKEN}
-    with pytest.raises(ConfigurationError, match="prometheusToken: stands there in clear; encrypt it") as refused:
+    with pytest.raises(ConfigurationError, match="prometheusToken: is stored in plain text; encrypt it") as refused:
         check(engine_values(document), set(), environment)
     assert TOKEN not in str(refused.value)
 

@@ -137,7 +137,7 @@ def test_an_old_score_plugin_becomes_the_strategy_it_was(
         ("v1beta1", "  plugins: {score: {enabled: [{name: NodeResourcesMostAllocated}]}}\n", "profiles[0].plugins.score: NodeResourcesLeastAllocated and NodeResourcesMostAllocated both score, and v1 has one NodeResourcesFit with one strategy; disable all but one, for example NodeResourcesLeastAllocated"),
         ("v1beta2", "  plugins: {score: {disabled: [{name: '*'}], enabled: [{name: NodeResourcesMostAllocated}]}}\n", 'profiles[0].plugins.score.enabled[0].name: Invalid value: "NodeResourcesMostAllocated": was invalid in version "v1beta2"'),
         ("v1beta3", "  plugins: {score: {enabled: [{name: NodeResourcesMostAllocated}]}}\n", 'profiles[0].plugins.score.enabled[0].name: ScorePlugin "NodeResourcesMostAllocated" does not exist; since v1beta2 it is a strategy of NodeResourcesFit: pluginConfig NodeResourcesFit, args.scoringStrategy.type: MostAllocated'),
-        ("v1beta2", "  plugins: {multiPoint: {enabled: [{name: ImageLocality}]}}\n", "profiles[0].plugins.multiPoint: v1beta2 has no multiPoint: it came with v1beta3; write apiVersion: kubescheduler.config.k8s.io/v1, or give the plugins per extension point"),
+        ("v1beta2", "  plugins: {multiPoint: {enabled: [{name: ImageLocality}]}}\n", "profiles[0].plugins.multiPoint: v1beta2 has no multiPoint: it was added in v1beta3; write apiVersion: kubescheduler.config.k8s.io/v1, or give the plugins per extension point"),
         ("v1beta3", "  plugins: {score: {enabled: [{name: NodeAffinty}]}}\n", 'profiles[0].plugins.score.enabled[0].name: ScorePlugin "NodeAffinty" does not exist; did you mean "NodeAffinity"?'),
     ],
     ids=["NodeLabel", "ServiceAffinity", "two strategies", "gone in v1beta2", "gone in v1beta3", "multiPoint too early", "slip"],
@@ -153,14 +153,14 @@ def test_what_cannot_be_converted_is_explained(version: str, profile: str, expec
 @pytest.mark.parametrize(
     ("version", "profile", "top", "expected"),
     [
-        ("v1beta1", "", "healthzBindAddress: 0.0.0.0:10251\nmetricsBindAddress: ''\n", ["3:21 healthzBindAddress: healthzBindAddress is gone since v1beta3 and left out", "4:21 metricsBindAddress: metricsBindAddress is gone since v1beta3 and left out"]),
-        ("v1beta2", "", "leaderElection: {resourceLock: endpointsleases}\n", ['3:32 leaderElection.resourceLock: the lock "endpointsleases" is gone and becomes "leases"']),
+        ("v1beta1", "", "healthzBindAddress: 0.0.0.0:10251\nmetricsBindAddress: ''\n", ["3:21 healthzBindAddress: healthzBindAddress was removed in v1beta3 and is dropped", "4:21 metricsBindAddress: metricsBindAddress was removed in v1beta3 and is dropped"]),
+        ("v1beta2", "", "leaderElection: {resourceLock: endpointsleases}\n", ['3:32 leaderElection.resourceLock: the lock "endpointsleases" was removed and becomes "leases"']),
         ("v1beta1", "  plugins: {score: {enabled: [{name: NodePreferAvoidPods, weight: 5}]}}\n", "", ["5:38 profiles[0].plugins.score.enabled[0].name: NodePreferAvoidPods is left out"]),
         ("v1beta1", "", "", ["1:13 apiVersion: NodePreferAvoidPods, a default plugin of v1beta1 with weight 10000, is left out"]),
-        ("v1beta3", "  plugins: {filter: {enabled: [{name: EBSLimits}]}}\n", "", ["5:39 profiles[0].plugins.filter.enabled[0].name: EBSLimits is gone: NodeVolumeLimits covers it"]),
+        ("v1beta3", "  plugins: {filter: {enabled: [{name: EBSLimits}]}}\n", "", ["5:39 profiles[0].plugins.filter.enabled[0].name: EBSLimits was removed: NodeVolumeLimits covers it"]),
         ("v1beta1", "  pluginConfig: [{name: NodeResourcesMostAllocated, args: {}}]\n", "", ["5:25 profiles[0].pluginConfig[0].name: args of NodeResourcesMostAllocated, which does not score here, are left out"]),
-        ("v1beta1", "  pluginConfig: [{name: PodTopologySpread, args: {defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}]\n", "", ["5:71 profiles[0].pluginConfig[0].args.defaultConstraints: v1beta1 took constraints without defaultingType for a List; it is written out"]),
-        ("v1beta2", "  pluginConfig: [{name: Coscheduling, args: {deniedPGExpirationTimeSeconds: 3}}]\n", "", ["5:77 profiles[0].pluginConfig[0].args.deniedPGExpirationTimeSeconds: deniedPGExpirationTimeSeconds is gone and left out"]),
+        ("v1beta1", "  pluginConfig: [{name: PodTopologySpread, args: {defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}]\n", "", ["5:71 profiles[0].pluginConfig[0].args.defaultConstraints: v1beta1 read constraints without defaultingType as a List; this is written out"]),
+        ("v1beta2", "  pluginConfig: [{name: Coscheduling, args: {deniedPGExpirationTimeSeconds: 3}}]\n", "", ["5:77 profiles[0].pluginConfig[0].args.deniedPGExpirationTimeSeconds: deniedPGExpirationTimeSeconds was removed and is dropped"]),
     ],
     ids=["bind addresses", "lock", "avoided pods enabled", "avoided pods by default", "volume limits", "args of what does not run", "list constraints", "coscheduling"],
 )  # fmt: skip

@@ -58,7 +58,7 @@ def load(profiles: str, top: str = "") -> Configuration:
             ["profile mine: SecondarySchedulerOptions compatibility safe -> upstream"],
         ),
         (BARE, f"{BARE}- schedulerName: batch\n", ["profile batch: added, scores by TaintToleration 3"]),
-        (f"{BARE}- schedulerName: batch\n", BARE, ["profile batch: removed; pods that name it are placed by nobody"]),
+        (f"{BARE}- schedulerName: batch\n", BARE, ["profile batch: removed; nothing schedules pods that name it"]),
     ],
 )
 def test_a_change_is_told_in_words(old: str, new: str, lines: list[str]) -> None:
@@ -94,4 +94,4 @@ def test_another_order_of_what_scores_is_none_and_one_of_what_filters_is() -> No
     ]
     assert differences(*scoring) == []
     (line,) = differences(order("filter", "NodeName", "NodePorts"), order("filter", "NodePorts", "NodeName"))
-    assert line.startswith("profile mine: filter runs in another order: NodePorts, NodeName")
+    assert line.startswith("profile mine: filter runs in a different order: NodePorts, NodeName")

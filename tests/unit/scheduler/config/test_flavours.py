@@ -91,7 +91,7 @@ def test_an_unknown_name_lists_or_guesses_the_known_ones() -> None:
         ("scheduler-plugins@0.34", "v1", "  pluginConfig: [{name: TargetLoadPacking, args: {metricProvider: {type: Prometheus, token: x}}}]\n", "profiles[0].pluginConfig[0].args.metricProvider.token: a token in a ConfigMap can be read by everyone who can read ConfigMaps; give watcherAddress instead, or set allowTokenInConfigMap: this image can read it from nowhere else"),
         ("custom", "v1", "  plugins: {score: {enabled: [{name: MyPlugin}]}}\n", 'profiles[0].plugins.score.enabled[0].name: ScorePlugin "MyPlugin" does not exist; declare it under extraPlugins if the image has it'),
         ("ours", "v1", "  plugins: {score: {enabled: [{name: MyPlugin}]}}\n", 'profiles[0].plugins.score.enabled[0].name: ScorePlugin "MyPlugin" does not exist'),
-        ("ours", "v1", "  plugins: {score: {enabled: [{name: Peaks}]}}\n", "profiles[0].pluginConfig.WatcherAddress: missing, and Peaks reads the load of the nodes from a load-watcher only; give its URL"),
+        ("ours", "v1", "  plugins: {score: {enabled: [{name: Peaks}]}}\n", "profiles[0].pluginConfig.WatcherAddress: missing, but Peaks reads the nodes' load only from a load-watcher; give its URL"),
     ],
 )  # fmt: skip
 def test_what_the_image_cannot_do_is_refused(flavour: str, version: str, profile: str, expected: str) -> None:
@@ -120,7 +120,7 @@ def test_our_options_are_told_to_be_ignored_by_other_images() -> None:
     configuration = load_configuration(HEAD.format("v1") + profile, source="f", flavour="scheduler-plugins@0.34")
     assert [warning.message for warning in configuration.warnings] == [
         "only this project's own scheduler has SecondarySchedulerOptions: scheduler-plugins@0.34 ignores it",
-        'args of "Elsewhere", which scheduler-plugins@0.34 has not, are not looked at',
+        'args of "Elsewhere", which scheduler-plugins@0.34 does not have, are not checked',
     ]
 
 

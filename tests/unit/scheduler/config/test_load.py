@@ -117,8 +117,8 @@ def test_null_leaves_a_field_at_its_default() -> None:
         ),
         (
             "extenders: [{urlPrefix: 'http://x'}]\n",
-            'f.yaml:3:13: extenders[0]: the extender "http://x" is not called: this scheduler asks nobody else about a pod; '
-            "remove it; what it decides can be written as a plugin",
+            'f.yaml:3:13: extenders[0]: the extender "http://x" is not supported: this scheduler calls no extenders; '
+            "remove it, or implement its decision as a plugin",
         ),
     ],
     ids=lambda value: value.split(":")[0] if ":" in value else None,
@@ -168,7 +168,7 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_file() -> None:
         "f.yaml:10:31",
         "f.yaml:11:3",
     ]
-    assert lines[1].endswith("unresolved placeholder ${NAME}; put the value itself here")
+    assert lines[1].endswith("unresolved placeholder ${NAME}; write the value itself here")
 
 
 def test_a_profile_named_like_the_clusters_scheduler_is_refused_unless_allowed() -> None:
@@ -218,7 +218,7 @@ def test_aliases_cannot_blow_a_small_file_up() -> None:
 
 
 def test_a_file_larger_than_a_config_map_is_refused() -> None:
-    assert "a configuration has at most 1048576" in problems("#" * (1 << 20) + "\n")[0]
+    assert "a ConfigMap holds at most 1048576" in problems("#" * (1 << 20) + "\n")[0]
 
 
 def test_merge_keys_and_anchors_work() -> None:

@@ -29,18 +29,18 @@ def errors(name: str) -> list[str]:
 @pytest.mark.parametrize("name", ["operator-readme-v1beta1", "virtualization-notes-v1beta3"])
 def test_an_unfilled_placeholder_is_the_only_error_of_a_sample_that_is_right_otherwise(name: str) -> None:
     assert errors(name) == [
-        f"f:23:22: {PROVIDER}.address: unresolved placeholder ${{PROM_URL}}; put the value itself here",
-        f"f:24:20: {PROVIDER}.token: unresolved placeholder ${{PROM_TOKEN}}; nobody fills it in; better than a token here is one in a Secret (metricCredentials)",
+        f"f:23:22: {PROVIDER}.address: unresolved placeholder ${{PROM_URL}}; write the value itself here",
+        f"f:24:20: {PROVIDER}.token: unresolved placeholder ${{PROM_TOKEN}}; nothing replaces it; put the token into a Secret (metricCredentials) instead",
     ]
 
 
 def test_the_blogs_sample_is_told_flattened_leader_election_foreign_blanks_and_the_capital_in_token() -> None:
     assert errors("red-hat-blog-v1beta1") == [
         'f:4:1: leaderElect: unknown field "leaderElect"; it belongs under leaderElection: indent it below that key',
-        "f:7:1: 18 lines are indented with blanks of a web page (U+00A0), which YAML takes for text; replace them by plain blanks",
-        f"f:23:20: {PROVIDER}.address: unresolved placeholder ${{PROM_URL}}; put the value itself here",
+        "f:7:1: 18 lines are indented with non-ASCII spaces (U+00A0), which YAML reads as text; replace them with plain spaces",
+        f"f:23:20: {PROVIDER}.address: unresolved placeholder ${{PROM_URL}}; write the value itself here",
         f'f:24:11: {PROVIDER}.Token: unknown field "Token"; did you mean "token"? (names are case-sensitive)',
-        f"f:24:18: {PROVIDER}.Token: unresolved placeholder ${{PROM_TOKEN}}; nobody fills it in; better than a token here is one in a Secret (metricCredentials)",
+        f"f:24:18: {PROVIDER}.Token: unresolved placeholder ${{PROM_TOKEN}}; nothing replaces it; put the token into a Secret (metricCredentials) instead",
     ]
 
 
@@ -48,7 +48,7 @@ def test_a_file_without_indentation_is_told_so_and_where_each_key_belongs() -> N
     lines = errors("operator-page-without-indentation")
     assert lines[0] == (
         "f:1:1: the indentation of the file was lost: 14 keys at the left margin belong further to the right; copy it again from a "
-        "source that keeps blanks"
+        "source that keeps spaces"
     )
     assert (
         'f:4:1: leaderElect: unknown field "leaderElect"; it belongs under leaderElection: indent it below that key'
@@ -72,7 +72,7 @@ def test_a_file_without_indentation_is_told_so_and_where_each_key_belongs() -> N
         (
             "virtualization-notes-v1beta3",
             {"ImageLocality": 1, "InterPodAffinity": 2, "NodeAffinity": 2, "PodTopologySpread": 2, "TaintToleration": 3, "TargetLoadPacking": 1, "NodeResourcesFit": 1, "VolumeBinding": 1},
-            'f:11:19: profiles[0].plugins.score.disabled[1].name: disables "NodeResourcesLeastAllocated", which has had no effect since v1beta2: NodeResourcesFit scores like that now; to switch that off, as was surely meant, disable NodeResourcesFit under score',
+            'f:11:19: profiles[0].plugins.score.disabled[1].name: disables "NodeResourcesLeastAllocated", which has had no effect since v1beta2: NodeResourcesFit scores that way now; to switch that scoring off, disable NodeResourcesFit under score',
         ),
     ],
 )  # fmt: skip
