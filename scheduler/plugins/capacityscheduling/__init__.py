@@ -2,11 +2,11 @@
 borrow.
 
 pkg/capacityscheduling of scheduler-plugins 0.34.7. What a namespace uses is the sum over the pods that have a node, on
-the API server or by this scheduler's own choice; it is never counted along.
+the API server or by this scheduler's own choice; no counter is kept
+beside it.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from scheduler.catalog import ActionType
 from scheduler.framework import (
@@ -28,17 +28,20 @@ from scheduler.framework import (
     PreFilterResult,
     ReservePlugin,
     Resources,
-    SpecInfo,
     Status,
     unschedulable,
 )
 from scheduler.kube.model import ElasticQuota
 from scheduler.plugins.capacityscheduling.attempt import Attempt
-from scheduler.plugins.capacityscheduling.quotas import Quotas, add_to
+from scheduler.plugins.capacityscheduling.quotas import ELASTIC_QUOTA, Quotas
 from scheduler.plugins.capacityscheduling.rules import NAME, QuotaRules
+from scheduler.plugins.capacityscheduling.upstream import (
+    UPSTREAM_EVENTS,
+    UpstreamQuotaRules,
+    try_every_node,
+    upstream_requests,
+)
 from scheduler.preemption import Evaluator, wanted_candidates
-
-ELASTIC_QUOTA = "ElasticQuota"
 
 
 def effective_requests(pod: PodInfo) -> Resources:
@@ -46,53 +49,28 @@ def effective_requests(pod: PodInfo) -> Resources:
     return pod.requests
 
 
-def upstream_requests(pod: PodInfo) -> Resources:
-    """Return what a pod requests as upstream adds it up: the main containers, or an init container where that asks for
-    more, sidecars being such; and the overhead."""
-    return _upstream_requests(pod.spec)
-
-
-@lru_cache(maxsize=4096)
-def _upstream_requests(spec: SpecInfo) -> Resources:
-    total: dict[str, int] = {}
-    for container in spec.containers:
-        if container.kind == "app":
-            add_to(total, container.requests)
-    for container in spec.containers:
-        if container.kind != "app":
-            for name, amount in container.requests.items():
-                total[name] = max(total.get(name, 0), amount)
-    add_to(total, spec.overhead)
-    return total
-
-
 class CapacityScheduling:
-    """PreFilter holds pods to the quotas, PostFilter takes back what others borrowed."""
+    """PreFilter holds pods to the quotas, PostFilter evicts pods of namespaces that borrowed."""
 
     name = NAME
 
     def __init__(self, args: object, context: PluginContext) -> None:
         """There are no args. Without a handle (simulation) nobody is evicted."""
-        self._upstream = context.upstream
-        self._amounts = upstream_requests if context.upstream else effective_requests
-        rules = QuotaRules(self._amounts, upstream=context.upstream)
-        self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted)
+        upstream = context.upstream
+        self._amounts = upstream_requests if upstream else effective_requests
+        self._events = UPSTREAM_EVENTS if upstream else _EVENTS
+        rules = UpstreamQuotaRules() if upstream else QuotaRules()
+        self._evaluator = Evaluator(self.name, context, rules, try_every_node if upstream else _candidates_wanted)
         self._objects: Objects | None = None
         self._generation = -1
         self._quotas = Quotas()
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """A pod that goes, or shrinks, leaves room in its quota; quotas change."""
-        if self._upstream:
-            return (HintRegistration(POD, ActionType.DELETE), HintRegistration(ELASTIC_QUOTA, ActionType.ALL))
-        return (
-            HintRegistration(POD, ActionType.DELETE),
-            HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN),
-            HintRegistration(ELASTIC_QUOTA, ActionType.ALL, _quota_spec_changed),
-        )
+        return self._events
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Turn a pod down with which its namespace would exceed its limit, or all quotas together what they
+        """Reject a pod with which its namespace would exceed its limit, or all quotas together what they
         guarantee."""
         attempt = Attempt(pod, view, self._quotas_of(view.objects), self._amounts)
         state.write(self.name, attempt)
@@ -124,15 +102,11 @@ class CapacityScheduling:
         return self._evaluator.post_filter(state, pod, view, codes)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """Nothing to take: the pod is among those with a node already."""
+        """Nothing to reserve: the pod is among those with a node already."""
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Nothing to give back: the pod is forgotten, and with it what it used."""
-
-    def _candidates_wanted(self, nodes: int) -> int:
-        """Upstream tries every node; beyond some hundred, the time that takes holds up all other pods."""
-        return nodes if self._upstream else wanted_candidates(nodes, 10, 100)
+        """Nothing to release: the pod is forgotten, and with it what it used."""
 
     def _quotas_of(self, objects: Objects) -> Quotas:
         generation = objects.generation(ELASTIC_QUOTA)
@@ -142,12 +116,23 @@ class CapacityScheduling:
         return self._quotas
 
 
+def _candidates_wanted(nodes: int) -> int:
+    """Return how many candidates to look for: beyond some hundred, the search would hold up all other pods."""
+    return wanted_candidates(nodes, 10, 100)
+
+
 def _quota_spec_changed(pod: PodInfo, old: object, new: object) -> Hint:
     """The controller writes what is used into the status at every change: that is no news."""
     if isinstance(old, ElasticQuota) and isinstance(new, ElasticQuota) and old.spec == new.spec:
         return Hint.SKIP
     return Hint.QUEUE
 
+
+_EVENTS = (
+    HintRegistration(POD, ActionType.DELETE),
+    HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN),
+    HintRegistration(ELASTIC_QUOTA, ActionType.ALL, _quota_spec_changed),
+)
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
 _PRE_FILTER: type[PreFilterPlugin] = CapacityScheduling

@@ -7,6 +7,7 @@ from scheduler.framework import Resources
 from scheduler.helpers import parse_resources
 from scheduler.kube.model import ElasticQuota, effective_quota
 
+ELASTIC_QUOTA = "ElasticQuota"
 _ALWAYS_COMPARED = ("cpu", "memory", "ephemeral-storage")
 """These are compared whoever names them; a list that leaves one out says 0."""
 NO_RESOURCES: Resources = {}

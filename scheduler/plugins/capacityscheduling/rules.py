@@ -1,14 +1,13 @@
-"""Who may go for a pod under quotas (SelectVictimsOnNode of pkg/capacityscheduling, scheduler-plugins 0.34.7)."""
+"""Which pods may be evicted under quotas (SelectVictimsOnNode of pkg/capacityscheduling, scheduler-plugins 0.34.7)."""
 
-from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from scheduler.framework import CycleState, NodeView, PodAmounts, PodClause, PodInfo, PodQuery, RowArray
+from scheduler.framework import CycleState, NodeView, PodClause, PodInfo, PodQuery, Resources, RowArray
 from scheduler.kube.primitives.selectors import EVERYTHING
 from scheduler.plugins.capacityscheduling.attempt import Attempt
-from scheduler.preemption import NodeError, ReprieveResult, VictimRules, by_importance
+from scheduler.preemption import ReprieveResult, VictimRules, by_importance
 
 NAME = "CapacityScheduling"
 _QUOTA_EXCEEDED = "global quota max exceeded"
@@ -21,15 +20,11 @@ class QuotaRules(VictimRules):
     namespace; one within its guarantee takes back from namespaces beyond theirs, whatever the priority there; one
     without a quota takes from less important pods without one."""
 
-    def __init__(self, amounts: PodAmounts, *, upstream: bool) -> None:
-        self._amounts = amounts
-        self._upstream = upstream
-
     def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Tell whether a terminating pod on the nominated node makes room for this one."""
         if not other.deleting:
             return False
-        attempt = _attempt(state)
+        attempt = attempt_of(state)
         quota = attempt.quota(other.namespace)
         less_important = other.priority < pod.priority
         if attempt.own is None or quota is None:
@@ -40,7 +35,7 @@ class QuotaRules(VictimRules):
 
     def rows_with_victims(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
         """Return the rows with pods of the namespaces that may have to give."""
-        attempt = _attempt(state)
+        attempt = attempt_of(state)
         if attempt.own is None:
             return super().rows_with_victims(state, pod, view, rows)
         if _exceeds_min(attempt):
@@ -56,7 +51,7 @@ class QuotaRules(VictimRules):
 
     def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
         """Return the pods of a node that may go."""
-        attempt, others = _attempt(state), view.pods_on(row)
+        attempt, others = attempt_of(state), view.pods_on(row)
         if attempt.own is None:
             return [
                 other for other in others if attempt.quota(other.namespace) is None and other.priority < pod.priority
@@ -65,45 +60,24 @@ class QuotaRules(VictimRules):
             return [other for other in others if other.namespace == pod.namespace and other.priority < pod.priority]
         return attempt.victims_from_borrowers(pod, by_importance(others, view.now)[::-1])
 
-    def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
-        """Yield what the pod is told: upstream names every node, which fills the status of a pod on a large
-        cluster."""
-        if self._upstream:
-            return (f"No victims found on node {node} for preemptor pod {pod.name}" for node in nodes)
-        return super().no_victims_reasons(pod, nodes)
-
     def rejection_after_removal(self, state: CycleState, row: int) -> str:
-        """Return why the quotas leave no room though all candidates are gone.
-
-        Upstream forgets the nominated pods here: victims go, and the pod is refused all the same in its next attempt.
-        """
-        attempt = _attempt(state)
+        """Return why the quotas leave no room though all potential victims are gone; "" where they do."""
+        attempt = attempt_of(state)
         if attempt.own is None:
             return ""
-        request_in_quota, request_in_total = (
-            (attempt.request, attempt.request)
-            if self._upstream
-            else (attempt.request_in_quota, attempt.request_in_total)
-        )
-        return (
-            _QUOTA_EXCEEDED
-            if attempt.exceeds_max(request_in_quota, row) or attempt.exceeds_total_min(request_in_total, row)
-            else ""
-        )
+        return self.quota_rejection(attempt, attempt.request_in_quota, attempt.request_in_total, row)
+
+    @staticmethod
+    def quota_rejection(attempt: Attempt, in_quota: Resources, in_total: Resources, row: int) -> str:
+        """Return upstream's words where a request exceeds the namespace's max, or one exceeds the sum of all mins."""
+        exceeds = attempt.exceeds_max(in_quota, row) or attempt.exceeds_total_min(in_total, row)
+        return _QUOTA_EXCEEDED if exceeds else ""
 
     def reprieve(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> ReprieveResult:
         """Judge a pod that has been put back by the filters and by the quotas."""
-        attempt = _attempt(state)
-        if fits:
-            if attempt.own is None or not _exceeds_quotas(attempt, row):
-                return ReprieveResult.REPRIEVED
-            return ReprieveResult.EVICTED_UNCOUNTED if self._upstream else ReprieveResult.EVICTED
-        if self._upstream and attempt.own is not None:
-            without = attempt.clone()
-            without.move(other, row, -1)
-            if _exceeds_quotas(without, row):
-                # Upstream takes such a pod away twice, and stumbles.
-                raise NodeError(f"no corresponding pod {other.name} in pods of node {view.name(row)}")
+        attempt = attempt_of(state)
+        if fits and (attempt.own is None or not exceeds_quotas(attempt, row)):
+            return ReprieveResult.REPRIEVED
         return ReprieveResult.EVICTED
 
 
@@ -112,7 +86,8 @@ def _pods_in_namespace(namespace: str) -> PodQuery:
     return PodQuery((PodClause(frozenset((namespace,)), EVERYTHING),))
 
 
-def _attempt(state: CycleState) -> Attempt:
+def attempt_of(state: CycleState) -> Attempt:
+    """Return what PreFilter wrote."""
     attempt = state.read(NAME, Attempt)
     if attempt is None:
         raise LookupError("its PreFilter has not run")
@@ -126,7 +101,8 @@ def _exceeds_min(attempt: Attempt) -> bool:
     return own is not None and own.exceeds_min(attempt.request_in_quota, attempt.used(own.namespace))
 
 
-def _exceeds_quotas(attempt: Attempt, row: int) -> bool:
+def exceeds_quotas(attempt: Attempt, row: int) -> bool:
+    """Tell whether the pod, with nominated ones, exceeds its max or the sum of all mins in a what-if run on a node."""
     return attempt.exceeds_max(attempt.request_in_quota, row) or attempt.exceeds_total_min(
         attempt.request_in_total, row
     )

@@ -39,6 +39,7 @@ from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.plugins.interpodaffinity.counts import DomainCounts
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
 from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, matches_all_terms
+from scheduler.plugins.interpodaffinity.upstream import UpstreamAffinityHints, UpstreamTermResolver
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -84,8 +85,8 @@ class InterPodAffinity:
     def __init__(self, args: InterPodAffinityArgs, context: PluginContext) -> None:
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
-        self._resolver = TermResolver(upstream=context.upstream)
-        self._upstream = context.upstream
+        self._resolver = UpstreamTermResolver() if context.upstream else TermResolver()
+        self._hints = UpstreamAffinityHints if context.upstream else AffinityHints
         # Hints get no view; the store of other objects is the same one for every view of a daemon.
         self._objects: Objects | None = None
 
@@ -224,7 +225,7 @@ class InterPodAffinity:
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Pods that are wanted nearby, pods whose leaving makes room, nodes with the keys."""
-        return AffinityHints(self._resolver, lambda: self._objects, upstream=self._upstream).registrations()
+        return self._hints(self._resolver, lambda: self._objects).registrations()
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

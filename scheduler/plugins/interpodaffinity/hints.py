@@ -19,36 +19,36 @@ _A = ActionType
 
 
 class AffinityHints:
-    """The hints (isSchedulableAfterPodChange and isSchedulableAfterNodeChange of kube-scheduler 1.34).
+    """The hints (isSchedulableAfterPodChange and isSchedulableAfterNodeChange of kube-scheduler 1.34), with repairs of
+    what upstream's overlook: see `UpstreamAffinityHints`."""
 
-    Upstream's overlook three things, which are repaired unless `upstream` is set: they evaluate namespace selectors
-    against no labels; a pod kept away by other pods' anti-affinity does not hear of their leaving; and of several
-    anti-affinity terms only a pod that all of them mean counts.
-    """
-
-    def __init__(self, resolver: TermResolver, objects: Callable[[], Objects | None], *, upstream: bool) -> None:
+    def __init__(self, resolver: TermResolver, objects: Callable[[], Objects | None]) -> None:
+        """`objects` returns the store of Namespaces once a pod has been looked at; hints get no view."""
         self._resolver = resolver
         self._objects = objects
-        self._upstream = upstream
 
     def registrations(self) -> tuple[HintRegistration, ...]:
         """Return the events of interest with their hints."""
-        pods = HintRegistration(POD, _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL, self.pod_changed)
-        nodes = HintRegistration(NODE, _A.ADD | _A.UPDATE_NODE_LABEL, self.node_changed)
-        if self._upstream:
-            return pods, nodes
-        return pods, nodes, HintRegistration("Namespace", _A.ADD | _A.UPDATE, self.namespace_changed)
+        namespaces = HintRegistration("Namespace", _A.ADD | _A.UPDATE, self.namespace_changed)
+        return self.pod_registration(), self.node_registration(), namespaces
+
+    def pod_registration(self) -> HintRegistration:
+        """Return the events of pods."""
+        return HintRegistration(POD, _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL, self.pod_changed)
+
+    def node_registration(self) -> HintRegistration:
+        """Return the events of nodes."""
+        return HintRegistration(NODE, _A.ADD | _A.UPDATE_NODE_LABEL, self.node_changed)
 
     def pod_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
         """A pod wanted nearby came, or one not wanted went; by itself or by a change of labels."""
         before = old if isinstance(old, PodInfo) else None
         after = new if isinstance(new, PodInfo) else None
         if after is not None and after.uid == pod.uid:
-            # Other pods' terms look at this pod's labels.
-            return Hint.SKIP if self._upstream else Hint.QUEUE
+            return self.own_pod_changed()
         if any(other is not None and not other.node_name for other in (before, after)):
             return Hint.SKIP
-        wanted, unwanted = self._terms(pod)
+        wanted, unwanted = self.terms_of(pod)
         if (
             after is not None
             and matches_all_terms(wanted, after)
@@ -57,16 +57,7 @@ class AffinityHints:
             return Hint.QUEUE
         if before is None:
             return Hint.SKIP
-        if self._upstream:
-            gone = matches_all_terms(unwanted, before) and not (
-                after is not None and matches_all_terms(unwanted, after)
-            )
-        else:
-            gone = any(
-                matches_all_terms((term,), before) and not (after is not None and matches_all_terms((term,), after))
-                for term in unwanted
-            )
-            gone = gone or (after is None and self._has_anti_affinity_to(before, pod))
+        gone = self.anti_affinity_gone(pod, unwanted, before, after)
         return Hint.QUEUE if gone else Hint.SKIP
 
     def node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
@@ -82,9 +73,7 @@ class AffinityHints:
             helps = any(_gained_domain(term, before, new) for term in terms.affinity) or any(
                 _lost_domain(term, before, new) for term in terms.anti_affinity
             )
-        if not self._upstream and not terms.affinity and not terms.anti_affinity:
-            # Only other pods' terms can have kept it away, and they may be about any key.
-            helps = True
+        helps = helps or self.any_node_may_help(pod)
         return Hint.QUEUE if helps else Hint.SKIP
 
     @staticmethod
@@ -97,13 +86,26 @@ class AffinityHints:
         # Other pods' terms may select this pod's namespace.
         return Hint.QUEUE if selecting or (own is not None and own.name == pod.namespace) else Hint.SKIP
 
-    def _terms(self, pod: PodInfo) -> tuple[Sequence[OwnTerm], Sequence[OwnTerm]]:
-        terms = pod.spec.terms
-        if self._upstream:
-            unresolved_term = self._resolver.unresolved_term
-            return [unresolved_term(term) for term in terms.affinity], [
-                unresolved_term(term) for term in terms.anti_affinity
-            ]
+    def own_pod_changed(self) -> Hint:
+        """Queue a pod whose own labels changed: other pods' terms look at them."""
+        return Hint.QUEUE
+
+    def anti_affinity_gone(
+        self, pod: PodInfo, unwanted: Sequence[OwnTerm], before: PodInfo, after: PodInfo | None
+    ) -> bool:
+        """Tell whether a pod that one of the terms matched no longer matches it, or a deleted one had anti-affinity
+        to this pod."""
+        return any(
+            matches_all_terms((term,), before) and not (after is not None and matches_all_terms((term,), after))
+            for term in unwanted
+        ) or (after is None and self._has_anti_affinity_to(before, pod))
+
+    def any_node_may_help(self, pod: PodInfo) -> bool:
+        """Tell whether only other pods' terms can have kept the pod away: they may be about any key."""
+        return not pod.spec.terms.affinity and not pod.spec.terms.anti_affinity
+
+    def terms_of(self, pod: PodInfo) -> tuple[Sequence[OwnTerm], Sequence[OwnTerm]]:
+        """Return a pod's required affinity and anti-affinity terms."""
         objects = self._objects()
         if objects is None:
             raise LookupError("no pod has been looked at yet")

@@ -40,14 +40,9 @@ _NO_TERMS = OwnTerms((), (), ())
 
 
 class TermResolver:
-    """Resolves namespace selectors against the Namespaces there are, once per class of pods.
+    """Resolves namespace selectors against the Namespaces there are, once per class of pods."""
 
-    Upstream resolves them too, but then still evaluates them, against no labels: a selector made of NotIn and
-    DoesNotExist alone means the pods of every namespace there (`upstream=True`).
-    """
-
-    def __init__(self, *, upstream: bool) -> None:
-        self._upstream = upstream
+    def __init__(self) -> None:
         self._cache: dict[bytes, OwnTerms] = {}
         self._generation = -1
         self._objects: Objects | None = None
@@ -75,10 +70,9 @@ class TermResolver:
         return own
 
     @staticmethod
-    def unresolved_term(term: AffinityTerm) -> OwnTerm:
-        """Return a term as upstream's queueing hints take it: its namespace selector evaluated against no labels."""
-        namespaces = None if term.namespace_selector.matches({}) else term.namespaces
-        return OwnTerm(term.topology_key, PodClause(namespaces, term.selector))
+    def matches_every_namespace(selector: Selector) -> bool:
+        """Tell whether a selector needs no look at the Namespaces."""
+        return selector.everything
 
     def _term(self, term: AffinityTerm, objects: Objects, weight: int = 0) -> OwnTerm:
         namespaces = self._namespaces(term, objects)
@@ -86,7 +80,7 @@ class TermResolver:
 
     def _namespaces(self, term: AffinityTerm, objects: Objects) -> frozenset[str] | None:
         selector: Selector = term.namespace_selector
-        if selector.everything or (self._upstream and selector.matches({})):
+        if self.matches_every_namespace(selector):
             return None
         if selector.nothing:
             return term.namespaces

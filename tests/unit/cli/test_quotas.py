@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.plugins.preemptiontoleration.policy import MINIMUM, SECONDS
+from scheduler.plugins.preemptiontoleration.rules import MINIMUM, SECONDS
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.cli.snapshot.reading import RESOURCES
 from tests.unit.cli.simulating import Bench, node, pod

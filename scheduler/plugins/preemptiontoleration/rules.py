@@ -1,0 +1,98 @@
+"""Which pods may be evicted: those of lower priority, unless their PriorityClass protects them for now
+(pkg/preemptiontoleration of scheduler-plugins 0.34.7)."""
+
+import re
+from typing import NamedTuple
+
+from scheduler.framework import CycleState, NodeView, PodInfo
+from scheduler.kube.model import PriorityClass
+from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+from scheduler.preemption import VictimRules
+
+PREFIX = "preemption-toleration.scheduling.x-k8s.io/"
+MINIMUM = f"{PREFIX}minimum-preemptable-priority"
+SECONDS = f"{PREFIX}toleration-seconds"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_PRIORITY_CLASS = "PriorityClass"
+
+
+class Policy(NamedTuple):
+    """Pods of the class tolerate preemption by pods of less than a priority for so long after they were scheduled; a
+    negative time means for ever."""
+
+    minimum_preemptable_priority: int
+    toleration_seconds: int
+
+
+def policy_of(priority_class: PriorityClass) -> Policy:
+    """Return a class's policy (parsePreemptionTolerationPolicy).
+
+    Raises:
+        ValueError: an annotation holds no integer of its size.
+    """
+    annotations = priority_class.metadata.annotations
+    minimum, seconds = annotations.get(MINIMUM), annotations.get(SECONDS)
+    return Policy(
+        priority_class.value + 1 if minimum is None else _integer(minimum, 32),
+        0 if seconds is None else _integer(seconds, 64),
+    )
+
+
+def _integer(text: str, bits: int) -> int:
+    if _INTEGER.fullmatch(text):
+        number = int(text)
+        if -(1 << bits - 1) <= number < 1 << bits - 1:
+            return number
+    raise ValueError(f"{text!r} is not an integer of {bits} bits")
+
+
+class TolerationRules(VictimRules):
+    """Pods of lower priority may be evicted, unless their class protects them."""
+
+    def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+        """Tell whether a pod is terminating, for whatever reason."""
+        return other.deleting and other.priority < pod.priority
+
+    def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
+        """Return the pods of lower priority that are not exempted."""
+        return [
+            other
+            for other in view.pods_on(row)
+            if other.priority < pod.priority and not self._is_exempted(pod, other, view)
+        ]
+
+    def exempts_without_class(self, other: PodInfo) -> bool:
+        """Tell whether a pod is exempted whose PriorityClass is gone.
+
+        It is not: whoever deleted the class took its protection away, and no pod could run on a node that nobody may
+        judge.
+        """
+        return False
+
+    def toleration_seconds(self, seconds: int) -> int:
+        """Return how long a policy's time lasts."""
+        return seconds
+
+    def _is_exempted(self, pod: PodInfo, other: PodInfo, view: NodeView) -> bool:
+        """Tell whether a pod's class protects it from this preemptor (ExemptedFromPreemption)."""
+        if not other.priority_class:
+            return False
+        priority_class = view.objects.get(_PRIORITY_CLASS, "", other.priority_class)
+        if priority_class is None:
+            return self.exempts_without_class(other)
+        try:
+            policy = policy_of(priority_class)
+        except ValueError:
+            return False
+        if pod.priority >= policy.minimum_preemptable_priority:
+            return False
+        if policy.toleration_seconds < 0:
+            return True
+        scheduled = next((condition for condition in other.conditions if condition.type == "PodScheduled"), None)
+        if scheduled is None or scheduled.status != "True":
+            return True
+        try:
+            since = epoch_seconds(scheduled.last_transition_time) if scheduled.last_transition_time else 0.0
+        except TimestampError:
+            since = 0.0
+        return since + self.toleration_seconds(policy.toleration_seconds) > view.now
