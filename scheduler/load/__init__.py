@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from scheduler.load.feed import LoadFeed, PreparesLoad
     from scheduler.load.metrics_server import MetricsServerSource
     from scheduler.load.prometheus import PrometheusSource
+    from scheduler.load.session import GuardedSession, tls_advice
     from scheduler.load.signalfx import SignalFxSource
     from scheduler.load.watcher import WatcherSource, parse_watcher
 
 _MODULES = {
+    "GuardedSession": "session",
     "LoadFeed": "feed",
     "PreparesLoad": "feed",
     "MetricsServerSource": "metrics_server",
@@ -42,6 +44,7 @@ _MODULES = {
     "SignalFxSource": "signalfx",
     "WatcherSource": "watcher",
     "parse_watcher": "watcher",
+    "tls_advice": "session",
 }
 
 
@@ -54,6 +57,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "DEFAULT_ADDRESSES",
     "Collector",
+    "GuardedSession",
     "KnownNode",
     "LoadError",
     "LoadFeed",
@@ -75,6 +79,7 @@ __all__ = [
     "nodes_by_address",
     "parse_watcher",
     "signalfx_settings",
+    "tls_advice",
     "watcher_document",
     "window_seconds",
 ]

@@ -27,64 +27,74 @@ class Provider(enum.StrEnum):
     SIGNALFX = "SignalFx"
 
 
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="Read the source and the load options from this KubeSchedulerConfiguration."),
+]
+ProviderOption = Annotated[
+    Provider, typer.Option("--provider", envvar="METRICS_PROVIDER_NAME", help="The source, without --config.")
+]
+AddressOption = Annotated[
+    str, typer.Option("--address", envvar="METRICS_PROVIDER_ADDRESS", help="URL of the source.", show_default=False)
+]
+TokenFileOption = Annotated[Path | None, typer.Option("--token-file", help="File with the source's bearer token.")]
+CaFileOption = Annotated[
+    Path | None, typer.Option("--ca-file", help="Certificate authority that signed the source's certificate.")
+]
+WindowOption = Annotated[str, typer.Option("--window", help="Averaging window, as a PromQL duration.")]
+RefreshSecondsOption = Annotated[int, typer.Option("--refresh-seconds", min=1, help="Pause between reads.")]
+MaxAgeSecondsOption = Annotated[int, typer.Option("--max-age-seconds", min=1, help="Do not serve load that is older.")]
+NodeLabelOption = Annotated[
+    str, typer.Option("--node-label", help="Label of the series that holds the node's name or address.")
+]
+KubeconfigOption = Annotated[
+    Path | None,
+    typer.Option("--kubeconfig", envvar="KUBE_CONFIG", help="Cluster whose nodes give addresses their names."),
+]
+ContextOption = Annotated[str | None, typer.Option("--context", help="Context in the kubeconfig.")]
+NoClusterOption = Annotated[
+    bool, typer.Option("--no-cluster", help="Keep the source's names and connect to no cluster.")
+]
+ListenOption = Annotated[str, typer.Option("--listen", help="Address and port to serve on.")]
+AuthTokenFileOption = Annotated[
+    Path | None, typer.Option("--auth-token-file", help="Clients must send the bearer token in this file.")
+]
+TokenReviewOption = Annotated[
+    bool,
+    typer.Option("--token-review", help="Clients must send a token of the cluster whose user may get /watcher (RBAC)."),
+]
+ClientCaFileOption = Annotated[
+    Path | None,
+    typer.Option("--client-ca-file", help="Clients must present a certificate signed by this authority."),
+]
+TlsCertFileOption = Annotated[Path | None, typer.Option("--tls-cert-file", help="Certificate to serve TLS with.")]
+TlsPrivateKeyFileOption = Annotated[Path | None, typer.Option("--tls-private-key-file", help="Key of the certificate.")]
+
+
 def register(parent: typer.Typer) -> None:
     """Add the command `load-watcher`."""
     parent.command("load-watcher")(load_watcher)
 
 
 def load_watcher(
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", help="Read the source and the load options from this KubeSchedulerConfiguration."),
-    ] = None,
-    provider: Annotated[
-        Provider, typer.Option("--provider", envvar="METRICS_PROVIDER_NAME", help="The source, without --config.")
-    ] = Provider.METRICS_SERVER,
-    address: Annotated[
-        str, typer.Option("--address", envvar="METRICS_PROVIDER_ADDRESS", help="URL of the source.", show_default=False)
-    ] = "",
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with the source's bearer token.")
-    ] = None,
-    ca_file: Annotated[
-        Path | None, typer.Option("--ca-file", help="Certificate authority that signed the source's certificate.")
-    ] = None,
-    window: Annotated[str, typer.Option("--window", help="Averaging window, as a PromQL duration.")] = "15m",
-    refresh_seconds: Annotated[int, typer.Option("--refresh-seconds", min=1, help="Pause between reads.")] = 30,
-    max_age_seconds: Annotated[
-        int, typer.Option("--max-age-seconds", min=1, help="Do not serve load that is older.")
-    ] = 300,
-    node_label: Annotated[
-        str, typer.Option("--node-label", help="Label of the series that holds the node's name or address.")
-    ] = ("instance"),
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option("--kubeconfig", envvar="KUBE_CONFIG", help="Cluster whose nodes give addresses their names."),
-    ] = None,
-    context: Annotated[str | None, typer.Option("--context", help="Context in the kubeconfig.")] = None,
-    no_cluster: Annotated[
-        bool, typer.Option("--no-cluster", help="Keep the source's names and connect to no cluster.")
-    ] = False,
-    listen: Annotated[str, typer.Option("--listen", help="Address and port to serve on.")] = DEFAULT_LISTEN,
-    auth_token_file: Annotated[
-        Path | None, typer.Option("--auth-token-file", help="Clients must send the bearer token in this file.")
-    ] = None,
-    token_review: Annotated[
-        bool,
-        typer.Option(
-            "--token-review", help="Clients must send a token of the cluster whose user may get /watcher (RBAC)."
-        ),
-    ] = False,
-    client_ca_file: Annotated[
-        Path | None,
-        typer.Option("--client-ca-file", help="Clients must present a certificate signed by this authority."),
-    ] = None,
-    tls_cert_file: Annotated[
-        Path | None, typer.Option("--tls-cert-file", help="Certificate to serve TLS with.")
-    ] = None,
-    tls_private_key_file: Annotated[
-        Path | None, typer.Option("--tls-private-key-file", help="Key of the certificate.")
-    ] = None,
+    config: ConfigOption = None,
+    provider: ProviderOption = Provider.METRICS_SERVER,
+    address: AddressOption = "",
+    token_file: TokenFileOption = None,
+    ca_file: CaFileOption = None,
+    window: WindowOption = "15m",
+    refresh_seconds: RefreshSecondsOption = 30,
+    max_age_seconds: MaxAgeSecondsOption = 300,
+    node_label: NodeLabelOption = "instance",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    no_cluster: NoClusterOption = False,
+    listen: ListenOption = DEFAULT_LISTEN,
+    auth_token_file: AuthTokenFileOption = None,
+    token_review: TokenReviewOption = False,
+    client_ca_file: ClientCaFileOption = None,
+    tls_cert_file: TlsCertFileOption = None,
+    tls_private_key_file: TlsPrivateKeyFileOption = None,
 ) -> None:
     """Serve the nodes' load at /watcher until it is stopped by a signal.
 

@@ -24,8 +24,8 @@ from scheduler.load import (
     PrometheusSource,
     match_nodes,
     nodes_by_address,
+    tls_advice,
 )
-from scheduler.load.session import tls_advice
 from secondary_scheduler.cli.preflight import series
 
 _WARNING_DAYS = 14

@@ -9,8 +9,15 @@ from typing import Any
 
 import msgspec
 
-from scheduler.load import LoadError, LoadSettings, PrometheusSource, match_nodes, watcher_document, window_seconds
-from scheduler.load.session import GuardedSession
+from scheduler.load import (
+    GuardedSession,
+    LoadError,
+    LoadSettings,
+    PrometheusSource,
+    match_nodes,
+    watcher_document,
+    window_seconds,
+)
 from secondary_scheduler.cli.simulate.watcherload import LOAD_API_VERSION, LOAD_KIND
 
 _MAX_AGE = 300.0
