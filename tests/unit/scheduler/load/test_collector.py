@@ -6,34 +6,7 @@ import pytest
 
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load import Collector, LoadError
-
-
-class ScriptedSource:
-    """A fake source that plays back readings and errors."""
-
-    def __init__(self, *script: LoadReading | LoadError) -> None:
-        self.script = list(script)
-        self.closed = False
-
-    def describe(self) -> str:
-        return "Fake source"
-
-    def read(self) -> LoadReading:
-        step = self.script.pop(0)
-        if isinstance(step, LoadError):
-            raise step
-        return step
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class Clock:
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
+from tests.unit.scheduler.load.scripted import Clock, ScriptedSource
 
 
 def reading(measured_at: float) -> LoadReading:
@@ -52,7 +25,7 @@ def test_before_the_first_read_nothing_is_fresh() -> None:
     assert status.message == "not read yet"
 
 
-def test_a_failure_keeps_the_last_reading_until_its_age_is_over() -> None:
+def test_after_a_failure_the_last_reading_counts_until_it_is_stale() -> None:
     clock = Clock(1000)
     watched, readings = collector(clock, reading(995), LoadError("down"), LoadError("down"))
     watched.read_once()
@@ -78,7 +51,7 @@ def test_old_samples_from_a_source_that_answers_are_stale() -> None:
     assert "older than 60 s" in watched.status().message
 
 
-def test_a_clock_ahead_does_not_make_samples_young_for_ever() -> None:
+def test_samples_of_a_source_whose_clock_is_ahead_become_stale_too() -> None:
     clock = Clock(1000)
     watched, _ = collector(clock, reading(5000))
     watched.read_once()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from scheduler.config import load_configuration
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load import LoadError, LoadFeed, LoadSettings, LoadStatus, configured_sources
 from scheduler.observe.metrics import Metrics
+from tests.unit.scheduler.load.scripted import Clock, ScriptedSource
 
 WATCHER = "http://watcher.test:2020"
 
@@ -53,142 +53,157 @@ def test_other_options_for_a_source_that_is_read_already_are_named() -> None:
     assert ignored == ["two/TargetLoadPacking"]
 
 
-class ScriptedSource:
-    """A fake source that plays back readings."""
-
-    def __init__(self, *script: LoadReading | LoadError) -> None:
-        self.script = list(script)
-
-    def describe(self) -> str:
-        return "Fake source"
-
-    def read(self) -> LoadReading:
-        step = self.script.pop(0)
-        if isinstance(step, Exception):
-            raise step
-        return step
-
-    def close(self) -> None:
-        pass
+NOW = 1_700_000_000.0
 
 
-async def feed(
-    *script: LoadReading | LoadError,
-    node_of: Callable[[str], str | None] = lambda name: name,
-    nodes: tuple[str, ...] = (),
-) -> tuple[list[LoadReading], list[LoadStatus], Metrics, list[Any]]:
-    """Read the whole script; returns readings, statuses, metrics and log lines."""
-    readings: list[LoadReading] = []
-    statuses: list[LoadStatus] = []
-    metrics = Metrics()
+class Feed:
+    """A feed of a scripted source, with what it hands on."""
 
-    def take(reading: LoadReading) -> tuple[str, ...]:
-        readings.append(reading)
-        return tuple(name for name in nodes if name not in reading.loads)
-
-    with capture_logs() as logs:
-        load_feed = LoadFeed(
+    def __init__(
+        self,
+        *script: LoadReading | Exception,
+        node_of_address: Callable[[str], str | None] = lambda name: name,
+        nodes: tuple[str, ...] = (),
+        **options: Any,
+    ) -> None:
+        self.readings: list[LoadReading] = []
+        self.statuses: list[LoadStatus] = []
+        self.metrics = Metrics()
+        self.clock = Clock(NOW)
+        self._nodes, self._rounds = nodes, len(script)
+        self.feed = LoadFeed(
             "key",
-            LoadSettings(address=WATCHER),
-            node_of_address=node_of,
-            on_reading=take,
-            on_status=statuses.append,
-            metrics=metrics,
+            LoadSettings(address=WATCHER, max_age_seconds=300),
             source=ScriptedSource(*script),
+            node_of_address=node_of_address,
+            on_reading=options.pop("on_reading", self._set_load),
+            on_status=self.statuses.append,
+            metrics=self.metrics,
+            clock=self.clock,
+            **options,
         )
-        for _ in script:
-            await asyncio.to_thread(load_feed.collector.read_once)
-            await asyncio.sleep(0)
-    return readings, statuses, metrics, logs
 
+    def _set_load(self, reading: LoadReading) -> tuple[str, ...]:
+        self.readings.append(reading)
+        return tuple(name for name in self._nodes if name not in reading.loads)
 
-def value(metrics: Metrics, name: str, **labels: str) -> float | None:
-    return metrics.registry.get_sample_value(name, labels)
+    async def run(self) -> list[Any]:
+        """Read the whole script as the collector's thread does; returns the log lines."""
+        with capture_logs() as logs:
+            for _ in range(self._rounds):
+                await asyncio.to_thread(self.feed.collector.read_once)
+                await asyncio.sleep(0)
+        return logs
 
-
-async def test_values_that_are_no_load_are_counted_each_time_and_named_once() -> None:
-    broken = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100, {"watcher": 2})
-    whole = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100)
-    readings, _, metrics, logs = await feed(broken, broken, whole, broken)
-    assert len(readings) == 4
-    assert value(metrics, "secondary_scheduler_load_rejected_values_total", source="key", query="watcher") == 6
-    warnings = named(logs, "cannot be a load")
-    assert [warning["examples"] for warning in warnings] == [["watcher"]] * 2, (
-        "once, and once more after it had been well"
-    )
-
-
-async def test_a_figure_that_fails_is_counted_and_named_when_it_fails_again() -> None:
-    broken = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100, {}, ("memory failed",))
-    whole = LoadReading({"n1": NodeLoad(cpu_average=1)}, 100)
-    _, _, metrics, logs = await feed(broken, whole, broken, broken, broken)
-    assert [warning["examples"] for warning in named(logs, "could not be read")] == [["memory failed"]]
-    assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 4
-
-
-async def test_a_failed_read_changes_no_load_and_says_why() -> None:
-    readings, statuses, metrics, _ = await feed(LoadError("http://w: not reachable"))
-    assert readings == []
-    assert (statuses[0].fresh, statuses[0].message) == (False, "http://w: not reachable")
-    assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 1
-
-
-async def test_loads_of_strangers_are_counted_and_left_out() -> None:
-    reading = LoadReading({"n1": NodeLoad(cpu_average=1), "x:9100": NodeLoad(cpu_average=2)}, 100)
-    readings, _, metrics, _ = await feed(reading, node_of=lambda name: "n1" if name == "n1" else None)
-    assert set(readings[0].loads) == {"n1"}
-    assert value(metrics, "secondary_scheduler_load_unmatched_instances", source="key") == 1
-    assert value(metrics, "secondary_scheduler_load_nodes", source="key") == 1
+    def value(self, name: str, **labels: str) -> float | None:
+        """A metric of the source."""
+        return self.metrics.registry.get_sample_value(f"secondary_scheduler_load_{name}", {"source": "key", **labels})
 
 
 def named(logs: list[Any], event: str) -> list[Any]:
     return [line for line in logs if event in line["event"]]
 
 
-async def test_nodes_without_load_are_named_once_and_again_when_others_join_them() -> None:
-    def reading(*names: str) -> LoadReading:
-        return LoadReading({name: NodeLoad(cpu_average=1) for name in names}, time.time())
+def loads_of(*names: str, at: float = NOW) -> LoadReading:
+    return LoadReading({name: NodeLoad(cpu_average=1) for name in names}, at)
 
-    _, _, metrics, logs = await feed(
-        reading("n1"), reading("n1"), reading("n1", "n2"), reading("n1", "n2"), reading("n2"), nodes=("n1", "n2", "n3")
-    )
+
+async def test_unusable_values_are_counted_each_time_and_logged_once() -> None:
+    broken = LoadReading({"n1": NodeLoad(cpu_average=1)}, NOW, {"watcher": 2})
+    feed = Feed(broken, broken, loads_of("n1"), broken)
+    logs = await feed.run()
+    assert len(feed.readings) == 4
+    assert feed.value("rejected_values_total", query="watcher") == 6
+    examples = [line["examples"] for line in named(logs, "cannot be a load")]
+    assert examples == [["watcher"]] * 2, "once, and once more after a reading without any"
+
+
+async def test_a_figure_that_fails_is_counted_each_time_and_logged_when_it_fails_twice_in_a_row() -> None:
+    broken = LoadReading({"n1": NodeLoad(cpu_average=1)}, NOW, {}, ("memory failed",))
+    feed = Feed(broken, loads_of("n1"), broken, broken, broken)
+    logs = await feed.run()
+    assert [line["examples"] for line in named(logs, "could not be read")] == [["memory failed"]]
+    assert feed.value("refresh_failures_total") == 4
+
+
+async def test_a_failed_read_changes_no_load_and_its_status_says_why() -> None:
+    feed = Feed(LoadError("http://w: not reachable"))
+    await feed.run()
+    assert feed.readings == []
+    assert (feed.statuses[0].fresh, feed.statuses[0].message) == (False, "http://w: not reachable")
+    assert feed.value("refresh_failures_total") == 1
+
+
+async def test_series_of_no_node_are_counted_and_left_out() -> None:
+    feed = Feed(loads_of("n1", "x:9100"), node_of_address={"n1": "n1"}.get)
+    await feed.run()
+    (reading,) = feed.readings
+    assert (set(reading.loads), reading.source) == ({"n1"}, "key")
+    assert feed.value("unmatched_instances") == 1
+    assert feed.value("nodes") == 1
+
+
+async def test_nodes_without_load_are_logged_once_and_again_when_others_join_them() -> None:
+    script = (loads_of("n1"), loads_of("n1"), loads_of("n1", "n2"), loads_of("n1", "n2"), loads_of("n2"))
+    feed = Feed(*script, nodes=("n1", "n2", "n3"))
+    logs = await feed.run()
     summaries = [(line["count"], line["examples"]) for line in named(logs, "nodes without load")]
     assert summaries == [(2, ["n2", "n3"]), (2, ["n1"])]
-    assert value(metrics, "secondary_scheduler_load_node_states", source="key", state="absent") == 2
-    assert value(metrics, "secondary_scheduler_load_node_states", source="key", state="fresh") == 1
+    assert feed.value("node_states", state="absent") == 2
+    assert feed.value("node_states", state="fresh") == 1
 
 
-async def test_single_nodes_whose_load_is_too_old_are_named_and_counted() -> None:
-    now = time.time()
+async def test_single_nodes_whose_load_is_too_old_are_logged_and_counted() -> None:
     loads = {
-        "n1": NodeLoad(cpu_average=1, measured_at=now),
-        "n2": NodeLoad(cpu_average=1, measured_at=now - 3600),
+        "n1": NodeLoad(cpu_average=1, measured_at=NOW),
+        "n2": NodeLoad(cpu_average=1, measured_at=NOW - 3600),
     }
-    _, statuses, metrics, logs = await feed(LoadReading(loads, now), nodes=("n1", "n2"))
-    assert statuses[0].fresh, "the source as a whole is fresh"
+    feed = Feed(LoadReading(loads, NOW), nodes=("n1", "n2"))
+    logs = await feed.run()
+    assert feed.statuses[0].fresh, "the source as a whole is fresh"
     assert named(logs, "too old")[0]["examples"] == ["n2"]
-    assert value(metrics, "secondary_scheduler_load_node_states", source="key", state="stale") == 1
+    assert feed.value("node_states", state="stale") == 1
+
+
+async def test_loads_become_stale_while_the_source_is_silent() -> None:
+    feed = Feed(loads_of("n1", "n2"))
+    await feed.run()
+    for seconds, fresh in ((300, 1), (301, 0)):
+        feed.clock.now = NOW + seconds
+        feed.feed.show_age(feed.feed.status())
+        assert feed.value("data_fresh") == fresh
+        assert feed.value("node_states", state="fresh") == 2 * fresh
+        assert feed.value("node_states", state="stale") == 2 - 2 * fresh
 
 
 async def test_a_source_whose_series_match_no_node_is_not_fresh_and_says_what_to_set() -> None:
-    reading = LoadReading({"10.0.0.9:9100": NodeLoad(cpu_average=1)}, time.time())
-    _, statuses, metrics, _ = await feed(reading, node_of=lambda _: None, nodes=("n1",))
-    assert not statuses[0].fresh
-    assert "10.0.0.9:9100" in statuses[0].message
-    assert "nodeLabel" in statuses[0].message
-    assert value(metrics, "secondary_scheduler_load_data_fresh", source="key") == 0
+    feed = Feed(loads_of("10.0.0.9:9100"), node_of_address=lambda _: None, nodes=("n1",))
+    await feed.run()
+    assert not feed.statuses[0].fresh
+    assert "10.0.0.9:9100" in feed.statuses[0].message
+    assert "nodeLabel" in feed.statuses[0].message
+    assert feed.value("data_fresh") == 0
 
 
-async def test_a_mistake_of_the_reader_is_a_failed_read_and_not_the_end_of_reading() -> None:
-    now = time.time()
-    crash = RuntimeError("boom")
-    _, statuses, metrics, _ = await feed(crash, LoadReading({"n1": NodeLoad(cpu_average=1)}, now))  # type: ignore[arg-type]
-    assert [status.fresh for status in statuses] == [False, True]
-    assert "RuntimeError" in statuses[0].message
-    assert value(metrics, "secondary_scheduler_load_refresh_failures_total", source="key") == 1
+async def test_a_bug_in_the_reader_is_a_failed_read_and_not_the_end_of_reading() -> None:
+    feed = Feed(RuntimeError("boom"), loads_of("n1"))
+    await feed.run()
+    assert [status.fresh for status in feed.statuses] == [False, True]
+    assert "RuntimeError" in feed.statuses[0].message
+    assert feed.value("refresh_failures_total") == 1
 
 
-async def test_what_plugins_prepare_is_worked_out_off_the_loop_and_before_the_load_is_taken() -> None:
+async def test_a_bug_in_the_node_table_is_logged_and_not_the_end_of_reading() -> None:
+    def refuse(_: LoadReading) -> tuple[str, ...]:
+        raise RuntimeError("boom")
+
+    feed = Feed(loads_of("n1"), loads_of("n1"), on_reading=refuse)
+    logs = await feed.run()
+    assert len(named(logs, "could not be put into the node table")) == 2
+    assert len(feed.statuses) == 2
+
+
+async def test_plugins_prepare_off_the_loop_before_the_load_is_in_the_table() -> None:
     order: list[str] = []
     loop_thread = threading.get_ident()
 
@@ -196,48 +211,28 @@ async def test_what_plugins_prepare_is_worked_out_off_the_loop_and_before_the_lo
         order.append(f"asked for {sorted(reading.loads)} on the loop: {threading.get_ident() == loop_thread}")
         return [lambda: order.append(f"worked on the loop: {threading.get_ident() == loop_thread}")]
 
-    def take(reading: LoadReading) -> tuple[str, ...]:
-        order.append("taken")
+    def set_load(_: LoadReading) -> tuple[str, ...]:
+        order.append("in the table")
         return ()
 
-    load_feed = LoadFeed(
-        "key",
-        LoadSettings(address=WATCHER),
-        node_of_address=lambda name: name,
-        on_reading=take,
-        on_status=lambda _: None,
-        metrics=Metrics(),
-        source=ScriptedSource(LoadReading({"n1": NodeLoad(cpu_average=1)}, 1)),
-        prepare=prepare,
-    )
-    await asyncio.to_thread(load_feed.collector.read_once)
-    await asyncio.sleep(0)
-    assert order == ["asked for ['n1'] on the loop: True", "worked on the loop: False", "taken"]
+    await Feed(loads_of("n1"), prepare=prepare, on_reading=set_load).run()
+    assert order == ["asked for ['n1'] on the loop: True", "worked on the loop: False", "in the table"]
 
 
 async def test_a_plugin_that_fails_to_prepare_does_not_end_the_reading() -> None:
     def prepare(_: LoadReading) -> list[Callable[[], None]]:
         raise RuntimeError("boom")
 
-    readings: list[LoadReading] = []
-
-    def take(reading: LoadReading) -> tuple[str, ...]:
-        readings.append(reading)
-        return ()
-
-    reading = LoadReading({"n1": NodeLoad(cpu_average=1)}, 1)
-    load_feed = LoadFeed(
-        "key",
-        LoadSettings(address=WATCHER),
-        node_of_address=lambda name: name,
-        on_reading=take,
-        on_status=lambda _: None,
-        metrics=Metrics(),
-        source=ScriptedSource(reading),
-        prepare=prepare,
-    )
-    with capture_logs() as logs:
-        await asyncio.to_thread(load_feed.collector.read_once)
-        await asyncio.sleep(0)
-    assert [set(reading.loads) for reading in readings] == [{"n1"}]
+    feed = Feed(loads_of("n1"), prepare=prepare)
+    logs = await feed.run()
+    assert [set(reading.loads) for reading in feed.readings] == [{"n1"}]
     assert [line["event"] for line in logs] == ["a plugin could not prepare for a load"]
+
+
+def test_a_reading_that_comes_after_the_end_of_the_loop_is_dropped() -> None:
+    async def create() -> Feed:
+        return Feed(loads_of("n1"))
+
+    feed = asyncio.run(create())
+    feed.feed.collector.read_once()
+    assert feed.readings == []
