@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from scheduler.extras import requires_extra
 
-_WHILE_STARTING = 1_000_000
+_GC_THRESHOLD_WHILE_STARTING = 1_000_000
 """Objects between two collections until the first lists are in: all that is made until then stays."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon until it is told to stop; returns the exit code."""
-    gc.set_threshold(_WHILE_STARTING)
+    gc.set_threshold(_GC_THRESHOLD_WHILE_STARTING)
     with requires_extra("kube-scheduler", "scheduler"):
         _import_structlog()
         from scheduler.app import run

@@ -25,7 +25,7 @@ from scheduler.kube.model import NODES, PODS
 from scheduler.load import LoadStatus
 from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
-from scheduler.observe.health import Check, HealthChecks, LoopWatch
+from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.server import Server
 from scheduler.options import USER_AGENT, LeaderElection, Options
@@ -37,7 +37,7 @@ MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
 _DRAIN_SECONDS = 10.0
 _FIRST_LOAD_SECONDS = 2.0
 _SERVE_WITHIN_SECONDS, _FIRST_PODS_SECONDS = 2.0, 0.1
-_SYNC_PATIENCE_SECONDS = 10.0
+_SYNC_WARNING_SECONDS = 10.0
 log = structlog.get_logger(component="app")
 
 
@@ -59,17 +59,17 @@ class Daemon:
         self._readers = {"nodes": nodes, "pods": pods}
         self.election: LeaderElection = options.leader_election(configuration.model)
         self.metrics = Metrics()
-        self.watch = LoopWatch(tolerance_seconds=60)
+        self.watch = LoopWatchdog(tolerance_seconds=60)
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
         self._leading = not self.election.enabled
         self._synced = False
         self._stopping = False
-        self._fresh: dict[str, LoadStatus] = {}
+        self._load_statuses: dict[str, LoadStatus] = {}
         self._reflectors: dict[str, Reflector[Any, Any]] = {}
         connection = configuration.model.client_connection
-        # A bucket of its own, as upstream: a flood of events never delays a binding.
+        # A rate limit of its own, as upstream: a flood of Events never delays a binding.
         self.event_client = self._new_client(f"{USER_AGENT}/events", connection.qps, connection.burst)
         self.elector = self._new_elector() if self.election.enabled else None
         self.recorder = EventRecorder(
@@ -119,7 +119,7 @@ class Daemon:
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.engine.cycle.run(), name="cycle"),
         ]
-        sync = asyncio.create_task(self._after_sync(reflectors), name="sync")
+        sync = asyncio.create_task(self._wait_for_sync(reflectors), name="sync")
         if server:
             lasting.append(asyncio.create_task(_serve(server, sync), name="serving"))
         tasks = [*lasting, sync]
@@ -143,7 +143,7 @@ class Daemon:
             PODS,
             self.engine.pods,
             PodReducer().reduce,
-            on_page=self.engine.pods.fill,
+            on_page=self.engine.pods.add_page,
         )
         watched = {
             watch.resource: new_reflector(watch, self.client, self.engine.object_inputs(watch))
@@ -152,7 +152,7 @@ class Daemon:
         return {"nodes": node_list, "pods": pod_list, **watched}
 
     async def _shut_down(self, server: Server | None, tasks: list[asyncio.Task[Any]]) -> None:
-        """Take no more pods, let bindings end, write the events, give the Lease back."""
+        """Pop no more pods, let bindings end, write the Events, release the Lease."""
         log.info("Requested to terminate, exiting")
         self._stopping = True
         self._feeds.request_stop()
@@ -167,34 +167,34 @@ class Daemon:
             await asyncio.to_thread(server.stop)
         await self.event_client.close()
 
-    async def _after_sync(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
+    async def _wait_for_sync(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
         for resource, reflector in reflectors.items():
             while not reflector.synced.is_set():
                 try:
-                    await asyncio.wait_for(reflector.synced.wait(), _SYNC_PATIENCE_SECONDS)
+                    await asyncio.wait_for(reflector.synced.wait(), _SYNC_WARNING_SECONDS)
                 except TimeoutError:
-                    # Nothing is scheduled before: a missing right must be seen.
+                    # Nothing is scheduled before: say why, as a missing RBAC rule would go unnoticed.
                     log.warning("cache is not filled yet", resource=resource, reason=str(reflector.state.error or ""))
-        # What imports and the first lists made lives as long as the process: never look at it again. Not even once,
-        # which would take a tenth of a second, for a few thousand objects.
+        # What imports and the first lists made lives as long as the process: the collector never looks at it again. Not
+        # even once, now, which would take a tenth of a second to free a few thousand objects.
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
-        await self._first_loads()
+        await self._read_first_loads()
         self._synced = True
         log.info("caches are filled", nodes=self.engine.state.node_count, pods=self.engine.state.pod_count)
         self.engine.cycle.wake()
 
-    async def _first_loads(self) -> None:
-        """Read the load for the first time: after the nodes are known, to which it must be matched, and before the
-        first decision, but never longer than a moment."""
-        self._feeds.start(self.client_config, self._show_load)
+    async def _read_first_loads(self) -> None:
+        """Read the load for the first time, after the nodes, to which it is matched, and before the first decision. A
+        source that does not answer delays it by two seconds at most."""
+        self._feeds.start(self.client_config, self._publish_load_status)
         await self._feeds.wait_for_first_reads(_FIRST_LOAD_SECONDS)
 
     def _on_started_leading(self) -> None:
         """Called on the elector's thread."""
-        self._loop.call_soon_threadsafe(self._lead)
+        self._loop.call_soon_threadsafe(self._become_leader)
 
-    def _lead(self) -> None:
+    def _become_leader(self) -> None:
         self._leading = True
         self.metrics.leader.labels(self.election.name).set(1)
         log.info("became leader", lease=f"{self.election.namespace}/{self.election.name}")
@@ -206,11 +206,11 @@ class Daemon:
     def _may_schedule(self) -> bool:
         return self._leading and self._synced and not self._stopping and self._may_write()
 
-    def _show_load(self, status: LoadStatus) -> None:
-        """Say once per change whether the load is fresh: log, event, and the Lease, from which the controller reads."""
-        before = self._fresh.get(status.source)
-        self._fresh[status.source] = status
-        stale = [each for each in self._fresh.values() if not each.fresh]
+    def _publish_load_status(self, status: LoadStatus) -> None:
+        """Say once per change whether the load is fresh: log, Event, and the Lease, where the operator reads it."""
+        before = self._load_statuses.get(status.source)
+        self._load_statuses[status.source] = status
+        stale = [latest for latest in self._load_statuses.values() if not latest.fresh]
         if self.elector:
             self.elector.set_annotation(FRESH_ANNOTATION, "false" if stale else "true")
             self.elector.set_annotation(MESSAGE_ANNOTATION, stale[0].message[:512] if stale else "")
@@ -221,9 +221,9 @@ class Daemon:
         else:
             log.warning("load data are not fresh; pods are placed without them", reason=status.message)
         if self._may_schedule():
-            self._load_event(status)
+            self._record_load_event(status)
 
-    def _load_event(self, status: LoadStatus) -> None:
+    def _record_load_event(self, status: LoadStatus) -> None:
         lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
         name = self.configuration.scheduler_names[0]
         if status.fresh:
@@ -258,7 +258,7 @@ class Daemon:
             return tls
 
         answers = Answers(
-            checks=self._checks(),
+            checks=self._health_checks(),
             registry=self.metrics.registry,
             make_review_client=lambda: self._new_client("kube-scheduler/reviews", 20, 40),
             configz=lambda: {"componentconfig": self.configuration.model.to_dict()},
@@ -278,7 +278,7 @@ class Daemon:
             raise OSError(f"--bind-address, --secure-port: {address} cannot be used: {error.strerror}") from error
         return server
 
-    def _checks(self) -> HealthChecks:
+    def _health_checks(self) -> HealthChecks:
         elector = self.elector
         lease: dict[str, Check] = {"ping": lambda: None}
         if elector:
@@ -295,8 +295,8 @@ class Daemon:
 
 
 async def _serve(server: Server, sync: asyncio.Task[None]) -> None:
-    """Answer probes once the first pods are placed: what serving imports takes a sixth of a second. A start that takes
-    long does not put it off. Ends only with the failure of the server."""
+    """Answer probes once the first pods are placed: what serving imports takes a sixth of a second of the interpreter.
+    A start that takes longer than two seconds does not wait for that. Ends only when the server fails."""
     done, _ = await asyncio.wait([sync], timeout=_SERVE_WITHIN_SECONDS)
     if done:
         await asyncio.sleep(_FIRST_PODS_SECONDS)

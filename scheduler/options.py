@@ -64,16 +64,16 @@ class Options:
         """Combine the file's `leaderElection` with the flags; a flag that was given wins."""
         file = model.leader_election
 
-        def either(flag: T | None, value: T) -> T:
+        def prefer_flag(flag: T | None, value: T) -> T:
             return value if flag is None else flag
 
         return LeaderElection(
-            enabled=either(self.leader_elect, file.leader_elect),
-            lease_duration=either(self.leader_elect_lease_duration, file.lease_duration),
-            renew_deadline=either(self.leader_elect_renew_deadline, file.renew_deadline),
-            retry_period=either(self.leader_elect_retry_period, file.retry_period),
-            name=either(self.leader_elect_resource_name, file.resource_name),
-            namespace=either(self.leader_elect_resource_namespace, file.resource_namespace),
+            enabled=prefer_flag(self.leader_elect, file.leader_elect),
+            lease_duration=prefer_flag(self.leader_elect_lease_duration, file.lease_duration),
+            renew_deadline=prefer_flag(self.leader_elect_renew_deadline, file.renew_deadline),
+            retry_period=prefer_flag(self.leader_elect_retry_period, file.retry_period),
+            name=prefer_flag(self.leader_elect_resource_name, file.resource_name),
+            namespace=prefer_flag(self.leader_elect_resource_namespace, file.resource_namespace),
         )
 
 
@@ -98,7 +98,7 @@ def _port(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is no port; write 0 to 65535")
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _comma_separated(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
 
 
@@ -147,9 +147,11 @@ def _serving_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--secure-port", type=_port, default=10259, help="0 serves nothing")
     group.add_argument("--tls-cert-file", type=Path)
     group.add_argument("--tls-private-key-file", type=Path)
-    group.add_argument("--tls-cipher-suites", type=_words, default=())
+    group.add_argument("--tls-cipher-suites", type=_comma_separated, default=())
     group.add_argument("--tls-min-version", choices=_TLS_VERSIONS, default="VersionTLS12")
-    group.add_argument("--authorization-always-allow-paths", type=_words, default=("/healthz", "/readyz", "/livez"))
+    group.add_argument(
+        "--authorization-always-allow-paths", type=_comma_separated, default=("/healthz", "/readyz", "/livez")
+    )
 
 
 def parse_options(arguments: Sequence[str], version: str) -> Options:

@@ -13,7 +13,7 @@ from scheduler.config import Configuration
 from scheduler.kube.client import ClientConfig, KubeClient, PageReader
 from scheduler.options import USER_AGENT, Options
 
-_TURN_SECONDS: Final = 0.0001
+_SWITCH_INTERVAL_SECONDS: Final = 0.0001
 """How long an import may keep the interpreter's lock from the event loop, which reads a page in some fifty pieces."""
 
 
@@ -50,7 +50,7 @@ async def _run(options: Options, configuration: Configuration, client_config: Cl
 
 async def _import_daemon() -> None:
     before = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN_SECONDS)
+    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     try:
         await asyncio.to_thread(import_module, "scheduler.daemon")
     finally:

@@ -34,7 +34,7 @@ from scheduler.framework import (
     PodInfo,
     Status,
 )
-from scheduler.observe.health import LoopWatch
+from scheduler.observe.health import LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
 
@@ -74,7 +74,7 @@ class SchedulingCycle:
         waiting: WaitingPods,
         metrics: Metrics,
         may_schedule: Callable[[], bool],
-        watch: LoopWatch,
+        watch: LoopWatchdog,
     ) -> None:
         self._attempts = attempts
         self._state = attempts.state

@@ -21,14 +21,14 @@ from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import EventOrder, FirstAttemptOrder, PodInfo, RandomSource
 from scheduler.kube.client import KubeClient
-from scheduler.observe.health import LoopWatch
+from scheduler.observe.health import LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Whether this process may act; asked anew each time.
+    """Whether this process may act; asked each time.
 
     Attributes:
         may_write: it holds its Lease, or needs none.
@@ -53,7 +53,7 @@ class Outputs:
     client: KubeClient
     recorder: EventRecorder
     metrics: Metrics
-    watch: LoopWatch
+    watch: LoopWatchdog
 
 
 class Engine:

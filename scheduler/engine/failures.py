@@ -1,4 +1,4 @@
-"""What a user sees of a pod that could not be placed: an event, and the condition PodScheduled=False."""
+"""What users see of a pod that could not be placed: an Event, and the condition PodScheduled=False."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from scheduler.kube.primitives.timestamps import format_time
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-_REMEMBERED = 50_000
+_PODS_REMEMBERED = 50_000
 PATCHES_AT_ONCE = 8
-"""The others wait here and not for a connection, where bindings would wait behind them and thousands would time out."""
+"""Patches of conditions under way at once. The others wait here and not for a connection of the client: bindings would
+wait behind them there, and thousands would time out."""
 
 
 class Rejection(NamedTuple):
@@ -37,7 +38,7 @@ class Rejection(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """What was last sent about a pod; no nomination where none was."""
+    """What was last written about a pod; `nominated_node` is None where no nomination was."""
 
     reason: str
     message: str
@@ -49,7 +50,7 @@ class FailureReporter:
 
     def __init__(self) -> None:
         self._written: OrderedDict[str, _Written] = OrderedDict()
-        self._lanes = asyncio.Semaphore(PATCHES_AT_ONCE)
+        self._patches = asyncio.Semaphore(PATCHES_AT_ONCE)
 
     def report(
         self, handle: EngineHandle, pod: PodInfo, reason: str, message: str, nominated_node: str | None = None
@@ -60,7 +61,7 @@ class FailureReporter:
         """
         handle.event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         last = self._written.get(pod.uid)
-        # What the watch shows may be older than what was written last, or newer: both must agree to spare the patch.
+        # The watch may show less than what was written last, or more: the patch is only saved where both agree.
         shown = {pod.nominated_node}
         if last is not None and last.nominated_node is not None:
             shown.add(last.nominated_node)
@@ -70,7 +71,7 @@ class FailureReporter:
         sent = nominated_node if nominate else last.nominated_node if last is not None else None
         self._written[pod.uid] = _Written(reason, message, sent)
         self._written.move_to_end(pod.uid)
-        while len(self._written) > _REMEMBERED:
+        while len(self._written) > _PODS_REMEMBERED:
             self._written.popitem(last=False)
         status: dict[str, object] = {"conditions": [_condition(pod, reason, message, handle.now())]}
         if nominate:
@@ -78,11 +79,11 @@ class FailureReporter:
         handle.spawn(self._patch(handle, pod, {"status": status}), f"status {pod.key}")
 
     def forget(self, uid: str) -> None:
-        """Drop what is known of a pod that is bound or gone."""
+        """Forget a pod that is bound or gone."""
         self._written.pop(uid, None)
 
     async def _patch(self, handle: EngineHandle, pod: PodInfo, patch: dict[str, object]) -> None:
-        async with self._lanes:
+        async with self._patches:
             status = await handle.patch_pod(pod, patch, "status")
         if not status.is_success:
             # Not written: the next attempt must not believe that it was.

@@ -1,4 +1,4 @@
-"""What a plugin may do to the world: bind, patch, delete, report, wake. The only writer of pods in the scheduler."""
+"""The effects plugins have: bind, patch, delete, evict, report, wake. The only writer of pods in the scheduler."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class EngineHandle:
         self._engine.activate([pod.uid for pod in pods])
 
     def reorder(self, pods: Iterable[PodInfo]) -> None:
-        """Have the queue look at the places of pods again."""
+        """Have the queue sort pods again whose keys have changed."""
         self._engine.reorder([pod.uid for pod in pods])
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
@@ -137,7 +137,7 @@ class EngineHandle:
         self._recorder.record(_reference(pod), self._scheduler_name, kind, reason, action, note, other)
 
     def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
-        """Refuse a pod that waits for permission."""
+        """Reject a pod that waits for permission."""
         return self._engine.waiting.reject(pod.uid, plugin, message)
 
     def waiting_pods(self) -> Collection[PodInfo]:
@@ -162,11 +162,11 @@ class EngineHandle:
             "target": {"kind": "Node", "name": node},
         }
         try:
-            self._recorder.hold()
+            self._recorder.binding_started()
             try:
                 await self._client.post(f"{_pod_path(pod)}/binding", body)
             finally:
-                self._recorder.release()
+                self._recorder.binding_ended()
         except Conflict:
             return await self._read_back(pod, node, "conflict")
         except NotFound:
@@ -229,7 +229,7 @@ class EngineHandle:
     async def pause(self, seconds: float) -> None:
         """Wait without counting as a binding under way."""
         self.paused += 1
-        # The loop may have stopped taking pods because so many bindings were under way.
+        # The loop may have stopped popping pods because MAX_BINDING bindings were under way.
         self._engine.activate(())
         try:
             await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""What the watches bring, put into cache and queue: pods and nodes as they come, in batches."""
+"""What the watches of pods and nodes deliver, put into cache and queue in batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,18 @@ log = structlog.get_logger(component="inputs")
 
 
 class PodInputs:
-    """Sink of the pod watch: assigned pods into the cache, ours without a node into the queue."""
+    """Sink of the pod watch: pods with a node into the cache, pending pods of our profiles into the queue.
+
+    Args:
+        state: the cache.
+        queue: the pods to place.
+        pending: the pods without a node, by UID; kept here, read by the cycle.
+        scheduler_names: whose pods are ours.
+        waiting: told of pods that are deleted while they wait in Permit.
+        failures: forgets pods that are gone.
+        wake: called after each batch.
+        clock: returns seconds since the epoch.
+    """
 
     def __init__(
         self,
@@ -51,54 +62,61 @@ class PodInputs:
         self._wake = wake
         self.pending = pending
 
-    def fill(self, items: Sequence[PodInfo]) -> None:
-        """A page of the first list, of which nothing is decided before `replace` brings all of it."""
+    def add_page(self, items: Sequence[PodInfo]) -> None:
+        """Take a page of the first list while the next ones are read.
+
+        Nothing is decided before `replace` gets all of it: nodes would look emptier than they are.
+        """
         for pod in items:
             self._upsert(pod)
 
     def replace(self, items: Sequence[PodInfo], resource_version: ResourceVersion) -> None:
-        """A fresh list: what is not in it is gone."""
+        """Take a complete list: what is not in it is gone."""
         seen = {pod.uid for pod in items}
         self._state.directory.retain(seen)
         for uid in [uid for uid in self.pending if uid not in seen]:
-            self._gone_pending(uid)
+            self._delete_pending(uid)
         for uid in [uid for uid in self._state.pod_uids if uid not in seen]:
-            self._gone_assigned(uid)
+            self._delete_assigned(uid)
         for pod in items:
             if self.pending.get(pod.uid) is not pod and self._state.pod(pod.uid) is not pod:
                 self._upsert(pod)
         self._wake()
 
     def apply(self, events: Sequence[tuple[EventType, PodInfo]]) -> None:
-        """A batch of changes, in their order."""
+        """Apply a batch of changes, in their order."""
         for kind, pod in events:
             if kind is EventType.DELETED:
                 self._state.directory.remove(pod.uid)
-                self._gone_pending(pod.uid)
-                self._gone_assigned(pod.uid)
+                self._delete_pending(pod.uid)
+                self._delete_assigned(pod.uid)
             else:
                 self._upsert(pod)
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
-        """A pod that cannot be read is not placed; one that runs keeps the room that was last known."""
-        self._gone_pending(metadata.uid)
-        log.warning("pod left out", pod=f"{metadata.namespace}/{metadata.name}", error=str(error)[:300])
+        """Leave a pod out that cannot be decoded; one that runs keeps the requests that were last known."""
+        self._delete_pending(metadata.uid)
+        log.warning(
+            "a pod cannot be decoded and is left out",
+            pod=f"{metadata.namespace}/{metadata.name}",
+            error=str(error)[:300],
+        )
 
     def _upsert(self, pod: PodInfo) -> None:
-        # Before queue and cache, which ask it.
+        # First, as plugins look pods up in it when queue and cache change.
         self._state.directory.upsert(pod)
         if pod.terminal:
-            self._gone_pending(pod.uid)
-            self._gone_assigned(pod.uid)
+            self._delete_pending(pod.uid)
+            self._delete_assigned(pod.uid)
         elif pod.node_name:
-            self._gone_pending(pod.uid)
-            self._assigned(pod)
+            self._delete_pending(pod.uid)
+            self._upsert_assigned(pod)
         elif pod.scheduler_name in self._scheduler_names:
-            self._unassigned(pod)
+            self._upsert_pending(pod)
 
-    def _assigned(self, pod: PodInfo) -> None:
-        # Until the API server shows it, one of ours that is being bound has been no news to pods that wait for it.
+    def _upsert_assigned(self, pod: PodInfo) -> None:
+        # An assumed pod wakes nobody before the API server shows it, as its binding may be rolled back: it does now.
         bound_by_us = self._state.is_assumed(pod.uid)
         old = self._state.upsert_pod(pod, self._clock())
         if old is None or bound_by_us:
@@ -108,7 +126,7 @@ class PodInputs:
             for event in pod_update_events(old, pod):
                 self._queue.on_event(event, old=old, new=pod)
 
-    def _unassigned(self, pod: PodInfo) -> None:
+    def _upsert_pending(self, pod: PodInfo) -> None:
         old = self.pending.get(pod.uid)
         self.pending[pod.uid] = pod
         if self._state.is_assumed(pod.uid):
@@ -120,9 +138,9 @@ class PodInputs:
             self._queue.update(old, pod)
             self._state.nominator.update(pod, old)
             if old.nominated_node and old.nominated_node != pod.nominated_node:
-                self._room_given_up(old)
+                self._wake_for_lost_nomination(old)
 
-    def _gone_pending(self, uid: str) -> None:
+    def _delete_pending(self, uid: str) -> None:
         pod = self.pending.pop(uid, None)
         if pod is None:
             return
@@ -132,15 +150,15 @@ class PodInputs:
         if self._state.is_assumed(uid) and self._waiting.reject(uid, "", "removed"):
             return
         if pod.nominated_node:
-            self._room_given_up(pod)
+            self._wake_for_lost_nomination(pod)
 
-    def _room_given_up(self, pod: PodInfo) -> None:
-        """A nominated pod counts as if it were on its node, for pods of no higher priority: they may try again."""
+    def _wake_for_lost_nomination(self, pod: PodInfo) -> None:
+        """A nominated pod counts as if it were on its node for pods of no higher priority, which may fit now."""
         self._queue.on_event(ASSIGNED_POD_DELETE, old=pod, max_priority=pod.priority)
 
-    def _gone_assigned(self, uid: str) -> None:
+    def _delete_assigned(self, uid: str) -> None:
         if self._state.is_binding(uid):
-            # The Binding will find out; usage is taken back there.
+            # The answer to its Binding decides, and the cycle rolls it back.
             return
         old = self._state.remove_pod(uid)
         if old is not None:
@@ -148,14 +166,18 @@ class PodInputs:
 
 
 class NodeUpdate(NamedTuple):
-    """A node, reduced, and the addresses by which a metric source may know it."""
+    """A reduced node, and the addresses by which a load source may know it."""
 
     node: NodeInfo
     addresses: tuple[str, ...]
 
 
 def reduce_node_update(raw: Node) -> NodeUpdate:
-    """Reduce a node as it comes from the API server; ValueError for one that makes no sense."""
+    """Reduce a node as the API server sends it.
+
+    Raises:
+        ValueError: a quantity of it cannot be read.
+    """
     return NodeUpdate(reduce_node(raw), tuple(address.address for address in raw.status.addresses))
 
 
@@ -169,11 +191,11 @@ class NodeInputs:
         self._node_of_address: dict[str, str] = {}
 
     def node_of_address(self, address: str) -> str | None:
-        """The node that has this name or address."""
+        """Return the node that has this name or address; a name wins over another node's address."""
         return self._node_of_address.get(address)
 
     def replace(self, items: Sequence[NodeUpdate], resource_version: ResourceVersion) -> None:
-        """A fresh list: what is not in it is gone."""
+        """Take a complete list: what is not in it is gone."""
         seen = {update.node.name for update in items}
         self._remove(name for name in self._state.node_names if name not in seen)
         for update in items:
@@ -181,7 +203,7 @@ class NodeInputs:
         self._wake()
 
     def apply(self, events: Sequence[tuple[EventType, NodeUpdate]]) -> None:
-        """A batch of changes, in their order."""
+        """Apply a batch of changes, in their order."""
         for kind, update in events:
             if kind is EventType.DELETED:
                 self._remove([update.node.name])
@@ -190,9 +212,9 @@ class NodeInputs:
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
-        """A node that cannot be read gets no pods from us until it can."""
+        """Leave a node out that cannot be decoded: it gets no pods until it can."""
         self._remove([metadata.name])
-        log.warning("node left out", node=metadata.name, error=str(error)[:300])
+        log.warning("a node cannot be decoded and is left out", node=metadata.name, error=str(error)[:300])
 
     def _upsert(self, update: NodeUpdate) -> None:
         node = update.node

@@ -1,4 +1,4 @@
-"""Objects that plugins look up, put into the cache as the watches bring them; pods that wait for them are woken."""
+"""The other objects that plugins read: what their watches deliver goes into the cache, and wakes pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = structlog.get_logger(component="inputs")
 
 
 def declared_watches(plugins: Iterable[str]) -> tuple[Watch, ...]:
-    """Return what the enabled plugins read besides nodes and pods, each once.
+    """Return the watches that the enabled plugins declare beyond nodes and pods, each once.
 
     Raises:
         ValueError: a plugin declares a resource that this scheduler cannot decode.
@@ -34,7 +34,7 @@ def declared_watches(plugins: Iterable[str]) -> tuple[Watch, ...]:
 
 
 class ObjectInputs:
-    """Sink of one such watch."""
+    """Sink of one such watch. All methods run on the loop."""
 
     def __init__(
         self, kind: WatchedKind, state: ClusterState, queue: SchedulingQueue, *, wake: Callable[[], None]
@@ -46,8 +46,8 @@ class ObjectInputs:
         self._wake = wake
 
     def replace(self, items: Sequence[Object], resource_version: ResourceVersion) -> None:
-        """A fresh list: what is not in it is gone. One without a version says that the kind is not served."""
-        self._say_whether_served(bool(resource_version))
+        """Take a complete list: what is not in it is gone. An empty version says that the kind is not served."""
+        self._log_served(bool(resource_version))
         for item in self._objects.missing_from(self._kind, items):
             self._remove(item.metadata)
         for item in items:
@@ -55,7 +55,7 @@ class ObjectInputs:
         self._wake()
 
     def apply(self, events: Sequence[tuple[EventType, Object]]) -> None:
-        """A batch of changes, in their order."""
+        """Apply a batch of changes, in their order."""
         for kind, item in events:
             if kind is EventType.DELETED:
                 self._remove(item.metadata)
@@ -64,11 +64,13 @@ class ObjectInputs:
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
-        """An object that cannot be read counts as absent."""
+        """Treat an object that cannot be decoded as absent."""
         self._remove(metadata)
-        log.warning("object left out", kind=self._kind, object=metadata.key, error=str(error)[:300])
+        log.warning(
+            "an object cannot be decoded and is left out", kind=self._kind, object=metadata.key, error=str(error)[:300]
+        )
 
-    def _say_whether_served(self, served: bool) -> None:
+    def _log_served(self, served: bool) -> None:
         if served and not self._served:
             log.info("the API server serves the resource now", kind=self._kind)
         elif self._served and not served:
@@ -93,8 +95,11 @@ class ObjectInputs:
 
 
 def new_reflector(watch: Watch, client: KubeClient, inputs: ObjectInputs) -> Reflector[Any, Any]:
-    """Return the list and watch of one kind, in all namespaces. A custom resource may be missing: its
-    CustomResourceDefinition is installed at any time, and pods that do not need it must not wait for it."""
+    """Return the list and watch of one kind, in all namespaces.
+
+    A custom resource may be missing: its CustomResourceDefinition may be installed later, and pods that do not need it
+    must not wait for it.
+    """
     group = watch.api_version.partition("/")[0]
     custom = any(f"{watch.resource}.{group}" in descriptor.crds for descriptor in descriptors())
     codec = WATCHED_KINDS[watch].codec

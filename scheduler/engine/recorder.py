@@ -1,4 +1,9 @@
-"""Events (`events.k8s.io/v1`), written behind the bindings and never in their way."""
+"""Events (`events.k8s.io/v1`), written behind the bindings.
+
+An Event costs the API server as much as a Binding, and a pod has at least one of each. Written as they come, they would
+halve the rate of placing pods in a backlog. So Events wait while bindings are under way, but not for long: they are
+there within 10 s (docs/performance.md).
+"""
 
 from __future__ import annotations
 
@@ -16,32 +21,34 @@ from scheduler.kube.client import KubeClient, KubeError
 from scheduler.kube.primitives.timestamps import format_micro_time
 
 NOTE_LIMIT = 1024
-"""Bytes of a note that the API server takes."""
+"""Bytes of a note that the API server accepts."""
 _SERIES_IDLE = 360.0
+"""Seconds without a repetition after which the same event begins a new series, as upstream."""
 _SERIES_RESEND = 1800.0
-_KNOWN_SERIES = 4096
-LANES_BEHIND = 1
+"""Seconds between two writes of a series' count, as upstream."""
+_SERIES_KEPT = 4096
+WRITERS_BEHIND_BINDINGS = 1
 """Events written at once while bindings are under way: each costs the API server as much as a binding."""
-LANES_IDLE = 8
-"""As many as keep the API server busy: more would only make the next binding wait behind them."""
-_LANES_MOST = 64
-SOON_SECONDS = 11.0
-"""Age of the oldest event by the time when the bindings are through, up to which it waits for them: from 8.5 s on it is
-its turn in any case."""
-PATIENCE_WITHOUT_BACKLOG_SECONDS = ((1.0, LANES_IDLE), (5.0, 16), (7.0, _LANES_MOST))
-"""Age of the oldest event from which on so many are written at once, where no pod waits for its binding to start: what
-is held back now will not be quicker later. Preemption has five events and one binding per pod."""
-PATIENCE_SECONDS = ((7.5, 16), (8.5, _LANES_MOST))
-"""The same where bindings will be through soon, so that all are written within 10 s."""
-PATIENCE_IN_LONG_BACKLOG_SECONDS = ((3.0, 16), (5.0, _LANES_MOST))
-"""The same in a long backlog, where bindings go on to compete with the events."""
-_LOOK_SECONDS = 0.5
+WRITERS_WITHOUT_BINDINGS = 8
+"""Events written at once otherwise: these keep the API server busy, and more would only delay the next binding."""
+_MOST_WRITERS = 64
+SHORT_BACKLOG_SECONDS = 11.0
+"""A backlog is short when the oldest event will not be older at its end. From 8.5 s on it is written anyway."""
+WRITERS_BY_AGE_WITHOUT_BACKLOG = ((1.0, WRITERS_WITHOUT_BINDINGS), (5.0, 16), (7.0, _MOST_WRITERS))
+"""(age of the oldest event in seconds, events written at once from that age on), where no pod waits to be placed. There
+is nothing to wait for then: preemption has five events and one binding per pod."""
+WRITERS_BY_AGE_IN_SHORT_BACKLOG = ((7.5, 16), (8.5, _MOST_WRITERS))
+"""The same where all pods will be bound soon: the events wait for that, and are all written within 10 s."""
+WRITERS_BY_AGE_IN_LONG_BACKLOG = ((3.0, 16), (5.0, _MOST_WRITERS))
+"""The same in a long backlog: waiting for its end would take too long, so the events compete with the bindings."""
+_MEASURE_SECONDS = 0.5
+"""How often the rate of bindings is measured while events wait."""
 log = structlog.get_logger(component="events")
 
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """What an event is about; the resource version is part of a series' identity, as upstream."""
+    """The object an event is about; its resource version is part of a series' identity, as upstream."""
 
     kind: str
     namespace: str
@@ -51,7 +58,7 @@ class Regarding:
     api_version: str = "v1"
 
     def to_dict(self) -> dict[str, str]:
-        """The object reference as the API takes it."""
+        """Return the object reference as the API accepts it: without empty fields."""
         reference = {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -72,7 +79,7 @@ class _Series:
 
 
 class _Post(NamedTuple):
-    """An event to be written; its body is made when its turn comes, as thousands may wait."""
+    """An event to be written. Its body is built when its turn comes: thousands may wait."""
 
     at: float
     name: str
@@ -86,7 +93,7 @@ class _Post(NamedTuple):
 
 
 class _Patch(NamedTuple):
-    """A series that goes on."""
+    """A new count for a series."""
 
     at: float
     path: str
@@ -96,9 +103,17 @@ class _Patch(NamedTuple):
 class EventRecorder:
     """Queues events and writes them behind the bindings; the same event again becomes a series.
 
-    While bindings are under way (`hold` and `release`) few are written at a time, and more as they grow old: later
-    where the bindings will be through soon (`backlog`, the pods ready to be placed). Bounded: when the queue is full an
-    event is dropped and counted, bindings go on.
+    While bindings are under way (`binding_started`, `binding_ended`) few events are written at once, and more as they
+    grow old; how soon depends on how long the backlog will last. The queue is bounded: when it is full, an event is
+    dropped and counted.
+
+    Args:
+        client: in the daemon one of its own, so that events do not use up the bindings' rate limit.
+        instance: of `reportingInstance`; the host name.
+        on_drop: called for each event that is not written.
+        backlog: returns the number of pods that are ready to be placed.
+        capacity: events that may wait.
+        clock: returns seconds since the epoch.
     """
 
     def __init__(
@@ -121,20 +136,20 @@ class EventRecorder:
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._sequence = 0
         self._bindings = self._bound = 0
-        self._looked_at, self._looked_bound, self._rate = clock(), 0, 0.0
+        self._measured_at, self._measured_bound, self._rate = clock(), 0, 0.0
         self._started = self._draining = False
         self._writers: set[asyncio.Task[None]] = set()
-        self._looking: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Start to write, on the running loop."""
         self._started = True
-        self._pump()
+        self._start_writers()
 
     async def drain(self, timeout: float) -> None:
         """Write what is queued, at most `timeout` seconds, then stop."""
         self._draining = True
-        self._pump()
+        self._start_writers()
         try:
             async with asyncio.timeout(timeout):
                 while self._writers:
@@ -142,22 +157,22 @@ class EventRecorder:
         except TimeoutError:
             log.warning("events left unwritten at exit", count=len(self._queue) + len(self._writers))
         self._started = False
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for writer in self._writers:
             writer.cancel()
         await asyncio.gather(*self._writers, return_exceptions=True)
 
-    def hold(self) -> None:
-        """A binding is under way: it goes first."""
+    def binding_started(self) -> None:
+        """Let events wait for a binding."""
         self._bindings += 1
 
-    def release(self) -> None:
-        """It has ended."""
+    def binding_ended(self) -> None:
+        """End what `binding_started` began, whatever the outcome."""
         self._bindings -= 1
         self._bound += 1
         if not self._bindings:
-            self._pump()
+            self._start_writers()
 
     def record(
         self,
@@ -169,7 +184,17 @@ class EventRecorder:
         note: str,
         related: Regarding | None = None,
     ) -> None:
-        """Queue an event; `controller` is the profile's scheduler name, `kind` is Normal or Warning."""
+        """Queue an event.
+
+        Args:
+            regarding: the object that the event is shown with.
+            controller: the profile's scheduler name.
+            kind: Normal or Warning.
+            reason: why, in one word, such as FailedScheduling.
+            action: what the scheduler did, such as Binding.
+            note: the text for people; cut to NOTE_LIMIT bytes.
+            related: a second object.
+        """
         now = self._clock()
         key: tuple[str, ...] = (kind, action, reason, controller)
         key += (regarding.uid or regarding.name, regarding.resource_version)
@@ -179,11 +204,11 @@ class EventRecorder:
         if series is not None and now - series.last_seen <= _SERIES_IDLE:
             self._repeat(series, now)
             return
-        # Unique without asking the clock twice: several events may fall into one tick.
+        # The sequence makes it unique: several events may fall into one tick of the clock.
         self._sequence += 1
         name = f"{regarding.name[:230]}.{int(now * 1e9) + self._sequence:x}"
         self._series[key] = _Series(f"{_collection(regarding)}/{name}", 1, now, now)
-        while len(self._series) > _KNOWN_SERIES:
+        while len(self._series) > _SERIES_KEPT:
             self._series.popitem(last=False)
         self._enqueue(_Post(now, name, regarding, controller, kind, reason, action, note, related))
 
@@ -199,57 +224,57 @@ class EventRecorder:
             self._on_drop()
             return
         self._queue.append(item)
-        self._pump()
+        self._start_writers()
 
-    def _lanes(self) -> int:
-        """How many events may be written at once now."""
+    def _allowed_writers(self) -> int:
+        """Return how many events may be written at once now."""
         if not self._started or not self._queue:
             return 0
         if self._draining:
-            return _LANES_MOST
+            return _MOST_WRITERS
         age = self._clock() - self._queue[0].at
         backlog = self._backlog()
-        patience: tuple[tuple[float, int], ...] = PATIENCE_WITHOUT_BACKLOG_SECONDS
+        writers_by_age: tuple[tuple[float, int], ...] = WRITERS_BY_AGE_WITHOUT_BACKLOG
         if self._bindings and backlog:
-            soon = self._rate > 0 and age + backlog / self._rate <= SOON_SECONDS
-            patience = PATIENCE_SECONDS if soon else PATIENCE_IN_LONG_BACKLOG_SECONDS
-        least = LANES_BEHIND if self._bindings else LANES_IDLE
-        return max([least, *(lanes for seconds, lanes in patience if age >= seconds)])
+            soon = self._rate > 0 and age + backlog / self._rate <= SHORT_BACKLOG_SECONDS
+            writers_by_age = WRITERS_BY_AGE_IN_SHORT_BACKLOG if soon else WRITERS_BY_AGE_IN_LONG_BACKLOG
+        least = WRITERS_BEHIND_BINDINGS if self._bindings else WRITERS_WITHOUT_BINDINGS
+        return max([least, *(writers for seconds, writers in writers_by_age if age >= seconds)])
 
-    def _pump(self) -> None:
-        """Start as many writers as there is work and room for; look again later, as events grow old."""
-        for _ in range(min(self._lanes() - len(self._writers), len(self._queue))):
+    def _start_writers(self) -> None:
+        """Start as many writers as are allowed and needed; look again later, as events grow old."""
+        for _ in range(min(self._allowed_writers() - len(self._writers), len(self._queue))):
             writer = asyncio.create_task(self._write(), name="events")
             self._writers.add(writer)
-            writer.add_done_callback(self._ended)
-        if self._queue and self._started and self._looking is None:
-            if self._clock() - self._looked_at > 2 * _LOOK_SECONDS:
-                # Nothing of what it was before a rest.
-                self._looked_at, self._looked_bound, self._rate = self._clock(), self._bound, 0.0
-            self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+            writer.add_done_callback(self._writer_ended)
+        if self._queue and self._started and self._timer is None:
+            if self._clock() - self._measured_at > 2 * _MEASURE_SECONDS:
+                # The rate from before an idle time says nothing.
+                self._measured_at, self._measured_bound, self._rate = self._clock(), self._bound, 0.0
+            self._timer = asyncio.get_running_loop().call_later(_MEASURE_SECONDS, self._measure_bindings)
 
-    def _ended(self, writer: asyncio.Task[None]) -> None:
+    def _writer_ended(self, writer: asyncio.Task[None]) -> None:
         self._writers.discard(writer)
         if not writer.cancelled() and writer.exception() is not None:
             log.error("writing an event failed", exc_info=writer.exception())
         if not writer.cancelled():
-            self._pump()
+            self._start_writers()
 
-    def _look(self) -> None:
-        self._looking = None
+    def _measure_bindings(self) -> None:
+        self._timer = None
         now = self._clock()
-        bound, seconds = self._bound - self._looked_bound, now - self._looked_at
+        bound, seconds = self._bound - self._measured_bound, now - self._measured_at
         if seconds > 0:
             latest = bound / seconds
-            # Half of what it was, as single looks vary.
+            # A running mean, as single measurements vary.
             self._rate = (self._rate + latest) / 2 if self._rate else latest
-        self._looked_at, self._looked_bound = now, self._bound
-        self._pump()
+        self._measured_at, self._measured_bound = now, self._bound
+        self._start_writers()
 
     async def _write(self) -> None:
         while self._queue:
-            if len(self._writers) > self._lanes():
-                # At once, or all that are too many would go, and none stay.
+            if len(self._writers) > self._allowed_writers():
+                # Leave the set at once: else all writers would see that they are too many, and all would end.
                 self._writers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
                 return
             item = self._queue.popleft()
@@ -260,7 +285,7 @@ class EventRecorder:
                     patch = {"series": {"count": item.repeats, "lastObservedTime": _micro_time(item.at)}}
                     await self._client.patch(item.path, patch, content_type="application/merge-patch+json")
             except KubeError as error:
-                # An event is a courtesy: a namespace that is going away refuses it, and nothing depends on it.
+                # Nothing depends on an event, and a namespace that is being deleted refuses it.
                 log.debug("event not written", regarding=item[1], error=str(error)[:200])
                 self._on_drop()
 
@@ -276,7 +301,7 @@ class EventRecorder:
             "reason": item.reason,
             "action": item.action,
             "regarding": item.regarding.to_dict(),
-            "note": shorten(item.note),
+            "note": truncate_note(item.note),
         }
         if item.related is not None:
             body["related"] = item.related.to_dict()
@@ -291,8 +316,8 @@ def _micro_time(seconds: float) -> str:
     return format_micro_time(datetime.fromtimestamp(seconds, UTC))
 
 
-def shorten(note: str) -> str:
-    """Cut a note to what the API server takes, ending in ` ...` as upstream."""
+def truncate_note(note: str) -> str:
+    """Cut a note to what the API server accepts, ending in ` ...` as upstream."""
     encoded = note.encode()
     if len(encoded) <= NOTE_LIMIT:
         return note

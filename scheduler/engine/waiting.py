@@ -1,4 +1,4 @@
-"""Pods that a Permit plugin lets wait: held in reserve until every plugin allows, one rejects, or time is up."""
+"""Pods that Permit plugins hold on their nodes: until every plugin allows, one rejects, or time is up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from scheduler.framework import SUCCESS, Code, PodInfo, Status
 
 MAX_WAIT_SECONDS = 900.0
-"""Upstream's cap on the time a plugin may ask for."""
+"""Upstream's cap on how long a plugin may hold a pod."""
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class _Waiting:
 
 
 class WaitingPods:
-    """The pods that wait on permission, by UID."""
+    """The waiting pods, by UID. Methods run on the loop."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
@@ -29,7 +29,7 @@ class WaitingPods:
         return len(self._waiting)
 
     def add(self, pod: PodInfo, timeouts: Mapping[str, float]) -> asyncio.Future[Status]:
-        """Let a pod wait for the named plugins, each with its own timeout in seconds; the future is the outcome."""
+        """Hold a pod for the named plugins, each with its own timeout in seconds; the future gets the outcome."""
         loop = asyncio.get_running_loop()
         entry = _Waiting(pod, loop.create_future(), {})
         self._waiting[pod.uid] = entry
@@ -40,7 +40,7 @@ class WaitingPods:
         return entry.future
 
     def allow(self, uid: str, plugin: str) -> None:
-        """One plugin gives its permission; the pod goes on when it was the last."""
+        """Give one plugin's permission; the pod goes on with the last one."""
         entry = self._waiting.get(uid)
         if entry is None or plugin not in entry.pending:
             return
@@ -49,7 +49,7 @@ class WaitingPods:
             self._finish(uid, SUCCESS)
 
     def reject(self, uid: str, plugin: str, message: str) -> bool:
-        """Refuse a waiting pod; returns whether it was waiting."""
+        """Reject a waiting pod; returns whether it was waiting."""
         if uid not in self._waiting:
             return False
         self._finish(uid, Status(Code.UNSCHEDULABLE, (message,), plugin))

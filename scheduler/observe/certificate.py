@@ -19,7 +19,7 @@ _VERSIONS = {
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
 
-_ALWAYS = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+_TLS13_SUITES = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 """Suites of TLS 1.3, which cannot be chosen, as in Go."""
 
 _SUITE = re.compile(r"TLS_(?:(ECDHE)_(RSA|ECDSA)|RSA)_WITH_(\w+)")
@@ -89,7 +89,7 @@ def _openssl_name(suite: str) -> str:
     Raises:
         ValueError: there is no such suite.
     """
-    if suite in _ALWAYS:
+    if suite in _TLS13_SUITES:
         return ""
     match = _SUITE.fullmatch(suite)
     cipher = _CIPHERS.get(match[3]) if match else None

@@ -46,7 +46,7 @@ def report(endpoint: str, checks: Mapping[str, Check], *, exclude: Iterable[str]
     return healthy, "\n".join(lines) + "\n"
 
 
-class LoopWatch:
+class LoopWatchdog:
     """Knows since when the event loop has not come round, so that a stuck loop is seen from another thread."""
 
     def __init__(self, tolerance_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:

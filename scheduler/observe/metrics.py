@@ -86,7 +86,7 @@ class Metrics:
             "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
         )
         self.load_fresh = gauge(
-            "secondary_scheduler_load_data_fresh", "1 while the load source's data are young enough", "source"
+            "secondary_scheduler_load_data_fresh", "1 while the load source's data are fresh", "source"
         )
         self.load_age = gauge(
             "secondary_scheduler_load_data_age_seconds", "Age of the newest sample of a load source", "source"

@@ -18,7 +18,7 @@ from scheduler.engine.recorder import EventRecorder
 from scheduler.framework import PodInfo
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType, ResourceVersion
-from scheduler.observe.health import LoopWatch
+from scheduler.observe.health import LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from tests.support.faketime import wall_clock
 from tests.unit.scheduler.engine.pods import node_info, pod_info
@@ -79,7 +79,7 @@ class Engine(LiveEngine):
         self.recorder = EventRecorder(self.api, instance="host", clock=wall_clock)  # type: ignore[arg-type]
         super().__init__(
             load_configuration(configuration, source="test"),
-            Outputs(self.api, self.recorder, self.metrics, LoopWatch(60)),  # type: ignore[arg-type]
+            Outputs(self.api, self.recorder, self.metrics, LoopWatchdog(60)),  # type: ignore[arg-type]
             Permissions(lambda: self.leading, lambda: self.leading),
             clock=wall_clock,
             rng=random.Random(1),

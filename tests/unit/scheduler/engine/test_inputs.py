@@ -53,9 +53,9 @@ async def test_a_first_list_taken_in_by_pages_ends_as_one_taken_in_at_once(engin
     engine.leading = False
     engine.add_node("n1")
     first = [pod_info("a", node="n1", cpu="1"), pod_info("b"), pod_info("gone", node="n1", cpu="1"), pod_info("left")]
-    engine.pods.fill(first[:2])
+    engine.pods.add_page(first[:2])
     # A page of a list that then began anew: what it shows is older than what follows, or gone.
-    engine.pods.fill(first[2:])
+    engine.pods.add_page(first[2:])
     moved = pod_info("b", node="n1", cpu="1", rv="2")
     engine.relist_pods(first[0], moved, pod_info("c"))
     assert set(engine.state.pod_uids) == {"a-uid", "b-uid"}

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from scheduler.engine.recorder import (
-    LANES_BEHIND,
-    LANES_IDLE,
     NOTE_LIMIT,
-    PATIENCE_IN_LONG_BACKLOG_SECONDS,
-    PATIENCE_SECONDS,
-    PATIENCE_WITHOUT_BACKLOG_SECONDS,
+    WRITERS_BEHIND_BINDINGS,
+    WRITERS_BY_AGE_IN_LONG_BACKLOG,
+    WRITERS_BY_AGE_IN_SHORT_BACKLOG,
+    WRITERS_BY_AGE_WITHOUT_BACKLOG,
+    WRITERS_WITHOUT_BINDINGS,
     EventRecorder,
     Regarding,
-    shorten,
+    truncate_note,
 )
 from scheduler.kube.client.errors import api_error
 from tests.unit.scheduler.engine.fakes import FakeApi
@@ -89,44 +89,44 @@ async def test_bindings_under_way_go_first_and_events_catch_up_when_there_are_no
     api = SlowApi()
     events = recorder(api)
     events.start()
-    events.hold()
+    events.binding_started()
     many(events, 100)
     await asyncio.sleep(0)
-    assert api.waiting == LANES_BEHIND
-    events.release()
+    assert api.waiting == WRITERS_BEHIND_BINDINGS
+    events.binding_ended()
     await asyncio.sleep(0)
-    assert api.waiting == LANES_IDLE
+    assert api.waiting == WRITERS_WITHOUT_BINDINGS
     api.gate.set()
     await events.drain(5)
     assert len(api.events) == 100
 
 
 @pytest.mark.parametrize(
-    ("backlog", "patience"),
+    ("backlog", "writers_by_age"),
     [
-        (0, PATIENCE_WITHOUT_BACKLOG_SECONDS),
-        (1, PATIENCE_SECONDS),
-        (1_000_000, PATIENCE_IN_LONG_BACKLOG_SECONDS),
+        (0, WRITERS_BY_AGE_WITHOUT_BACKLOG),
+        (1, WRITERS_BY_AGE_IN_SHORT_BACKLOG),
+        (1_000_000, WRITERS_BY_AGE_IN_LONG_BACKLOG),
     ],
     ids=["no backlog", "a backlog that is soon through", "long backlog"],
 )
 async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
-    backlog: int, patience: tuple[tuple[float, int], ...]
+    backlog: int, writers_by_age: tuple[tuple[float, int], ...]
 ) -> None:
     api, now = SlowApi(), [1000.0]
     events = recorder(api, clock=lambda: now[0], backlog=lambda: backlog)
     events.start()
-    events.hold()
+    events.binding_started()
     many(events, 200)
     for _ in range(1000):
-        events.hold()
-        events.release()
+        events.binding_started()
+        events.binding_ended()
     await asyncio.sleep(0)
     before = api.waiting
-    for seconds, lanes in patience:
+    for seconds, writers in writers_by_age:
         now[0] = 1000.0 + seconds
-        await wait_until(lambda lanes=lanes: api.waiting == lanes)  # type: ignore[misc]
-    assert before == LANES_BEHIND
+        await wait_until(lambda writers=writers: api.waiting == writers)  # type: ignore[misc]
+    assert before == WRITERS_BEHIND_BINDINGS
     api.gate.set()
     await events.drain(5)
     assert len(api.events) == 200
@@ -138,35 +138,35 @@ async def test_events_that_grow_old_are_written_faster_without_bindings_too() ->
     events.start()
     many(events, 200)
     await asyncio.sleep(0)
-    assert api.waiting == LANES_IDLE
-    for seconds, lanes in PATIENCE_WITHOUT_BACKLOG_SECONDS:
+    assert api.waiting == WRITERS_WITHOUT_BINDINGS
+    for seconds, writers in WRITERS_BY_AGE_WITHOUT_BACKLOG:
         now[0] = 1000.0 + seconds
-        await wait_until(lambda lanes=lanes: api.waiting == lanes)  # type: ignore[misc]
+        await wait_until(lambda writers=writers: api.waiting == writers)  # type: ignore[misc]
     api.gate.set()
     await events.drain(5)
 
 
 @pytest.mark.parametrize(
-    ("left", "lanes"),
-    [(7000, LANES_BEHIND), (7100, PATIENCE_IN_LONG_BACKLOG_SECONDS[0][1])],
+    ("left", "writers"),
+    [(7000, WRITERS_BEHIND_BINDINGS), (7100, WRITERS_BY_AGE_IN_LONG_BACKLOG[0][1])],
     ids=["the oldest will be eleven seconds old", "older"],
 )
-async def test_events_wait_for_bindings_that_will_be_through_in_time(left: int, lanes: int) -> None:
+async def test_events_wait_for_bindings_that_will_be_through_in_time(left: int, writers: int) -> None:
     api, now = SlowApi(), [1000.0]
     events = recorder(api, clock=lambda: now[0], backlog=lambda: left)
     events.start()
-    events.hold()
+    events.binding_started()
     many(events, 200)
     for _ in range(1000):
-        events.hold()
-        events.release()
+        events.binding_started()
+        events.binding_ended()
     now[0] = 1001.0
     # It looks twice a second, by a timer of its own, and has seen a thousand bindings in a second then.
     await asyncio.sleep(0.6)
     now[0] = 1004.0
     say(events, regarding=Regarding("Pod", "ns", "one more", "one more"))
     await asyncio.sleep(0)
-    assert api.waiting == lanes
+    assert api.waiting == writers
     api.gate.set()
     await events.drain(5)
 
@@ -195,10 +195,10 @@ async def test_an_event_that_is_refused_is_counted_and_the_others_are_written() 
 
 @pytest.mark.parametrize("note", ["x" * 5000, "ä" * 2000])
 def test_a_long_note_is_cut_as_upstream_cuts_it(note: str) -> None:
-    cut = shorten(note)
+    cut = truncate_note(note)
     assert len(cut.encode()) <= NOTE_LIMIT
     assert cut.endswith(" ...")
 
 
 def test_a_note_that_fits_stays() -> None:
-    assert shorten("short") == "short"
+    assert truncate_note("short") == "short"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.observe.health import LoopWatch, report
+from scheduler.observe.health import LoopWatchdog, report
 
 CHECKS = {"ping": lambda: None, "leaderElection": lambda: "lease lost"}
 
@@ -28,7 +28,7 @@ def test_verbose_shows_the_checks_that_pass() -> None:
 
 def test_a_loop_that_does_not_come_round_fails_after_its_tolerance() -> None:
     now = [100.0]
-    watch = LoopWatch(tolerance_seconds=5, clock=lambda: now[0])
+    watch = LoopWatchdog(tolerance_seconds=5, clock=lambda: now[0])
     now[0] = 105
     assert watch.check() is None
     now[0] = 105.1
