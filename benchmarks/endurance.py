@@ -1,9 +1,9 @@
 """`python -m benchmarks endurance`: do memory and file descriptors grow while pods come and go?
 
-Waves of pods are created, placed and deleted until so many have been. The pods of each wave have labels of their own
-and ask for amounts of their own, and some want to be spread or kept apart, so that whatever is kept by class, label or
-selector would grow. Resident memory, file descriptors and threads are read after each wave, when all its pods are gone;
-the slope is that of a straight line through the second half of the waves.
+Waves of pods are created, placed and deleted until `--pods` have been. The pods of each wave have their own labels and
+requests, and some have spreading or anti-affinity constraints, so that any cache by class, label or selector would
+grow. Resident memory, file descriptors and threads are read after each wave, when all its pods are gone. The slope is
+that of a straight line through the second half of the waves.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ Sample = dict[str, float]
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks endurance", description=__doc__)
-    parser.add_argument("--pods", type=int, default=100_000, help="created and deleted in all")
-    parser.add_argument("--wave", type=int, default=1000, help="of them at once")
+    parser.add_argument("--pods", type=int, default=100_000, help="pods to create and delete in total")
+    parser.add_argument("--wave", type=int, default=1000, help="pods per wave")
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser

@@ -1,8 +1,8 @@
 """Decisions per second with NodeResourceTopologyMatch, without I/O: `python -m benchmarks.numa [--nodes N]`.
 
-Guaranteed pods of one class and pods that all differ, on nodes with the policy single-numa-node. Each decision is
-assumed and reserved; with the cache OverReserve it is thus missing from the node's zones for the next one. Time is CPU
-time, which a busy machine does not distort.
+Guaranteed pods, of one class or all different, on nodes with the policy single-numa-node. Each decision is assumed and
+reserved, so that the cache OverReserve deducts it from the node's zones before the next one. The clock is CPU time,
+which a busy machine does not distort.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What preemption costs: `python -m benchmarks.preempting [--nodes N,N…] [--pods N]`.
+"""The cost of preemption: `python -m benchmarks.preempting [--nodes N,N…] [--pods N]`.
 
-Nodes full of four pods of low priority each, as in the race's scenario Preemption. Pods of high priority come one by
-one; each is turned down, chooses its victims, whose nodes it is nominated to, is tried again when they are gone, and
-is assumed. CPU time per pod is measured, for the attempt that preempts and for the one that places.
+Each node is full with four low-priority pods, as in the race's scenario Preemption. High-priority pods come one by one.
+Each is rejected, preempts its victims and is nominated to their node; once they are gone it is tried again and assumed.
+The figures are CPU time per pod, for the attempt that preempts and for the one that places.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ def measure(runner: ProfileRunner, nodes: int, pods: int, case: str) -> dict[str
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(prog="benchmarks.preempting", description=__doc__)
-    parser.add_argument("--nodes", default="100,1000,5000", help="sizes of clusters")
-    parser.add_argument("--pods", type=int, default=500, help="at most one for each node")
-    parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be repeated")
+    parser.add_argument("--nodes", default="100,1000,5000", help="numbers of nodes, separated by commas")
+    parser.add_argument("--pods", type=int, default=500, help="high-priority pods; at most one per node")
+    parser.add_argument("--case", action="append", choices=CASES, help="measure only this case; may be repeated")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     measurements = []

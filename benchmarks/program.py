@@ -1,10 +1,9 @@
-"""`python -m benchmarks program`: how long the Pulumi program takes, with the engine and a local cluster.
+"""`python -m benchmarks program`: how long the Pulumi program takes on a local cluster.
 
-Each round begins and ends without the stack: a preview of everything, an update that installs it and waits for the
-scheduler, then preview and update with nothing to change, an update of objects that nothing has to wait for (the
-FlowSchemas), and destroy. Updates are with their own preview, as people type them. Wall clock and the processor time
-of the engine with all that it starts; the cluster's is not in it. `--imports` shows only what the program reads when
-it starts.
+Each round begins and ends without the stack: preview, update (which waits for the scheduler), preview and update
+without changes, update of objects that need no waiting (the FlowSchemas), destroy. Updates include their own preview,
+as users run them. The figures are wall clock and the CPU time of the engine with its children; the cluster's is not
+counted. `--imports` only shows what the program imports.
 """
 
 from __future__ import annotations
@@ -131,8 +130,8 @@ def _children_cpu() -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks program", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--imports", action="store_true", help="only what the program reads when it starts")
-    parser.add_argument("--check", action="store_true", help="exit code 3 where a median misses its target")
+    parser.add_argument("--imports", action="store_true", help="only show what the program imports")
+    parser.add_argument("--check", action="store_true", help="exit with 3 when a median misses its target")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 

@@ -1,8 +1,8 @@
-"""`python -m benchmarks start`: from the start of the process to its first binding, ours and kube-scheduler's in turn.
+"""`python -m benchmarks start`: time from process start to the first binding, for us and kube-scheduler in turn.
 
-The cluster is full: nodes, and pods that are on them already; a few pods wait. Both get the same configuration on the
-same API server, whoever begins changes from round to round, and a first round is not counted. With `--drain` so many
-pods wait, and /livez of ours is asked all the while.
+The cluster is full: nodes with pods on them, and a few pending pods. Both schedulers get the same configuration on the
+same API server. The order changes from round to round, and a first round is not counted. With `--drain`, that many pods
+are pending, and our /livez is probed while they are placed.
 """
 
 from __future__ import annotations
@@ -51,12 +51,16 @@ Figures = dict[str, float]
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks start", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--pods", type=int, default=30000, help="on the nodes already")
-    parser.add_argument("--rounds", type=int, default=5, help="beside the first one, which is not counted")
-    parser.add_argument("--waiting", type=int, default=20, help="pods that wait for a node")
-    parser.add_argument("--drain", type=int, default=0, metavar="PODS", help="so many wait, and /livez is asked")
-    parser.add_argument("--only", choices=(OURS, PEER), help="start one of the two only")
-    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="start ours from there too, to compare")
+    parser.add_argument("--pods", type=int, default=30000, help="pods that are already on nodes")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds, not counting a first one to warm up")
+    parser.add_argument("--waiting", type=int, default=20, help="pending pods")
+    parser.add_argument(
+        "--drain", type=int, default=0, metavar="PODS", help="pending pods; also probe /livez while they are placed"
+    )
+    parser.add_argument("--only", choices=(OURS, PEER), help="start only this one")
+    parser.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="also start ours from this checkout, to compare"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 

@@ -1,7 +1,7 @@
-"""The local cluster: a real control plane from pinned binaries, simulated and real nodes, Prometheus with credentials.
+"""A local cluster without containers: a real control plane, simulated and real nodes, Prometheus with credentials.
 
-A distribution of its own (`secondary-scheduler-devcluster`): neither the wheel nor the image holds it. Membership rule:
-code that starts, configures or ends processes of the local cluster. It imports `scheduler.kube` and nothing else of the
-project, but for `command`, which also imports the door of `secondary_scheduler.cli`; scheduler and operator run as
-processes.
+A distribution of its own (`secondary-scheduler-devcluster`): neither the wheel nor the image contains it. What belongs
+here: code that configures, starts or stops processes of the local cluster. It imports `scheduler.kube` and nothing else
+of the project, except that `command` also imports the door of `secondary_scheduler.cli`. Scheduler and operator run as
+processes of their own.
 """

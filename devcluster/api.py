@@ -1,4 +1,4 @@
-"""The few calls to the API server that setting up a cluster needs, as its administrator."""
+"""The few requests that setting up a cluster needs, as its administrator."""
 
 from __future__ import annotations
 

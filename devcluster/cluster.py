@@ -155,7 +155,7 @@ class LocalCluster:
             if recorded is not None and self._runs(recorded):
                 return False
             if self._directory.path.exists():
-                with report.step(f"removing what is left of an earlier cluster {self.name!r}"):
+                with report.step(f"removing leftovers of an earlier cluster {self.name!r}"):
                     self._end(recorded)
             try:
                 start_cluster(self.spec, self._directory, report)
@@ -178,7 +178,7 @@ class LocalCluster:
             recorded = None
             with contextlib.suppress(ClusterStateError):
                 recorded = self._directory.read()
-            with report.step(f"ending cluster {self.name!r}"):
+            with report.step(f"stopping cluster {self.name!r}"):
                 self._end(recorded)
         return True
 

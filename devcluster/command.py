@@ -63,19 +63,20 @@ def _with_exit_codes(command: Callable[..., None]) -> Callable[..., None]:
 
 def up(
     name: Name = "dev",
-    nodes: Annotated[int, typer.Option(min=0, max=MAX_NODES, help="Simulated nodes, of three sizes.")] = 20,
+    nodes: Annotated[int, typer.Option(min=0, max=MAX_NODES, help="Number of simulated nodes, of three sizes.")] = 20,
     real_nodes: Annotated[
-        int, typer.Option(min=0, max=MAX_REAL_NODES, help="Nodes whose pods are real processes of this machine.")
+        int,
+        typer.Option(min=0, max=MAX_REAL_NODES, help="Number of nodes whose pods run as processes of this machine."),
     ] = 1,
-    api_server_port: Annotated[int, typer.Option(help="Port of the API server; 0 for a free one.")] = 0,
-    prometheus_port: Annotated[int, typer.Option(help="Port of Prometheus; 0 for a free one.")] = 0,
-    olm: Annotated[bool, typer.Option("--olm", help="With the operator lifecycle manager and a catalog.")] = False,
+    api_server_port: Annotated[int, typer.Option(help="Port of the API server; 0 picks a free one.")] = 0,
+    prometheus_port: Annotated[int, typer.Option(help="Port of Prometheus; 0 picks a free one.")] = 0,
+    olm: Annotated[bool, typer.Option("--olm", help="Also run the Operator Lifecycle Manager with a catalog.")] = False,
     olm_catalog: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Another file-based catalog than deploy/olm/catalog; implies --olm."),
+        typer.Option(metavar="DIR", help="File-based catalog to serve instead of deploy/olm/catalog; implies --olm."),
     ] = None,
 ) -> None:
-    """Start a cluster. Binaries that are found nowhere are built first, once for this user."""
+    """Start a cluster. Missing binaries are built first, once per user."""
     console = Console(stderr=True)
     cluster = LocalCluster(
         ClusterSpec(
@@ -95,21 +96,21 @@ def up(
     if started:
         _print_line(console, f"Cluster {name!r} is up after {time.monotonic() - began:.1f} s: {cluster.api_server}")
         _print_line(console, f'Use it with:  eval "$(secondary-scheduler cluster env{option})"')
-        _print_line(console, f"End it with:  secondary-scheduler cluster down{option}")
+        _print_line(console, f"Stop it with: secondary-scheduler cluster down{option}")
     else:
         running = LocalCluster.attach(name).spec
         _print_line(
             console,
-            f"Cluster {name!r} runs already with {running.nodes} simulated and {running.real_nodes} real nodes; "
+            f"Cluster {name!r} is already running with {running.nodes} simulated and {running.real_nodes} real nodes; "
             f"nothing was changed",
         )
 
 
 def down(
     name: Name = "dev",
-    every: Annotated[bool, typer.Option("--all", help="End all local clusters of this user.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Stop all local clusters of this user.")] = False,
 ) -> None:
-    """End every process of a cluster and remove its state."""
+    """Stop every process of a cluster and delete its state."""
     console = Console(stderr=True)
     names = state.cluster_names(state.default_root()) if every else [name]
     with reporter(console) as report:
@@ -117,15 +118,15 @@ def down(
     if not ended:
         _print_line(
             console,
-            "No local cluster was there" if every else f"No local cluster {name!r} was there{_existing_clusters()}",
+            "There is no local cluster" if every else f"There is no local cluster {name!r}{_existing_clusters()}",
         )
 
 
 def status(
     name: Name = "dev",
-    output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Form of the output.")] = StatusFormat.TABLE,
+    output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Output format.")] = StatusFormat.TABLE,
 ) -> None:
-    """Say whether a cluster runs, and where everything is."""
+    """Show whether a cluster is running, and where its files and endpoints are."""
     cluster_status = LocalCluster.attach(name).status()
     if output is StatusFormat.JSON:
         typer.echo(json.dumps(_status_data(cluster_status), indent=2))
@@ -152,7 +153,7 @@ def env(name: Name = "dev") -> None:
         # On stderr, which `eval` leaves visible.
         _print_line(
             Console(stderr=True),
-            f"Cluster {name!r} does not run any more: secondary-scheduler cluster up --name {name}",
+            f"Cluster {name!r} is not running; start it with: secondary-scheduler cluster up --name {name}",
         )
     typer.echo(
         environment.export_lines(
@@ -163,17 +164,17 @@ def env(name: Name = "dev") -> None:
 
 
 def show_logs(
-    service: Annotated[str, typer.Argument(help="One service (see status), or audit; all of them without it.")] = "",
+    service: Annotated[str, typer.Argument(help="A service (see status) or audit; all of them by default.")] = "",
     name: Name = "dev",
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what is written from now on.")] = False,
-    lines: Annotated[int, typer.Option(min=0, help="How many lines from the end of each log.")] = 100,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines.")] = False,
+    lines: Annotated[int, typer.Option(min=0, help="Lines to print from the end of each log.")] = 100,
 ) -> None:
     """Print the services' logs."""
     directory = LocalCluster.attach(name).state_dir / "logs"
     files = logs.find(directory, service)
     if not files:
         known = ", ".join(logs.names(directory))
-        raise CommandError(f"cluster {name!r} has no service {service!r}: it has {known}", ExitCode.USAGE)
+        raise CommandError(f"cluster {name!r} has no service {service!r}; its services are: {known}", ExitCode.USAGE)
     for line in logs.read(files, lines, follow):
         typer.echo(line)
 
@@ -181,19 +182,21 @@ def show_logs(
 def set_load(
     nodes: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Nodes to change or show.")] = None,
     name: Name = "dev",
-    cpu: Annotated[str | None, typer.Option(help="Share of the processors in use: 85% or 0.85.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Share of the memory in use: 50% or 0.5.")] = None,
-    output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Form of the output.")] = StatusFormat.TABLE,
+    cpu: Annotated[str | None, typer.Option(help="CPU utilisation to simulate: 85% or 0.85.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory utilisation to simulate: 50% or 0.5.")] = None,
+    output: Annotated[StatusFormat, typer.Option("-o", "--output", help="Output format.")] = StatusFormat.TABLE,
 ) -> None:
     """Show the load of the nodes, or set it: load sim-003 --cpu 85%."""
     change = {key: loads.fraction(key, text) for key, text in (("cpu", cpu), ("memory", memory)) if text is not None}
     if change and not nodes:
-        raise CommandError("--cpu and --memory need the names of nodes: load NODE --cpu 85%", ExitCode.USAGE)
+        raise CommandError("--cpu and --memory need node names: load NODE --cpu 85%", ExitCode.USAGE)
     client = loads.LoadClient(LocalCluster.attach(name).load_generator_url)
     known = client.nodes()
     for node in nodes or ():
         if node not in known:
-            raise CommandError(f"cluster {name!r} has no node {node!r}: see: secondary-scheduler cluster load")
+            raise CommandError(
+                f"cluster {name!r} has no node {node!r}; list them with: secondary-scheduler cluster load"
+            )
         if change:
             known[node] = client.change(node, change)
     shown = {node: known[node] for node in nodes} if nodes else known
@@ -225,7 +228,7 @@ def _status_data(cluster_status: ClusterStatus) -> dict[str, Any]:
 
 def _existing_clusters() -> str:
     names = state.cluster_names(state.default_root())
-    return f"; there is: {', '.join(names)}" if names else ""
+    return f"; existing clusters: {', '.join(names)}" if names else ""
 
 
 def _print_line(console: Console, text: str) -> None:

@@ -2,9 +2,9 @@
 
 DevClusterError
 ├── BinaryError        a pinned binary is absent and cannot be built
-├── PortTakenError     a port of a service belongs to somebody else
-├── ServiceError       a service ended or did not become ready in time
-├── ClusterStateError  the state directory contradicts the command (absent, busy, unreadable)
+├── PortTakenError     a service's port is used by another process
+├── ServiceError       a service exited or did not become ready in time
+├── ClusterStateError  the state directory does not allow the command (absent, in use, unreadable)
 └── SpecError          a name, number or port that no cluster can have
 """
 
@@ -18,16 +18,16 @@ class BinaryError(DevClusterError):
 
 
 class PortTakenError(DevClusterError):
-    """A port of a service belongs to another process."""
+    """A service's port is used by another process."""
 
 
 class ServiceError(DevClusterError):
-    """A service ended, or was not ready in time."""
+    """A service exited or did not become ready in time."""
 
 
 class ClusterStateError(DevClusterError):
-    """The state directory contradicts what was asked: no such cluster, busy, or unreadable."""
+    """The state directory does not allow the command: no such cluster, in use, or unreadable."""
 
 
 class SpecError(DevClusterError):
-    """What was asked for is a name, number or port that no cluster can have."""
+    """A name, number or port that no cluster can have."""

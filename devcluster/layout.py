@@ -1,4 +1,4 @@
-"""Where the files of one cluster are, and the credentials made for it."""
+"""The files of one cluster, and the credentials made for it."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ def catalog_directory(chosen: Path | None) -> Path:
     directory = (chosen or _CHECKOUT_CATALOG).resolve()
     if not directory.is_dir():
         raise SpecError(
-            f"{directory} is not a directory: give one with a file-based catalog to --olm-catalog"
+            f"{directory} is not a directory: pass one with a file-based catalog to --olm-catalog"
             if chosen
-            else "the catalog of this project is in a checkout of it only: give one of yours to --olm-catalog"
+            else "this project's catalog exists only in a checkout: pass your own with --olm-catalog"
         )
     return directory
 

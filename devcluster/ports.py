@@ -51,7 +51,7 @@ def allocate(names: Iterable[str], fixed: Mapping[str, int], avoid: Iterable[int
                 break
         else:
             raise PortTakenError(
-                f"no free port for {name} between {FIRST_PORT} and {LAST_PORT} on {LOOPBACK}: end other local services"
+                f"no free port for {name} between {FIRST_PORT} and {LAST_PORT} on {LOOPBACK}: stop other local services"
             )
         used.add(port)
         chosen[name] = port
@@ -63,8 +63,8 @@ def require_free(service: str, port: int) -> None:
     if is_free(port):
         return
     raise PortTakenError(
-        f"{service} cannot listen on {LOOPBACK}:{port}: the port is taken by {_holder(port)}; "
-        f"end that process or choose another port"
+        f"{service} cannot listen on {LOOPBACK}:{port}: the port is in use by {_holder(port)}; "
+        f"stop that process or choose another port"
     )
 
 
@@ -111,6 +111,6 @@ def pod_network(avoid: Iterable[str]) -> str:
     candidates = [f"127.{second}" for second in range(16, 250) if f"127.{second}" not in used]
     if not candidates:
         raise PortTakenError(
-            "no loopback network is left for pods: end a local cluster with: secondary-scheduler cluster down"
+            "no loopback network is left for pods: stop a local cluster with: secondary-scheduler cluster down"
         )
     return random.choice(candidates)

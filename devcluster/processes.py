@@ -129,7 +129,7 @@ def wait_ready(service: ServiceProcess, record: ProcessRecord) -> None:
         if not is_alive(record):
             for port in service.ports:
                 require_free(service.name, port)
-            raise ServiceError(f"{service.name} ended while starting: {last_lines(record.log)}")
+            raise ServiceError(f"{service.name} exited during startup: {last_lines(record.log)}")
         if time.monotonic() > deadline:
             raise ServiceError(
                 f"{service.name} was not ready after {service.ready_seconds:.0f} s: {last_lines(record.log)}"

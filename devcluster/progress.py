@@ -1,4 +1,4 @@
-"""How long work is shown to the user: a live list on a terminal, one plain line per step elsewhere; on stderr."""
+"""Progress on stderr: a live list on a terminal, one plain line per step elsewhere."""
 
 from __future__ import annotations
 

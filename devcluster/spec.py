@@ -48,7 +48,7 @@ class ClusterSpec:
     def __post_init__(self) -> None:
         for text, value, most in (("nodes", self.nodes, MAX_NODES), ("real nodes", self.real_nodes, MAX_REAL_NODES)):
             if not 0 <= value <= most:
-                raise SpecError(f"{value} {text}: a local cluster has 0 to {most}")
+                raise SpecError(f"{value} {text}: use 0 to {most}")
         for text, port in (("API server", self.api_server_port), ("Prometheus", self.prometheus_port)):
             if port and not 1024 <= port <= 65535:
                 raise SpecError(f"port {port} of {text}: use 1024 to 65535, or 0 for a free one")

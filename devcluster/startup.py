@@ -108,7 +108,7 @@ class _Startup:
                 processes.stop(self._state.processes)
                 raise
         if self._spec.prometheus:
-            self._wait("Prometheus has the load of all nodes", self._loads_missing)
+            self._wait("Prometheus has load data for every node", self._loads_missing)
         self._state.complete = True
         self._directory.write(self._state)
 
@@ -141,7 +141,7 @@ class _Startup:
             for index, name in enumerate(inventory.real_node_names(spec.real_nodes))
         ]
         self._join(tasks)
-        self._wait("namespaces and ServiceAccounts are set up", self._namespaces_missing)
+        self._wait("namespaces and ServiceAccounts exist", self._namespaces_missing)
         if self._expected_nodes:
             self._wait(f"{self._expected_nodes} nodes are ready", self._nodes_missing)
 
@@ -152,9 +152,9 @@ class _Startup:
         layout, state, api = self._layout, self._state, self._api
         catalog = olm.catalog_directory(self._spec.olm_catalog)
         serving = pool.submit(self._launch, olm_services.opm(state.binaries["opm"], layout, state.ports, catalog))
-        with self._report.step("OLM's definitions and rights"):
+        with self._report.step("OLM's CRDs and RBAC rules"):
             olm.apply_definitions(api)
-        self._wait("OLM's kinds are served", lambda: olm.kinds_missing(api))
+        self._wait("OLM's CRDs are served", lambda: olm.kinds_missing(api))
         self._join([serving])
         olm.apply_objects(api, f"{LOOPBACK}:{state.ports['opm']}")
         # Where they could listen there, no pod could on an address of its own. They go on without.
@@ -180,7 +180,7 @@ class _Startup:
         with self._report.step(service.name):
             with self._lock:
                 if self._cancelled:
-                    raise ServiceError(f"{service.name} was not started: the start was given up")
+                    raise ServiceError(f"{service.name} was not started because startup was cancelled")
                 record = processes.start(service, self._directory.path)
                 self._state.processes.append(record)
                 self._directory.write(self._state)
@@ -193,7 +193,7 @@ class _Startup:
 
     def _objects(self) -> None:
         api = self._api
-        with self._report.step(f"access rights and {self._spec.nodes} simulated nodes"):
+        with self._report.step(f"RBAC rules and {self._spec.nodes} simulated nodes"):
             bootstrap.apply_access(api)
             if self._spec.nodes:
                 with ThreadPoolExecutor(max_workers=8) as pool:
@@ -237,8 +237,8 @@ class _Startup:
                     raise ServiceError(f"gave up waiting until {condition}")
                 if time.monotonic() > deadline:
                     raise ServiceError(
-                        f"the cluster is not complete after {seconds:.0f} s: {still} still missing; "
-                        f"is the machine busy? Try again, or with fewer nodes"
+                        f"the cluster is not ready after {seconds:.0f} s: still missing {still}; "
+                        f"if the machine is busy, try again or use fewer nodes"
                     )
                 # Listing many nodes is work for the API server, which is then slower to make them ready.
                 time.sleep(max(_POLL_SECONDS, self._spec.nodes / 1000))
@@ -249,5 +249,5 @@ class _Startup:
         for record in records:
             if not processes.is_alive(record):
                 raise DevClusterError(
-                    f"{record.service} ended while the cluster was starting: {processes.last_lines(record.log)}"
+                    f"{record.service} exited while the cluster was starting: {processes.last_lines(record.log)}"
                 )

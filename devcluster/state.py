@@ -86,7 +86,7 @@ class StateDirectory:
         except ValidationError as error:
             raise ClusterStateError(
                 f"{self.file} is damaged ({error.error_count()} errors): "
-                f"end the cluster with: secondary-scheduler cluster down --name {self.name}"
+                f"stop the cluster with: secondary-scheduler cluster down --name {self.name}"
             ) from error
 
     def write(self, state: RecordedCluster) -> None:
@@ -105,7 +105,7 @@ class StateDirectory:
         if free < _CLUSTER_BYTES:
             raise ClusterStateError(
                 f"{self.clusters} has {free >> 20} MiB free and a cluster needs {_CLUSTER_BYTES >> 20}: "
-                f"make room, or set SECONDARY_SCHEDULER_HOME to a directory on another disk"
+                f"free some space, or set SECONDARY_SCHEDULER_HOME to a directory on another disk"
             )
         for part in (self.path, *(self.path / name for name in ("logs", "pki", "config", "data", "bin", "pulumi"))):
             part.mkdir(mode=0o700, exist_ok=True)
@@ -117,7 +117,7 @@ class StateDirectory:
             shutil.rmtree(self.path, ignore_errors=True)
             if not self.path.exists():
                 return
-        raise ClusterStateError(f"{self.path} cannot be removed: remove it by hand")
+        raise ClusterStateError(f"{self.path} cannot be removed: delete it by hand")
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -138,7 +138,7 @@ class StateDirectory:
                 descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
             except OSError as error:
                 raise ClusterStateError(
-                    f"{self.clusters}: {error.strerror}; set SECONDARY_SCHEDULER_HOME to a directory of yours"
+                    f"{self.clusters}: {error.strerror}; set SECONDARY_SCHEDULER_HOME to a writable directory"
                 ) from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -146,7 +146,7 @@ class StateDirectory:
                 holder = os.pread(descriptor, 32, 0).decode() or "unknown"
                 os.close(descriptor)
                 raise ClusterStateError(
-                    f"another command (process {holder}) is at work on cluster {self.name}: wait for it, or end it"
+                    f"another command (process {holder}) is using cluster {self.name}: wait for it, or stop it"
                 ) from error
             # The holder before us removes the file: what we locked may be nobody's any more.
             with contextlib.suppress(FileNotFoundError):

@@ -1,1 +1,1 @@
-"""The race: this scheduler, its Go peer and a null binder on the same API server, in turn."""
+"""The race: this scheduler, kube-scheduler (or scheduler-plugins) and a null binder on one API server, in turn."""

@@ -1,4 +1,4 @@
-"""etcd and kube-apiserver for one set of runs, and nothing else that would take a core."""
+"""etcd and kube-apiserver for one set of runs. Nothing else runs that would take a core."""
 
 from __future__ import annotations
 

@@ -33,18 +33,18 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME[/WORKLOAD]",
-        help="may be repeated; all scenarios without it",
+        help="scenario to race; may be repeated (default: all)",
     )
-    parser.add_argument("--nodes", type=int, help="only workloads of so many nodes")
+    parser.add_argument("--nodes", type=int, help="only workloads with this number of nodes")
     parser.add_argument(
-        "--label", help="only workloads with this label; `performance` where none of the three choices is made"
+        "--label", help="only workloads with this label (default: `performance`, unless --scenario or --nodes is given)"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--resume", action="store_true", help="keep the rounds that an interrupted race has finished")
-    parser.add_argument("--check", action="store_true", help="exit code 3 when a threshold of the workload is missed")
+    parser.add_argument("--resume", action="store_true", help="reuse the finished rounds of an interrupted race")
+    parser.add_argument("--check", action="store_true", help="exit with 3 when the workload misses a threshold")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--list", action="store_true", help="name the scenarios and their workloads")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where JSON and plots go")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and their workloads")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="directory for JSON and plots")
     return parser
 
 

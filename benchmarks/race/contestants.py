@@ -1,4 +1,4 @@
-"""Who races: our scheduler, the Go peer of the scenario, and the null binder. All get the same configuration file."""
+"""The contestants: our scheduler, the scenario's Go scheduler, and the null binder. All get one configuration file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the times that were seen to the figures of a run, and from the runs' figures to ratios."""
+"""From observed times to the figures of a run, and from the runs' figures to ratios."""
 
 from __future__ import annotations
 

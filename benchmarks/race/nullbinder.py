@@ -1,6 +1,7 @@
-"""The ceiling of the machine: `python -m benchmarks.race.nullbinder KUBECONFIG`.
+"""The upper bound on this machine: `python -m benchmarks.race.nullbinder KUBECONFIG`.
 
-Decides nothing: the nodes in turn, whatever fits. Writes the same Bindings and Events as a scheduler would.
+It decides nothing: it binds pods to nodes in turn, whether they fit or not, and writes the same Bindings and Events as
+a scheduler.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the race sees: when each pod was created and bound, and when its event was written, all by watches.
+"""What the race observes: when each pod was created and bound, and when its Event was written, all by watches.
 
-Creation and binding are taken from one watch, so that whatever delays it delays both.
+Creation and binding come from one watch, so that a delay of the watch affects both alike.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a race hands over: JSON, a table, and a plot of the bindings over time."""
+"""The results of a race: JSON, a table, and a plot of the bindings over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stub of load-watcher: the same loads for all contestants, always fresh."""
+"""A fake load-watcher: it reports the same, always fresh loads to all contestants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objects of a scenario, written to the API server: nodes, pods that fill them, the backlog, steady arrivals."""
+"""Creates the objects of a scenario: nodes, the pods that fill them, the backlog, steady arrivals."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`make demo`: the whole mission on a local cluster, nothing of it faked, with progress on the screen.
+"""`make demo`: the whole product on a local cluster, with nothing faked and progress on the screen.
 
-It does what a user would do by hand: brings the cluster up, runs the Pulumi engine on stack `local`, creates a
-workload, and shows where the pods went beside where the default scheduler puts the same ones.
+It does what a user would do by hand: starts the cluster, runs Pulumi on the stack `local`, creates a workload, and
+compares where its pods go with where the default scheduler puts the same pods.
 """

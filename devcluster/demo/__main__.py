@@ -47,7 +47,7 @@ def main() -> int:
     try:
         _run(cluster, console)
     except KeyboardInterrupt:
-        _clean_up(cluster, errors, "demo: interrupted; ending the cluster")
+        _clean_up(cluster, errors, "demo: interrupted; stopping the cluster")
         return 130
     except (DevClusterError, requests.RequestException) as error:
         _clean_up(cluster, errors, f"demo: {error}")
@@ -77,7 +77,7 @@ def _run(cluster: LocalCluster, console: Console) -> None:
     with reporter(console) as report:
         report.note(f"1. A local cluster with {NODES} simulated nodes and one real one")
         if not cluster.start(report):
-            report.note("   it is running already")
+            report.note("   it is already running")
         loads = _wait_for_loads(cluster, report)
     variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
     stack = DemoStack(CHECKOUT, "local", variables)
@@ -98,7 +98,7 @@ def _run(cluster: LocalCluster, console: Console) -> None:
             default.create()
             default.wait_bound(60)
         by_default = default.pods_per_node()
-        with report.step("removing its pods again"):
+        with report.step("deleting its pods"):
             default.delete()
         with report.step(ours_name):
             ours.create()
@@ -121,8 +121,8 @@ def _move_load(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiCl
     with reporter(console) as report, report.step(step):
         followed = move.watch(hot, cold, MOVE_SECONDS)
     console.print(
-        f"A pod that may go to {hot} or {cold} went to {followed.before} before, and to {followed.after} from"
-        f" {followed.seconds:.0f} s after the load had moved.",
+        f"A pod that can run on {hot} or {cold} was placed on {followed.before} before the load moved, and on"
+        f" {followed.after} {followed.seconds:.0f} s after.",
         highlight=False,
     )
 
@@ -135,7 +135,7 @@ def _wait_for_loads(cluster: LocalCluster, report: Reporter, seconds: float = 30
     session.headers["Authorization"] = f"Bearer {cluster.prometheus_token_file.read_text().strip()}"
     names = {node.name for node in simulated_nodes(NODES)}
     deadline = time.monotonic() + seconds
-    with report.step("first load data in Prometheus"):
+    with report.step("waiting for load data in Prometheus"):
         while True:
             answer = session.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": _CPU_QUERY}, timeout=5)
             result = answer.json()["data"]["result"] if answer.ok else []

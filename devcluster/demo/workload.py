@@ -133,7 +133,7 @@ def _pending_reason(waiting: list[Any]) -> str:
         for condition in pod.status.conditions or []:
             if condition.type == "PodScheduled" and condition.message:
                 return f"; {pod.metadata.name}: {condition.message}"
-    return "; no scheduler has said why: secondary-scheduler cluster logs"
+    return "; no scheduler reported a reason; see: secondary-scheduler cluster logs"
 
 
 def _wait(done: Callable[[], bool], seconds: float, failure: str) -> None:

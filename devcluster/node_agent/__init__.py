@@ -1,4 +1,4 @@
-"""A small, honest kubelet: one Node of the local cluster whose pods are processes of this machine.
+"""A small kubelet: one Node of the local cluster whose pods are processes of this machine.
 
 Run it as ``python -m devcluster.node_agent --kubeconfig K --node-name real-0 --state-dir D
 --image-map FILE --pod-cidr-base 127.10.0.0``. The credentials may be a node's own (Node authorizer, NodeRestriction).
@@ -6,7 +6,7 @@ Run it as ``python -m devcluster.node_agent --kubeconfig K --node-name real-0 --
 What it does
     Registers the Node, keeps its Lease and status; runs assigned pods with their volumes (configMap, secret, projected,
     downwardAPI, emptyDir; updates swapped in atomically), environment, probes (httpGet, tcpSocket, exec), init
-    containers and sidecars, restarts with kubelet's back-off, preStop hooks, termination grace; writes statuses and
+    containers and sidecars, restarts with kubelet's backoff, preStop hooks, termination grace; writes statuses and
     Events in kubelet's words; serves ``kubectl logs``. Every pod has an address of its own in 127.0.0.0/8. Images are
     looked up in a map to host commands (``images``); an unknown one is ErrImagePull, as on any node.
     A field that is not supported is refused by name in an Event and the pod stays Pending (``supported_fields``).
@@ -25,7 +25,7 @@ Limits of both tiers
     ``kubectl logs --timestamps`` and ``--since`` are refused; exec, attach and port-forward are not served.
     It is for trying things out, not for keeping hostile programs in: a pod can read what the user who runs the agent
     can read, except this agent's state and kubeconfig and what ``--mask`` names.
-    Pods end with the agent, however it ends, and are started anew by its successor with new addresses. An agent that
+    Pods end with the agent, however it ends, and are started again by its successor with new addresses. An agent that
     ends in order removes their volumes, emptyDirs included. A Node object that somebody deletes comes back only with
     the next start, as with kubelet.
 

@@ -1,1 +1,1 @@
-"""The services of a cluster: each module says what one is started with and when it is ready; none starts anything."""
+"""The services of a cluster: each module says how one is started and when it is ready. None starts anything."""

@@ -147,7 +147,7 @@ def find(binary: Binary) -> Path | None:
     if chosen:
         directory = Path(chosen).expanduser().resolve()
         if not directory.is_dir():
-            raise BinaryError(f"{BIN_DIR_VARIABLE}={chosen} is not a directory: correct it or unset it")
+            raise BinaryError(f"{BIN_DIR_VARIABLE}={chosen} is not a directory: fix it or unset it")
         if os.access(directory / binary.file_name, os.X_OK):
             return directory / binary.file_name
     cached = bin_cache() / binary.cache_name()

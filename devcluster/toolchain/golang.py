@@ -86,7 +86,7 @@ def build_lock(directory: Path, report: Reporter) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         file = (directory / ".lock").open("w")
     except OSError as error:
-        raise BinaryError(f"{directory}: {error.strerror}; set XDG_CACHE_HOME to a directory of yours") from error
+        raise BinaryError(f"{directory}: {error.strerror}; set XDG_CACHE_HOME to a writable directory") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,8 +109,8 @@ def require_space(directory: Path, names: list[str]) -> None:
         if free < needed:
             raise BinaryError(
                 f"building {', '.join(names)} needs {needed / _GIB:.2f} GiB in {place}, "
-                f"where {free / _GIB:.2f} GiB are free: make room, "
-                f"or point SECONDARY_SCHEDULER_BIN_DIR at binaries that you have"
+                f"where {free / _GIB:.2f} GiB are free: free some space, "
+                f"or point SECONDARY_SCHEDULER_BIN_DIR at existing binaries"
             )
 
 
@@ -179,11 +179,11 @@ def _explain(step: str, output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("go: downloading")]
     detail = " | ".join(lines[-2:])[:400] or "no output"
     if "no space left on device" in output:
-        return f"{step} failed: the disk is full: make room and run the command again ({detail})"
+        return f"{step} failed: the disk is full: free some space and run the command again ({detail})"
     if _NETWORK_SIGNS.search(output):
         return (
-            f"{step} failed, the network does not answer: check the connection (or GOPROXY, PIP_INDEX_URL), or point "
-            f"SECONDARY_SCHEDULER_BIN_DIR at binaries that you have ({detail})"
+            f"{step} failed because of the network: check the connection (or GOPROXY, PIP_INDEX_URL), or point "
+            f"SECONDARY_SCHEDULER_BIN_DIR at existing binaries ({detail})"
         )
     return f"{step} failed: {detail}"
 

@@ -1,1 +1,1 @@
-"""What stands in a pod's volumes: ``sources`` computes it, ``tokens`` gets tokens, ``writer`` puts it on disk."""
+"""A pod's volumes: ``sources`` computes their content, ``tokens`` requests tokens, ``writer`` writes to disk."""

@@ -220,7 +220,7 @@ class Operations:
             raise OperationError(f"deletion of {describe(live)} failed: {explain(error)}") from error
         except NotReady as error:
             self._report.warning(urn, error.reasons[-1])
-            raise OperationError(f"{describe(live)} is still there: {error}") from error
+            raise OperationError(f"{describe(live)} was not deleted: {error}") from error
         if is_crd(live):
             api.forget_types()
 
@@ -318,5 +318,5 @@ def _failed_create(plain: Object, error: KubeError) -> str:
 
 def _failed_update(plain: Object, error: KubeError) -> str:
     if isinstance(error, NotFound):
-        return f"{describe(plain)} is no longer on the cluster; run `pulumi refresh`, then `pulumi up` makes it again"
+        return f"{describe(plain)} is no longer on the cluster; run `pulumi refresh`, then `pulumi up` creates it again"
     return f"update of {describe(plain)} failed: {explain(error)}"

@@ -224,14 +224,14 @@ def test_logs_are_there_for_every_service(cluster: LocalCluster) -> None:
     assert any(line.startswith("audit") for line in result.stdout.splitlines())
     unknown = command(cluster.spec.state_root, "logs", "--name", "whole", "nonsense")
     assert unknown.returncode == 2
-    assert "it has audit, etcd, kube-apiserver" in unknown.stderr
+    assert "its services are: audit, etcd, kube-apiserver" in unknown.stderr
 
 
 def test_a_second_up_changes_nothing_and_says_so(cluster: LocalCluster) -> None:
     before = (cluster.state_dir / "cluster.json").read_bytes()
     result = command(cluster.spec.state_root, "up", "--name", "whole", "--nodes", "3")
     assert (result.returncode, result.stdout) == (0, "")
-    assert "runs already with 20 simulated and 1 real nodes; nothing was changed" in result.stderr
+    assert "is already running with 20 simulated and 1 real nodes; nothing was changed" in result.stderr
     assert (cluster.state_dir / "cluster.json").read_bytes() == before
 
 

@@ -117,7 +117,7 @@ def test_up_after_a_crash_removes_what_was_left_and_starts_anew(start: Start, tm
     assert left
     code, errors = finish(start("up", "--nodes", "2", "--real-nodes", "0"))
     assert code == 0, errors
-    assert "removing what is left of an earlier cluster" in errors
+    assert "removing leftovers of an earlier cluster" in errors
     assert not left & marked(state_dir)
     assert LocalCluster.attach("dev", tmp_path).status().running
     code, _ = finish(start("down"))
@@ -146,8 +146,8 @@ def test_a_taken_port_is_one_line_and_leaves_nothing(start: Start, tmp_path: Pat
     assert code == 1
     holder = f"{Path('/proc/self/comm').read_text().strip()} (process {os.getpid()})"
     assert errors == (
-        f"secondary-scheduler: kube-apiserver cannot listen on 127.0.0.1:{port}: the port is taken by {holder}; "
-        f"end that process or choose another port\n"
+        f"secondary-scheduler: kube-apiserver cannot listen on 127.0.0.1:{port}: the port is in use by {holder}; "
+        f"stop that process or choose another port\n"
     )
     assert entries(tmp_path) == []
 
@@ -155,7 +155,7 @@ def test_a_taken_port_is_one_line_and_leaves_nothing(start: Start, tmp_path: Pat
 def test_a_service_that_fails_takes_everything_down_and_says_why(
     make_cluster: MakeCluster, cluster_state_root: Path
 ) -> None:
-    with pytest.raises(ServiceError, match=r"kube-apiserver ended while starting: .*unknown flag: --no-such-flag"):
+    with pytest.raises(ServiceError, match=r"kube-apiserver exited during startup: .*unknown flag: --no-such-flag"):
         make_cluster(**BARE, api_server_flags=("--no-such-flag",), name="failing")
     assert not (cluster_state_root / "clusters" / "failing").exists()
     assert marked(cluster_state_root / "clusters" / "failing") == set()
@@ -182,7 +182,7 @@ def test_a_second_command_on_the_same_cluster_is_refused_while_one_is_at_work(st
     code, errors = finish(start("down"))
     assert (code, errors) == (
         1,
-        f"secondary-scheduler: another command (process {up.pid}) is at work on cluster dev: wait for it, or end it\n",
+        f"secondary-scheduler: another command (process {up.pid}) is using cluster dev: wait for it, or stop it\n",
     )
     up.send_signal(signal.SIGINT)
     assert finish(up)[0] == 130
@@ -258,7 +258,7 @@ def test_down_all_ends_every_cluster_of_this_root(start: Start, tmp_path: Path) 
         cluster.start()
     code, errors = finish(start("down", "--all"))
     assert code == 0, errors
-    assert "ending cluster 'one'" in errors
-    assert "ending cluster 'two'" in errors
+    assert "stopping cluster 'one'" in errors
+    assert "stopping cluster 'two'" in errors
     assert entries(tmp_path) == []
     assert marked(clusters[0].state_dir) | marked(clusters[1].state_dir) == set()

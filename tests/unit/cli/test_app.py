@@ -91,7 +91,7 @@ def test_asking_for_a_cluster_that_is_not_there_says_how_to_start_it(tmp_path: P
 def test_down_of_nothing_is_no_error_and_says_so(tmp_path: Path) -> None:
     result = run("cluster", "down", "--name", "absent", home=tmp_path)
     assert (result.returncode, result.stdout) == (0, "")
-    assert "No local cluster 'absent' was there" in result.stderr
+    assert "There is no local cluster 'absent'" in result.stderr
 
 
 def test_a_binary_that_cannot_be_had_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:

@@ -166,8 +166,8 @@ def test_two_at_the_same_time_build_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("complaint", "expected"),
     [
-        ("dial tcp: lookup proxy: no such host", "the network does not answer: check the connection"),
-        ("write /x: no space left on device", "the disk is full: make room"),
+        ("dial tcp: lookup proxy: no such host", "because of the network: check the connection"),
+        ("write /x: no space left on device", "the disk is full: free some space"),
         ("x.go:1:1: undefined: y", "undefined: y"),
     ],
 )
@@ -186,7 +186,9 @@ def test_too_little_disk_space_is_said_before_the_build(tmp_path: Path, monkeypa
     fake_go(tmp_path / "path", builds)
     usage = type("Usage", (), {"free": 1 << 30})
     monkeypatch.setattr(golang.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(BinaryError, match=r"building etcd needs 10\.00 GiB in .*, where 1\.00 GiB are free: make room"):
+    with pytest.raises(
+        BinaryError, match=r"building etcd needs 10\.00 GiB in .*, where 1\.00 GiB are free: free some space"
+    ):
         binaries.ensure(["etcd"], SilentReporter())
     assert not builds.exists()
 

@@ -125,7 +125,7 @@ def test_sweep_finds_an_orphan_in_a_session_of_its_own(
 def test_readiness_fails_with_the_end_of_the_log_when_the_process_ends(state_dir: Path) -> None:
     service = python("etcd", "import sys; sys.exit('listen failed: no such device')", ready=lambda: False)
     record = processes.start(service, state_dir)
-    with pytest.raises(ServiceError, match="etcd ended while starting: listen failed: no such device"):
+    with pytest.raises(ServiceError, match="etcd exited during startup: listen failed: no such device"):
         processes.wait_ready(service, record)
 
 

@@ -83,7 +83,9 @@ def test_a_full_disk_is_said_before_anything_is_made(tmp_path: Path, monkeypatch
     usage = type("Usage", (), {"free": 60 << 20})
     monkeypatch.setattr(state.shutil, "disk_usage", lambda _: usage)
     directory = StateDirectory(tmp_path, "dev")
-    with pytest.raises(ClusterStateError, match=r"clusters has 60 MiB free and a cluster needs 500: make room, or set"):
+    with pytest.raises(
+        ClusterStateError, match=r"clusters has 60 MiB free and a cluster needs 500: free some space, or set"
+    ):
         directory.create()
     assert not directory.path.exists()
 
@@ -123,7 +125,7 @@ def test_one_command_at_a_time_and_the_lock_leaves_no_file(tmp_path: Path) -> No
         other.join()
         if held:
             lock.__exit__(None, None, None)
-            assert answer.startswith(f"another command (process {os.getpid()}) is at work on cluster dev")
+            assert answer.startswith(f"another command (process {os.getpid()}) is using cluster dev")
         else:
             assert answer == "got it"
     assert list((tmp_path / "clusters").iterdir()) == []
