@@ -107,7 +107,7 @@ GPU_CONFIG = CONFIG.replace("TargetLoadPacking\n        weight", "GpuAware\n    
         (GPU_CONFIG, {"schedulerImage": IMAGE, "flavour": "custom", "extraPlugins": GPU}, ""),
         (GPU_CONFIG, {"schedulerImage": OWN, "extraPlugins": [{"name": "GpuAware", "points": ["filter"]}]}, "Score"),
         (PEAKS, {"schedulerImage": OWN}, ""),
-        (PEAKS, {"schedulerImage": OWN, "flavour": "ours"}, "from a load-watcher only"),
+        (PEAKS, {"schedulerImage": OWN, "flavour": "ours"}, "only from a load-watcher"),
         (OLD, {"schedulerImage": IMAGE, "flavour": "scheduler-plugins@0.34.7"}, "0.34 does not read v1beta3"),
     ],
     ids=["not told", "told", "told of ours", "no score", "custom", "a mirror of ours", "not ours at all"],
