@@ -42,7 +42,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_root)
+    app.callback()(_root_options)
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
     with importing():
         if named in COMMANDS:
@@ -70,31 +70,31 @@ def main() -> None:
     try:
         build(sys.argv[1:])()
     except CommandError as error:
-        _fail(str(error), error.code)
+        _exit_with_message(str(error), error.code)
     except BrokenPipeError:
         # The reader of our output has seen enough; the interpreter must not complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.ERROR)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        _fail(f"{place}{error.strerror or error}", ExitCode.ERROR)
+        _exit_with_message(f"{place}{error.strerror or error}", ExitCode.ERROR)
     except Interrupted:
-        _fail("interrupted: nothing half-made was left behind", ExitCode.INTERRUPTED)
+        _exit_with_message("interrupted: nothing half-made was left behind", ExitCode.INTERRUPTED)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     # Cleanup begins: a second Ctrl-C must not leave half of it undone. A handler that does nothing, not SIG_IGN: that
     # would be inherited by a process which is just being started, and it could not be asked to end.
     for number in _SIGNALS:
-        signal.signal(number, _pass)
+        signal.signal(number, _ignore_signal)
     raise Interrupted
 
 
-def _pass(_number: int, _frame: FrameType | None) -> None:
+def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
     return
 
 
-def _fail(message: str, code: ExitCode) -> None:
+def _exit_with_message(message: str, code: ExitCode) -> None:
     print(f"secondary-scheduler: {message}", file=sys.stderr)  # noqa: T201
     sys.exit(code)
 
@@ -105,7 +105,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _root(
+def _root_options(
     _version_wanted: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),

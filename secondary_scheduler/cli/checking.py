@@ -48,7 +48,7 @@ class Embedded:
     first_line: int
     indent: int
 
-    def outside(self, problem: Problem) -> Problem:
+    def in_outer_file(self, problem: Problem) -> Problem:
         """Return the problem with its place in the outer file."""
         loc = ("data", self.key, *problem.loc)
         if not self.first_line or not problem.line:
@@ -87,7 +87,7 @@ def _check(
 
 
 def _config_map(path: Path, text: str, root: MappingNode, flavour: Flavour | None, *, allow_token: bool) -> Checked:
-    data = _child(root, "data")
+    data = _child_node(root, "data")
     entries = {str(key.value): value for key, value in data.value} if isinstance(data, MappingNode) else {}
     chosen = (
         CONFIG_KEY if CONFIG_KEY in entries else next((k for k, v in entries.items() if KIND in str(v.value)), None)
@@ -100,7 +100,7 @@ def _config_map(path: Path, text: str, root: MappingNode, flavour: Flavour | Non
         return Checked(str(path), "ConfigMap", None, (Problem(("data",), message, line, 1, "error", hint, str(path)),))
     inner = _embedded(text, chosen, entries[chosen])
     configuration, inner_problems = _check(inner.text, str(path), flavour, allow_token=allow_token)
-    problems = [inner.outside(problem) for problem in inner_problems]
+    problems = [inner.in_outer_file(problem) for problem in inner_problems]
     if chosen != CONFIG_KEY:
         message = f"the operator reads the key {CONFIG_KEY}, not {chosen}"
         problems.append(
@@ -133,10 +133,10 @@ def _documents(text: str) -> list[MappingNode]:
         return []
 
 
-def _child(root: MappingNode, key: str) -> Node | None:
+def _child_node(root: MappingNode, key: str) -> Node | None:
     return next((value for name, value in root.value if str(name.value) == key), None)
 
 
 def _scalar(root: MappingNode, key: str) -> str:
-    child = _child(root, key)
+    child = _child_node(root, key)
     return str(child.value) if isinstance(child, ScalarNode) else ""

@@ -58,7 +58,7 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
         return None, (Problem(("config",), "the stack file holds no configuration", 1, 1, "error", hint, source),), None
     models = load_stack_models(path)
     values, encrypted = _engine_values(config)
-    names = sorted(set(_references(config)))
+    names = sorted(set(_environment_references(config)))
     missing = [name for name in names if not os.environ.get(name[1])]
     with tempfile.NamedTemporaryFile("w", suffix=".assumed") as file:
         file.write("assumed")
@@ -90,7 +90,7 @@ def missing_variables(text: str) -> list[str]:
         document = YAML(typ="safe", pure=True).load(text)
     except YAMLError:
         return []
-    return sorted({name for _, name in _references(document) if not os.environ.get(name)})
+    return sorted({name for _, name in _environment_references(document) if not os.environ.get(name)})
 
 
 def _engine_values(config: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
@@ -110,13 +110,13 @@ def _engine_values(config: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]
     return values, encrypted
 
 
-def _references(value: Any) -> Iterator[tuple[str, str]]:
+def _environment_references(value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
             if key in ("fromEnv", "fromFileInEnv") and isinstance(item, str):
                 yield key, item
             else:
-                yield from _references(item)
+                yield from _environment_references(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _references(item)
+            yield from _environment_references(item)

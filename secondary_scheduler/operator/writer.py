@@ -35,7 +35,7 @@ class Writer:
             case SetFinalizers(key=key, finalizers=finalizers, resource_version=version):
                 metadata = {"finalizers": list(finalizers), "resourceVersion": version}
                 call = self._client.patch(_path(key), {"metadata": metadata})
-                return self._learn(key, _CODEC.decode(await self._counted("patch", key.kind, call)))
+                return self._learn(key, _CODEC.decode(await self._count_write("patch", key.kind, call)))
 
     async def write_status(self, resource: Json, status: Json) -> Json:
         """Apply the status of an instance, unless it was deleted and made anew in between."""
@@ -62,20 +62,20 @@ class Writer:
             "count": 1,
         }
         path = api_path("v1", "events", namespace=metadata["namespace"])
-        await self._counted("create", "Event", self._client.post(path, event))
+        await self._count_write("create", "Event", self._client.post(path, event))
 
     async def _patch(self, verb: str, key: ObjectKey, body: Json, subresource: str | None = None) -> Json:
         call = self._client.patch(_path(key, subresource), body, _APPLY, content_type=APPLY_PATCH)
-        return self._learn(key, _CODEC.decode(await self._counted(verb, key.kind, call)))
+        return self._learn(key, _CODEC.decode(await self._count_write(verb, key.kind, call)))
 
     async def _delete(self, key: ObjectKey, uid: str) -> None:
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         try:
-            await self._counted("delete", key.kind, self._client.delete(_path(key), options))
+            await self._count_write("delete", key.kind, self._client.delete(_path(key), options))
         except NotFound:
             return
 
-    async def _counted(self, verb: str, kind: str, call: Awaitable[bytes]) -> bytes:
+    async def _count_write(self, verb: str, kind: str, call: Awaitable[bytes]) -> bytes:
         outcome = "ok"
         try:
             return await call

@@ -20,9 +20,9 @@ from kubernetes import config as kubernetes_config
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from secondary_scheduler.cli.fleet.engine import Engine
-from secondary_scheduler.cli.fleet.installation import installed as installed_pulumi
-from secondary_scheduler.cli.fleet.process import Patience
+from secondary_scheduler.cli.fleet.process import StopTimeouts
 from secondary_scheduler.cli.fleet.project import find_project
+from secondary_scheduler.cli.fleet.pulumi_command import find_pulumi
 from secondary_scheduler.cli.fleet.results import Operation
 from tests.support.cluster import BARE, MakeCluster
 from tests.support.fleet import CHECKOUT, TOKEN, Fleet, dead_kubeconfig
@@ -161,7 +161,7 @@ def test_an_engine_that_has_to_be_killed_leaves_no_lock_either(tiny: Fleet, monk
     stopping = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         engine = Engine(
-            installed_pulumi(), project, project.read("prod-b"), stopping, time.monotonic() + 100, Patience(0, 0)
+            find_pulumi(), project, project.read("prod-b"), stopping, time.monotonic() + 100, StopTimeouts(0, 0)
         )
         running = pool.submit(engine.run, Operation.UP)
         tiny.wait_locked()

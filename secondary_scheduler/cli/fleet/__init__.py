@@ -1,5 +1,5 @@
 """`secondary-scheduler fleet`: one operation on many stacks of the project, over Pulumi's Automation API.
 
-Only `engine` and `installation` import pulumi, which takes longer than all the rest; `command` imports what it needs
+Only `engine` and `pulumi_command` import pulumi, which takes longer than all the rest; `command` imports what it needs
 when it is called. Everything else here knows nothing of pulumi and can be tested without an engine.
 """

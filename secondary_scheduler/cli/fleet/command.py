@@ -123,11 +123,11 @@ def _run(
 
     from secondary_scheduler.cli.fleet import report
     from secondary_scheduler.cli.fleet.markdown import comment
-    from secondary_scheduler.cli.fleet.project import arrange, find_project, select
+    from secondary_scheduler.cli.fleet.project import arrange_in_waves, find_project, select
     from secondary_scheduler.cli.fleet.waves import run_waves
 
     project = find_project(directory)
-    arranged = arrange(select(project, patterns), waves)
+    arranged = arrange_in_waves(select(project, patterns), waves)
     if markdown is not None and not markdown.resolve().parent.is_dir():
         raise CommandError(f"--markdown {markdown}: there is no directory {markdown.resolve().parent}")
     errors = Console(stderr=True)
@@ -161,10 +161,10 @@ def _work(
     plan: FleetPlan, project: Project, stopping: threading.Event, say: Callable[[str], None]
 ) -> Callable[[Stack], StackResult]:
     # Here, since pulumi takes longer to import than all the rest.
-    from secondary_scheduler.cli.fleet.installation import installed
+    from secondary_scheduler.cli.fleet.pulumi_command import find_pulumi
     from secondary_scheduler.cli.fleet.work import StackWork
 
-    return StackWork(installed(), project, plan, stopping, say)
+    return StackWork(find_pulumi(), project, plan, stopping, say)
 
 
 def _line(result: StackResult) -> str:

@@ -19,7 +19,7 @@ _AGENT = "secondary-scheduler/fleet"
 
 
 @contextlib.contextmanager
-def configuration(kubeconfig: str | None, context: str | None) -> Iterator[ClientConfig]:
+def client_config(kubeconfig: str | None, context: str | None) -> Iterator[ClientConfig]:
     """The connection that the stack's kubeconfig (content or path) tells, or $KUBECONFIG where it keeps none.
 
     Raises:
@@ -31,19 +31,19 @@ def configuration(kubeconfig: str | None, context: str | None) -> Iterator[Clien
 
 
 @contextlib.contextmanager
-def connected(config: ClientConfig, timeout: float) -> Iterator[SyncConnection]:
+def connection(config: ClientConfig, timeout: float) -> Iterator[SyncConnection]:
     """A connection for one thread; `timeout` (seconds) is that of each wait for the server."""
-    connection = SyncConnection(config, timeout=timeout, user_agent=_AGENT)
+    opened = SyncConnection(config, timeout=timeout, user_agent=_AGENT)
     try:
-        yield connection
+        yield opened
     finally:
-        connection.close()
+        opened.close()
 
 
-def unreachable(config: ClientConfig, timeout: float) -> str:
+def connection_problem(config: ClientConfig, timeout: float) -> str:
     """One line that says why the cluster does not answer; empty if it does."""
     try:
-        with connected(config, timeout) as cluster:
+        with connection(config, timeout) as cluster:
             cluster.get("/version")
     except KubeError as error:
         return f"{config.server} does not answer: {one_line(str(error)).removeprefix('GET /version: ')}"

@@ -17,10 +17,10 @@ from urllib.parse import unquote, urlsplit
 from pulumi.automation import PulumiCommand
 from pulumi.automation import Stack as EngineStack
 
-from secondary_scheduler.cli.fleet.events import Collector, one_line
-from secondary_scheduler.cli.fleet.installation import EngineError, Installation, StackWorkspace
-from secondary_scheduler.cli.fleet.process import Ending, Patience
+from secondary_scheduler.cli.fleet.events import EventCollector, one_line
+from secondary_scheduler.cli.fleet.process import ProcessResult, StopTimeouts
 from secondary_scheduler.cli.fleet.project import Project, Stack
+from secondary_scheduler.cli.fleet.pulumi_command import EngineError, StackPulumiCommand, StackWorkspace
 from secondary_scheduler.cli.fleet.reasons import failure_reason
 from secondary_scheduler.cli.fleet.redaction import MASK
 from secondary_scheduler.cli.fleet.results import Operation
@@ -36,7 +36,7 @@ class EngineRun:
         outputs: of the stack after an update, secret ones masked.
     """
 
-    events: Collector
+    events: EventCollector
     failure: str = ""
     cancelled: bool = False
     outputs: Mapping[str, Any] = field(default_factory=dict)
@@ -52,14 +52,14 @@ class Engine:
         stack: Stack,
         stopping: threading.Event,
         deadline: float,
-        patience: Patience | None = None,
+        patience: StopTimeouts | None = None,
     ) -> None:
         self._stack = stack
         self._project = project
         self._stopping = stopping
         self._started = time.monotonic()
         self._deadline = deadline
-        self._command = Installation(pulumi, stopping, deadline, patience)
+        self._command = StackPulumiCommand(pulumi, stopping, deadline, patience)
         self._engine = self._stack_over(self._command)
 
     def secrets(self) -> dict[str, str]:
@@ -76,19 +76,19 @@ class Engine:
 
     def reason(self, error: EngineError) -> str:
         """One line for a run that failed outside an operation."""
-        ending = self._command.ending or Ending()
+        ending = self._command.ending or ProcessResult()
         return self._stopped(ending) or failure_reason(
             self._stack.name, "", _output_of(ending) or str(error), ending.code
         )
 
     def run(self, operation: Operation, *, preview_only: bool = False) -> EngineRun:
         """Carry out the operation; failures are told in the result."""
-        events = Collector()
+        events = EventCollector()
         engine_run = EngineRun(events)
         try:
             engine_run.outputs = self._operate(operation, events, preview_only=preview_only)
         except EngineError as error:
-            ending = self._command.ending or Ending()
+            ending = self._command.ending or ProcessResult()
             engine_run.failure = self._stopped(ending) or failure_reason(
                 self._stack.name, events.failure(), _output_of(ending) or str(error), ending.code
             )
@@ -99,7 +99,7 @@ class Engine:
             engine_run.failure = one_line(str(error))
         return engine_run
 
-    def _operate(self, operation: Operation, events: Collector, *, preview_only: bool) -> Mapping[str, Any]:
+    def _operate(self, operation: Operation, events: EventCollector, *, preview_only: bool) -> Mapping[str, Any]:
         common: dict[str, Any] = {"on_event": events.event, "color": "never"}
         if operation is Operation.PREVIEW:
             self._engine.preview(**common)
@@ -112,14 +112,14 @@ class Engine:
             return {name: MASK if output.secret else output.value for name, output in result.outputs.items()}
         return {}
 
-    def _stopped(self, ending: Ending) -> str:
+    def _stopped(self, ending: ProcessResult) -> str:
         if ending.timed_out:
             return f"not done after {self._deadline - self._started:.0f} s; it was cancelled (see --timeout)"
         return "cancelled" if ending.interrupted else ""
 
-    def _release(self, ending: Ending, events: Collector) -> str:
+    def _release(self, ending: ProcessResult, events: EventCollector) -> str:
         """Take away the lock that an engine left which could not end by itself; what to say if that fails."""
-        cleaning = self._command.cleaning_up()
+        cleaning = self._command.for_cleanup()
         engine = self._stack_over(cleaning)
         try:
             locked = self._locked_by(engine, ending.pid)
@@ -127,7 +127,7 @@ class Engine:
             if locked or (locked is None and events.began and ending.code < 0):
                 engine.cancel()
         except (EngineError, OSError) as error:
-            printed = _output_of(cleaning.ending or Ending()) or str(error)
+            printed = _output_of(cleaning.ending or ProcessResult()) or str(error)
             reason = failure_reason(self._stack.name, "", printed, 1)
             return f"; its lock may be left: pulumi cancel --stack {self._stack.name} ({reason})"
         return ""
@@ -148,7 +148,7 @@ class Engine:
                     return True
         return False
 
-    def _stack_over(self, command: Installation) -> EngineStack:
+    def _stack_over(self, command: StackPulumiCommand) -> EngineStack:
         workspace = StackWorkspace(
             work_dir=str(self._project.directory),
             pulumi_command=command,
@@ -157,5 +157,5 @@ class Engine:
         return EngineStack.select(self._stack.name, workspace)
 
 
-def _output_of(ending: Ending) -> str:
+def _output_of(ending: ProcessResult) -> str:
     return "\n".join([*ending.stderr, *ending.stdout])

@@ -20,7 +20,7 @@ _STACK_TYPE = "pulumi:pulumi:Stack"
 _MOST_MESSAGES = 500
 
 
-class Collector:
+class EventCollector:
     """Gathers the events of one operation. Called from the threads that receive them."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Collector:
                 policy = event.policy_event
                 self._say(f"policy {policy.policy_name} ({policy.enforcement_level})", policy.message)
             if event.summary_event is not None:
-                self._counts = changes(event.summary_event.resource_changes)
+                self._counts = change_counts(event.summary_event.resource_changes)
 
     @property
     def resources(self) -> tuple[ResourceChange, ...]:
@@ -93,7 +93,7 @@ class Collector:
         self._resources[metadata.urn] = ResourceChange(operation, kind, name, properties)
 
     def _diagnostic(self, event: Any) -> None:
-        message = plain(event.message)
+        message = plain_text(event.message)
         if not message or event.severity == "debug" or _NOISE.match(message):
             return
         if event.severity == "error":
@@ -105,10 +105,10 @@ class Collector:
     def _say(self, subject: str, message: str) -> None:
         if len(self._messages) < _MOST_MESSAGES:
             prefix = f"{subject}: " if subject else ""
-            self._messages += [line for line in f"{prefix}{plain(message)}".splitlines() if line.strip()]
+            self._messages += [line for line in f"{prefix}{plain_text(message)}".splitlines() if line.strip()]
 
 
-def changes(counts: Mapping[Any, int] | None) -> dict[str, int]:
+def change_counts(counts: Mapping[Any, int] | None) -> dict[str, int]:
     """The engine's counts without what does not change; parts of a replacement count as one."""
     result: dict[str, int] = {}
     for operation, count in (counts or {}).items():
@@ -120,7 +120,7 @@ def changes(counts: Mapping[Any, int] | None) -> dict[str, int]:
     return result
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Text without colours and control characters; its lines stay."""
     lines = _COLOURS.sub("", text).splitlines()
     cleaned = ("".join(c if c.isprintable() else " " for c in line).rstrip() for line in lines)
@@ -129,7 +129,7 @@ def plain(text: str) -> str:
 
 def one_line(text: str, longest: int = 500) -> str:
     """Text on one line, cut where it is too long."""
-    joined = " ".join(plain(text).split())
+    joined = " ".join(plain_text(text).split())
     return joined if len(joined) <= longest else joined[: longest - 1].rstrip() + "…"
 
 

@@ -40,7 +40,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedScheduler:
     """What a healthy stack looks like.
 
     Attributes:
@@ -82,7 +82,11 @@ class Gate:
     """The gate of one stack."""
 
     def __init__(
-        self, cluster: SyncConnection, expected: Expected, stopping: threading.Event, poll: float = _POLL_SECONDS
+        self,
+        cluster: SyncConnection,
+        expected: ExpectedScheduler,
+        stopping: threading.Event,
+        poll: float = _POLL_SECONDS,
     ) -> None:
         self._cluster = cluster
         self._expected = expected
@@ -103,7 +107,7 @@ class Gate:
                 return GateResult(checks, cancelled=True)
         if all(check.passed for check in checks):
             for name in self._expected.scheduler_names:
-                checks.append(self._place(name, deadline))
+                checks.append(self._place_pod(name, deadline))
         return GateResult(checks, cancelled=self._stopping.is_set())
 
     def _state(self) -> list[GateCheck]:
@@ -161,7 +165,7 @@ class Gate:
             return GateCheck(name, False, f"{reported} is reported, {wanted} is wanted")
         return GateCheck(name, True, reported)
 
-    def _place(self, scheduler_name: str, deadline: float) -> GateCheck:
+    def _place_pod(self, scheduler_name: str, deadline: float) -> GateCheck:
         name = f"pod of {scheduler_name}"
         pods = api_path("v1", "pods", namespace=self._expected.namespace)
         began = time.monotonic()
@@ -235,7 +239,7 @@ def _scheduling_message(pod: Json) -> str:
     return ""
 
 
-def expected(outputs: Mapping[str, Any], flavour: str = "") -> Expected:
+def expected_scheduler(outputs: Mapping[str, Any], flavour: str = "") -> ExpectedScheduler:
     """What a stack's outputs promise: `scheduler` (name, namespace, image) and `profiles`.
 
     `flavour` is what its settings say the image is, if its name does not tell.
@@ -249,7 +253,7 @@ def expected(outputs: Mapping[str, Any], flavour: str = "") -> Expected:
     names = [str(profile["schedulerName"]) for profile in known if profile.get("schedulerName")]
     image = str(scheduler.get("image") or "")
     ours = flavour == "ours" if flavour else not image or flavour_of(image).is_ours
-    return Expected(
+    return ExpectedScheduler(
         str(scheduler.get("namespace") or NAMESPACE),
         str(scheduler.get("name") or NAME),
         frozenset(str(profile["configurationHash"]) for profile in known if profile.get("configurationHash")),

@@ -33,14 +33,16 @@ def comment(operation: Operation, results: Sequence[StackResult], limit: int = L
     table = _table(results, limit // 2 - _size(head))
     details = {result.stack: lines for result in results if (lines := _lines(result))}
     room = limit - _size(head) - _size(table)
-    blocks = {result.stack: _frame(result, details[result.stack]) for result in results if result.stack in details}
+    blocks = {
+        result.stack: _details_block(result, details[result.stack]) for result in results if result.stack in details
+    }
     shares = fair_shares({name: _size(block) for name, block in blocks.items()}, room)
     shown: list[str] = []
     left_out = 0
     for result in results:
         if result.stack not in details:
             continue
-        block = _fitted(result, details[result.stack], shares[result.stack])
+        block = _fitting_details(result, details[result.stack], shares[result.stack])
         left_out += not block
         shown.append(block)
     text = head + table + "".join(shown)
@@ -103,7 +105,7 @@ def _lines(result: StackResult) -> list[str]:
     return [*failed, *lines, *([""] if lines and result.messages else []), *result.messages]
 
 
-def _frame(result: StackResult, lines: Sequence[str], note: str = "") -> str:
+def _details_block(result: StackResult, lines: Sequence[str], note: str = "") -> str:
     """Folded, and in a fence that nothing inside can close."""
     body = "\n".join(lines)
     fence = "`" * max(3, _longest_run(body) + 1)
@@ -112,8 +114,8 @@ def _frame(result: StackResult, lines: Sequence[str], note: str = "") -> str:
     return f"<details><summary>{title}</summary>\n\n{fence}text\n{body}\n{fence}\n{prefix}</details>\n\n"
 
 
-def _fitted(result: StackResult, lines: Sequence[str], room: int) -> str:
-    whole = _frame(result, lines)
+def _fitting_details(result: StackResult, lines: Sequence[str], room: int) -> str:
+    whole = _details_block(result, lines)
     if _size(whole) <= room:
         return whole
     if room < _LEAST_DETAIL:
@@ -121,15 +123,15 @@ def _fitted(result: StackResult, lines: Sequence[str], room: int) -> str:
     low, high = 0, len(lines)
     while low < high:
         middle = (low + high + 1) // 2
-        if _size(_cut(result, lines, middle)) <= room:
+        if _size(_truncated_details(result, lines, middle)) <= room:
             low = middle
         else:
             high = middle - 1
-    return _cut(result, lines, low) if low else ""
+    return _truncated_details(result, lines, low) if low else ""
 
 
-def _cut(result: StackResult, lines: Sequence[str], count: int) -> str:
-    return _frame(result, lines[:count], f"Cut: {count} of {len(lines)} lines are shown. {_MORE}")
+def _truncated_details(result: StackResult, lines: Sequence[str], count: int) -> str:
+    return _details_block(result, lines[:count], f"Cut: {count} of {len(lines)} lines are shown. {_MORE}")
 
 
 def _longest_run(text: str) -> int:

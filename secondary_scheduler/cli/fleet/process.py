@@ -22,7 +22,7 @@ _READ_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Patience:
+class StopTimeouts:
     """How long, in seconds, a run that is to end may take.
 
     Attributes:
@@ -35,7 +35,7 @@ class Patience:
 
 
 @dataclass
-class Ending:
+class ProcessResult:
     """How a run ended.
 
     Attributes:
@@ -60,16 +60,16 @@ def run(
     environment: Mapping[str, str],
     deadline: float,
     stopping: threading.Event,
-    patience: Patience | None = None,
+    patience: StopTimeouts | None = None,
     on_stdout: Callable[[str], object] | None = None,
     on_stderr: Callable[[str], object] | None = None,
-) -> Ending:
+) -> ProcessResult:
     """Run to the end, at most until `deadline` (monotonic seconds) or until `stopping` is set, and what ending takes.
 
     Raises:
         OSError: it cannot be started.
     """
-    ending = Ending()
+    ending = ProcessResult()
     process = subprocess.Popen(
         list(argv),
         stdin=subprocess.DEVNULL,
@@ -91,7 +91,7 @@ def run(
     for reader in readers:
         reader.start()
     try:
-        _wait(process, ending, deadline, stopping, patience or Patience())
+        _wait(process, ending, deadline, stopping, patience or StopTimeouts())
     finally:
         if process.poll() is None:
             _kill_session(process.pid)
@@ -109,10 +109,10 @@ def run(
 
 def _wait(
     process: subprocess.Popen[str],
-    ending: Ending,
+    ending: ProcessResult,
     deadline: float,
     stopping: threading.Event,
-    patience: Patience,
+    patience: StopTimeouts,
 ) -> None:
     signalled_at = 0.0
     signals = 0

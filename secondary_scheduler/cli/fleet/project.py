@@ -108,7 +108,7 @@ def select(project: Project, patterns: Sequence[str]) -> list[Stack]:
     return [project.read(name) for name in sorted(chosen)]
 
 
-def arrange(stacks: Sequence[Stack], waves: str) -> list[tuple[str, list[Stack]]]:
+def arrange_in_waves(stacks: Sequence[Stack], waves: str) -> list[tuple[str, list[Stack]]]:
     """The waves that have stacks, in the order of `waves` (names, separated by commas).
 
     Raises:

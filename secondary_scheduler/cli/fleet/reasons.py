@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from secondary_scheduler.cli.fleet.events import one_line, plain
+from secondary_scheduler.cli.fleet.events import one_line, plain_text
 
 _LONGEST = 400
 _NO_SUCH_STACK = re.compile(r"no stack named '([^']+)' found")
@@ -27,10 +27,10 @@ def failure_reason(stack: str, event_error: str, printed: str, code: int) -> str
         return known
     if event_error:
         return _shortened(event_error)
-    errors = [error for error in _ERROR.findall(plain(printed)) if not _GENERIC.match(error.strip())]
+    errors = [error for error in _ERROR.findall(plain_text(printed)) if not _GENERIC.match(error.strip())]
     if errors:
         return _shortened(errors[0])
-    last = [line for line in plain(printed).splitlines() if line.strip()]
+    last = [line for line in plain_text(printed).splitlines() if line.strip()]
     return _shortened(last[-1]) if last else f"pulumi ended with exit code {code} and said nothing"
 
 
@@ -50,6 +50,6 @@ def _known(stack: str, printed: str) -> str:
 
 def _shortened(text: str) -> str:
     if _TRACEBACK in text:
-        lines = [line for line in plain(text).splitlines() if line.strip()]
+        lines = [line for line in plain_text(text).splitlines() if line.strip()]
         return one_line(lines[-1], _LONGEST)
     return one_line(text, _LONGEST)

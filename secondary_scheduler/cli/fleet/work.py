@@ -12,12 +12,12 @@ from pathlib import Path
 from pulumi.automation import PulumiCommand
 
 from scheduler.kube.client import KubeError
-from secondary_scheduler.cli.fleet.connecting import configuration, connected, unreachable
+from secondary_scheduler.cli.fleet.connecting import client_config, connection, connection_problem
 from secondary_scheduler.cli.fleet.engine import Engine, EngineRun
 from secondary_scheduler.cli.fleet.events import one_line
-from secondary_scheduler.cli.fleet.gate import Gate, GateResult, expected
-from secondary_scheduler.cli.fleet.installation import EngineError
+from secondary_scheduler.cli.fleet.gate import Gate, GateResult, expected_scheduler
 from secondary_scheduler.cli.fleet.project import Project, Stack
+from secondary_scheduler.cli.fleet.pulumi_command import EngineError
 from secondary_scheduler.cli.fleet.redaction import Redactor, secret_parts
 from secondary_scheduler.cli.fleet.results import FleetPlan, GateCheck, Operation, StackOutcome, StackResult
 
@@ -61,8 +61,8 @@ class StackWork:
         kubeconfig = kept.get(_KUBECONFIG)
         if self._plan.cluster_seconds is not None:
             try:
-                with configuration(kubeconfig, stack.context) as config:
-                    trouble = unreachable(config, self._plan.cluster_seconds)
+                with client_config(kubeconfig, stack.context) as config:
+                    trouble = connection_problem(config, self._plan.cluster_seconds)
             except KubeError as error:
                 trouble = f"no connection to the cluster: {one_line(str(error))}"
             if trouble:
@@ -97,11 +97,11 @@ class StackWork:
         )
 
     def _gated(self, stack: Stack, result: StackResult, kubeconfig: str | None, seconds: float) -> StackResult:
-        wanted = expected(result.outputs, stack.flavour)
+        wanted = expected_scheduler(result.outputs, stack.flavour)
         try:
             with (
-                configuration(kubeconfig, stack.context) as config,
-                connected(config, self._plan.cluster_seconds or 10.0) as cluster,
+                client_config(kubeconfig, stack.context) as config,
+                connection(config, self._plan.cluster_seconds or 10.0) as cluster,
             ):
                 gate = Gate(cluster, wanted, self._stopping).wait(seconds)
         except KubeError as error:

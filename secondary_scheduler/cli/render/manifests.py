@@ -72,7 +72,7 @@ def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[R
         CommandError: an object cannot be written without a cluster, or holds a secret where it must not.
     """
     return [
-        _rendered(registered["inputs"], show_secrets=show_secrets)
+        _render_object(registered["inputs"], show_secrets=show_secrets)
         for registered in _ordered(objects)
         if not registered.get("adopted")
     ]
@@ -146,15 +146,15 @@ def _ordered(objects: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
 
 def _waiting(registered: Mapping[str, Any]) -> _Waiting:
     kind = str(registered["inputs"].get("kind"))
-    metadata = _clear(registered["inputs"].get("metadata") or {})
+    metadata = _unwrap(registered["inputs"].get("metadata") or {})
     rank = _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
     return _Waiting(rank, kind, (str(metadata.get("namespace", "")), str(metadata.get("name", ""))), registered)
 
 
-def _rendered(inputs: Mapping[str, Any], *, show_secrets: bool) -> RenderedObject:
-    manifest = _cleaned(_clear(inputs))
+def _render_object(inputs: Mapping[str, Any], *, show_secrets: bool) -> RenderedObject:
+    manifest = _clean_manifest(_unwrap(inputs))
     rendered = RenderedObject(manifest)
-    if (path := _unknown(manifest, ())) is not None:
+    if (path := _unknown_path(manifest, ())) is not None:
         raise CommandError(
             f"{rendered.title}: {'.'.join(path)} is known only once the stack exists; it cannot be rendered"
         )
@@ -172,14 +172,14 @@ def _rendered(inputs: Mapping[str, Any], *, show_secrets: bool) -> RenderedObjec
     return RenderedObject(manifest, reason)
 
 
-def _clear(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     """Without the engine's wrapping of secrets, and whole numbers as such: on the wire every number is a double."""
     if isinstance(value, Mapping):
         if value.get(_SIGNATURE) == _SECRET:
-            return _clear(value["value"])
-        return {key: _clear(item) for key, item in value.items()}
+            return _unwrap(value["value"])
+        return {key: _unwrap(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_clear(item) for item in value]
+        return [_unwrap(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -189,17 +189,17 @@ def _holds_secret(value: Any) -> bool:
     return isinstance(value, list) and any(_holds_secret(item) for item in value)
 
 
-def _unknown(value: Any, path: tuple[str, ...]) -> tuple[str, ...] | None:
+def _unknown_path(value: Any, path: tuple[str, ...]) -> tuple[str, ...] | None:
     if isinstance(value, Mapping):
         pairs: Iterable[tuple[object, Any]] = value.items()
     elif isinstance(value, list):
         pairs = enumerate(value)
     else:
         return path if value == _UNKNOWN else None
-    return next((unknown for key, item in pairs if (unknown := _unknown(item, (*path, str(key))))), None)
+    return next((unknown for key, item in pairs if (unknown := _unknown_path(item, (*path, str(key))))), None)
 
 
-def _cleaned(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _clean_manifest(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Without what only Pulumi's provider reads, and in the order in which people write manifests."""
     metadata = dict(inputs.get("metadata") or {})
     if "name" not in metadata:

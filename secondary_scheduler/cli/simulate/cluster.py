@@ -279,7 +279,7 @@ class _Reader:
         try:
             info = reduce_node(node)
         except ValueError as error:
-            self._report.warn(f"{obj.entry.place}, {obj.title}: {_located(obj.entry.data, error)}; left out")
+            self._report.warn(f"{obj.entry.place}, {obj.title}: {_with_field_path(obj.entry.data, error)}; left out")
             return
         self._cluster.state.upsert_node(info)
         self._note_times(node.metadata.creation_timestamp)
@@ -315,7 +315,7 @@ class _Reader:
                 return None
             info = reducer.reduce(pod)
         except ValueError as error:
-            reason = _located(obj.entry.data, error)
+            reason = _with_field_path(obj.entry.data, error)
             self._report.warn(f"{obj.entry.place}, {obj.title}: {reason}; left out")
             self._record_undecidable(obj, reason, requested=requested)
             return None
@@ -392,7 +392,7 @@ class _Reader:
                     self._newest = seconds
 
 
-def _located(data: bytes | Raw, error: ValueError) -> str:
+def _with_field_path(data: bytes | Raw, error: ValueError) -> str:
     """Put the field in front of a complaint about a quantity, which does not know where it stood."""
     text = str(error)
     if isinstance(error, DefaultingError) or not isinstance(error, QuantityError):

@@ -53,7 +53,7 @@ def simulate(
     What cannot be used of the snapshot is said on stderr; exit code 4 means that something was no valid object.
     """
     files = [*snapshot, *(more or ())]
-    moment = _moment(now) if now is not None else None
+    moment = _parse_time(now) if now is not None else None
     request = Request(config, files, load, pod, random.Random(seed), moment, _detail(detail), preempt, output)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
@@ -73,7 +73,7 @@ def _detail(text: str) -> Detail:
     raise CommandError(f"--detail {text}: it is full, none, or top:K with K from 1", ExitCode.USAGE)
 
 
-def _moment(text: str) -> float:
+def _parse_time(text: str) -> float:
     from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
     try:

@@ -69,7 +69,7 @@ class Simulation:
                 yield self._attempt(pod, self._runners[pod.scheduler_name])
                 continue
             waiting = {member.uid for member in gang.waiting} & left
-            members = [member for member in ordered if member.uid in waiting and self._may_be_tried(member)]
+            members = [member for member in ordered if member.uid in waiting and self._can_be_attempted(member)]
             for uid, outcome in self._attempt_gang(gang, members).items():
                 left.discard(uid)
                 yield outcome
@@ -77,12 +77,12 @@ class Simulation:
     def _gang_of(self, pod: PodInfo) -> Gang | None:
         """Return the gang that has to be placed together with a pod."""
         plugin = gang_plugin(self._runners[pod.scheduler_name])
-        if plugin is None or not self._may_be_tried(pod) or not self._state.node_count:
+        if plugin is None or not self._can_be_attempted(pod) or not self._state.node_count:
             return None
         gang = plugin.gang_of(pod)
         return gang if gang is not None and gang.missing else None
 
-    def _may_be_tried(self, pod: PodInfo) -> bool:
+    def _can_be_attempted(self, pod: PodInfo) -> bool:
         return not pod.deleting and self._runners[pod.scheduler_name].run_pre_enqueue(pod).is_success
 
     def _attempt_gang(self, gang: Gang, members: Sequence[PodInfo]) -> dict[str, Outcome]:
@@ -92,7 +92,7 @@ class Simulation:
             gang, members, before_reserve=lambda pod: self._note_matrix(matrices, pod)
         )
         for placement, _ in reservation.reserved:
-            self._settle(placement)
+            self._keep_on_node(placement)
         outcomes = {}
         for placement in reservation.decision.placements:
             pod, node = placement.pod, placement.node if reservation.reserved else None
@@ -147,7 +147,7 @@ class Simulation:
             permit = self._attempts.reserve(placement)
             # A pod that Permit holds is waiting on this node, be it for pods that are not in the snapshot.
             if is_reserved(permit):
-                self._settle(placement)
+                self._keep_on_node(placement)
             else:
                 node, message = None, refusal_message(permit.status)
         return Outcome(pod.key, pod.scheduler_name, node, message, placement, explanation, victims)
@@ -165,7 +165,7 @@ class Simulation:
         self._state.nominator.set(pod, node)
         return pod
 
-    def _settle(self, placement: Placement) -> None:
+    def _keep_on_node(self, placement: Placement) -> None:
         """Let a reserved pod stay on its node."""
         assumed = self._state.pod(placement.pod.uid)
         if assumed is not None:

@@ -42,13 +42,13 @@ def write_json(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> N
 def write_yaml(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> None:
     """Write the result as YAML."""
     # Here, since JSON and tables need no YAML library to be imported.
-    from secondary_scheduler.cli.simulate.yamltext import dumped
+    from secondary_scheduler.cli.simulate.yamltext import dump_yaml
 
     out.write(f"apiVersion: {API_VERSION}\nkind: {KIND}\ndecisions:".encode())
     ending = b" []\n"
     for outcome in outcomes:
         decision = {**_head(outcome), "nodes": dict(_nodes(outcome, detail))}
-        out.write(b"\n" + dumped([decision]).removesuffix(b"\n"))
+        out.write(b"\n" + dump_yaml([decision]).removesuffix(b"\n"))
         ending = b"\n"
     out.write(ending)
     out.flush()

@@ -51,7 +51,7 @@ def documents(data: bytes, file: str) -> Iterator[YamlDocument]:
         raise InputError(f"{file}: document {builder.number}: not valid YAML: {problem}") from error
 
 
-def dumped(value: Any) -> bytes:
+def dump_yaml(value: Any) -> bytes:
     """Return plain data as a YAML document that reads back the same under Kubernetes' rules: text such as `y` or
     `12e3`, which PyYAML would leave bare, is quoted."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
@@ -112,7 +112,7 @@ class _Builder:
         if kind is yaml.ScalarEvent:
             # Plain text may be a number; what is quoted or tagged as a string is not.
             value = _scalar(event.value) if event.implicit[0] or _is_number_tag(event.tag) else event.value
-            self._scalar_event(event, value)
+            self._handle_scalar(event, value)
         elif kind is yaml.MappingStartEvent:
             self._open({}, event)
         elif kind is yaml.SequenceStartEvent:
@@ -130,7 +130,7 @@ class _Builder:
             return True
         return False
 
-    def _scalar_event(self, event: Any, value: Any) -> None:
+    def _handle_scalar(self, event: Any, value: Any) -> None:
         frame = self._stack[-1] if self._stack else None
         if frame is not None and type(frame.target) is dict and frame.key is None:
             self._key(frame, event)

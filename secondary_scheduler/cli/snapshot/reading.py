@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from scheduler.kube.client import Expired, Forbidden, KubeClient, MalformedResponse, NotFound, api_path
 from scheduler.kube.model import Node, Pod
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.cli.snapshot.trimming import trimmed
+from secondary_scheduler.cli.snapshot.trimming import trim_object
 
 _PAGE = 500
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -37,7 +37,7 @@ class SnapshotResource:
 
     def trim(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return what of an object goes into the snapshot."""
-        return {"apiVersion": self.api_version, "kind": self.kind, **trimmed(data, self.model)}
+        return {"apiVersion": self.api_version, "kind": self.kind, **trim_object(data, self.model)}
 
 
 RESOURCES: tuple[SnapshotResource, ...] = (

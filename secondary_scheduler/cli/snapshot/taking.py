@@ -16,7 +16,7 @@ import msgspec
 
 from scheduler.kube.client import ClientConfig, KubeClient
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.simulate.yamltext import dumped
+from secondary_scheduler.cli.simulate.yamltext import dump_yaml
 from secondary_scheduler.cli.snapshot.measuring import LoadOrigin, read_load_document
 from secondary_scheduler.cli.snapshot.reading import RESOURCES, SnapshotResource, read_objects
 
@@ -77,7 +77,7 @@ def _write(documents: Iterable[bytes], out: IO[bytes], *, as_yaml: bool) -> None
     """Write YAML documents, or a List in JSON with one object per line."""
     if as_yaml:
         for data in documents:
-            out.write(b"---\n" + dumped(msgspec.json.decode(data)))
+            out.write(b"---\n" + dump_yaml(msgspec.json.decode(data)))
     else:
         out.write(b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(documents) + b"\n]}\n")
     out.flush()

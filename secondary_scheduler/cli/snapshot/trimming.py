@@ -28,25 +28,27 @@ _META = (
 Trim = Callable[[Any], Any]
 
 
-def trimmed(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+def trim_object(data: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the part of an object that its model reads; metadata without what only tools wrote."""
     result: dict[str, Any] = _projection(kind)(data)
-    result["metadata"] = trimmed_meta(data.get("metadata") or {})
+    result["metadata"] = trim_metadata(data.get("metadata") or {})
     return result
 
 
-def trimmed_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+def trim_metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return metadata without managed fields, and with Kubernetes' own annotations only."""
     result = {field: meta[field] for field in _META if field in meta}
     annotations = {
-        key: text for key, text in (meta.get("annotations") or {}).items() if _ours(key) and key != _LAST_APPLIED
+        key: text
+        for key, text in (meta.get("annotations") or {}).items()
+        if _is_kubernetes_annotation(key) and key != _LAST_APPLIED
     }
     if annotations:
         result["annotations"] = annotations
     return result
 
 
-def _ours(key: str) -> bool:
+def _is_kubernetes_annotation(key: str) -> bool:
     domain = key.partition("/")[0]
     return any(domain == known or domain.endswith(f".{known}") for known in _ANNOTATION_DOMAINS)
 
@@ -66,8 +68,8 @@ def _trim(info: Any) -> Trim:
         return lambda value: [each(item) for item in value] if isinstance(value, list) else value
     if isinstance(info, msgspec.inspect.UnionType):
         inner = [_trim(member) for member in info.types if isinstance(member, msgspec.inspect.StructType)]
-        return inner[0] if inner else _whole
-    return _whole
+        return inner[0] if inner else _unchanged_value
+    return _unchanged_value
 
 
 def _fields(value: Any, fields: Mapping[str, Trim]) -> Any:
@@ -76,5 +78,5 @@ def _fields(value: Any, fields: Mapping[str, Trim]) -> Any:
     return {name: trim(value[name]) for name, trim in fields.items() if name in value}
 
 
-def _whole(value: Any) -> Any:
+def _unchanged_value(value: Any) -> Any:
     return value

@@ -36,11 +36,11 @@ def requests_of(pod: Pod) -> dict[str, int]:
         if container.restart_policy == "Always":
             _add(total, amounts)
             _add(sidecars, amounts)
-            _raise_to(peak, sidecars)
+            _take_maximum(peak, sidecars)
         else:
             _add(amounts, sidecars)
-            _raise_to(peak, amounts)
-    _raise_to(total, peak)
+            _take_maximum(peak, amounts)
+    _take_maximum(total, peak)
     if pod.spec.resources is not None:
         total.update(_read(pod.spec.resources.requests))
     _add(total, dict(_read(pod.spec.overhead)))
@@ -92,6 +92,6 @@ def _add(total: dict[str, int], amounts: Amounts) -> None:
         total[name] = total.get(name, 0) + amount
 
 
-def _raise_to(total: dict[str, int], amounts: Amounts) -> None:
+def _take_maximum(total: dict[str, int], amounts: Amounts) -> None:
     for name, amount in amounts.items():
         total[name] = max(total.get(name, 0), amount)

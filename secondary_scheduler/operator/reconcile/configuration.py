@@ -133,7 +133,7 @@ def _plugin_names(value: Any) -> Iterator[str]:
             yield from _plugin_names(part)
 
 
-def without_effect(text: str, flags: Mapping[str, object]) -> str:
+def lease_flag_warning(text: str, flags: Mapping[str, object]) -> str:
     """A warning about keys of `leaderElection` that say something else than the flags, which win; empty without any."""
     try:
         keys = overridden_lease_keys(read_document(text, "configuration").data, LeaseFlags.model_validate(flags))

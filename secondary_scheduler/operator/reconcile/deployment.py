@@ -14,7 +14,7 @@ from secondary_scheduler.operator.reconcile.revision import Revision, Run, annot
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Variant:
     """What the scheduler and its canary differ in."""
 
     name: str
@@ -54,7 +54,7 @@ def _environment(observed: Observed, spec: SecondarySchedulerSpec) -> list[Json]
     return [variable for variable in usual if variable["name"] not in names_in_spec]
 
 
-def flags_of_lease(observed: Observed, spec: SecondarySchedulerSpec) -> dict[str, object]:
+def lease_flags(observed: Observed, spec: SecondarySchedulerSpec) -> dict[str, object]:
     """What the flags say, under the names that `leaderElection` of a configuration has for it."""
     timings = spec.leader_election
     return {
@@ -70,7 +70,7 @@ def flags_of_lease(observed: Observed, spec: SecondarySchedulerSpec) -> dict[str
 
 def deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, replicas: int) -> Json:
     """The Deployment that runs a revision; what can not be proven by a canary comes from the spec."""
-    part = _Part(
+    part = _Variant(
         name=observed.names.operand,
         labels=observed.names.labels,
         config_map=observed.names.active_config_map(run.revision.configuration),
@@ -87,7 +87,7 @@ def canary_deployment(
     observed: Observed, spec: SecondarySchedulerSpec, run: Run, reported_hash: str, attempt: str
 ) -> Json:
     """The same for the canary, whose own configuration has another hash; a former attempt's pod goes first."""
-    part = _Part(
+    part = _Variant(
         name=observed.names.canary,
         labels=observed.names.canary_labels,
         config_map=observed.names.canary_config_map(run.revision.configuration),
@@ -99,7 +99,7 @@ def canary_deployment(
     return _deployment(observed, spec, run, part)
 
 
-def _deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, part: _Part) -> Json:
+def _deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, part: _Variant) -> Json:
     topology = spec.topology.highly_available_topology if spec.highly_available else None
     revision = run.revision
     content = operand.Operand(

@@ -15,10 +15,10 @@ KINDS = frozenset({"PodDisruptionBudget", "NetworkPolicy", "FlowSchema", "Servic
 
 def optional_objects(observed: Observed, replicas: int, without: Collection[str] = ()) -> Iterator[Json]:
     """What is wanted of these kinds, as far as the API server serves them and none is among `without`."""
-    return (body for body in _possible(observed, replicas) if body["kind"] not in without)
+    return (body for body in _all_optional_objects(observed, replicas) if body["kind"] not in without)
 
 
-def _possible(observed: Observed, replicas: int) -> Iterator[Json]:
+def _all_optional_objects(observed: Observed, replicas: int) -> Iterator[Json]:
     scheduler = observed.names.operand
     if replicas > 1:
         # A single one has no budget: it would make its node undrainable.

@@ -11,12 +11,12 @@ from secondary_scheduler.operator.reconcile.configuration import (
     InstanceProblem,
     Selection,
     active_copies,
+    lease_flag_warning,
     mounted_config_map,
     read_copy,
     select_configuration,
-    without_effect,
 )
-from secondary_scheduler.operator.reconcile.deployment import deployment, desired_revision, flags_of_lease
+from secondary_scheduler.operator.reconcile.deployment import deployment, desired_revision, lease_flags
 from secondary_scheduler.operator.reconcile.model import (
     Action,
     Apply,
@@ -71,17 +71,17 @@ _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
 def reconcile(observed: Observed) -> Plan:
     """Decide about one instance. Raises nothing: what is wrong is told in the plan's status."""
     if is_terminating(observed.resource) or observed.terminating_namespace is not None:
-        return _finalize(observed)
+        return _plan_finalization(observed)
     try:
         spec = parse_spec(observed.resource)
     except InvalidSpecError as error:
-        return _plan(observed, Findings(assess_rollout(observed), [InstanceProblem("SpecInvalid", str(error))]))
+        return _make_plan(observed, Findings(assess_rollout(observed), [InstanceProblem("SpecInvalid", str(error))]))
     if spec.management_state == "Removed":
-        return _removed(observed)
-    return _managed(observed, spec)
+        return _plan_removal(observed)
+    return _plan_managed(observed, spec)
 
 
-def _managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
+def _plan_managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
     rollout = assess_rollout(observed)
     selection = select_configuration(observed, spec.scheduler_config)
     refused = list(refusals(spec))
@@ -104,17 +104,17 @@ def _managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
         hold="Unmanaged" if spec.management_state == "Unmanaged" else "",
     )
     if findings.hold:
-        return _plan(observed, findings)
+        return _make_plan(observed, findings)
     actions: list[Action] = list(_ensure_finalizer(observed))
     if effective is not None:
         bindings = _bindings(observed, effective, decision)
-        actions += _applies(observed, spec, effective, decision, bindings, replicas.number)
+        actions += _apply_actions(observed, spec, effective, decision, bindings, replicas.number)
         actions += _unneeded_budgets(observed, replicas.number)
         actions += _disabled_objects(observed, spec)
         actions += canary.leftovers(observed, decision.canary if decision else None)
         if decision is not None and decision.finished and rollout.settled:
             actions += _leftovers(observed, decision, bindings)
-    plan = _plan(observed, findings, actions)
+    plan = _make_plan(observed, findings, actions)
     recheck = decision.recheck if decision is not None else None
     return plan if recheck is None else replace(plan, requeue_after=max(recheck.total_seconds(), 0.1))
 
@@ -139,7 +139,7 @@ def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: D
     return objects.cluster_role_bindings(observed, runs)
 
 
-def _applies(
+def _apply_actions(
     observed: Observed,
     spec: SecondarySchedulerSpec,
     effective: EffectiveConfiguration,
@@ -228,26 +228,26 @@ def _disabled_objects(observed: Observed, spec: SecondarySchedulerSpec) -> Itera
                 yield _delete(obj, f"spec.without names {kind}")
 
 
-def _removed(observed: Observed) -> Plan:
-    actions, waiting = _teardown(observed, patient=True)
+def _plan_removal(observed: Observed) -> Plan:
+    actions, waiting = _teardown(observed, wait_for_pods=True)
     rollout = assess_rollout(observed)
     problems = list(_write_problems(observed))
     findings = Findings(rollout, problems, running=False, removing=bool(actions) or waiting)
-    return _plan(observed, findings, actions)
+    return _make_plan(observed, findings, actions)
 
 
-def _finalize(observed: Observed) -> Plan:
+def _plan_finalization(observed: Observed) -> Plan:
     metadata = observed.resource["metadata"]
     if names.FINALIZER not in (metadata.get("finalizers") or []):
         return Plan()
     namespace = observed.terminating_namespace
     deleted_at = datetime.fromisoformat(str((namespace or metadata)["deletionTimestamp"]).replace("Z", "+00:00"))
     left = deleted_at + TEARDOWN_TIMEOUT - observed.now
-    actions, waiting = _teardown(observed, patient=left > timedelta())
+    actions, waiting = _teardown(observed, wait_for_pods=left > timedelta())
     if actions or waiting:
         problems = [NAMESPACE_TERMINATING] if namespace else list(_write_problems(observed))
         findings = Findings(assess_rollout(observed), problems, running=False, removing=True)
-        plan = _plan(observed, findings, actions)
+        plan = _make_plan(observed, findings, actions)
         # An Event would be refused there, like anything new.
         events = () if namespace else plan.events
         return Plan(plan.actions, plan.status, events, max(left.total_seconds(), 1.0) if waiting else None)
@@ -255,7 +255,7 @@ def _finalize(observed: Observed) -> Plan:
     return Plan((SetFinalizers(ObjectKey.of(observed.resource), others, str(metadata["resourceVersion"])),))
 
 
-def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]:
+def _teardown(observed: Observed, *, wait_for_pods: bool) -> tuple[list[Action], bool]:
     """Deletions to make now, and whether something that is already going has to be waited for.
 
     The Deployment goes first and its rights stay until its pods are gone: a scheduler that is being stopped still
@@ -267,12 +267,12 @@ def _teardown(observed: Observed, *, patient: bool) -> tuple[list[Action], bool]
     unknown = set(observed.unreadable) & _NOT_COLLECTED
     if observed.terminating_namespace:
         # What is in the namespace goes with it, the operator's rights there, too.
-        first = [obj for obj in first if patient and not _is_out_of_reach(observed, obj)]
+        first = [obj for obj in first if wait_for_pods and not _is_out_of_reach(observed, obj)]
         unknown = {kind for kind in unknown if not names.RESOURCES[kind].namespaced}
     if first:
         return [_delete(obj, "the scheduler is to be removed") for obj in first if not is_terminating(obj)], True
     pods = [*scheduler_pods(observed), *pods_of(observed, canary_name)]
-    if patient and pods and not (observed.terminating_namespace and "Pod" in observed.unreadable):
+    if wait_for_pods and pods and not (observed.terminating_namespace and "Pod" in observed.unreadable):
         return [], True
     rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
     leases = filter(None, (observed.get("Lease", name) for name in (observed.names.operand, canary_name)))
@@ -340,7 +340,7 @@ def _warnings(
     """What a person should know, and what does not keep the scheduler from doing its work."""
     yield from filter(None, [kubernetes_mismatch(spec.scheduler_image, spec.image_flavour, observed.kubernetes_minor)])
     if selection.effective is not None:
-        yield from filter(None, [without_effect(selection.effective.text, flags_of_lease(observed, spec))])
+        yield from filter(None, [lease_flag_warning(selection.effective.text, lease_flags(observed, spec))])
         yield from _without_rights(observed, spec, selection.effective)
     if replicas.warning:
         yield replicas.warning
@@ -364,7 +364,7 @@ def _without_rights(
         )
 
 
-def _plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> Plan:
+def _make_plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> Plan:
     status = build_status(observed, findings)
     return Plan(tuple(actions), status, events_for(observed, status) if status is not None else ())
 

@@ -71,14 +71,14 @@ def build_status(observed: Observed, findings: Findings) -> Json | None:
         "observedGeneration": int(observed.resource["metadata"].get("generation", 0)),
         "version": observed.version,
         "readyReplicas": rollout.ready,
-        "conditions": [_timed(observed, previous, condition) for condition in conditions],
+        "conditions": [_with_transition_time(observed, previous, condition) for condition in conditions],
         **_running_configuration(findings, previous),
         **({"lastRollout": last} if last else {}),
     }
     if rollout.exists:
         generation = {"group": "apps", "resource": "deployments", "namespace": observed.namespace}
         status["generations"] = [{**generation, "name": observed.names.operand, "lastGeneration": rollout.generation}]
-    return None if _same(previous, status) else status
+    return None if _is_unchanged(previous, status) else status
 
 
 def events_for(observed: Observed, status: Json) -> tuple[EventDraft, ...]:
@@ -86,7 +86,7 @@ def events_for(observed: Observed, status: Json) -> tuple[EventDraft, ...]:
     previous: Json = observed.resource.get("status") or {}
     events = []
     for condition in status["conditions"]:
-        before = _find(previous, condition["type"])
+        before = _find_condition(previous, condition["type"])
         event = _event(condition, before)
         if event is not None:
             events.append(event)
@@ -211,8 +211,8 @@ def _running_configuration(findings: Findings, previous: Json) -> Json:
     return {key: previous[key] for key in ("configurationHash", "schedulerNames") if key in previous}
 
 
-def _timed(observed: Observed, previous: Json, condition: Condition) -> Json:
-    before = _find(previous, condition.type)
+def _with_transition_time(observed: Observed, previous: Json, condition: Condition) -> Json:
+    before = _find_condition(previous, condition.type)
     now = _written(observed.now)
     unchanged = before is not None and before["status"] == condition.status_text
     return {
@@ -248,16 +248,16 @@ def _event(condition: Json, before: Json | None) -> EventDraft | None:
     return None
 
 
-def _find(status: Json, condition_type: str) -> Json | None:
+def _find_condition(status: Json, condition_type: str) -> Json | None:
     for condition in status.get("conditions") or []:
         if condition["type"] == condition_type:
             return dict(condition)
     return None
 
 
-def _same(previous: Json, status: Json) -> bool:
+def _is_unchanged(previous: Json, status: Json) -> bool:
     ours = set(status) | {"configurationHash", "schedulerNames", "lastRollout"}
     for key in ours - {"conditions"}:
         if previous.get(key) != status.get(key):
             return False
-    return all(_find(previous, condition["type"]) == condition for condition in status["conditions"])
+    return all(_find_condition(previous, condition["type"]) == condition for condition in status["conditions"])

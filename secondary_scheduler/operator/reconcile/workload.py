@@ -79,7 +79,7 @@ def assess_rollout(observed: Observed, name: str = "") -> Rollout:
         template_hash=str(annotations.get(names.ANNOTATION_CONFIGURATION_HASH, "")),
         reports=_reports(live),
         reported_hash=lease_annotations(observed, name).get(names.ANNOTATION_CONFIGURATION_HASH, ""),
-        leads=_leads(observed, name),
+        leads=_holds_lease(observed, name),
     )
 
 
@@ -90,7 +90,7 @@ def _reports(live: Json) -> bool:
     return image_flavour(image, run.revision.flavour_name if run and run.revision.image == image else "").is_ours
 
 
-def _leads(observed: Observed, name: str) -> bool:
+def _holds_lease(observed: Observed, name: str) -> bool:
     """Whether a pod with this label `app` holds the Lease of that name; client-go's identity begins with the pod's."""
     lease = observed.get("Lease", name)
     holder = str(((lease or {}).get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
@@ -144,7 +144,7 @@ def workload_problems(observed: Observed) -> Iterator[InstanceProblem]:
     yield from problems
     live = observed.get("Deployment", observed.names.operand)
     for condition in ((live or {}).get("status") or {}).get("conditions") or []:
-        message = _short(condition.get("message", ""))
+        message = _shorten(condition.get("message", ""))
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
             yield InstanceProblem(
                 "PodsRefused", f"Pods of Deployment {observed.names.operand} cannot be made: {message}"
@@ -172,7 +172,7 @@ def _pod_problem(pod: Json) -> InstanceProblem | None:
     for condition in status.get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             return InstanceProblem(
-                "SchedulerNotPlaced", f"Pod {name} finds no node: {_short(condition.get('message', ''))}"
+                "SchedulerNotPlaced", f"Pod {name} finds no node: {_shorten(condition.get('message', ''))}"
             )
     for container in status.get("containerStatuses") or []:
         problem = _container_problem(name, container)
@@ -186,7 +186,7 @@ def _container_problem(pod: str, container: Json) -> InstanceProblem | None:
         return None
     state = container.get("state") or {}
     waiting = state.get("waiting") or {}
-    reason, detail = str(waiting.get("reason", "")), _short(waiting.get("message", ""))
+    reason, detail = str(waiting.get("reason", "")), _shorten(waiting.get("message", ""))
     image = container.get("image", "")
     if reason in _IMAGE_REASONS:
         return InstanceProblem(
@@ -196,7 +196,7 @@ def _container_problem(pod: str, container: Json) -> InstanceProblem | None:
     # While it waits for its next start, the reason for its last end is what helps; it is the same between the two.
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
     if ended and int(ended.get("exitCode", 0)) != 0:
-        last_words = _short(ended.get("message", "")) or ended.get("reason", "no message")
+        last_words = _shorten(ended.get("message", "")) or ended.get("reason", "no message")
         return InstanceProblem(
             "SchedulerCrashing", f"Pod {pod}: the scheduler ended with exit code {ended['exitCode']}: {last_words}"
         )
@@ -205,6 +205,6 @@ def _container_problem(pod: str, container: Json) -> InstanceProblem | None:
     return InstanceProblem("ContainerNotStarting", f"Pod {pod}: {reason}: {detail}")
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     flat = " ".join(str(text).split())
     return flat if len(flat) <= MESSAGE_LIMIT else "… " + flat[-MESSAGE_LIMIT:]

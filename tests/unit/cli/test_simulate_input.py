@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from secondary_scheduler.cli.simulate.cluster import read_cluster
 from secondary_scheduler.cli.simulate.report import InputError, Report
-from secondary_scheduler.cli.simulate.yamltext import documents, dumped
+from secondary_scheduler.cli.simulate.yamltext import documents, dump_yaml
 from tests.unit.cli.simulating import SCHEDULER, Bench, Result, node, pod
 
 
@@ -111,13 +111,13 @@ def test_yaml_is_read_as_kubernetes_reads_it(bench: Bench) -> None:
     )
 )
 def test_yaml_that_is_written_reads_back(value: Any) -> None:
-    (document,) = documents(dumped(value), "x")
+    (document,) = documents(dump_yaml(value), "x")
     assert document.content == value
 
 
 @pytest.mark.parametrize("text", ["y", "No", "12e3", "1_0", "0x1f", "1:30", "~", "", "2026-01-01", ".5", "null", "'"])
 def test_text_that_looks_like_something_else_is_written_as_text(text: str) -> None:
-    (document,) = documents(dumped({text: [text, {"a": text}]}), "x")
+    (document,) = documents(dump_yaml({text: [text, {"a": text}]}), "x")
     assert document.content == {text: [text, {"a": text}]}
 
 

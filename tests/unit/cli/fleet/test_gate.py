@@ -14,8 +14,8 @@ import pytest
 
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.sync import SyncConnection
-from secondary_scheduler.cli.fleet.connecting import unreachable
-from secondary_scheduler.cli.fleet.gate import Expected, Gate, GateResult, expected
+from secondary_scheduler.cli.fleet.connecting import connection_problem
+from secondary_scheduler.cli.fleet.gate import ExpectedScheduler, Gate, GateResult, expected_scheduler
 
 NS = "/namespaces/openshift-secondary-scheduler-operator"
 DEPLOYMENT = f"/apis/apps/v1{NS}/deployments/secondary-scheduler"
@@ -112,14 +112,14 @@ def server() -> Iterator[FakeApiServer]:
 
 
 def gated(
-    server: FakeApiServer, wanted: Expected, seconds: float = 0.2, stopping: threading.Event | None = None
+    server: FakeApiServer, wanted: ExpectedScheduler, seconds: float = 0.2, stopping: threading.Event | None = None
 ) -> GateResult:
     config = ClientConfig(server=f"http://127.0.0.1:{server.server_port}")
     with contextlib.closing(SyncConnection(config, timeout=5)) as connection:
         return Gate(connection, wanted, stopping or threading.Event(), poll=0.02).wait(seconds)
 
 
-WANTED = Expected(hashes=frozenset({HASH}), reads_load=True)
+WANTED = ExpectedScheduler(hashes=frozenset({HASH}), reads_load=True)
 
 
 def test_a_healthy_scheduler_passes_and_its_pod_is_gone(server: FakeApiServer) -> None:
@@ -151,7 +151,7 @@ def test_the_pod_asks_for_nothing_and_may_run_where_only_restricted_pods_may(ser
 
 
 def test_every_profile_has_to_place_a_pod(server: FakeApiServer) -> None:
-    result = gated(server, Expected(scheduler_names=("one", "two")))
+    result = gated(server, ExpectedScheduler(scheduler_names=("one", "two")))
     assert result.passed
     assert [pod["spec"]["schedulerName"] for pod in server.created] == ["one", "two"]
 
@@ -241,7 +241,7 @@ def test_without_a_secondary_scheduler_the_lease_reports(server: FakeApiServer) 
 def test_of_an_image_that_cannot_report_it_is_not_asked(server: FakeApiServer) -> None:
     # Upstream's operator writes no conditions either.
     server.objects[RESOURCE] = {"status": {"generations": []}}
-    result = gated(server, Expected(hashes=frozenset({HASH}), reports=False, reads_load=True))
+    result = gated(server, ExpectedScheduler(hashes=frozenset({HASH}), reports=False, reads_load=True))
     assert result.passed, result.reason
 
 
@@ -261,9 +261,11 @@ def test_what_a_stack_promises_is_read_from_its_outputs() -> None:
         "scheduler": {"name": "s", "namespace": "n", "image": IMAGE},
         "profiles": [profile, {**profile, "schedulerName": "b", "pluginArgs": load}],
     }
-    assert expected(outputs) == Expected("n", "s", frozenset({"1"}), ("a", "b"), reports=True, reads_load=True)
-    assert not expected({**outputs, "profiles": [profile]}).reads_load
-    assert expected({"scheduler": "[secret]"}) == Expected()
+    assert expected_scheduler(outputs) == ExpectedScheduler(
+        "n", "s", frozenset({"1"}), ("a", "b"), reports=True, reads_load=True
+    )
+    assert not expected_scheduler({**outputs, "profiles": [profile]}).reads_load
+    assert expected_scheduler({"scheduler": "[secret]"}) == ExpectedScheduler()
 
 
 @pytest.mark.parametrize(
@@ -276,12 +278,12 @@ def test_what_a_stack_promises_is_read_from_its_outputs() -> None:
     ],
 )
 def test_only_our_image_has_to_report(image: str, flavour: str, reports: bool) -> None:
-    assert expected({"scheduler": {"image": image}}, flavour).reports is reports
+    assert expected_scheduler({"scheduler": {"image": image}}, flavour).reports is reports
 
 
 def test_a_cluster_that_does_not_answer_is_told_with_its_address(server: FakeApiServer) -> None:
     server.objects["/version"] = {}
-    assert unreachable(ClientConfig(server=f"http://127.0.0.1:{server.server_port}"), 5) == ""
-    assert unreachable(ClientConfig(server="https://127.0.0.1:1"), 5) == (
+    assert connection_problem(ClientConfig(server=f"http://127.0.0.1:{server.server_port}"), 5) == ""
+    assert connection_problem(ClientConfig(server="https://127.0.0.1:1"), 5) == (
         "https://127.0.0.1:1 does not answer: [Errno 111] Connection refused"
     )

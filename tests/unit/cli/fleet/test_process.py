@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from secondary_scheduler.cli.fleet.process import Ending, Patience, run
+from secondary_scheduler.cli.fleet.process import ProcessResult, StopTimeouts, run
 
 # Shells, since they are up at once however busy the machine is.
 POLITE = "trap 'echo cancelled; exit 3' INT; while :; do sleep 0.05; done"
@@ -17,8 +17,8 @@ STUBBORN = "set -m; trap '' INT; sleep 60 & echo $!; while :; do sleep 1; done" 
 
 
 def ran(
-    code: str, *, seconds: float = 30, stopping: threading.Event | None = None, patience: Patience | None = None
-) -> Ending:
+    code: str, *, seconds: float = 30, stopping: threading.Event | None = None, patience: StopTimeouts | None = None
+) -> ProcessResult:
     return run(
         ["bash", "-c", code],
         directory="/",
@@ -52,7 +52,7 @@ def test_when_the_fleet_is_stopped_it_is_asked_to_cancel() -> None:
 
 
 def test_one_that_does_not_listen_is_killed_with_what_it_started() -> None:
-    ending = ran(STUBBORN, seconds=1, patience=Patience(cancel=0.2, terminate=0.2))
+    ending = ran(STUBBORN, seconds=1, patience=StopTimeouts(cancel=0.2, terminate=0.2))
     assert ending.code == -9
     child = Path(f"/proc/{ending.stdout[0]}/stat")
     deadline = time.monotonic() + 5

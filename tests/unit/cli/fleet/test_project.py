@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.fleet.project import Project, arrange, find_project, select
+from secondary_scheduler.cli.fleet.project import Project, arrange_in_waves, find_project, select
 
 
 def stack_file(directory: Path, name: str, text: str = "config: {}") -> Path:
@@ -95,7 +95,7 @@ def test_no_project_here_or_above(tmp_path: Path) -> None:
 
 def test_waves_go_in_the_order_that_is_given_and_empty_ones_are_left_out(project: Project) -> None:
     stack_file(project.stacks["prod-b"].parent, "prod-b", "config: {'fleet:wave': canary}")
-    arranged = arrange(select(project, ["*"]), "canary,second,rest")
+    arranged = arrange_in_waves(select(project, ["*"]), "canary,second,rest")
     assert [(name, [stack.name for stack in stacks]) for name, stacks in arranged] == [
         ("canary", ["prod-b"]),
         ("rest", ["prod-a", "test-a"]),
@@ -104,10 +104,10 @@ def test_waves_go_in_the_order_that_is_given_and_empty_ones_are_left_out(project
 
 def test_a_stack_of_a_wave_that_is_not_named_is_a_mistake(project: Project) -> None:
     with pytest.raises(CommandError, match=r"stack prod-a is in wave rest, which --waves canary does not name"):
-        arrange(select(project, ["prod-a"]), "canary")
+        arrange_in_waves(select(project, ["prod-a"]), "canary")
 
 
 @pytest.mark.parametrize("waves", ["", "canary,", "canary,canary", "a b"])
 def test_waves_that_make_no_sense_are_refused(project: Project, waves: str) -> None:
     with pytest.raises(CommandError, match="write different names separated by commas"):
-        arrange(select(project, ["prod-a"]), waves)
+        arrange_in_waves(select(project, ["prod-a"]), waves)

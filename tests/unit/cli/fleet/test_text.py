@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.cli.fleet.events import Collector, changes, one_line, plain
+from secondary_scheduler.cli.fleet.events import EventCollector, change_counts, one_line, plain_text
 from secondary_scheduler.cli.fleet.reasons import failure_reason
 from secondary_scheduler.cli.fleet.redaction import Redactor, secret_parts
 
@@ -57,7 +57,7 @@ def test_a_failure_is_one_line(event_error: str, printed: str, reason: str) -> N
 def test_long_reasons_are_cut() -> None:
     assert len(failure_reason("prod", "x" * 10_000, "", 1)) <= 400
     assert one_line("a\n b", 3) == "a b"
-    assert plain("<{%reset%}>a<{%fg 1%}>b\tc") == "ab c"
+    assert plain_text("<{%reset%}>a<{%fg 1%}>b\tc") == "ab c"
 
 
 def event(**fields: Any) -> SimpleNamespace:
@@ -88,7 +88,7 @@ def said(message: str, severity: str = "info", urn: str = "", ephemeral: bool = 
 
 
 def test_events_become_changes_by_name_and_property_but_never_by_value() -> None:
-    events = Collector()
+    events = EventCollector()
     for engine_event in (
         step("same", "quiet"),
         step("update", "a", diffs=["spec.weight"]),
@@ -107,14 +107,14 @@ def test_events_become_changes_by_name_and_property_but_never_by_value() -> None
 
 
 def test_the_engines_summary_counts_where_there_is_one() -> None:
-    events = Collector()
+    events = EventCollector()
     events.event(event(summary_event=SimpleNamespace(resource_changes={"same": 4, "create": 2, "update": 0})))
     assert events.counts == {"create": 2}
-    assert changes({"replace": 1, "create-replacement": 1, "delete-replaced": 1, "same": 9}) == {"replace": 1}
+    assert change_counts({"replace": 1, "create-replacement": 1, "delete-replaced": 1, "same": 9}) == {"replace": 1}
 
 
 def test_the_first_error_that_says_something_is_the_failure_and_noise_is_left_out() -> None:
-    events = Collector()
+    events = EventCollector()
     for engine_event in (
         said("passing", ephemeral=True),
         said("using pulumi-language-python from $PATH at /x", "warning"),

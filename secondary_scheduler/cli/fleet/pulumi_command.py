@@ -14,14 +14,14 @@ from pulumi.automation.errors import InvalidVersionError, create_command_error
 
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.fleet import process
-from secondary_scheduler.cli.fleet.process import Ending, Patience
+from secondary_scheduler.cli.fleet.process import ProcessResult, StopTimeouts
 
-__all__ = ["EngineError", "Installation", "StackWorkspace", "installed"]
+__all__ = ["EngineError", "StackPulumiCommand", "StackWorkspace", "find_pulumi"]
 
 _CLEANUP_SECONDS = 60.0
 
 
-class Installation(PulumiCommand):
+class StackPulumiCommand(PulumiCommand):
     """The command for the runs of one stack.
 
     Attributes:
@@ -29,19 +29,19 @@ class Installation(PulumiCommand):
     """
 
     def __init__(
-        self, pulumi: PulumiCommand, stopping: threading.Event, deadline: float, patience: Patience | None = None
+        self, pulumi: PulumiCommand, stopping: threading.Event, deadline: float, patience: StopTimeouts | None = None
     ) -> None:
         # Not the base class' own: it would ask the command for its version once more for every stack.
         self.command = pulumi.command
         self.version = pulumi.version
-        self.ending: Ending | None = None
+        self.ending: ProcessResult | None = None
         self._stopping = stopping
         self._deadline = deadline
         self._patience = patience
 
-    def cleaning_up(self) -> Installation:
+    def for_cleanup(self) -> StackPulumiCommand:
         """The same command for what must still be done when the others are over."""
-        return Installation(self, threading.Event(), time.monotonic() + _CLEANUP_SECONDS)
+        return StackPulumiCommand(self, threading.Event(), time.monotonic() + _CLEANUP_SECONDS)
 
     def run(
         self,
@@ -80,7 +80,7 @@ class StackWorkspace(LocalWorkspace):
         """Do nothing; a stack that is not there is told by the operation itself."""
 
 
-def installed() -> PulumiCommand:
+def find_pulumi() -> PulumiCommand:
     """Find the pulumi command line.
 
     Raises:
