@@ -15,7 +15,7 @@ from devcluster.ports import LOOPBACK
 from devcluster.processes import ServiceProcess
 from devcluster.progress import SilentReporter
 from devcluster.services import control_plane
-from devcluster.state import ClusterState, StateDirectory
+from devcluster.state import RecordedCluster, StateDirectory
 from devcluster.toolchain import binaries
 from tests.conformance import profiles
 from tests.conformance.schedulerlog import VMODULE
@@ -82,7 +82,7 @@ def control_plane_running() -> Iterator[ControlPlane]:
 def _start(directory: StateDirectory) -> ControlPlane:
     paths = binaries.ensure(["etcd", "kube-apiserver", "kube-scheduler"], SilentReporter())
     numbers = ports.allocate(_NAMES, {})
-    state = ClusterState(name=directory.name, nodes=0, real_nodes=0, ports=numbers, pod_network="", binaries=paths)
+    state = RecordedCluster(name=directory.name, nodes=0, real_nodes=0, ports=numbers, pod_network="", binaries=paths)
     directory.create()
     layout = Layout(directory.path)
     api_server = f"https://{LOOPBACK}:{numbers['kube-apiserver']}"
