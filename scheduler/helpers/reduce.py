@@ -7,8 +7,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from scheduler.framework import HostPort, NodeInfo, PodInfo, SpecInfo, pod_terms
+from scheduler.helpers.declared import declared
 from scheduler.helpers.holding import holds, is_attachable
-from scheduler.helpers.loadstats import declared
 from scheduler.helpers.qos import qos_class
 from scheduler.helpers.resources import (
     container_cpu,

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from scheduler.core import decide, explain
 from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers.beta import density, match_moments, max_variance, regularized_incomplete_beta
+from scheduler.helpers.declared import effective_limits, effective_requests
 from scheduler.helpers.loadstats import (
     ResourceStats,
-    effective_limits,
-    effective_requests,
     measured_upstream,
     resource_stats,
 )
