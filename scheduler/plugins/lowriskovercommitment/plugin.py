@@ -1,0 +1,227 @@
+"""LowRiskOverCommitment: prefer nodes where limits beyond requests, and load beyond requests, are least likely to hurt.
+
+Pods without any request or limit score 0 everywhere. What happens on a node without (fresh) load depends on
+`compatibility`:
+
+- `upstream`: it scores 0; one resource without load counts as without load risk.
+- `safe`: as `SecondarySchedulerOptions.load` says. By default a resource that is not measured on a node is judged by
+  limits and requests alone, and where nothing is measured on any feasible node the plugin is left out of the attempt.
+  Pods assigned too recently to show in the averages are added to them, as they are to the requests that the load is
+  compared with. Counters: see `StalenessPolicy`; a node counts where one of the two resources is not fresh.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler.catalog import LowRiskOverCommitmentArgs
+from scheduler.framework import (
+    SUCCESS,
+    BoolArray,
+    CycleState,
+    FloatArray,
+    IntArray,
+    LoadColumns,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    PreScorePlugin,
+    RowArray,
+    ScorePlugin,
+    Status,
+    gather,
+)
+from scheduler.helpers import round_half_away
+from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, measured_upstream, resource_stats
+from scheduler.helpers.staleness import StalenessPolicy, fill_with_mean, fresh_rows
+from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
+
+NAME = "LowRiskOverCommitment"
+
+
+@dataclass(slots=True)
+class _LoadRisk:
+    """Load risk per row of the table, worked out again only where what it follows from has changed.
+
+    It does not depend on the pod to be placed, and beta distributions are dear.
+    """
+
+    window: int
+    inputs: FloatArray = field(default_factory=lambda: np.zeros((5, 0)))
+    risk: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _ahead: tuple[FloatArray, FloatArray] | None = None
+
+    def work_ahead(self, inputs: FloatArray) -> None:
+        """Work out the risks of inputs that are expected soon; may be called in another thread."""
+        self._ahead = inputs, load_risk(*inputs, window=self.window)
+
+    def by_row(self, *inputs: FloatArray) -> FloatArray:
+        """Return the risks; the inputs are those of `load_risk` in order."""
+        now = np.array(inputs)
+        if now.shape != self.inputs.shape:
+            self.risk, changed = np.zeros(now.shape[1]), np.arange(now.shape[1])
+        else:
+            changed = np.flatnonzero((now != self.inputs).any(axis=0))
+        if len(changed) and self._ahead is not None and self._ahead[0].shape == now.shape:
+            expected, risk = self._ahead
+            met = (now[:, changed] == expected[:, changed]).all(axis=0)
+            self.risk[changed[met]] = risk[changed[met]]
+            changed = changed[~met]
+        if len(changed):
+            self.risk[changed] = load_risk(*now[:, changed], window=self.window)
+        self.inputs = now
+        return self.risk
+
+
+class LowRiskOverCommitment:
+    """Score by the risk of over-commitment."""
+
+    name = NAME
+
+    def __init__(self, args: LowRiskOverCommitmentArgs, context: PluginContext) -> None:
+        self._weights = {"cpu": args.risk_limit_weights["cpu"], "memory": args.risk_limit_weights["memory"]}
+        self._source = args.source_key()
+        self._upstream = context.upstream
+        self._staleness = StalenessPolicy(NAME, context.options.load)
+        self._risks = {name: _LoadRisk(args.smoothing_window_size) for name in self._weights}
+        self._unmeasured = _unmeasured()
+        self._unmeasured_ahead = _unmeasured()
+
+    def prepare_load(self, view: NodeView, load: LoadColumns) -> Callable[[], None] | None:
+        """Work out the risks of a load that scores will follow from soon.
+
+        To be called on the scheduling loop, which is held for a copy of some columns only; what is returned does the
+        work (some 20 ms at 5,000 nodes) in another thread. Scores are the same without: what has changed in between is
+        worked out when it is needed.
+        """
+        if load.source != self._source:
+            return None
+        prepared = []
+        for name in self._weights:
+            seen = self._measured(name, view, load)
+            recent = 0.0 if self._upstream else self._unmeasured_ahead[name].by_row(view, load).copy()
+            capacity, requests, limits = (
+                column.copy()
+                for column in (view.allocatable(name), view.declared(name), view.declared(f"{name}_limit"))
+            )
+            prepared.append((name, seen, recent, requests, limits, capacity))
+
+        def work() -> None:
+            for name, seen, recent, requests, limits, capacity in prepared:
+                self._risks[name].work_ahead(np.array(_risk_inputs(name, seen, recent, requests, limits, capacity)))
+
+        return work
+
+    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+        """Nothing to prepare: requests and limits are added up when a pod arrives, not per attempt as upstream."""
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
+        declared = pod.spec.declared
+        if not (declared.cpu or declared.memory or declared.cpu_limit or declared.memory_limit):
+            return np.zeros(len(rows), dtype=np.int64)
+        load = view.load(self._source)
+        if self._upstream:
+            return self._as_upstream(state, pod, view, load, rows)
+        seen = {name: self._measured(name, view, load) for name in self._weights}
+        known = [gather_mask(view, seen[name].known, rows) for name in self._weights]
+        valid = [gather_mask(view, seen[name].valid, rows) for name in self._weights]
+        any_known = any(bool(fresh.any()) for fresh in known)
+        unseen = CycleState()
+        self._staleness.decide(state, known[0] & known[1], valid[0] & valid[1])
+        decisions = [
+            self._staleness.decide(unseen, fresh, has_load, other_resource_fresh=any_known)
+            for fresh, has_load in zip(known, valid, strict=True)
+        ]
+        if not any(decision.scored for decision in decisions):
+            self._staleness.count_left_out(state)
+            return None
+        worst = np.full(len(rows), -np.inf)
+        for name, decision in zip(self._weights, decisions, strict=True):
+            risk = self._risk(name, pod, view, load, seen[name], decision.fresh, rows)
+            worst = np.maximum(worst, np.where(decision.left_out, -np.inf, risk))
+        nowhere = np.isinf(worst)
+        scores = round_half_away((1.0 - np.where(nowhere, 1.0, worst)) * 100.0).astype(np.int64)
+        return fill_with_mean(scores, nowhere)
+
+    def _as_upstream(
+        self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns | None, rows: RowArray
+    ) -> IntArray:
+        seen = {name: self._measured(name, view, load) for name in self._weights}
+        known = {name: gather_mask(view, measured.known, rows) for name, measured in seen.items()}
+        blind = ~(known["cpu"] | known["memory"])
+        state.count(f"load_absent/{NAME}", int(np.count_nonzero(blind)))
+        if blind.all():
+            return np.zeros(len(rows), dtype=np.int64)
+        risks = [self._risk(name, pod, view, load, seen[name], known[name], rows) for name in self._weights]
+        scores = round_half_away((1.0 - np.maximum(*risks)) * 100.0).astype(np.int64)
+        return np.where(blind, 0, scores)
+
+    def _measured(self, resource: str, view: NodeView, load: LoadColumns | None) -> Measured:
+        if load is None:
+            nothing = np.zeros(view.size, dtype=np.bool_)
+            return Measured(np.zeros(view.size), np.zeros(view.size), nothing, nothing)
+        average = (load.cpu_average if resource == "cpu" else load.memory_average)[: view.size]
+        deviation = (load.cpu_stddev if resource == "cpu" else load.memory_stddev)[: view.size]
+        if self._upstream:
+            return measured_upstream(average, deviation)
+        everywhere = np.arange(view.size, dtype=np.intp)
+        return measured_safe(average, deviation, fresh_rows(view, load, everywhere, self._staleness.max_age))
+
+    def _risk(
+        self,
+        resource: str,
+        pod: PodInfo,
+        view: NodeView,
+        load: LoadColumns | None,
+        seen: Measured,
+        known: BoolArray,
+        rows: RowArray,
+    ) -> FloatArray:
+        capacity = view.allocatable(resource)
+        requests, limits = view.declared(resource), view.declared(f"{resource}_limit")
+        own_request: int = getattr(pod.spec.declared, resource)
+        own_limit: int = getattr(pod.spec.declared, f"{resource}_limit")
+        by_limits = gather(
+            view, limit_risk(np.minimum(requests + own_request, capacity), limits + own_limit, capacity), rows
+        )
+        # Not in upstream mode: pods placed since the measurement.
+        recent = 0.0 if self._upstream or load is None else self._unmeasured[resource].by_row(view, load)
+        inputs = _risk_inputs(resource, seen, recent, requests, limits, capacity)
+        by_load = gather(view, self._risks[resource].by_row(*inputs), rows)
+        by_load = np.where(known, by_load, 0.0 if self._upstream else by_limits)
+        return total_risk(self._weights[resource], by_limits, by_load)
+
+
+def _unmeasured() -> dict[str, UnmeasuredUse]:
+    return {
+        "cpu": UnmeasuredUse(lambda spec: spec.declared.cpu, upstream=False),
+        "memory": UnmeasuredUse(lambda spec: spec.declared.memory, upstream=False),
+    }
+
+
+def _risk_inputs(
+    resource: str,
+    seen: Measured,
+    recent: FloatArray | float,
+    requests: FloatArray,
+    limits: FloatArray,
+    capacity: FloatArray,
+) -> tuple[FloatArray, ...]:
+    """What `load_risk` is computed from; `recent` is the use of pods that the measurement misses."""
+    unit = 1.0 if resource == "cpu" else MEGA
+    mu, sigma = resource_stats(seen.average, seen.deviation, capacity * unit, recent * unit).mu_sigma()
+    return mu, sigma, np.minimum(requests, capacity), limits, capacity
+
+
+def gather_mask(view: NodeView, mask: BoolArray, rows: RowArray) -> BoolArray:
+    """Return a mask at rows."""
+    return mask if rows is view.rows and view.dense else mask.take(rows, mode="clip")
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_PRE_SCORE: type[PreScorePlugin] = LowRiskOverCommitment
+_SCORE: type[ScorePlugin] = LowRiskOverCommitment

@@ -1,0 +1,147 @@
+"""Peaks: prefer nodes whose power draw grows least, by a model of power over CPU utilisation per node.
+
+What `compatibility` decides:
+
+- `upstream`: a node without load, without a model, or that the pod would fill beyond 100 %, has the raw score 0, which
+  after normalisation is the best one; models from the file count only where the args hold an empty `NodePowerModel`.
+- `safe`: a node without (fresh) load is treated as `SecondarySchedulerOptions.load` says, by default estimated by its
+  requests; one without a model gets the mean of those with one; one that would exceed 100 % gets 0. Pods assigned too
+  recently to show in the averages are added to them. Where no feasible node has a model, or by default where none has
+  fresh load, the plugin is left out of the attempt. Counters: see `StalenessPolicy`.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from scheduler.catalog import PeaksArgs, PowerModel
+from scheduler.framework import (
+    BoolArray,
+    CycleState,
+    FloatArray,
+    IntArray,
+    LoadColumns,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    ScoreNormalizer,
+    ScorePlugin,
+    gather,
+)
+from scheduler.helpers.goexp import go_exp
+from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fresh_rows, is_load
+from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.plugins.peaks.model import (
+    VARIABLE,
+    go_int64,
+    model_columns,
+    models_of_file,
+    normalize_scores,
+    power_jump,
+)
+
+NAME = "Peaks"
+_LARGEST = 2.0**61
+"""Bound of raw scores in `safe` mode, so that differences do not wrap around."""
+
+
+class Peaks:
+    """Score by the growth of power."""
+
+    name = NAME
+
+    def __init__(self, args: PeaksArgs, context: PluginContext) -> None:
+        self._source = args.source_key()
+        self._upstream = context.upstream
+        self._staleness = StalenessPolicy(NAME, context.options.load)
+        self._models: Mapping[str, PowerModel] = args.node_power_model
+        if not self._models:
+            models = models_of_file(context.environment.read_named_file(VARIABLE))
+            # Upstream reads the file into a map it then loses, unless the args gave one.
+            models_in_args = "node_power_model" in args.model_fields_set
+            self._models = models if models_in_args or not self._upstream else {}
+        self._unmeasured = UnmeasuredUse(lambda spec: spec.declared.peak_cpu, upstream=False)
+        self._membership = -1
+        self._columns = model_columns({}, [])
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Return the growth of power per row, times 10^15; None in `safe` mode where nothing is known."""
+        load = view.load(self._source)
+        models = self._models_by_row(view)
+        k1, k2, has_model = models[0].take(rows), models[1].take(rows), models[2].take(rows)
+        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_first[: view.size], rows)
+        capacity = gather(view, view.capacity_cpu, rows)
+        demand = float(pod.spec.declared.peak_cpu)
+        if self._upstream:
+            known: BoolArray = np.isfinite(measured)
+            before = np.where(known, measured, 0.0)
+            after = _utilization(before / 100.0 * capacity + demand, capacity)
+            counted = known & ~(after > 100.0)
+            state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
+            return np.where(counted, go_int64(power_jump(k1, k2, before, after, go_exp)), 0)
+        valid = is_load(measured)
+        fresh = valid if load is None else valid & fresh_rows(view, load, rows, self._staleness.max_age)
+        decision = self._staleness.decide(state, fresh, valid)
+        if not (decision.scored and has_model.any()):
+            self._staleness.count_left_out(state)
+            return None
+        used = self._used(view, load, measured, decision, capacity, rows)
+        before, after = _utilization(used, capacity), _utilization(used + demand, capacity)
+        jump = np.clip(np.nan_to_num(power_jump(k1, k2, before, after, np.exp)), -_LARGEST, _LARGEST)
+        known = has_model & ~decision.left_out
+        overfull = (after > 100.0) & ~decision.left_out
+        if not known.all():
+            counted = known & ~overfull
+            jump = np.where(known, jump, jump[counted].mean() if counted.any() else 0.0)
+        state.write(NAME, np.flatnonzero(overfull))
+        return jump.astype(np.int64)
+
+    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+        """Turn the least growth into 100 and the largest into 0."""
+        overfull = state.read(NAME, np.ndarray)
+        if self._upstream or overfull is None or not len(overfull):
+            return normalize_scores(scores)
+        fits = np.ones(len(scores), dtype=np.bool_)
+        fits[overfull] = False
+        result = np.zeros_like(scores)
+        if fits.any():
+            result[fits] = normalize_scores(scores[fits])
+        return result
+
+    def _models_by_row(self, view: NodeView) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Models by row of the view, gathered anew when nodes come or go."""
+        if self._membership != view.membership:
+            names = [""] * view.size
+            for row in view.rows.tolist():
+                names[row] = view.name(row)
+            self._columns = model_columns(self._models, names)
+            self._membership = view.membership
+        return self._columns
+
+    def _used(
+        self,
+        view: NodeView,
+        load: LoadColumns | None,
+        measured: FloatArray,
+        decision: LoadDecision,
+        capacity: FloatArray,
+        rows: RowArray,
+    ) -> FloatArray:
+        used = np.where(decision.fresh, measured, 0.0) / 100.0 * capacity
+        if load is not None:
+            used = used + gather(view, self._unmeasured.by_row(view, load), rows)
+        if decision.estimated.any():
+            used = np.where(decision.estimated, gather(view, view.nonzero_requested("cpu"), rows), used)
+        return used
+
+
+def _utilization(used: FloatArray, capacity: FloatArray) -> FloatArray:
+    """Per cent of the capacity; 0 where there is none."""
+    has_capacity = capacity > 0.0
+    return np.where(has_capacity, 100.0 * used / np.where(has_capacity, capacity, 1.0), 0.0)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = Peaks
+_SCORE_NORMALIZER: type[ScoreNormalizer] = Peaks

@@ -1,0 +1,151 @@
+"""TargetLoadPacking: fill nodes up to a target CPU utilisation by measured load, then spread.
+
+What happens on a node without (fresh) load depends on `compatibility`:
+
+- `upstream`: it scores 0, as upstream, and measurements never grow old.
+- `safe`: as `SecondarySchedulerOptions.load` says. By default its utilisation is estimated by what its pods request,
+  times `defaultRequestsMultiplier`, so that neither a new node nor a broken exporter makes a node look idle or full;
+  where no feasible node has fresh load the plugin is left out of the attempt and the other plugins decide. Counters:
+  see `StalenessPolicy`.
+"""
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from scheduler.catalog import TargetLoadPackingArgs
+from scheduler.framework import (
+    BoolArray,
+    CycleState,
+    FloatArray,
+    IntArray,
+    LoadColumns,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    ScorePlugin,
+    SpecInfo,
+    gather,
+)
+from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
+from scheduler.helpers.staleness import (
+    FreshnessCheck,
+    LoadDecision,
+    StalenessPolicy,
+    fill_with_mean,
+    fresh_rows,
+    is_load,
+)
+from scheduler.helpers.unmeasured import UnmeasuredUse
+from scheduler.kube.primitives.quantity import milli_value
+from scheduler.plugins.targetloadpacking.formula import (
+    packing_score,
+    packing_score_of_one,
+    predicted_cpu,
+    utilization_after,
+)
+
+NAME = "TargetLoadPacking"
+_MAX_CACHED = 10_000
+
+
+class TargetLoadPacking:
+    """Score by predicted CPU utilisation."""
+
+    name = NAME
+
+    def __init__(self, args: TargetLoadPackingArgs, context: PluginContext) -> None:
+        self._target = float(args.effective_target)
+        self._multiplier = args.multiplier
+        self._default_request = milli_value(args.default_requests.get("cpu", 0))
+        self._source = args.source_key()
+        self._upstream = context.upstream
+        self._staleness = StalenessPolicy(NAME, context.options.load)
+        self._predictions: dict[bytes, int] = {}
+        self._unmeasured = UnmeasuredUse(self.predict, upstream=self._upstream)
+        self._freshness = FreshnessCheck(self._staleness.max_age)
+
+    def predict(self, spec: SpecInfo) -> int:
+        """Return the CPU a pod will probably use, in milli-units."""
+        key = spec.class_key
+        predicted = self._predictions.get(key)
+        if predicted is None:
+            if len(self._predictions) >= _MAX_CACHED:
+                self._predictions.clear()
+            predicted = self._predictions[key] = predicted_cpu(spec, self._multiplier, self._default_request)
+        return predicted
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
+        load = view.load(self._source)
+        if self._upstream:
+            return self._as_upstream(state, pod, view, load, rows)
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
+        if load is None:
+            decision = self._staleness.decide_without_source(state, rows)
+            used, missing = np.zeros(len(rows)), np.zeros(len(rows))
+        else:
+            measured = gather(view, load.cpu_last[: view.size], rows)
+            valid = is_load(measured)
+            fresh = valid & fresh_rows(view, load, rows, self._staleness.max_age)
+            decision = self._staleness.decide(state, fresh, valid)
+            used = np.where(decision.fresh, measured, 0.0) / 100.0 * capacity
+            missing = gather(view, self._unmeasured.by_row(view, load), rows)
+        if not decision.scored:
+            self._staleness.count_left_out(state)
+            return None
+        if decision.estimated.any():
+            used, missing = self._estimate(view, rows, decision, used, missing)
+        scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
+        return fill_with_mean(scores, decision.left_out)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """While every node's load is fresh, scores follow from it and from the pods that came to the node since."""
+        load = view.load(self._source)
+        if self._upstream or load is None or not self._freshness.all_fresh(view, load):
+            return Locality()
+        return Locality(scores=DependsOn.PODS, version=self._version, rate=self._rate(pod, view, load))
+
+    def _version(self, view: NodeView) -> Hashable:
+        load = view.load(self._source)
+        return None if load is None else (load.version, view.membership, self._freshness.all_fresh(view, load))
+
+    def _rate(self, pod: PodInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], int]:
+        """`score` in the same operations on one row."""
+        capacity_at, measured_at, demand = view.capacity_cpu.item, load.cpu_last.item, float(self.predict(pod.spec))
+
+        def rate(now: NodeView, row: int) -> int:
+            capacity, missing = capacity_at(row), self._unmeasured.by_row(now, load).item(row)
+            utilization = 0.0
+            if capacity:
+                utilization = 100.0 * (measured_at(row) / 100.0 * capacity + demand + missing) / max(capacity, 1.0)
+            return packing_score_of_one(utilization, self._target)
+
+        return rate
+
+    def _estimate(
+        self, view: NodeView, rows: RowArray, decision: LoadDecision, used: FloatArray, missing: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        estimate = gather(view, view.nonzero_requested("cpu"), rows) * self._multiplier
+        # Requests are known at once: no pod is missing in them.
+        return np.where(decision.fresh, used, estimate), np.where(decision.fresh, missing, 0.0)
+
+    def _as_upstream(
+        self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns | None, rows: RowArray
+    ) -> IntArray:
+        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_last[: view.size], rows)
+        known: BoolArray = np.isfinite(measured)
+        state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
+        if load is None or not known.any():
+            return np.zeros(len(rows), dtype=np.int64)
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
+        used = np.where(known, measured, 0.0) / 100.0 * capacity
+        missing = gather(view, self._unmeasured.by_row(view, load), rows)
+        scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
+        return np.where(known, scores, 0)
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = TargetLoadPacking
+_LOCAL: type[LocalPlugin] = TargetLoadPacking
