@@ -1,13 +1,4 @@
-"""LoadVariationRiskBalancing: prefer nodes whose load is low and steady; the worse of CPU and memory counts.
-
-What happens on a node without (fresh) load depends on `compatibility`:
-
-- `upstream`: it scores 0, a deviation alone makes it look idle, and pods placed since the measurement do not count.
-- `safe`: as `SecondarySchedulerOptions.load` says. By default what is not measured on a node is estimated by what its
-  pods request; a resource that is measured on no feasible node does not count beside one that is, and where neither is
-  the plugin is left out of the attempt. Pods assigned too recently to show in the averages are added to them. Counters:
-  see `StalenessPolicy`; a node counts where one of the two resources is not fresh.
-"""
+"""LoadVariationRiskBalancing as it is by default (`compatibility: safe`)."""
 
 from dataclasses import replace
 
@@ -27,13 +18,13 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.helpers import round_half_away
-from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, measured_upstream, resource_stats
+from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, resource_stats
 from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fill_with_mean, fresh_rows
 from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.plugins.loadvariationriskbalancing.formula import balance_score
 
 NAME = "LoadVariationRiskBalancing"
-_UNITS = {"cpu": 1.0, "memory": MEGA}
+UNITS = {"cpu": 1.0, "memory": MEGA}
 
 
 class LoadVariationRiskBalancing:
@@ -45,7 +36,6 @@ class LoadVariationRiskBalancing:
         self._margin = args.safe_variance_margin
         self._sensitivity = args.safe_variance_sensitivity
         self._source = args.source_key()
-        self._upstream = context.upstream
         self._staleness = StalenessPolicy(NAME, context.options.load)
         self._unmeasured = {
             "cpu": UnmeasuredUse(lambda spec: spec.declared.cpu, upstream=False),
@@ -56,8 +46,6 @@ class LoadVariationRiskBalancing:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
         requests = {"cpu": pod.spec.declared.cpu, "memory": pod.spec.declared.memory}
-        if self._upstream:
-            return self._as_upstream(state, requests, view, load, rows)
         seen: dict[str, Measured] = {}
         if load is not None:
             fresh = fresh_rows(view, load, rows, self._staleness.max_age)
@@ -71,7 +59,7 @@ class LoadVariationRiskBalancing:
             return None
         scores = []
         for resource, decision in zip(counted, decisions, strict=True):
-            amount = requests[resource] * _UNITS[resource]
+            amount = requests[resource] * UNITS[resource]
             own = self._resource_score(resource, amount, view, load, rows, seen.get(resource), decision)
             scores.append(np.where(decision.left_out, np.inf, own) if decision.left_out.any() else own)
         worst = scores[0] if len(scores) == 1 else np.minimum(*scores)
@@ -103,35 +91,18 @@ class LoadVariationRiskBalancing:
         seen: Measured | None,
         decision: LoadDecision,
     ) -> FloatArray:
-        capacity = gather(view, view.allocatable(resource), rows) * _UNITS[resource]
+        capacity = gather(view, view.allocatable(resource), rows) * UNITS[resource]
         if seen is None or load is None:
             nothing = np.zeros(len(rows))
             stats = resource_stats(nothing, nothing, capacity, request)
         else:
             stats = resource_stats(seen.average, seen.deviation, capacity, request)
             recent = gather(view, self._unmeasured[resource].by_row(view, load), rows)
-            stats = replace(stats, used_average=stats.used_average + recent * _UNITS[resource])
+            stats = replace(stats, used_average=stats.used_average + recent * UNITS[resource])
         if decision.estimated.any():
-            estimate = gather(view, view.nonzero_requested(resource), rows) * _UNITS[resource]
+            estimate = gather(view, view.nonzero_requested(resource), rows) * UNITS[resource]
             stats = replace(stats, used_average=np.where(decision.estimated, estimate, stats.used_average))
         return balance_score(stats, self._margin, self._sensitivity)
-
-    def _as_upstream(
-        self, state: CycleState, requests: dict[str, int], view: NodeView, load: LoadColumns | None, rows: RowArray
-    ) -> IntArray:
-        if load is None:
-            state.count(f"load_absent/{NAME}", len(rows))
-            return np.zeros(len(rows), dtype=np.int64)
-        scores, known = [], []
-        for resource, amount in requests.items():
-            seen = measured_upstream(*self._figures(resource, view, load, rows))
-            capacity = gather(view, view.allocatable(resource), rows) * _UNITS[resource]
-            stats = resource_stats(seen.average, seen.deviation, capacity, amount * _UNITS[resource])
-            scores.append(np.where(seen.known, balance_score(stats, self._margin, self._sensitivity), 0.0))
-            known.append(seen.known)
-        state.count(f"load_absent/{NAME}", int(np.count_nonzero(~(known[0] | known[1]))))
-        exact = np.where(known[0] & known[1], np.minimum(*scores), np.maximum(*scores))
-        return round_half_away(exact).astype(np.int64)
 
     def _figures(
         self, resource: str, view: NodeView, load: LoadColumns, rows: RowArray

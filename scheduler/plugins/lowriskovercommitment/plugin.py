@@ -1,14 +1,4 @@
-"""LowRiskOverCommitment: prefer nodes where limits beyond requests, and load beyond requests, are least likely to hurt.
-
-Pods without any request or limit score 0 everywhere. What happens on a node without (fresh) load depends on
-`compatibility`:
-
-- `upstream`: it scores 0; one resource without load counts as without load risk.
-- `safe`: as `SecondarySchedulerOptions.load` says. By default a resource that is not measured on a node is judged by
-  limits and requests alone, and where nothing is measured on any feasible node the plugin is left out of the attempt.
-  Pods assigned too recently to show in the averages are added to them, as they are to the requests that the load is
-  compared with. Counters: see `StalenessPolicy`; a node counts where one of the two resources is not fresh.
-"""
+"""LowRiskOverCommitment as it is by default (`compatibility: safe`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,7 +23,7 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.helpers import round_half_away
-from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, measured_upstream, resource_stats
+from scheduler.helpers.loadstats import MEGA, Measured, measured_safe, resource_stats
 from scheduler.helpers.staleness import StalenessPolicy, fill_with_mean, fresh_rows
 from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
@@ -51,11 +41,11 @@ class _LoadRisk:
     window: int
     inputs: FloatArray = field(default_factory=lambda: np.zeros((5, 0)))
     risk: FloatArray = field(default_factory=lambda: np.zeros(0))
-    _ahead: tuple[FloatArray, FloatArray] | None = None
+    _expected: tuple[FloatArray, FloatArray] | None = None
 
-    def work_ahead(self, inputs: FloatArray) -> None:
+    def precompute(self, inputs: FloatArray) -> None:
         """Work out the risks of inputs that are expected soon; may be called in another thread."""
-        self._ahead = inputs, load_risk(*inputs, window=self.window)
+        self._expected = inputs, load_risk(*inputs, window=self.window)
 
     def by_row(self, *inputs: FloatArray) -> FloatArray:
         """Return the risks; the inputs are those of `load_risk` in order."""
@@ -64,8 +54,8 @@ class _LoadRisk:
             self.risk, changed = np.zeros(now.shape[1]), np.arange(now.shape[1])
         else:
             changed = np.flatnonzero((now != self.inputs).any(axis=0))
-        if len(changed) and self._ahead is not None and self._ahead[0].shape == now.shape:
-            expected, risk = self._ahead
+        if len(changed) and self._expected is not None and self._expected[0].shape == now.shape:
+            expected, risk = self._expected
             met = (now[:, changed] == expected[:, changed]).all(axis=0)
             self.risk[changed[met]] = risk[changed[met]]
             changed = changed[~met]
@@ -83,7 +73,6 @@ class LowRiskOverCommitment:
     def __init__(self, args: LowRiskOverCommitmentArgs, context: PluginContext) -> None:
         self._weights = {"cpu": args.risk_limit_weights["cpu"], "memory": args.risk_limit_weights["memory"]}
         self._source = args.source_key()
-        self._upstream = context.upstream
         self._staleness = StalenessPolicy(NAME, context.options.load)
         self._risks = {name: _LoadRisk(args.smoothing_window_size) for name in self._weights}
         self._unmeasured = _unmeasured()
@@ -101,7 +90,7 @@ class LowRiskOverCommitment:
         prepared = []
         for name in self._weights:
             seen = self._measured(name, view, load)
-            recent = 0.0 if self._upstream else self._unmeasured_ahead[name].by_row(view, load).copy()
+            recent = np.array(self._recent_use(self._unmeasured_ahead[name], view, load))
             capacity, requests, limits = (
                 column.copy()
                 for column in (view.allocatable(name), view.declared(name), view.declared(f"{name}_limit"))
@@ -110,7 +99,7 @@ class LowRiskOverCommitment:
 
         def work() -> None:
             for name, seen, recent, requests, limits, capacity in prepared:
-                self._risks[name].work_ahead(np.array(_risk_inputs(name, seen, recent, requests, limits, capacity)))
+                self._risks[name].precompute(np.array(_risk_inputs(name, seen, recent, requests, limits, capacity)))
 
         return work
 
@@ -120,12 +109,9 @@ class LowRiskOverCommitment:
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
-        declared = pod.spec.declared
-        if not (declared.cpu or declared.memory or declared.cpu_limit or declared.memory_limit):
+        if not declares_anything(pod):
             return np.zeros(len(rows), dtype=np.int64)
         load = view.load(self._source)
-        if self._upstream:
-            return self._as_upstream(state, pod, view, load, rows)
         seen = {name: self._measured(name, view, load) for name in self._weights}
         known = [gather_mask(view, seen[name].known, rows) for name in self._weights]
         valid = [gather_mask(view, seen[name].valid, rows) for name in self._weights]
@@ -147,29 +133,28 @@ class LowRiskOverCommitment:
         scores = round_half_away((1.0 - np.where(nowhere, 1.0, worst)) * 100.0).astype(np.int64)
         return fill_with_mean(scores, nowhere)
 
-    def _as_upstream(
-        self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns | None, rows: RowArray
-    ) -> IntArray:
-        seen = {name: self._measured(name, view, load) for name in self._weights}
-        known = {name: gather_mask(view, measured.known, rows) for name, measured in seen.items()}
-        blind = ~(known["cpu"] | known["memory"])
-        state.count(f"load_absent/{NAME}", int(np.count_nonzero(blind)))
-        if blind.all():
-            return np.zeros(len(rows), dtype=np.int64)
-        risks = [self._risk(name, pod, view, load, seen[name], known[name], rows) for name in self._weights]
-        scores = round_half_away((1.0 - np.maximum(*risks)) * 100.0).astype(np.int64)
-        return np.where(blind, 0, scores)
-
     def _measured(self, resource: str, view: NodeView, load: LoadColumns | None) -> Measured:
         if load is None:
             nothing = np.zeros(view.size, dtype=np.bool_)
             return Measured(np.zeros(view.size), np.zeros(view.size), nothing, nothing)
         average = (load.cpu_average if resource == "cpu" else load.memory_average)[: view.size]
         deviation = (load.cpu_stddev if resource == "cpu" else load.memory_stddev)[: view.size]
-        if self._upstream:
-            return measured_upstream(average, deviation)
+        return self._measured_figures(average, deviation, view, load)
+
+    def _measured_figures(
+        self, average: FloatArray, deviation: FloatArray, view: NodeView, load: LoadColumns
+    ) -> Measured:
+        """Read one resource's figures, for all rows of the table."""
         everywhere = np.arange(view.size, dtype=np.intp)
         return measured_safe(average, deviation, fresh_rows(view, load, everywhere, self._staleness.max_age))
+
+    def _recent_use(self, unmeasured: UnmeasuredUse, view: NodeView, load: LoadColumns) -> FloatArray | float:
+        """Return the use of pods placed since the measurement, for all rows of the table."""
+        return unmeasured.by_row(view, load)
+
+    def _unknown_load_risk(self, by_limits: FloatArray) -> FloatArray | float:
+        """Return the load risk of a resource without load: that of its limits."""
+        return by_limits
 
     def _risk(
         self,
@@ -188,12 +173,17 @@ class LowRiskOverCommitment:
         by_limits = gather(
             view, limit_risk(np.minimum(requests + own_request, capacity), limits + own_limit, capacity), rows
         )
-        # Not in upstream mode: pods placed since the measurement.
-        recent = 0.0 if self._upstream or load is None else self._unmeasured[resource].by_row(view, load)
+        recent = 0.0 if load is None else self._recent_use(self._unmeasured[resource], view, load)
         inputs = _risk_inputs(resource, seen, recent, requests, limits, capacity)
         by_load = gather(view, self._risks[resource].by_row(*inputs), rows)
-        by_load = np.where(known, by_load, 0.0 if self._upstream else by_limits)
+        by_load = np.where(known, by_load, self._unknown_load_risk(by_limits))
         return total_risk(self._weights[resource], by_limits, by_load)
+
+
+def declares_anything(pod: PodInfo) -> bool:
+    """Tell whether a pod has any request or limit of cpu or memory."""
+    declared = pod.spec.declared
+    return bool(declared.cpu or declared.memory or declared.cpu_limit or declared.memory_limit)
 
 
 def _unmeasured() -> dict[str, UnmeasuredUse]:

@@ -1,14 +1,4 @@
-"""Peaks: prefer nodes whose power draw grows least, by a model of power over CPU utilisation per node.
-
-What `compatibility` decides:
-
-- `upstream`: a node without load, without a model, or that the pod would fill beyond 100 %, has the raw score 0, which
-  after normalisation is the best one; models from the file count only where the args hold an empty `NodePowerModel`.
-- `safe`: a node without (fresh) load is treated as `SecondarySchedulerOptions.load` says, by default estimated by its
-  requests; one without a model gets the mean of those with one; one that would exceed 100 % gets 0. Pods assigned too
-  recently to show in the averages are added to them. Where no feasible node has a model, or by default where none has
-  fresh load, the plugin is left out of the attempt. Counters: see `StalenessPolicy`.
-"""
+"""Peaks as it is by default (`compatibility: safe`)."""
 
 from collections.abc import Mapping
 
@@ -29,12 +19,10 @@ from scheduler.framework import (
     ScorePlugin,
     gather,
 )
-from scheduler.helpers.goexp import go_exp
 from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fresh_rows, is_load
 from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.plugins.peaks.model import (
     VARIABLE,
-    go_int64,
     model_columns,
     models_of_file,
     normalize_scores,
@@ -53,14 +41,10 @@ class Peaks:
 
     def __init__(self, args: PeaksArgs, context: PluginContext) -> None:
         self._source = args.source_key()
-        self._upstream = context.upstream
         self._staleness = StalenessPolicy(NAME, context.options.load)
         self._models: Mapping[str, PowerModel] = args.node_power_model
         if not self._models:
-            models = models_of_file(context.environment.read_named_file(VARIABLE))
-            # Upstream reads the file into a map it then loses, unless the args gave one.
-            models_in_args = "node_power_model" in args.model_fields_set
-            self._models = models if models_in_args or not self._upstream else {}
+            self._models = models_of_file(context.environment.read_named_file(VARIABLE))
         self._unmeasured = UnmeasuredUse(lambda spec: spec.declared.peak_cpu, upstream=False)
         self._membership = -1
         self._columns = model_columns({}, [])
@@ -73,13 +57,6 @@ class Peaks:
         measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_first[: view.size], rows)
         capacity = gather(view, view.capacity_cpu, rows)
         demand = float(pod.spec.declared.peak_cpu)
-        if self._upstream:
-            known: BoolArray = np.isfinite(measured)
-            before = np.where(known, measured, 0.0)
-            after = _utilization(before / 100.0 * capacity + demand, capacity)
-            counted = known & ~(after > 100.0)
-            state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
-            return np.where(counted, go_int64(power_jump(k1, k2, before, after, go_exp)), 0)
         valid = is_load(measured)
         fresh = valid if load is None else valid & fresh_rows(view, load, rows, self._staleness.max_age)
         decision = self._staleness.decide(state, fresh, valid)
@@ -87,7 +64,7 @@ class Peaks:
             self._staleness.count_left_out(state)
             return None
         used = self._used(view, load, measured, decision, capacity, rows)
-        before, after = _utilization(used, capacity), _utilization(used + demand, capacity)
+        before, after = utilization(used, capacity), utilization(used + demand, capacity)
         jump = np.clip(np.nan_to_num(power_jump(k1, k2, before, after, np.exp)), -_LARGEST, _LARGEST)
         known = has_model & ~decision.left_out
         overfull = (after > 100.0) & ~decision.left_out
@@ -100,7 +77,7 @@ class Peaks:
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
         """Turn the least growth into 100 and the largest into 0."""
         overfull = state.read(NAME, np.ndarray)
-        if self._upstream or overfull is None or not len(overfull):
+        if overfull is None or not len(overfull):
             return normalize_scores(scores)
         fits = np.ones(len(scores), dtype=np.bool_)
         fits[overfull] = False
@@ -110,7 +87,7 @@ class Peaks:
         return result
 
     def _models_by_row(self, view: NodeView) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Models by row of the view, gathered anew when nodes come or go."""
+        """Models by row of the view, gathered again when nodes come or go."""
         if self._membership != view.membership:
             names = [""] * view.size
             for row in view.rows.tolist():
@@ -136,7 +113,7 @@ class Peaks:
         return used
 
 
-def _utilization(used: FloatArray, capacity: FloatArray) -> FloatArray:
+def utilization(used: FloatArray, capacity: FloatArray) -> FloatArray:
     """Per cent of the capacity; 0 where there is none."""
     has_capacity = capacity > 0.0
     return np.where(has_capacity, 100.0 * used / np.where(has_capacity, capacity, 1.0), 0.0)

@@ -1,13 +1,4 @@
-"""TargetLoadPacking: fill nodes up to a target CPU utilisation by measured load, then spread.
-
-What happens on a node without (fresh) load depends on `compatibility`:
-
-- `upstream`: it scores 0, as upstream, and measurements never grow old.
-- `safe`: as `SecondarySchedulerOptions.load` says. By default its utilisation is estimated by what its pods request,
-  times `defaultRequestsMultiplier`, so that neither a new node nor a broken exporter makes a node look idle or full;
-  where no feasible node has fresh load the plugin is left out of the attempt and the other plugins decide. Counters:
-  see `StalenessPolicy`.
-"""
+"""TargetLoadPacking as it is by default (`compatibility: safe`)."""
 
 from collections.abc import Callable, Hashable
 
@@ -15,7 +6,6 @@ import numpy as np
 
 from scheduler.catalog import TargetLoadPackingArgs
 from scheduler.framework import (
-    BoolArray,
     CycleState,
     FloatArray,
     IntArray,
@@ -60,10 +50,9 @@ class TargetLoadPacking:
         self._multiplier = args.multiplier
         self._default_request = milli_value(args.default_requests.get("cpu", 0))
         self._source = args.source_key()
-        self._upstream = context.upstream
         self._staleness = StalenessPolicy(NAME, context.options.load)
         self._predictions: dict[bytes, int] = {}
-        self._unmeasured = UnmeasuredUse(self.predict, upstream=self._upstream)
+        self._unmeasured = UnmeasuredUse(self.predict, upstream=context.upstream)
         self._freshness = FreshnessCheck(self._staleness.max_age)
 
     def predict(self, spec: SpecInfo) -> int:
@@ -79,8 +68,6 @@ class TargetLoadPacking:
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
-        if self._upstream:
-            return self._as_upstream(state, pod, view, load, rows)
         capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         if load is None:
             decision = self._staleness.decide_without_source(state, rows)
@@ -103,7 +90,7 @@ class TargetLoadPacking:
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """While every node's load is fresh, scores follow from it and from the pods that came to the node since."""
         load = view.load(self._source)
-        if self._upstream or load is None or not self._freshness.all_fresh(view, load):
+        if load is None or not self._freshness.all_fresh(view, load):
             return Locality()
         return Locality(scores=DependsOn.PODS, version=self._version, rate=self._rate(pod, view, load))
 
@@ -130,20 +117,6 @@ class TargetLoadPacking:
         estimate = gather(view, view.nonzero_requested("cpu"), rows) * self._multiplier
         # Requests are known at once: no pod is missing in them.
         return np.where(decision.fresh, used, estimate), np.where(decision.fresh, missing, 0.0)
-
-    def _as_upstream(
-        self, state: CycleState, pod: PodInfo, view: NodeView, load: LoadColumns | None, rows: RowArray
-    ) -> IntArray:
-        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_last[: view.size], rows)
-        known: BoolArray = np.isfinite(measured)
-        state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
-        if load is None or not known.any():
-            return np.zeros(len(rows), dtype=np.int64)
-        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
-        used = np.where(known, measured, 0.0) / 100.0 * capacity
-        missing = gather(view, self._unmeasured.by_row(view, load), rows)
-        scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
-        return np.where(known, scores, 0)
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

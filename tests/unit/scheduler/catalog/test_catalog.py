@@ -43,8 +43,8 @@ def test_the_default_set_is_upstreams_in_order_with_its_weights() -> None:
 def test_an_implemented_plugin_has_a_constructor_that_extends_the_points_it_says(name: str) -> None:
     factory = FACTORIES[name]
     # A constructor may be a function that chooses one of several classes.
-    classes = [factory] if inspect.isclass(factory) else get_args(get_type_hints(factory)["return"])
-    assert classes
+    returned = factory if inspect.isclass(factory) else get_type_hints(factory)["return"]
+    classes = get_args(returned) or (returned,)
     for args_class in classes:
         for point in catalog.lookup(name).points:
             assert callable(getattr(args_class, METHODS[point])), point

@@ -1,6 +1,7 @@
 """Every plugin module asserts, where mypy sees it, the Protocols of the extension points that its descriptor names."""
 
 import ast
+import importlib
 import inspect
 from pathlib import Path
 
@@ -9,10 +10,18 @@ import pytest
 from scheduler.catalog import lookup
 from scheduler.catalog.descriptor import GO_INTERFACES
 from scheduler.plugins import FACTORIES
-from scheduler.plugins.coscheduling import SafeCoscheduling, UpstreamCoscheduling
 
-CLASSES = [(name, FACTORIES[name]) for name in FACTORIES if name != "Coscheduling"]
-CLASSES += [("Coscheduling", SafeCoscheduling), ("Coscheduling", UpstreamCoscheduling)]
+
+def classes_of(name: str) -> list[type]:
+    """The class of a plugin, or, where `compatibility` chooses, the classes of its package's door."""
+    factory = FACTORIES[name]
+    if inspect.isclass(factory):
+        return [factory]
+    module = importlib.import_module(factory.__module__)
+    return [value for public in module.__all__ if inspect.isclass(value := getattr(module, public))]
+
+
+CLASSES = [(name, plugin) for name in FACTORIES for plugin in classes_of(name)]
 
 
 def asserted_protocols(plugin: type) -> set[str]:

@@ -22,7 +22,7 @@ from scheduler.helpers.loadstats import (
 )
 from scheduler.kube.primitives.quantity import milli_value, value
 from scheduler.load import parse_watcher
-from scheduler.plugins import lowriskovercommitment
+from scheduler.plugins.lowriskovercommitment import plugin as lroc_plugin
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
@@ -315,7 +315,7 @@ def test_risks_that_were_worked_out_ahead_are_used_and_change_no_score(
         worked.append(len(args[0]))
         return load_risk(*args, **more)
 
-    monkeypatch.setattr(lowriskovercommitment, "load_risk", counting)
+    monkeypatch.setattr(lroc_plugin, "load_risk", counting)
 
     def score() -> list[int]:
         view = state.snapshot(NOW)

@@ -1,0 +1,36 @@
+"""What `compatibility: upstream` changes in TargetLoadPacking: pkg/trimaran/targetloadpacking of scheduler-plugins
+0.34.7 as it is."""
+
+import numpy as np
+
+from scheduler.framework import BoolArray, CycleState, IntArray, NodeView, PodInfo, RowArray, ScorePlugin, gather
+from scheduler.framework.locality import Locality, LocalPlugin
+from scheduler.plugins.targetloadpacking.formula import packing_score, utilization_after
+from scheduler.plugins.targetloadpacking.plugin import NAME, TargetLoadPacking
+
+
+class UpstreamTargetLoadPacking(TargetLoadPacking):
+    """A node without load scores 0, and no load grows old."""
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        """Return 0..100 per row."""
+        load = view.load(self._source)
+        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_last[: view.size], rows)
+        known: BoolArray = np.isfinite(measured)
+        state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
+        if load is None or not known.any():
+            return np.zeros(len(rows), dtype=np.int64)
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
+        used = np.where(known, measured, 0.0) / 100.0 * capacity
+        missing = gather(view, self._unmeasured.by_row(view, load), rows)
+        scores = packing_score(utilization_after(used + demand, missing, capacity), self._target)
+        return np.where(known, scores, 0)
+
+    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+        """Ask in every attempt: which pods the measurement misses depends on the clock of this process."""
+        return Locality()
+
+
+# Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
+_SCORE: type[ScorePlugin] = UpstreamTargetLoadPacking
+_LOCAL: type[LocalPlugin] = UpstreamTargetLoadPacking
