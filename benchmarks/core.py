@@ -133,12 +133,13 @@ def measure(sizes: list[int], seconds: float, *, from_scratch: bool) -> list[dic
     measurements = []
     for name in PROFILES:
         for kind in STREAMS:
-            for way in (False, True) if from_scratch else (False,):
+            for uncached in (False, True) if from_scratch else (False,):
                 times = {
-                    size: microseconds(profile(name), size, kind, seconds=seconds, from_scratch=way) for size in sizes
+                    size: microseconds(profile(name), size, kind, seconds=seconds, from_scratch=uncached)
+                    for size in sizes
                 }
                 rates = {size: round(1e6 / each) for size, each in times.items()}
-                measurement = {"profile": name, "pods": kind, "fromScratch": way, "decisionsPerSecond": rates}
+                measurement = {"profile": name, "pods": kind, "fromScratch": uncached, "decisionsPerSecond": rates}
                 measurements.append({**measurement, "exponent": round(exponent(times), 2)})
     return measurements
 

@@ -37,7 +37,7 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
     if spec.olm:
         olm.catalog_directory(spec.olm_catalog)
     paths = binaries.ensure(_binary_names(spec), report)
-    neighbours = other_clusters(spec.state_root, spec.name)
+    others = other_clusters(spec.state_root, spec.name)
     state = RecordedCluster(
         name=spec.name,
         nodes=spec.nodes,
@@ -45,9 +45,9 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
         ports=ports.allocate(
             _port_names(spec),
             _fixed_ports(spec),
-            avoid=[port for other in neighbours for port in other.ports.values()],
+            avoid=[port for other in others for port in other.ports.values()],
         ),
-        pod_network=ports.pod_network(other.pod_network for other in neighbours),
+        pod_network=ports.pod_network(other.pod_network for other in others),
         binaries=paths,
     )
     directory.create()

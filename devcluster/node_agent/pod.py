@@ -20,7 +20,7 @@ from scheduler.kube.client.errors import Conflict, KubeError, NotFound
 GONE_GRACE = 2.0
 DEFAULT_GRACE = 30.0
 RETRY_SECONDS = 1.0
-LAST_WORDS_SECONDS = 2.0
+LAST_STATUS_SECONDS = 2.0
 
 
 class PodWorker:
@@ -101,16 +101,16 @@ class PodWorker:
         """Run the pod until it is deleted; afterwards neither processes nor files nor the object are left."""
         writer = asyncio.create_task(self._write_statuses())
         self.update(self._home.pod)
-        living = asyncio.create_task(self._run_guarded())
+        pod_task = asyncio.create_task(self._run_guarded())
         ending = asyncio.create_task(self._ending.wait())
         try:
             await ending
-            await self._stop(living)
+            await self._stop(pod_task)
             if self._exists:
                 await self._write_last_status()
                 await self._delete()
         finally:
-            for task in (writer, living, ending):
+            for task in (writer, pod_task, ending):
                 task.cancel()
             self._remove_files()
 
@@ -120,7 +120,7 @@ class PodWorker:
         self._grace = min(longest, DEFAULT_GRACE if seconds is None else seconds)
         await self._stop_all(self._grace)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._write_last_status(), LAST_WORDS_SECONDS)
+            await asyncio.wait_for(self._write_last_status(), LAST_STATUS_SECONDS)
 
     async def _run_guarded(self) -> None:
         try:
@@ -218,11 +218,11 @@ class PodWorker:
         return task
 
     # --- the end ------------------------------------------------------------------------------------------------------
-    async def _stop(self, living: "asyncio.Task[None]") -> None:
+    async def _stop(self, task: "asyncio.Task[None]") -> None:
         self._stopping = True
-        living.cancel()
+        task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await living
+            await task
         await self._stop_all(self._grace)
 
     async def _stop_all(self, grace: float) -> None:

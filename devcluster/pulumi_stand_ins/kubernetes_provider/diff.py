@@ -77,14 +77,14 @@ def difference(
     changes = [c for c in raw if not _is_left_out(c, old_inputs, new) and not any(covers(i, c.path) for i in ignored)]
     replacing = replacing_paths(old_inputs or old_state, new, mutable_kinds=mutable_kinds)
     marked = [PropertyChange(c.path, c.kind, any(overlaps(pattern, c.path) for pattern in replacing)) for c in changes]
-    return Difference(marked, delete_first=any(c.replaces for c in marked) and _in_the_way(old_state, new))
+    return Difference(marked, delete_first=any(c.replaces for c in marked) and _has_same_identity(old_state, new))
 
 
 def _without_namespace(obj: Object) -> Object:
     return {**obj, "metadata": {k: v for k, v in metadata_of(obj).items() if k != "namespace"}}
 
 
-def _in_the_way(old: Object, new: Object) -> bool:
+def _has_same_identity(old: Object, new: Object) -> bool:
     before, after = metadata_of(old), metadata_of(new)
     same_name = before.get("name") == after.get("name")
     same_namespace = before.get("namespace", "default") == after.get("namespace", before.get("namespace", "default"))

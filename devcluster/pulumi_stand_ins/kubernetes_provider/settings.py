@@ -122,13 +122,13 @@ def changed_settings(old: Object, new: Object) -> tuple[list[str], list[str]]:
     before, after = old.get("clusterIdentifier"), new.get("clusterIdentifier")
     if before and after:
         return changed, changed if before != after else []
-    suspects = [key for key in changed if key in _CLUSTER_KEYS]
-    if any(contains_unknown(new.get(key)) for key in suspects):
-        return changed, [key for key in suspects if contains_unknown(new.get(key))]
+    cluster_keys = [key for key in changed if key in _CLUSTER_KEYS]
+    if any(contains_unknown(new.get(key)) for key in cluster_keys):
+        return changed, [key for key in cluster_keys if contains_unknown(new.get(key))]
     clusters = [
         _cluster_of(side.get("kubeconfig"), context=side.get("context"), cluster=side.get("cluster"))
         for side in (old, new)
     ]
-    if suspects and None not in clusters and clusters[0] != clusters[1]:
-        return changed, suspects
+    if cluster_keys and None not in clusters and clusters[0] != clusters[1]:
+        return changed, cluster_keys
     return changed, []

@@ -36,7 +36,7 @@ _CONFLICT_HELP = (
     "leave such fields to their owner (drop them from the program, or ignore_changes), "
     'or take them with the annotation pulumi.com/patchForce: "true"'
 )
-_LOST_ANSWER_LOOKS = 5
+_LOST_ANSWER_ATTEMPTS = 5
 
 Warn = Callable[[str], None]
 
@@ -82,8 +82,8 @@ class ObjectWriter:
             if "immutable" not in error.message:
                 raise
         name = f"{metadata_of(obj)['name'][:240]}-preview"
-        beside = {**obj, "metadata": {**metadata_of(obj), "name": name}}
-        previewed = self._apply(beside, manager, force=True, dry_run=True, warn=warn)
+        preview_object = {**obj, "metadata": {**metadata_of(obj), "name": name}}
+        previewed = self._apply(preview_object, manager, force=True, dry_run=True, warn=warn)
         return {**previewed, "metadata": {**metadata_of(previewed), "name": metadata_of(obj)["name"]}}
 
     def update(
@@ -131,7 +131,7 @@ class ObjectWriter:
     def _find_created(self, obj: Object, manager: str) -> Object | None:
         """The object, if it was made although the answer got lost: only we use this manager's name."""
         name = metadata_of(obj).get("name")
-        for _ in range(_LOST_ANSWER_LOOKS if name else 0):
+        for _ in range(_LOST_ANSWER_ATTEMPTS if name else 0):
             try:
                 live = self._api.get(obj, str(name))
             except ApiError:

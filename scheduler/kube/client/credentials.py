@@ -16,9 +16,9 @@ from scheduler.kube.client.errors import ConfigError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_LOOK_EVERY: Final = 1.0
+_CHECK_SECONDS: Final = 1.0
 """Seconds between looks at a file's time stamp."""
-_READ_EVERY: Final = 60.0
+_REREAD_SECONDS: Final = 60.0
 """Seconds after which a file is read again whatever its time stamp says."""
 
 _RECORD: Final = 16 << 10
@@ -38,7 +38,7 @@ class Credentials:
             path for path in (config.ca_file, config.cert_file, config.key_file) if path is not None
         )
         self._tls_signature: _Signature = ()
-        self._tls_looked = float("-inf")
+        self._tls_checked_at = float("-inf")
         self._tls: ssl.SSLContext | None = None
 
     @property
@@ -70,9 +70,9 @@ class Credentials:
     def ssl_context(self) -> ssl.SSLContext:
         """Return the TLS context; a new one whenever a certificate file has changed."""
         now = self._clock()
-        if self._tls is not None and now - self._tls_looked < _LOOK_EVERY:
+        if self._tls is not None and now - self._tls_checked_at < _CHECK_SECONDS:
             return self._tls
-        self._tls_looked = now
+        self._tls_checked_at = now
         signature = tuple(_signature(path) for path in self._tls_files)
         if self._tls is None or signature != self._tls_signature:
             try:
@@ -94,16 +94,16 @@ class _File:
         self._clock = clock
         self._content: bytes | None = None
         self._signature: tuple[int, int, int] | None = None
-        self._looked = float("-inf")
+        self._checked_at = float("-inf")
         self._read_at = float("-inf")
 
     def read(self) -> bytes:
         now = self._clock()
-        if self._content is not None and now - self._looked < _LOOK_EVERY:
+        if self._content is not None and now - self._checked_at < _CHECK_SECONDS:
             return self._content
-        self._looked = now
+        self._checked_at = now
         signature = _signature(self._path)
-        if self._content is None or signature != self._signature or now - self._read_at >= _READ_EVERY:
+        if self._content is None or signature != self._signature or now - self._read_at >= _REREAD_SECONDS:
             try:
                 with self._path.open("rb") as file:
                     content = file.read(1 << 16)
@@ -118,7 +118,7 @@ class _File:
         return self._content
 
     def forget(self) -> None:
-        self._looked = self._read_at = float("-inf")
+        self._checked_at = self._read_at = float("-inf")
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:

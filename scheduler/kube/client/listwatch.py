@@ -276,7 +276,7 @@ class Reflector(Generic[T, U]):
         started = time.monotonic()
         # A little longer than the server's own limit: the server's clean end is the normal one.
         limit = seconds + self._timing.silence
-        heard = self.state.last_progress
+        progress_before = self.state.last_progress
         answered = False
         try:
             async with self._client.stream(self._path, params, timeout=limit, silence=self._timing.silence) as chunks:
@@ -287,7 +287,7 @@ class Reflector(Generic[T, U]):
             answered = True
             raise
         finally:
-            self._learn_from_watch(answered, self.state.last_progress > heard, time.monotonic() - started)
+            self._learn_from_watch(answered, self.state.last_progress > progress_before, time.monotonic() - started)
 
     def _learn_from_watch(self, answered: bool, progress: bool, lasted: float) -> None:
         """Draw the lesson from a watch that has ended: how soon to try again, and whether to trust its version."""

