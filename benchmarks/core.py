@@ -19,7 +19,7 @@ import msgspec
 
 from scheduler.config import load_configuration
 from scheduler.core import decide
-from scheduler.engine.assembly import assemble
+from scheduler.engine import assemble
 from scheduler.framework import LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod

@@ -17,7 +17,7 @@ import msgspec
 from benchmarks.core import cluster
 from scheduler.config import load_configuration
 from scheduler.core import decide
-from scheduler.engine.assembly import assemble
+from scheduler.engine import assemble
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer
 from scheduler.kube.model import NODERESOURCETOPOLOGIES, decode_pod

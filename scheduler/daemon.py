@@ -13,21 +13,32 @@ from typing import Any
 import structlog
 
 from scheduler.config import Configuration
-from scheduler.engine.engine import Engine, Outputs, Permissions
-from scheduler.engine.inputs import reduce_node_update
-from scheduler.engine.loadfeeds import LoadFeeds
-from scheduler.engine.objects import declared_watches, new_reflector
-from scheduler.engine.recorder import EventRecorder, Regarding
+from scheduler.engine import (
+    Engine,
+    EventRecorder,
+    LoadFeeds,
+    Outputs,
+    Permissions,
+    Regarding,
+    declared_watches,
+    new_reflector,
+    reduce_node_update,
+)
 from scheduler.helpers import PodReducer
 from scheduler.kube.client import KubeClient, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
 from scheduler.load import LoadStatus
-from scheduler.observe.answers import Answers
-from scheduler.observe.certificate import serving_context, use_self_signed
-from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
-from scheduler.observe.metrics import Metrics
-from scheduler.observe.server import Server
+from scheduler.observe import (
+    Answers,
+    Check,
+    HealthChecks,
+    LoopWatchdog,
+    Metrics,
+    Server,
+    serving_context,
+    use_self_signed,
+)
 from scheduler.options import USER_AGENT, LeaderElection, Options
 
 EXIT_OK, EXIT_ERROR = 0, 1
@@ -47,7 +58,13 @@ class Daemon:
     def __init__(
         self, options: Options, configuration: Configuration, client: KubeClient, *, nodes: PageReader, pods: PageReader
     ) -> None:
-        """Wire everything; `nodes` and `pods` may have begun to read. The client is the caller's to close.
+        """Wire everything.
+
+        Args:
+            options: the command line.
+            configuration: the file, defaulted and validated.
+            client: for all but Events; the caller closes it.
+            nodes, pods: readers of the first lists, which may have begun.
 
         Raises:
             ValueError: a plugin refuses its args.

@@ -1,7 +1,64 @@
 """The event loop: watch events in; decisions, reservations, bindings, Events and status patches out.
 
 What belongs here: whatever has an effect or a clock on the way of a pod. It implements the `Handle` through which
-plugins have effects, and assembles plugins and state (`assembly`, also for `simulate` and the benchmarks). May import
+plugins have effects, and assembles plugins and state (`assemble`, also for `simulate` and the benchmarks). May import
 everything of the scheduler but `daemon` and what is above it. One thread owns cache and queue; nothing here takes a
 lock.
+
+The live engine is imported when it is asked for: `simulate` needs neither its HTTP client nor its metrics.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from scheduler.engine.assembly import Assembly, assemble
+from scheduler.engine.attempts import AttemptPipeline, GangReservation, is_reserved, refusal_message
+from scheduler.engine.environment import plugin_environment, read_named_file
+
+if TYPE_CHECKING:
+    from scheduler.engine.engine import Engine, Outputs, Permissions
+    from scheduler.engine.inputs import NodeUpdate, reduce_node_update
+    from scheduler.engine.loadfeeds import LoadFeeds
+    from scheduler.engine.objects import declared_watches, new_reflector
+    from scheduler.engine.recorder import EventRecorder, Regarding
+
+_PLACES = {
+    "Engine": "engine",
+    "Outputs": "engine",
+    "Permissions": "engine",
+    "NodeUpdate": "inputs",
+    "reduce_node_update": "inputs",
+    "LoadFeeds": "loadfeeds",
+    "declared_watches": "objects",
+    "new_reflector": "objects",
+    "EventRecorder": "recorder",
+    "Regarding": "recorder",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+
+__all__ = [
+    "Assembly",
+    "AttemptPipeline",
+    "Engine",
+    "EventRecorder",
+    "GangReservation",
+    "LoadFeeds",
+    "NodeUpdate",
+    "Outputs",
+    "Permissions",
+    "Regarding",
+    "assemble",
+    "declared_watches",
+    "is_reserved",
+    "new_reflector",
+    "plugin_environment",
+    "read_named_file",
+    "reduce_node_update",
+    "refusal_message",
+]

@@ -34,8 +34,7 @@ from scheduler.framework import (
     PodInfo,
     Status,
 )
-from scheduler.observe.health import LoopWatchdog
-from scheduler.observe.metrics import Metrics
+from scheduler.observe import LoopWatchdog, Metrics
 from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
 
 SLICE_SECONDS = 0.020

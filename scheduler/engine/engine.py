@@ -21,8 +21,7 @@ from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import EventOrder, FirstAttemptOrder, PodInfo, RandomSource
 from scheduler.kube.client import KubeClient
-from scheduler.observe.health import LoopWatchdog
-from scheduler.observe.metrics import Metrics
+from scheduler.observe import LoopWatchdog, Metrics
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
 
 

@@ -57,7 +57,12 @@ class FailureReporter:
     ) -> None:
         """Queue the event, and one patch of the pod's status where it would change something.
 
-        `nominated_node` None leaves the pod's nomination, an empty text clears it.
+        Args:
+            handle: the effects of the pod's profile.
+            pod: the pod as the API server shows it.
+            reason: UNSCHEDULABLE or SCHEDULER_ERROR.
+            message: the note and the condition's message.
+            nominated_node: "" clears the pod's nomination, None leaves it as it is.
         """
         handle.event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         last = self._written.get(pod.uid)

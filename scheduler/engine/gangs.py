@@ -19,7 +19,7 @@ from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, Rejection
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import SUCCESS, Code, Gang, PodInfo, ProfileRunner, Status, unschedulable
-from scheduler.observe.metrics import Metrics
+from scheduler.observe import Metrics
 from scheduler.state import QueuedPod, SchedulingQueue
 
 log = structlog.get_logger(component="gangs")

@@ -35,7 +35,7 @@ from scheduler.kube.client import (
     api_path,
 )
 from scheduler.kube.model import PODS, DecodeError
-from scheduler.observe.metrics import Metrics
+from scheduler.observe import Metrics
 from scheduler.state import WATCHED_KINDS, ClusterState
 
 TURN_SECONDS = 0.005
@@ -78,6 +78,13 @@ class EngineHandle:
 
     `may_write` is asked before each write. Safety does not rest on it: every Binding carries the pod's UID, so the API
     server refuses a second one and one for a namesake.
+
+    Args:
+        scheduler_name: the profile; Events come from it.
+        engine: what all profiles share.
+        client: for Bindings, patches, deletions and reads.
+        recorder: for Events.
+        metrics: where outcomes of Bindings are counted.
     """
 
     def __init__(
@@ -132,7 +139,16 @@ class EngineHandle:
     def event(
         self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: PodInfo | None = None
     ) -> None:
-        """Queue an event about a pod, and another one where it is about two."""
+        """Queue an event.
+
+        Args:
+            pod: the pod it is shown with.
+            kind: Normal or Warning.
+            reason: why, in one word.
+            action: what the scheduler did.
+            note: the text for people.
+            related: a second pod that it is about.
+        """
         other = None if related is None else _reference(related)
         self._recorder.record(_reference(pod), self._scheduler_name, kind, reason, action, note, other)
 

@@ -13,7 +13,7 @@ from scheduler.engine.engine import Engine
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, configured_sources, load_source
-from scheduler.observe.metrics import Metrics
+from scheduler.observe import Metrics
 
 log = structlog.get_logger(component="loads")
 

@@ -18,7 +18,7 @@ from scheduler.load.collector import Collector, LoadStatus
 from scheduler.load.matching import match_nodes
 from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadSource
-from scheduler.observe.metrics import Metrics
+from scheduler.observe import Metrics
 
 Prepare = Callable[[LoadReading], Sequence[Callable[[], None]]]
 """Called on the loop with a reading that will be in the table soon; returns the work to be done in a thread before."""

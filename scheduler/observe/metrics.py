@@ -16,6 +16,22 @@ def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(start * factor**power for power in range(count))
 
 
+class _Factory:
+    """Makes metrics in one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self._registry)
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self._registry)
+
+    def histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self._registry)
+
+
 class Metrics:
     """All metrics of one process, in a registry of their own so that tests do not share state."""
 
@@ -24,107 +40,114 @@ class Metrics:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
+        new = _Factory(registry)
+        self._add_attempts(new)
+        self._add_outcomes(new)
+        self._add_load(new)
+        self._add_process(new)
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=registry)
-
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(name, text, labels, registry=registry)
-
-        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(name, text, labels, buckets=buckets, registry=registry)
-
-        self.schedule_attempts = counter(
+    def _add_attempts(self, new: _Factory) -> None:
+        """Attempts to place pods, their queues and the cache."""
+        self.schedule_attempts = new.counter(
             "scheduler_schedule_attempts_total", "Attempts to schedule a pod, by result", "result", "profile"
         )
-        self.attempt_duration = histogram(
+        self.attempt_duration = new.histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "Time of one attempt, from the queue to the end of the binding",
             _exponential(0.001, 2, 15),
             "result",
             "profile",
         )
-        self.algorithm_duration = histogram(
+        self.algorithm_duration = new.histogram(
             "scheduler_scheduling_algorithm_duration_seconds", "Time of one decision", _exponential(0.001, 2, 15)
         )
-        self.sli_duration = histogram(
+        self.sli_duration = new.histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "Time from a pod's first entry into the active queue to its binding",
             _exponential(0.01, 2, 20),
             "attempts",
         )
-        self.attempts_per_pod = histogram(
+        self.attempts_per_pod = new.histogram(
             "scheduler_pod_scheduling_attempts", "Attempts that a bound pod needed", _exponential(1, 2, 5)
         )
-        self.pending_pods = gauge("scheduler_pending_pods", "Pods waiting, by queue", "queue")
-        self.incoming_pods = counter(
+        self.pending_pods = new.gauge("scheduler_pending_pods", "Pods waiting, by queue", "queue")
+        self.incoming_pods = new.counter(
             "scheduler_queue_incoming_pods_total", "Pods that entered a queue, by event", "queue", "event"
         )
-        self.cache_size = gauge("scheduler_cache_size", "Objects in the cache", "type")
-        self.preemption_attempts = counter(
+        self.cache_size = new.gauge("scheduler_cache_size", "Objects in the cache", "type")
+        self.preemption_attempts = new.counter(
             "scheduler_preemption_attempts_total", "Attempts to make room for a pod by taking others away"
         )
-        self.preemption_victims = histogram(
+        self.preemption_victims = new.histogram(
             "scheduler_preemption_victims", "Pods taken away per preemption", _exponential(1, 2, 7)
         )
-        self.gangs = counter(
+
+    def _add_outcomes(self, new: _Factory) -> None:
+        """What became of gangs, Bindings and Events, and what plugins observed."""
+        self.gangs = new.counter(
             "secondary_scheduler_gangs_total",
             "Gangs by outcome: placed (enough members bound), rejected (nobody holds anything), incomplete",
             "outcome",
         )
-        self.gang_duration = histogram(
+        self.gang_duration = new.histogram(
             "secondary_scheduler_gang_binding_duration_seconds",
             "Time from a gang's first reservation to the Binding that makes it complete",
             _exponential(0.001, 2, 18),
         )
-        self.bindings = counter(
+        self.bindings = new.counter(
             "secondary_scheduler_bindings_total",
             "Bindings by outcome: bound, conflict, gone, unknown (answer lost, read back), failed",
             "outcome",
         )
-        self.events_dropped = counter(
+        self.events_dropped = new.counter(
             "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
         )
-        self.load_fresh = gauge(
+        self.plugin_observations = new.counter(
+            "secondary_scheduler_plugin_observations_total",
+            "What plugins report about their input, such as nodes without load data",
+            "observation",
+        )
+
+    def _add_load(self, new: _Factory) -> None:
+        """Load sources and the nodes they know."""
+        self.load_fresh = new.gauge(
             "secondary_scheduler_load_data_fresh", "1 while the load source's data are fresh", "source"
         )
-        self.load_age = gauge(
+        self.load_age = new.gauge(
             "secondary_scheduler_load_data_age_seconds", "Age of the newest sample of a load source", "source"
         )
-        self.load_failures = counter(
+        self.load_failures = new.counter(
             "secondary_scheduler_load_refresh_failures_total", "Failed reads of a load source", "source"
         )
-        self.load_rejected = counter(
+        self.load_rejected = new.counter(
             "secondary_scheduler_load_rejected_values_total",
             "Values of a load source that can be no load: NaN, infinite, negative, absurdly large",
             "source",
             "query",
         )
-        self.load_unmatched = gauge(
+        self.load_unmatched = new.gauge(
             "secondary_scheduler_load_unmatched_instances", "Series whose instance is no node of the cluster", "source"
         )
-        self.load_node_states = gauge(
+        self.load_node_states = new.gauge(
             "secondary_scheduler_load_node_states",
             "Nodes by what the source says of them: fresh, stale (too old) or absent",
             "source",
             "state",
         )
-        self.load_nodes = gauge("secondary_scheduler_load_nodes", "Nodes with a load from the source", "source")
-        self.plugin_observations = counter(
-            "secondary_scheduler_plugin_observations_total",
-            "What plugins report about their input, such as nodes without load data",
-            "observation",
-        )
-        self.watch_served = gauge(
+        self.load_nodes = new.gauge("secondary_scheduler_load_nodes", "Nodes with a load from the source", "source")
+
+    def _add_process(self, new: _Factory) -> None:
+        """This process."""
+        self.watch_served = new.gauge(
             "secondary_scheduler_watched_resource_served",
             "0 while the API server does not serve a custom resource that an enabled plugin reads",
             "resource",
         )
-        self.configuration = gauge(
+        self.configuration = new.gauge(
             "secondary_scheduler_configuration_info", "1 for the configuration that is loaded", "hash"
         )
-        self.leader = gauge("leader_election_master_status", "1 while this process holds the Lease", "name")
-        self.loop_lag = gauge("secondary_scheduler_loop_lag_seconds", "How late the event loop was last")
+        self.leader = new.gauge("leader_election_master_status", "1 while this process holds the Lease", "name")
+        self.loop_lag = new.gauge("secondary_scheduler_loop_lag_seconds", "How late the event loop was last")
 
     def count_observations(self, counters: Mapping[str, int]) -> None:
         """Add what plugins counted in one attempt, by observation."""
@@ -144,7 +167,7 @@ class Metrics:
 
 
 class _Refresh(Collector):
-    """A collector that yields nothing and brings gauges up to date."""
+    """A collector without metrics of its own, which brings gauges up to date before the others are read."""
 
     def __init__(self, refresh: Callable[[], None]) -> None:
         self._refresh = refresh

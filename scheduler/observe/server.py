@@ -30,7 +30,14 @@ class Server:
         answers: Answers,
         on_serving: Callable[[], None] = lambda: None,
     ) -> None:
-        """Configure; `make_tls` and `on_serving` are called in the server's thread."""
+        """Configure; nothing is bound or started yet.
+
+        Args:
+            address, port: where to listen; "" is every address.
+            make_tls: called in the server's thread, as making a certificate takes a while.
+            answers: what the endpoints answer from.
+            on_serving: called in the server's thread once requests are answered.
+        """
         self.port = port
         self._address, self._make_tls = address, make_tls
         self._answers, self._on_serving = answers, on_serving

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from devcluster.ports import LOOPBACK
 from scheduler.config import load_configuration
 from scheduler.core import explain
-from scheduler.engine.environment import plugin_environment
+from scheduler.engine import plugin_environment
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod

@@ -32,7 +32,7 @@ from scheduler.load import (
     watcher_document,
     window_seconds,
 )
-from scheduler.observe.endpoints import Authorizer
+from scheduler.observe import Authorizer
 from secondary_scheduler.cli.errors import CommandError
 
 Say = Callable[[str], None]

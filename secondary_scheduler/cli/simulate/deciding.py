@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, gang_message, gang_plugin
-from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
+from scheduler.engine import AttemptPipeline, is_reserved, refusal_message
 from scheduler.framework import NO_NODES, Code, Gang, PodInfo, ProfileRunner
 from scheduler.state import Snapshot
 

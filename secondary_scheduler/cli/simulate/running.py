@@ -15,7 +15,7 @@ from typing import IO
 import typer
 
 from scheduler.config import Configuration, ConfigurationError, load_configuration
-from scheduler.engine.assembly import Assembly, assemble
+from scheduler.engine import Assembly, assemble
 from scheduler.framework import LoadReading, RandomSource
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing

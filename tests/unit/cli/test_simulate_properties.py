@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from scheduler.config import load_configuration
 from scheduler.core import decide, run_post_filters
-from scheduler.engine.attempts import AttemptPipeline
+from scheduler.engine import AttemptPipeline
 from scheduler.framework import ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from scheduler.config import load_configuration
-from scheduler.engine.environment import plugin_environment
+from scheduler.engine import plugin_environment
 from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
