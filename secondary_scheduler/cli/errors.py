@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+_LONGEST_LINE = 400
+
 
 class ExitCode(enum.IntEnum):
     """What a command's exit code says."""
@@ -26,3 +28,16 @@ class CommandError(Exception):
 
 class Interrupted(BaseException):
     """Ctrl-C, SIGTERM or SIGHUP. Not an Exception, so that only cleanup sees it on its way out."""
+
+
+class InputError(CommandError):
+    """A file that cannot be used at all: exit code 4."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message), ExitCode.INVALID_INPUT)
+
+
+def printable(text: str) -> str:
+    """Return one line that no terminal misreads: what objects hold may be anything."""
+    cut = text if len(text) <= _LONGEST_LINE else f"{text[: _LONGEST_LINE - 3]}..."
+    return cut if cut.isprintable() else "".join(char if char.isprintable() else "�" for char in cut)

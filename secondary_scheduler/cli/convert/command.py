@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.validate.command import choose_flavour, read_text
+from secondary_scheduler.cli.reading import choose_flavour, read_text
 
 
 def register(parent: typer.Typer) -> None:

@@ -17,6 +17,8 @@ from scheduler.kube.model import NODES, PODS, Codec, DecodeError, Namespace, Obj
 from scheduler.kube.primitives.quantity import QuantityError, value
 from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 from scheduler.state import WATCHED_KINDS, ClusterState
+from secondary_scheduler.cli.errors import InputError
+from secondary_scheduler.cli.nodeload import LOAD_KIND
 from secondary_scheduler.cli.simulate.defaults import (
     DEFAULT_CLASS_ANNOTATION,
     NAME_LABEL,
@@ -26,8 +28,8 @@ from secondary_scheduler.cli.simulate.defaults import (
     object_uid,
 )
 from secondary_scheduler.cli.simulate.documents import Entry, read_entries
-from secondary_scheduler.cli.simulate.report import InputError, Report, with_field
-from secondary_scheduler.cli.simulate.watcherload import LOAD_KIND, read_load
+from secondary_scheduler.cli.simulate.report import Report, with_field
+from secondary_scheduler.cli.simulate.watcherload import read_load
 
 _CLUSTER_WIDE = frozenset(
     {

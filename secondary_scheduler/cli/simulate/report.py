@@ -6,19 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.errors import printable
 
 _MOST_LINES = 50
 """Lines that are shown one by one; a file that is wrong throughout needs no more to be recognised."""
-_LONGEST = 400
 _FIELD = re.compile(r"(?:not an? \w+: )?(.*?)(?: - at (`(?:key in )?\$[^`]*`))?", re.DOTALL)
-
-
-class InputError(CommandError):
-    """A file that cannot be used at all: exit code 4."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(printable(message), ExitCode.INVALID_INPUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +58,6 @@ class Report:
         """Say how many lines were not shown."""
         if self._hidden:
             self._say(f"and {self._hidden} more like these")
-
-
-def printable(text: str) -> str:
-    """Return one line that no terminal misreads: what objects hold may be anything."""
-    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-    return cut if cut.isprintable() else "".join(char if char.isprintable() else "�" for char in cut)
 
 
 def with_field(error: object) -> str:

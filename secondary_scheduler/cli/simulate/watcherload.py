@@ -6,11 +6,8 @@ import math
 from dataclasses import replace
 
 from scheduler.framework import LoadReading
-from secondary_scheduler.cli.simulate.report import InputError, Report
-
-LOAD_API_VERSION = "secondary-scheduler.io/v1"
-LOAD_KIND = "NodeLoad"
-"""Kind under which a snapshot file carries such an answer as one more document."""
+from secondary_scheduler.cli.errors import InputError
+from secondary_scheduler.cli.simulate.report import Report
 
 
 def read_load(data: bytes, place: str, report: Report) -> LoadReading:

@@ -58,7 +58,7 @@ def snapshot(
     # Here, not above: reading them takes longer than all the rest of the command line.
     from scheduler.kube.client import ClientConfig, KubeError
     from scheduler.load import LoadError
-    from secondary_scheduler.cli.simulate.report import printable
+    from secondary_scheduler.cli.errors import printable
     from secondary_scheduler.cli.snapshot.measuring import LoadOrigin
     from secondary_scheduler.cli.snapshot.taking import take_snapshot
 

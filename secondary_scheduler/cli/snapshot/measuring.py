@@ -18,7 +18,7 @@ from scheduler.load import (
     watcher_document,
     window_seconds,
 )
-from secondary_scheduler.cli.simulate.watcherload import LOAD_API_VERSION, LOAD_KIND
+from secondary_scheduler.cli.nodeload import LOAD_API_VERSION, LOAD_KIND
 
 _MAX_AGE = 300.0
 """Seconds after which a sample is left out, as the scheduler by default does not use it."""

@@ -16,9 +16,9 @@ import msgspec
 
 from scheduler.kube.client import ClientConfig, KubeClient
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.simulate.yamltext import dump_yaml
 from secondary_scheduler.cli.snapshot.measuring import LoadOrigin, read_load_document
 from secondary_scheduler.cli.snapshot.reading import RESOURCES, SnapshotResource, read_objects
+from secondary_scheduler.cli.yamltext import dump_yaml
 
 _TIMEOUT = 120.0
 """Seconds for one page: a large one through a slow link."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.errors import ExitCode
 from secondary_scheduler.cli.output import OutputFormat
+from secondary_scheduler.cli.reading import choose_flavour, read_text
 
 if TYPE_CHECKING:
-    from scheduler.config import Flavour
     from secondary_scheduler.cli.checking import Checked
 
 
@@ -58,30 +57,6 @@ def validate(
             typer.echo(_line(result))
     if not all(result.valid for result in results):
         raise typer.Exit(ExitCode.INVALID_INPUT)
-
-
-def choose_flavour(image: str, flavour: str) -> Flavour | None:
-    """Return the flavour that the options name; None if they name none."""
-    from scheduler.config import UnknownFlavourError, flavour_named, flavour_of
-
-    if image and flavour:
-        raise CommandError("--image and --flavour say the same thing; give one of them", ExitCode.USAGE)
-    try:
-        return flavour_named(flavour) if flavour else flavour_of(image) if image else None
-    except UnknownFlavourError as error:
-        raise CommandError(f"--flavour: {error}", ExitCode.USAGE) from None
-
-
-def read_text(name: str) -> str:
-    """Return a file's text, or stdin's for `-`."""
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror or error}", ExitCode.INVALID_INPUT) from error
-    except UnicodeDecodeError as error:
-        message = f"{name}: not UTF-8 text ({error.reason} at byte {error.start})"
-        raise CommandError(message, ExitCode.INVALID_INPUT) from error
 
 
 def _line(result: Checked) -> str:

@@ -12,9 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.simulate.cluster import read_cluster
-from secondary_scheduler.cli.simulate.report import InputError, Report
-from secondary_scheduler.cli.simulate.yamltext import documents, dump_yaml
+from secondary_scheduler.cli.simulate.report import Report
+from secondary_scheduler.cli.yamltext import documents, dump_yaml
 from tests.unit.cli.simulating import SCHEDULER, Bench, Result, node, pod
 
 
