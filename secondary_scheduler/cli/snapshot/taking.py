@@ -15,6 +15,7 @@ from typing import IO, Any
 import msgspec
 
 from scheduler.kube.client import ClientConfig, KubeClient
+from scheduler.load import nodes_by_address
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.snapshot.measuring import LoadOrigin, read_load_document
 from secondary_scheduler.cli.snapshot.reading import RESOURCES, SnapshotResource, read_objects
@@ -55,22 +56,16 @@ def _documents(
         for data in objects:
             yield resource.kind, data
     if origin is not None:
-        addresses = _addresses(data for resource, objects in items if resource.kind == "Node" for data in objects)
-        load = read_load_document(origin, addresses.get, say)
+        nodes = (data for resource, objects in items if resource.kind == "Node" for data in objects)
+        load = read_load_document(origin, nodes_by_address(_names_and_addresses(nodes)).get, say)
         yield load["kind"], msgspec.json.encode(load)
 
 
-def _addresses(nodes: Iterable[bytes]) -> dict[str, str]:
-    """Return node names by name and address; a node's name wins over another node's address."""
-    known: dict[str, str] = {}
-    others: dict[str, str] = {}
+def _names_and_addresses(nodes: Iterable[bytes]) -> Iterator[tuple[str, list[str]]]:
     for data in nodes:
         node: dict[str, Any] = msgspec.json.decode(data)
-        name = node["metadata"]["name"]
-        known[name] = name
-        for address in (node.get("status") or {}).get("addresses") or ():
-            others.setdefault(address.get("address", ""), name)
-    return {**others, **known}
+        addresses = (node.get("status") or {}).get("addresses") or ()
+        yield node["metadata"]["name"], [address.get("address", "") for address in addresses]
 
 
 def _write(documents: Iterable[bytes], out: IO[bytes], *, as_yaml: bool) -> None:
