@@ -186,7 +186,7 @@ FAULTS = {
 
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 class TestPrometheus:
-    def test_with_all_well_the_hot_node_is_avoided_and_nothing_is_said(self, running: Running) -> None:
+    def test_without_faults_the_hot_node_is_avoided_and_nothing_is_logged(self, running: Running) -> None:
         running.new_lines()
         for _ in range(3):
             assert running.place() < 3
@@ -205,7 +205,7 @@ class TestPrometheus:
         broken(running, "not reachable")
 
     @pytest.mark.parametrize("fault", FAULTS)
-    def test_an_answer_that_hurts(self, running: Running, fault: str) -> None:
+    def test_a_harmful_answer(self, running: Running, fault: str) -> None:
         process = psutil.Process(running.daemon.pid)
         before = process.memory_info().rss
         running.prometheus.answer, reason = FAULTS[fault]

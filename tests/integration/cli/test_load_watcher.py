@@ -109,7 +109,7 @@ async def test_the_real_plugins_read_it_and_score_as_ours(tmp_path: Path) -> Non
     assert set(summary.scored) == {"TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks"}
 
 
-def test_a_token_of_the_cluster_opens_it_if_its_owner_may_read(control_plane: LocalCluster, tmp_path: Path) -> None:
+def test_a_token_of_the_cluster_is_accepted_if_its_user_may_read(control_plane: LocalCluster, tmp_path: Path) -> None:
     api = kubernetes_config.new_client_from_config(str(control_plane.kubeconfig))
     core, rbac = kubernetes.CoreV1Api(api), kubernetes.RbacAuthorizationV1Api(api)
     core.create_namespace({"metadata": {"name": "watching"}})

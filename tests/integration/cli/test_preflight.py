@@ -64,7 +64,7 @@ def checks(done: Result) -> dict[str, dict[str, str]]:
     return {check["name"]: check for check in result["checks"]}
 
 
-def test_all_is_well_with_the_local_clusters_prometheus(cluster: LocalCluster) -> None:
+def test_the_local_clusters_prometheus_passes_all_checks(cluster: LocalCluster) -> None:
     done = run(cluster, *source(cluster), "-o", "json")
     assert done.code == 0, done.out
     results = checks(done)
@@ -77,7 +77,7 @@ def test_all_is_well_with_the_local_clusters_prometheus(cluster: LocalCluster) -
     assert cluster.prometheus_token_file.read_text().strip() not in done.out + done.err
 
 
-def test_the_table_is_for_people(cluster: LocalCluster) -> None:
+def test_the_table_names_the_source_and_says_what_to_do(cluster: LocalCluster) -> None:
     done = run(cluster, *source(cluster))
     assert done.code == 0
     assert cluster.prometheus_url in done.out
@@ -94,7 +94,7 @@ def failing(cluster: LocalCluster, *arguments: str | Path) -> tuple[dict[str, di
     return results, failed
 
 
-def test_a_wrong_authority_is_told_before_any_token_is_sent(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_wrong_ca_is_reported_before_a_token_is_sent(cluster: LocalCluster, tmp_path: Path) -> None:
     wrong = tmp_path / "ca.crt"
     wrong.write_bytes(CertificateAuthority("wrong").pair.certificate)
     results, failed = failing(cluster, *source(cluster), "--ca-file", wrong)
@@ -103,7 +103,7 @@ def test_a_wrong_authority_is_told_before_any_token_is_sent(cluster: LocalCluste
     assert results["token"]["status"] == results["nodes"]["status"] == "skipped"
 
 
-def test_a_token_that_is_not_accepted_is_told_and_not_shown(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_refused_token_is_reported_and_not_shown(cluster: LocalCluster, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("canary-wrong-token")
     _, failed = failing(cluster, *source(cluster), "--token-file", token)
@@ -111,7 +111,7 @@ def test_a_token_that_is_not_accepted_is_told_and_not_shown(cluster: LocalCluste
     assert "canary" not in json.dumps(failed)
 
 
-def test_a_closed_port_is_told(cluster: LocalCluster) -> None:
+def test_a_closed_port_is_reported(cluster: LocalCluster) -> None:
     _, failed = failing(cluster, "--address", "https://127.0.0.1:9")
     assert failed["name"] == "reachable"
     _, failed = failing(cluster, "--address", "https://prometheus.invalid.svc:9090")
@@ -142,7 +142,7 @@ def configuration(cluster: LocalCluster, path: Path, plugin: str, **load: Any) -
     return path
 
 
-def test_series_that_do_not_exist_are_told_with_what_there_is_instead(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_missing_series_are_reported_with_existing_ones(cluster: LocalCluster, tmp_path: Path) -> None:
     queries = {"cpuAverage": "avg_over_time(renamed:rule[$window])", "memoryStddev": "stddev_over_time(gone[$window])"}
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries=queries)
     done = run(cluster, "--config", config, "-o", "json")
@@ -170,7 +170,7 @@ def test_the_queries_of_the_guide_for_a_plain_node_exporter_work(cluster: LocalC
     assert {check["status"] for check in checks(done).values()} == {"ok"}
 
 
-def test_a_label_that_names_no_node_is_told_with_the_one_that_does(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_label_that_names_no_node_is_reported_with_the_right_label(cluster: LocalCluster, tmp_path: Path) -> None:
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", nodeLabel="job")
     _, failed = failing(cluster, "--config", config)
     assert failed["name"] == "labels"
@@ -192,7 +192,7 @@ def test_a_node_without_load_is_named_unless_it_does_not_matter(cluster: LocalCl
         core.delete_node("unmonitored")
 
 
-def test_samples_that_are_too_old_are_told(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_samples_that_are_too_old_are_reported(cluster: LocalCluster, tmp_path: Path) -> None:
     past = "max_over_time(timestamp(instance:node_cpu:ratio)[$window:15s]) - 3600"
     config = configuration(cluster, tmp_path / "config.yaml", "TargetLoadPacking", queries={"sampleTime": past})
     _, failed = failing(cluster, "--config", config)

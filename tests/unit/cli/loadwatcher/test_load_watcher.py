@@ -107,7 +107,7 @@ def settings_of(fake: FakeService, **more: Any) -> LoadSettings:
     return LoadSettings(address=fake.url, timeout_seconds=1, refresh_seconds=0.2, **more)
 
 
-def test_the_answer_has_load_watchers_form_and_reads_back_as_what_was_measured(fake: FakeService) -> None:
+def test_the_answer_is_in_load_watchers_format_and_reads_back_unchanged(fake: FakeService) -> None:
     prometheus(fake, {"n1": "0.5", "n2": "0.25"})
     with serving(settings_of(fake)) as url:
         answer = settled(f"{url}/watcher")
@@ -126,7 +126,7 @@ def test_the_answer_has_load_watchers_form_and_reads_back_as_what_was_measured(f
     assert (n2.cpu_average, n2.cpu_stddev, n2.memory_average, n2.memory_stddev) == (25, 2.5, 25, 2.5)
 
 
-def test_one_host_can_be_asked_for_and_an_unknown_one_is_404(fake: FakeService) -> None:
+def test_a_host_can_be_queried_and_an_unknown_one_is_404(fake: FakeService) -> None:
     prometheus(fake, {"n1": "0.5", "n2": "0.25"})
     with serving(settings_of(fake)) as url:
         settled(f"{url}/watcher")
@@ -136,7 +136,7 @@ def test_one_host_can_be_asked_for_and_an_unknown_one_is_404(fake: FakeService) 
         assert requests.post(f"{url}//watcher", timeout=5).status_code == 200, "as Go's mux, for addresses with a slash"
 
 
-def test_a_source_that_gives_nan_leaves_json_that_is_json(fake: FakeService) -> None:
+def test_nan_from_a_source_does_not_make_invalid_json(fake: FakeService) -> None:
     prometheus(fake, {"good": "0.5", "bad": "NaN", "odd": "+Inf"})
     with serving(settings_of(fake)) as url:
         text = settled(f"{url}/watcher").text
@@ -145,7 +145,7 @@ def test_a_source_that_gives_nan_leaves_json_that_is_json(fake: FakeService) -> 
     assert list(json.loads(text)["data"]["NodeMetricsMap"]) == ["good"]
 
 
-def test_without_data_it_is_500_and_unhealthy_and_health_asks_the_source_that_is_configured(fake: FakeService) -> None:
+def test_without_data_it_answers_500_and_is_unhealthy(fake: FakeService) -> None:
     fake.answer = lambda handler: send(handler, b"", 503)
     messages: list[str] = []
     with serving(settings_of(fake), messages=messages) as url:
@@ -170,7 +170,7 @@ def test_load_that_is_too_old_is_not_served(fake: FakeService) -> None:
         assert requests.get(f"{url}/watcher/health", timeout=5).status_code == 503
 
 
-def test_a_token_is_asked_for_and_may_be_rotated(fake: FakeService, tmp_path: Path) -> None:
+def test_a_token_is_required_and_may_be_rotated(fake: FakeService, tmp_path: Path) -> None:
     prometheus(fake, {"n1": "0.5"})
     token = tmp_path / "token"
     token.write_text("first\n")
@@ -195,7 +195,7 @@ def test_a_token_is_asked_for_and_may_be_rotated(fake: FakeService, tmp_path: Pa
         assert status("Bearer ") == 401
 
 
-def test_over_tls_a_client_certificate_can_be_asked_for(fake: FakeService, tmp_path: Path) -> None:
+def test_over_tls_a_client_certificate_can_be_required(fake: FakeService, tmp_path: Path) -> None:
     prometheus(fake, {"n1": "0.5"})
     authority = CertificateAuthority("ca")
     server, client = authority.server("watcher", [], ["127.0.0.1"]), authority.client("reader")
@@ -260,7 +260,7 @@ def test_addresses_become_names_of_nodes_and_other_series_are_reported_once() ->
     assert messages == ["1 series are left out: no node has that name or address, such as 10.9.9.9:9100"]
 
 
-def test_a_metrics_servers_figures_are_marked_as_upstream_marks_them() -> None:
+def test_figures_of_a_metrics_server_are_marked_as_upstream_marks_them() -> None:
     document = watcher_document(
         {"n1": NodeLoad(cpu_average=10, memory_average=20)},
         source="KubernetesMetricsServer",
@@ -299,9 +299,7 @@ PROMETHEUS = ("--provider", "Prometheus", "--address", "http://127.0.0.1:9")
         (("--address", "prometheus:9090"), "not a URL"),
     ],
 )
-def test_what_would_be_open_or_cannot_work_is_refused_before_it_listens(
-    arguments: tuple[str, ...], reason: str
-) -> None:
+def test_unsafe_or_contradictory_options_are_refused_before_it_listens(arguments: tuple[str, ...], reason: str) -> None:
     done = command(*PROMETHEUS, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert reason in done.stderr
@@ -316,7 +314,7 @@ def test_the_metrics_server_is_not_asked_without_a_cluster(monkeypatch: pytest.M
     assert "--kubeconfig" in done.stderr
 
 
-def test_settings_come_from_a_configuration_or_not_at_all(tmp_path: Path) -> None:
+def test_a_configuration_without_a_source_is_refused(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
     done = command("--config", str(config))

@@ -81,7 +81,7 @@ def test_the_first_admitted_route_to_the_monitoring_is_taken(objects: dict[str, 
         ({f"{ROUTES}/thanos-querier": 403}, "no right to read routes"),
     ],
 )
-def test_without_a_route_it_is_said_what_to_do(objects: dict[str, Any], reason: str) -> None:
+def test_without_a_route_the_error_says_what_to_do(objects: dict[str, Any], reason: str) -> None:
     with pytest.raises(openshift.OpenShiftError, match=reason) as refused:
         openshift.find_route(connection(objects))
     assert "--address" in str(refused.value)
@@ -95,7 +95,7 @@ def test_the_ca_of_the_ingress_is_optional() -> None:
     assert openshift.ingress_authority(connection({path: {"data": {"ca-bundle.crt": "nothing"}}})) is None
 
 
-def test_a_secret_is_read_as_texts_and_its_absence_told_without_its_content() -> None:
+def test_an_error_about_a_secret_does_not_show_its_content() -> None:
     path = "/api/v1/namespaces/openshift-secondary-scheduler-operator/secrets/metrics"
     data = {"token": base64.b64encode(b"canary").decode()}
     assert openshift.secret_values(connection({path: {"data": data}}), "metrics") == {"token": "canary"}
@@ -144,12 +144,12 @@ def prometheus(fake: FakeService, names: dict[str, list[dict[str, str]]]) -> Pro
         ("up", "cpu_average", "is node-exporter installed"),
     ],
 )
-def test_missing_series_are_answered_with_a_query_for_those_that_exist(name: str, figure: str, query: str) -> None:
+def test_the_advice_for_missing_series_is_a_query_for_existing_ones(name: str, figure: str, query: str) -> None:
     with service() as fake:
         assert query in series.advice(prometheus(fake, {name: []}), figure)
 
 
-def test_the_label_that_holds_the_nodes_names_is_found_also_on_other_series() -> None:
+def test_the_label_with_the_nodes_names_may_be_on_other_series() -> None:
     own = [{"instance": "10.0.0.1:9100", "job": "x"}]
     with service() as fake:
         source = prometheus(fake, {"instance:node_cpu:ratio": own, "kube_node_info": [{"node": "n1", "instance": "i"}]})
@@ -174,7 +174,7 @@ def served(directory: Path, pair: pki.KeyPair) -> ssl.SSLContext:
         (366, CheckStatus.FAILED, "renew the certificate"),
     ],
 )
-def test_a_certificate_that_ends_soon_is_a_warning_and_one_that_has_ended_a_failure(
+def test_a_certificate_that_expires_soon_is_a_warning_and_an_expired_one_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_ago: int, status: CheckStatus, advice: str
 ) -> None:
     authority = pki.CertificateAuthority("ca")
@@ -212,7 +212,7 @@ class OneReading:
         pass
 
 
-def test_other_sources_are_checked_by_what_they_answer() -> None:
+def test_other_sources_are_checked_by_their_answers() -> None:
     nodes = [KnownNode(name, (f"10.0.0.{index}",), (1000, 1)) for index, name in enumerate(("n1", "n2", "n3"))]
     loads = {"n1": NodeLoad(cpu_average=1), "10.0.0.1": NodeLoad(cpu_average=1), "x": NodeLoad()}
     source = OneReading(LoadReading(loads, 1, {"watcher": 2}))
@@ -225,7 +225,7 @@ def test_other_sources_are_checked_by_what_they_answer() -> None:
     assert checks["ages"].status is checks["values"].status is checks["labels"].status is CheckStatus.WARNING
 
 
-def test_a_source_that_has_nothing_fails_with_advice_and_what_depends_on_it_is_skipped() -> None:
+def test_a_source_without_loads_fails_with_advice_and_later_checks_are_skipped() -> None:
     source = OneReading(LoadReading({}, 1))
     checks = list(Examination(LoadSettings(address=""), source, [], frozenset(), frozenset()).run())
     assert (checks[0].name, checks[0].status, bool(checks[0].advice)) == ("answers", CheckStatus.FAILED, True)
@@ -246,7 +246,7 @@ config:
 """
 
 
-def test_an_address_is_put_into_a_stack_file_and_nothing_else_is_touched(tmp_path: Path) -> None:
+def test_writing_an_address_changes_nothing_else_in_a_stack_file(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.mine.yaml"
     file.write_text(STACK)
     file.chmod(0o640)
@@ -268,7 +268,7 @@ def test_an_address_is_put_into_a_stack_file_and_nothing_else_is_touched(tmp_pat
         ("token: {secretKey: prometheusToken}", "https://thanos-querier.apps.example.com", False),
     ],
 )
-def test_an_address_that_the_schedulers_own_authority_does_not_cover_is_seen(
+def test_an_address_that_the_ca_of_services_does_not_cover_is_detected(
     tmp_path: Path, credentials: str, address: str, warns: bool
 ) -> None:
     file = tmp_path / "Pulumi.mine.yaml"

@@ -91,7 +91,7 @@ def test_usage_of_a_node_that_is_gone_is_left_out(api: FakeService) -> None:
 
 
 @pytest.mark.parametrize("cpu", ["", "x", "-1", None, [], "1e30"])
-def test_a_usage_that_is_none_is_missing_and_counted(api: FakeService, cpu: Any) -> None:
+def test_an_invalid_usage_is_missing_and_counted(api: FakeService, cpu: Any) -> None:
     api.json({"items": [usage("n1", cpu)]})
     reading = source(api, CAPACITY).read()
     assert math.isnan(reading.loads["n1"].cpu_average)
@@ -105,7 +105,7 @@ def test_a_node_without_capacity_has_no_load(api: FakeService) -> None:
 
 
 @pytest.mark.parametrize("timestamp", ["", "yesterday", None])
-def test_a_time_that_is_none_is_unknown(api: FakeService, timestamp: Any) -> None:
+def test_an_invalid_time_is_unknown(api: FakeService, timestamp: Any) -> None:
     api.json({"items": [usage("n1", timestamp=timestamp)]})
     assert math.isnan(source(api, CAPACITY).read().loads["n1"].measured_at)
 
@@ -132,7 +132,7 @@ def test_an_answer_of_another_shape_is_an_error(api: FakeService, body: bytes) -
         source(api, CAPACITY).read()
 
 
-def test_an_api_server_that_is_away_is_an_error(api: FakeService) -> None:
+def test_an_unreachable_api_server_is_an_error(api: FakeService) -> None:
     api.close()
     with pytest.raises(LoadError, match="API server"):
         source(api, CAPACITY).read()

@@ -147,7 +147,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_answer_that_is_none_says_why_and_shows_no_token(prometheus: FakePrometheus, name: str) -> None:
+def test_the_error_for_an_invalid_answer_says_why_and_shows_no_token(prometheus: FakePrometheus, name: str) -> None:
     prometheus.answer, expected = REFUSED[name]
     with pytest.raises(LoadError, match=expected) as caught:
         source(prometheus, token="s3cret-token").read()
@@ -213,7 +213,7 @@ def test_an_answer_without_series_says_what_may_be_missing(prometheus: FakeProme
     assert "recording rules" in source(prometheus).read().problems[0]
 
 
-def test_of_several_series_per_node_the_largest_counts_and_it_is_said(prometheus: FakePrometheus) -> None:
+def test_of_several_series_per_node_the_largest_counts_and_is_reported(prometheus: FakePrometheus) -> None:
     doubled = [{"metric": {"instance": "n1", "cpu": str(cpu)}, "value": [1000, str(cpu / 10)]} for cpu in (1, 4, 2)]
     prometheus.answer = lambda handler, query: send(handler, vector({}, doubled))  # type: ignore[arg-type]
     reading = source(prometheus).read()

@@ -75,7 +75,7 @@ def test_a_node_has_the_metrics_of_its_name_and_of_no_other(case: dict[str, Any]
 
 
 @pytest.mark.parametrize("case", cases(SHARED, "collector_construct"))
-def test_a_source_is_accepted_or_refused_as_upstream_and_not_asked_for_that(case: dict[str, Any]) -> None:
+def test_a_source_is_accepted_or_refused_as_upstream_without_a_request(case: dict[str, Any]) -> None:
     args = json.loads(json.dumps(case["args"]).replace("<any-http-server>", "http://signalfx.test"))
     profile = {
         "schedulerName": "test",

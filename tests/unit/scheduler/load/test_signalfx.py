@@ -68,7 +68,7 @@ def test_points_that_are_no_load_are_missing_and_counted(signalfx: FakeService, 
     assert reading.rejected == {"cpu.utilization": 1, "memory.utilization": 1}
 
 
-def test_names_of_another_shape_are_passed_over(signalfx: FakeService) -> None:
+def test_names_of_another_shape_are_ignored(signalfx: FakeService) -> None:
     def answer(handler: Any) -> None:
         results = [
             None,

@@ -116,7 +116,7 @@ def test_a_value_that_is_no_load_is_missing_and_counted_and_the_others_stand(
         {"unknown": [1], "window": None, "timestamp": None, "data": {"NodeMetricsMap": {}}},
     ],
 )
-def test_absent_fields_are_no_mistake_and_no_load(body: dict[str, Any]) -> None:
+def test_absent_fields_are_neither_an_error_nor_a_load(body: dict[str, Any]) -> None:
     reading = parse_watcher(json.dumps(body).encode(), "w", now=7.0)
     assert (reading.loads, reading.window_end) == ({}, 7.0)
 
@@ -192,7 +192,7 @@ def test_a_small_answer_that_unpacks_to_a_huge_one_is_cut_off(watcher: FakeServi
         source(watcher, max_bytes=100_000).read()
 
 
-def test_an_answer_that_breaks_off_is_none(watcher: FakeService) -> None:
+def test_an_answer_that_breaks_off_is_an_error(watcher: FakeService) -> None:
     def broken(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "1000")
