@@ -4,10 +4,10 @@ import asyncio
 import os
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster.node_agent import logs
-from devcluster.node_agent.backoff import Backoff
 from devcluster.node_agent.environment import (
     base_environment,
     container_environment,
@@ -26,6 +26,29 @@ from devcluster.node_agent.status import ContainerReport, running, terminated, w
 
 TERMINATION_MESSAGE_BYTES = 4096
 DEFAULT_TERMINATION_PATH = "/dev/termination-log"
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Doubling delays with kubelet's reset rule (client-go ``flowcontrol.Backoff``).
+
+    The first failure costs nothing; then ``base`` seconds, doubling up to ``limit``. Who ran longer than twice the
+    limit starts over.
+    """
+
+    base: float = 10.0
+    limit: float = 300.0
+    _current: float = 0.0
+    _last: float = 0.0
+
+    def delay(self, now: float) -> float:
+        """Seconds to wait after a failure at ``now`` before the next attempt; call it once per failure."""
+        if self._current == 0 or now - self._last > 2 * self.limit:
+            wait, self._current = 0.0, self.base
+        else:
+            wait, self._current = self._current, min(self._current * 2, self.limit)
+        self._last = now + wait
+        return wait
 
 
 class ContainerRunner:

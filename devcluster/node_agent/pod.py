@@ -7,9 +7,8 @@ import shutil
 from devcluster.node_agent.api import pod_path
 from devcluster.node_agent.container import ContainerRunner
 from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, is_sidecar, pod_name
-from devcluster.node_agent.restore import restore
 from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
-from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, waiting
+from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, restored_report, waiting
 from devcluster.node_agent.supported_fields import unsupported_fields
 from devcluster.node_agent.volumes.manager import MountError, VolumeManager
 from devcluster.node_agent.volumes.sources import references
@@ -35,9 +34,9 @@ class PodWorker:
         self._home = PodRuntime(pod, directory, volumes, self._mark_changed)
         spec, old = pod["spec"], pod.get("status") or {}
         self._init = [
-            restore(c, old.get("initContainerStatuses"), node.clock()) for c in spec.get("initContainers") or []
+            restored_report(c, old.get("initContainerStatuses"), node.clock()) for c in spec.get("initContainers") or []
         ]
-        self._main = [restore(c, old.get("containerStatuses"), node.clock()) for c in spec["containers"]]
+        self._main = [restored_report(c, old.get("containerStatuses"), node.clock()) for c in spec["containers"]]
         self._runners: dict[str, tuple[ContainerRunner, asyncio.Task[None]]] = {}
         self._address = ""
         self._began = node.clock()

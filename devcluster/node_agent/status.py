@@ -1,5 +1,6 @@
 """The status of a pod, from the states of its containers. Pure."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from devcluster.node_agent.objects import Obj, is_sidecar, timestamp
 
 State = dict[str, Any]
+LOST_EXIT_CODE = 137
 
 
 def waiting(reason: str, message: str = "") -> State:
@@ -171,3 +173,33 @@ def _condition(kind: str, holds: bool, reason: str = "", message: str = "") -> O
     if not holds and reason:
         condition |= {"reason": reason, "message": message or None}
     return condition
+
+
+def restored_report(container: Obj, statuses: list[Obj] | None, now: float) -> ContainerReport:
+    """The report that a restarted agent continues from, made of the statuses that its predecessor left in the API.
+
+    A container that ran when the predecessor ended counts as killed, as with kubelet.
+    """
+    report = ContainerReport(container)
+    old = next((status for status in statuses or [] if status["name"] == container["name"]), None)
+    if old is None:
+        return report
+    report.restarts = old.get("restartCount", 0)
+    report.container_id = old.get("containerID", "")
+    state = old.get("state") or {}
+    if "terminated" in state:
+        report.state = copy.deepcopy(state)
+    elif "running" in state:
+        report.state = {
+            "terminated": {
+                "exitCode": LOST_EXIT_CODE,
+                "reason": "ContainerStatusUnknown",
+                "message": "The container could not be located when the node agent started",
+                "startedAt": state["running"].get("startedAt"),
+                "finishedAt": timestamp(now),
+                "containerID": report.container_id,
+            }
+        }
+    else:
+        report.last_state = copy.deepcopy(old.get("lastState") or {})
+    return report

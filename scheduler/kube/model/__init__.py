@@ -5,7 +5,17 @@ Objects are frozen, compare by value and are not tracked by the garbage collecto
 A kind that is missing here is a subclass of `Object` with the fields wanted, and a `Codec` for it.
 """
 
-from scheduler.kube.model.appgroup import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup, AppGroupDependency
+from scheduler.kube.model.builtin import (
+    Lease,
+    LeaseSpec,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
 from scheduler.kube.model.codec import (
     Codec,
     DecodeError,
@@ -16,8 +26,29 @@ from scheduler.kube.model.codec import (
     WatchEvent,
     continue_token,
 )
-from scheduler.kube.model.elasticquota import ElasticQuota, ElasticQuotaSpec, ElasticQuotaStatus, effective_quota
-from scheduler.kube.model.lease import Lease, LeaseSpec
+from scheduler.kube.model.crds import (
+    APP_GROUP_LABEL,
+    POD_GROUP_LABEL,
+    WORKLOAD_LABEL,
+    AppGroup,
+    AppGroupDependency,
+    ElasticQuota,
+    ElasticQuotaSpec,
+    ElasticQuotaStatus,
+    NetworkOrigin,
+    NetworkTopology,
+    NetworkTopologyInfo,
+    NodeResourceTopology,
+    PodGroup,
+    PodGroupSpec,
+    PodGroupStatus,
+    SeccompProfileObject,
+    TopologyAttribute,
+    TopologyCost,
+    TopologyResource,
+    TopologyZone,
+    effective_quota,
+)
 from scheduler.kube.model.meta import (
     EventType,
     Int32,
@@ -36,7 +67,6 @@ from scheduler.kube.model.meta import (
     StatusCause,
     newer_version,
 )
-from scheduler.kube.model.networktopology import NetworkOrigin, NetworkTopology, NetworkTopologyInfo
 from scheduler.kube.model.node import (
     ContainerImage,
     Node,
@@ -45,13 +75,6 @@ from scheduler.kube.model.node import (
     NodeSpec,
     NodeStatus,
     Taint,
-)
-from scheduler.kube.model.noderesourcetopology import (
-    NodeResourceTopology,
-    TopologyAttribute,
-    TopologyCost,
-    TopologyResource,
-    TopologyZone,
 )
 from scheduler.kube.model.pod import (
     Affinity,
@@ -80,10 +103,6 @@ from scheduler.kube.model.pod import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from scheduler.kube.model.podgroup import POD_GROUP_LABEL, PodGroup, PodGroupSpec, PodGroupStatus
-from scheduler.kube.model.policy import PodDisruptionBudget
-from scheduler.kube.model.priorityclass import PriorityClass
-from scheduler.kube.model.seccompprofile import SeccompProfileObject
 from scheduler.kube.model.storage import (
     CSIDriver,
     CSINode,
@@ -111,13 +130,6 @@ from scheduler.kube.model.volume import (
     Rbd,
     Volume,
     VsphereVolume,
-)
-from scheduler.kube.model.workload import (
-    Namespace,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
 )
 
 APPGROUPS = Codec(AppGroup)

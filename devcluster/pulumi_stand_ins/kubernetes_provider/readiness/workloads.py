@@ -1,11 +1,12 @@
 """Readiness of workloads: that the generation asked for is rolled out, as `kubectl rollout status` sees it."""
 
+from collections.abc import Iterable, Iterator
+
 from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
     conditions,
     group_kind,
     metadata_of,
 )
-from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.pods import container_problem, problems
 from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.states import (
     READY,
     ClusterReader,
@@ -16,6 +17,8 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.states import (
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 
 _REVISION = "deployment.kubernetes.io/revision"
+_HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
+_MESSAGE_LIMIT = 500  # a termination message may be 4 KiB
 
 
 def deployment(obj: Object, reader: ClusterReader) -> State:
@@ -142,3 +145,38 @@ def _newest_pods(obj: Object, reader: ClusterReader) -> list[Object]:
         sets, key=lambda replica_set: int((metadata_of(replica_set).get("annotations") or {}).get(_REVISION, 0))
     )
     return [pod_object for pod_object in _selected(obj, reader, "v1", "Pod") if _is_owned(pod_object, newest)]
+
+
+def problems(pods: Iterable[Object]) -> tuple[str, ...]:
+    """One line per container that cannot start or keeps ending, and per pod that cannot be scheduled; no line twice."""
+    return tuple(dict.fromkeys(line for pod in pods for line in _pod_problems(pod)))
+
+
+def _pod_problems(pod: Object) -> Iterator[str]:
+    name = metadata_of(pod).get("name", "?")
+    status = pod.get("status") or {}
+    scheduled = conditions(pod).get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        yield f"Pod {name}: {scheduled.get('reason', 'not scheduled')}: {scheduled.get('message', '')}".rstrip(": ")
+    for group in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(group) or ():
+            line = container_problem(container)
+            if line:
+                yield f"Pod {name}: {line}"
+    if status.get("phase") == "Failed" and status.get("message"):
+        yield f"Pod {name}: {status.get('reason', 'Failed')}: {status['message']}"
+
+
+def container_problem(container: Object) -> str | None:
+    """Why a container does not run, with how it ended last; None while nothing is wrong."""
+    state = container.get("state") or {}
+    waiting = state.get("waiting") or {}
+    ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
+    parts = []
+    if waiting and waiting.get("reason") not in _HARMLESS:
+        parts.append(": ".join(str(waiting[key]) for key in ("reason", "message") if waiting.get(key)))
+    if ended and (parts or ended.get("exitCode") != 0):
+        text = f"last exit code {ended.get('exitCode')}"
+        ending = ": ".join(str(ended[key]).strip() for key in ("reason", "message") if ended.get(key))
+        parts.append(f"{text} ({ending[:_MESSAGE_LIMIT]})" if ending else text)
+    return f'container "{container.get("name")}": {"; ".join(parts)}' if parts else None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devcluster.node_agent.addresses import AddressPool
-from devcluster.node_agent.backoff import Backoff
+from devcluster.node_agent.container import Backoff
 from devcluster.node_agent.expansion import expand
 from devcluster.node_agent.images import (
     ImageMapError,
@@ -19,8 +19,8 @@ from devcluster.node_agent.images import (
 from devcluster.node_agent.objects import ContainerConfigError
 from devcluster.node_agent.probes import ProbeKind, ProbeState, ProbeTiming
 from devcluster.node_agent.probing import http_url, port_number
-from devcluster.node_agent.restore import restore
 from devcluster.node_agent.security import DEFAULT_CAPABILITIES, container_security
+from devcluster.node_agent.status import restored_report
 from devcluster.node_agent.supported_fields import unsupported_fields
 
 
@@ -316,7 +316,7 @@ def test_operators_deployment_is_accepted_whole() -> None:
 # --- after a restart of the agent -------------------------------------------------------------------------------------
 def test_container_that_ran_under_a_predecessor_counts_as_lost() -> None:
     running = {"name": "c", "restartCount": 2, "containerID": "process://1", "state": {"running": {"startedAt": "t"}}}
-    report = restore({"name": "c"}, [running], now=0)
+    report = restored_report({"name": "c"}, [running], now=0)
     assert report.restarts == 2
     assert report.finished is not None
     assert (report.finished["exitCode"], report.finished["reason"]) == (137, "ContainerStatusUnknown")
@@ -324,9 +324,11 @@ def test_container_that_ran_under_a_predecessor_counts_as_lost() -> None:
 
 def test_finished_and_waiting_containers_keep_what_is_known_of_them() -> None:
     ended = {"exitCode": 0, "reason": "Completed"}
-    done = restore({"name": "c"}, [{"name": "c", "state": {"terminated": ended}}], now=0)
+    done = restored_report({"name": "c"}, [{"name": "c", "state": {"terminated": ended}}], now=0)
     assert done.finished == ended
     state = {"waiting": {"reason": "CrashLoopBackOff"}}
-    crashing = restore({"name": "c"}, [{"name": "c", "state": state, "lastState": {"terminated": ended}}], now=0)
+    crashing = restored_report(
+        {"name": "c"}, [{"name": "c", "state": state, "lastState": {"terminated": ended}}], now=0
+    )
     assert (crashing.finished, crashing.last_state) == (None, {"terminated": ended})
-    assert restore({"name": "new"}, [], now=0).last_state == {}
+    assert restored_report({"name": "new"}, [], now=0).last_state == {}

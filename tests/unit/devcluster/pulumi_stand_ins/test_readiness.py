@@ -13,7 +13,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.readiness import (
     State,
     readiness,
 )
-from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.pods import problems
+from devcluster.pulumi_stand_ins.kubernetes_provider.readiness.workloads import problems
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import Object
 
 
