@@ -1,4 +1,9 @@
-"""Choosing a node by the columns of the pod's class; only plugins that cannot be answered for are asked."""
+"""Choosing a node by the columns of the pod's class; only plugins that cannot be answered for are asked.
+
+A fast path with the same result as `feasible` and `decide`, never another one: where it cannot tell, it steps aside
+(`usable_columns` returns None), and where no node fits, the full search runs, as the message needs every filter's
+reasons.
+"""
 
 from typing import NamedTuple
 

@@ -1,5 +1,14 @@
-"""What pods of one class share: which nodes pass the filters whose verdicts follow from the node, and the sum of the
-scores that do. Kept per class as columns, and brought up to date by the log of rows that changed.
+"""What pods of one class share: which nodes pass the filters whose verdicts depend on the node and its pods, and the
+sum of the scores that do. Kept per class as columns, and brought up to date by the log of rows that changed.
+
+Most pods of a cluster are replicas: a Deployment's pods have one spec, so each plugin gives the same answers for the
+next of them, except about the node that the last one was put on. So an attempt recomputes one row, and takes a row with
+the best total. Upstream limits the work per pod by looking at a sample of the nodes instead
+(percentageOfNodesToScore); all nodes at this price give better placements, and the cost hardly grows with the cluster.
+
+Considered and left out: buckets of nodes by total (the pick would depend on the history of the buckets), columns shared
+by classes that differ in few things (plugins would have to say which), and one heap per class (ties must be drawn from
+evenly). Measurements are in docs/performance.md.
 
 It must give exactly what asking every plugin about every node would; a property test holds it to that.
 """
@@ -22,7 +31,9 @@ _BYTES = 16 << 20
 _OVERHEAD = 32 << 10
 """Bytes of a class beside its columns, measured: without, a cluster of few nodes kept tens of thousands of classes."""
 _FEWEST_CLASSES = 256
+"""So many classes keep their columns however large these are: 200 deployments at once are ordinary."""
 _MOST_SEEN = 8192
+"""Classes without columns that are remembered to have had a pod."""
 _KEY = "core.classes"
 
 
@@ -133,7 +144,11 @@ class ClassColumns:
                 self._update_best(row, former, total)
 
     def _update_best(self, row: int, former: int, total: int) -> None:
-        """Keep the rows with the best total up to date."""
+        """Keep the rows with the best total up to date.
+
+        A placement lowers one total: mostly of a row among the best, which leaves them. Looking for the maximum again
+        is needed only once the last of them is gone.
+        """
         if (former < 0) != (total < 0):
             self._rows = None
             self.feasible += 1 if former < 0 else -1
@@ -186,8 +201,8 @@ class _Memory:
 def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
     """Return the columns of a pod's class as of now; None where every plugin has to be asked.
 
-    That is so for a class met for the first time, as many are never met again, and where a plugin fails or does not
-    keep to its word.
+    That is so for the first pod of a class, as many have no second one and columns cost several attempts to make, and
+    where a plugin fails or does not keep to what it declared.
     """
     table, key = view.table, pod.spec.class_key
     memory = profile.memory.get(_KEY)

@@ -1,4 +1,8 @@
-"""Choosing a node for a pod. No I/O, no clock; the same seed gives the same choice."""
+"""Choosing a node for a pod (schedulePod and selectHost of kube-scheduler 1.34). No I/O, no clock.
+
+The same snapshot and the same seed give the same choice: the conformance tests, `simulate` and the tests that compare
+fast paths with slow ones rest on it. So chance is drawn exactly once per choice among equals, on every path.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -169,7 +173,8 @@ def _choose(
     totals = total_scores(profile.run_scores(state, pod, snapshot, rows), len(rows), bool(profile.scores))
     best = np.maximum.reduce(totals)
     ties = (totals == best).nonzero()[0]
-    # rng.random() is uniform and costs a third of randrange.
+    # One draw over the ties, where upstream draws at each tie it meets (reservoir sampling): as uniform, and the number
+    # of draws does not depend on the order of the nodes. random() costs a third of randrange.
     pick = int(ties[int(rng.random() * len(ties))])
     return int(rows[pick]), int(best), len(ties)
 

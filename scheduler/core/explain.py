@@ -1,5 +1,7 @@
-"""The full matrix behind a decision: every filter's verdict on every node, every plugin's score, and what it all
-rests on."""
+"""The full matrix behind a decision: the first filter that rejects each node, every plugin's score, and the load data
+used. For `simulate`, the conformance tests and whoever asks why; it never uses the columns of a class, so that it also
+explains a decision that was made by them.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,8 @@
-"""Which nodes a pod can run on, and why it cannot run on the others."""
+"""Which nodes a pod can run on, and why it cannot run on the others.
+
+Upstream stops filtering once it has found enough feasible nodes. Here every node is filtered: by columns that costs
+little, and the message of a pod that fits nowhere is complete either way.
+"""
 
 from dataclasses import dataclass
 
@@ -48,6 +52,8 @@ def filter_nodes(
         return Search(_NONE, 0, diagnosis)
     rows = snapshot.rows
     if pod.nominated_node:
+        # The node where preemption made room: when it fits, nobody else is asked (evaluateNominatedNode). Its rejection
+        # is not part of the diagnosis, as the search over all nodes that follows finds it again.
         row = snapshot.row(pod.nominated_node)
         if row >= 0:
             feasible = profile.run_filters_with_nominated(

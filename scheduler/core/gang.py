@@ -1,4 +1,10 @@
-"""Choosing nodes for the pods of a gang, together and on one snapshot. Pure, as `decide` is."""
+"""Choosing nodes for the pods of a gang, together and on one snapshot. Pure, as `decide` is.
+
+Upstream's Coscheduling decides members one by one and holds them in Permit: two gangs that each hold half of the
+cluster wait for each other until they time out. Members decided together hold nothing unless enough of them fit. They
+are still decided one after the other, each on an overlay with the earlier ones: an optimal packing of all members at
+once would be another problem (and NP-hard), and the plugins are written for one pod.
+"""
 
 import dataclasses
 from collections import Counter
@@ -79,13 +85,14 @@ def decide_gang(
                 rejected.clear()
                 placed += 1
                 progress = True
-        # Whoever was rejected last, after everybody who was placed, would be rejected again.
+        # A member rejected after the last one was placed would be rejected again: nothing has changed for it.
         open_pods = [pod for pod in again if _equivalence_key(pod) not in rejected]
     return GangDecision(gang, tuple(placements[pod.uid] for pod in pods if pod.uid in placements))
 
 
 def _equivalence_key(pod: PodInfo) -> tuple[object, ...]:
-    """Pods of one kind get the same answer from the same view."""
+    """Return what the answer for a pod depends on, given one view: a member that equals a rejected one need not be
+    tried."""
     return pod.scheduler_name, pod.spec.class_key, pod.priority, pod.nominated_node, tuple(sorted(pod.labels.items()))
 
 

@@ -1,4 +1,10 @@
-"""Which of a profile's plugins a class of pods can be answered for in advance, and which are asked in every attempt."""
+"""Which of a profile's plugins a class of pods can be answered for in advance, and which are asked in every attempt.
+
+Plugins are sorted by what they declare in `locality`. Those that depend on the node alone make the base, computed once
+per change of a node. Those that depend on the pods too are added for rows that change. A normalised score depends on
+all feasible nodes and cannot be part of a sum that is kept; but its raw scores can be kept, and where they are equal on
+all nodes the plugin adds a constant.
+"""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -33,7 +39,10 @@ Column = NDArray[np.int16] | NDArray[np.int64]
 
 
 class NotLocal(Exception):
-    """A plugin's answers cannot be kept: it gave a score out of range, left itself out, or counted something."""
+    """A plugin's answers cannot be kept: it gave a score out of range, left itself out, or counted something.
+
+    An out-of-range score has to be clamped and counted once per attempt, so such a class is decided without columns.
+    """
 
 
 @dataclass(slots=True)

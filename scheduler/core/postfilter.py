@@ -14,8 +14,8 @@ class PostFilterOutcome:
     Attributes:
         message: the whole FailedScheduling text.
         nominated_node: what becomes of `status.nominatedNodeName`: None leaves it, "" clears it.
-        victims: pods that have to go for the pod, if a node was found; their deletion is under way where the profile
-            has a handle.
+        victims: pods to be evicted for the pod, if a node was found; their deletion is under way where the profile has
+            a handle.
         status: PostFilter's status as a whole; None where the profile has no such plugin.
     """
 
@@ -26,14 +26,14 @@ class PostFilterOutcome:
 
 
 def run_post_filters(snapshot: Snapshot, placement: Placement, profile: ProfileRunner) -> PostFilterOutcome:
-    """Run a profile's PostFilter plugins for a pod that was turned down, on the snapshot it was turned down on.
+    """Run a profile's PostFilter plugins for a pod that was rejected, on the snapshot it was rejected on.
 
     Raises:
         ValueError: the placement is no rejection.
     """
     diagnosis = placement.diagnosis
     if placement.node is not None or diagnosis is None:
-        raise ValueError(f"pod {placement.pod.key} was not turned down")
+        raise ValueError(f"pod {placement.pod.key} was not rejected")
     if not profile.post_filters:
         return PostFilterOutcome(diagnosis.message())
     codes = placement.node_codes(snapshot)

@@ -9,7 +9,7 @@ from scheduler.framework.status import Code, CodeArray, IntArray, Status, failur
 Q = ParamSpec("Q")
 T = TypeVar("T")
 
-# Plain numbers: compared with a member of an enum, the column would first become one of 64-bit integers.
+# Plain numbers: when compared with a member of an enum, the column would first become one of 64-bit integers.
 _NO_VERDICTS = tuple(map(int, (Code.ERROR, Code.WAIT, Code.SKIP)))
 
 # Upstream words an error at each extension point differently.
@@ -76,5 +76,6 @@ def call_plugin(plugin: str, point: str, call: Callable[Q, T], *args: Q.args, **
     try:
         return call(*args, **kwargs)
     except Exception as error:
-        # A plugin that chokes on one pod must cost that pod one attempt, and nobody else anything.
+        # A plugin that fails on one pod must cost that pod one attempt, and nobody else anything. Upstream lets a panic
+        # end the process; the pod at the head of the queue would then end every process that follows.
         raise PluginError(plugin, point, error) from error

@@ -31,6 +31,9 @@ _FIRST_OF_EQUALS = _FirstOfEquals()
 class CycleState:
     """What plugins keep for one attempt at one pod.
 
+    It is what makes plugins free of per-pod state of their own: an attempt that is given up leaves nothing behind, and
+    a what-if run works on a clone. It goes from PreFilter to PostBind, so Reserve finds what PreFilter computed.
+
     Attributes:
         skip_filter: plugins whose PreFilter said Skip: their Filter is not called.
         skip_score: plugins whose PreScore said Skip: their Score is not called.
@@ -57,7 +60,11 @@ class CycleState:
         return value if isinstance(value, kind) else None
 
     def count(self, name: str, number: int = 1) -> None:
-        """Add to a counter."""
+        """Add to a counter.
+
+        Plugins have no metrics of their own: importing the registry would tie them to the process, and would count
+        what-if runs too. The engine turns the counters of real attempts into metrics.
+        """
         if number:
             self.counters[name] = self.counters.get(name, 0) + number
 

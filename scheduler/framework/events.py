@@ -1,4 +1,9 @@
-"""What happens in the cluster, and which of it may make a rejected pod schedulable."""
+"""What happens in the cluster, and which of it may make a rejected pod schedulable (ClusterEvent and QueueingHint of
+kube-scheduler 1.34).
+
+Without hints every event would move every unschedulable pod, and each would cost an attempt. The engine sends an event
+for each kind of change, not one for the object: a node's heartbeat is none at all.
+"""
 
 from collections.abc import Callable
 from enum import Enum

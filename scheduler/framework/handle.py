@@ -40,7 +40,13 @@ class Eviction:
 
 
 class Handle(Protocol):
-    """Through which a plugin has effects; the engine implements it."""
+    """Through which a plugin has effects; the engine implements it, one per profile.
+
+    Plugins and everything below the engine have no clock, no tasks and no client of their own: what they do can be
+    replayed in a test or a simulation. Coroutines are for PreBind, Bind, PostBind and periodic work; all other methods
+    return at once and may be called on the scheduling loop. A write that is refused, or that this process may no longer
+    make as it has lost its Lease, comes back as an error Status and never as an exception.
+    """
 
     def now(self) -> float:
         """Return seconds since the epoch."""
@@ -127,7 +133,11 @@ class Handle(Protocol):
 
 
 class FilterRunner(Protocol):
-    """The profile's filters, for plugins that ask what would be if. They raise PluginError when a plugin fails."""
+    """The profile's filters, for plugins that ask what would be if: preemption tries nodes without some of their pods.
+
+    Implemented by `ProfileRunner`. Methods that run plugins raise PluginError when a plugin fails. `state` is the
+    attempt's after PreFilter, or a clone of it.
+    """
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, diagnosis: Diagnosis
@@ -140,7 +150,8 @@ class FilterRunner(Protocol):
         """Return the rows that pass every filter, with the pods nominated there and without them."""
 
     def looks_beyond_node(self, state: CycleState) -> bool:
-        """Tell whether some filter's verdict on a node may depend on pods elsewhere."""
+        """Tell whether some filter's verdict on a node may depend on pods elsewhere: nodes are then tried one by
+        one."""
 
     def watches_pods(self, state: CycleState) -> bool:
         """Tell whether some plugin wants to be told of pods that are moved in a what-if run."""
@@ -188,8 +199,16 @@ class PluginEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class PluginContext:
-    """What a plugin's constructor gets besides its args. `handle` is None where nothing may have effects
-    (simulation). `filters` runs the profile's filters; its plugins are not all there before the first attempt."""
+    """What a plugin's constructor gets with its args.
+
+    Attributes:
+        scheduler_name: of the profile.
+        options: of the profile, such as `compatibility`.
+        handle: None where nothing may have effects (simulation).
+        filters: runs the profile's filters. Not all of its plugins exist before the first attempt: keep it, and do not
+            call it in the constructor.
+        environment: what plugins may know of the process.
+    """
 
     scheduler_name: str
     options: SecondarySchedulerOptionsArgs

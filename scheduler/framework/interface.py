@@ -1,9 +1,19 @@
 """The extension points as Protocols. Each says who calls it, what it may answer, and what follows from the answer.
 
-Columnar ones get `rows`: any subset of nodes, those that survived earlier plugins, or a single one when a preemption
-victim is reprieved. They answer for exactly these rows in this order and must not change the view. Everything up to
-Permit is called synchronously on the scheduling loop and does no I/O; PreBind, Bind and PostBind are coroutines and
-reach the API through the `Handle`.
+The names, their order and the meaning of each status are those of the scheduling framework (pkg/scheduler/framework of
+kube-scheduler 1.34). The shape differs: Filter and Score get all nodes of a stage at once, as rows of columns, and not
+one node per call. A call per node and plugin costs about 1 us in Python, so 5,000 nodes and ten plugins would cost 50
+ms per pod; upstream spreads these calls over 16 goroutines, which Python cannot. `adapter.py` serves plugins that are
+easier to write node by node.
+
+Columnar methods get `rows`: any subset of the nodes, such as those that earlier filters let through, or a single one
+when a preemption victim is reprieved. They answer for exactly these rows, in this order, and must not change the view.
+Everything up to Permit is called synchronously on the scheduling loop and does no I/O: while a plugin works, nothing
+else is decided. PreBind, Bind and PostBind are coroutines beside the loop and reach the API server through the
+`Handle`.
+
+A plugin that raises up to Score fails the attempt of this pod with upstream's text for that extension point; the pod
+backs off and is tried again. Nobody else is affected.
 """
 
 from collections.abc import Awaitable, Collection, Iterable, Sequence
@@ -23,7 +33,10 @@ MAX_SCORE = 100
 
 
 class PluginFactory(Protocol):
-    """Builds one instance per profile. Raises ValueError with a user's message when the args cannot be used."""
+    """Builds one instance per profile; called once, when the profile is assembled.
+
+    Raises ValueError with a message for the user when the args cannot be used: the process then does not start.
+    """
 
     def __call__(self, args: Any, context: PluginContext, /) -> "Plugin":
         """Return the plugin for these args (an instance of the descriptor's args model, or None)."""
@@ -39,7 +52,10 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class ObjectReader(Protocol):
-    """Implemented by a plugin that looks objects up where it gets no view, such as in QueueSort."""
+    """Implemented by a plugin that looks objects up where it gets no view, such as in QueueSort.
+
+    The runner finds it by isinstance on the plugin itself; a plugin at several extension points is asked once.
+    """
 
     def use_objects(self, objects: Objects) -> None:
         """Take the store to read from; called before the first pod is queued, and never called in some tests and
@@ -110,23 +126,41 @@ class PostFilterResult:
 
 @runtime_checkable
 class PreEnqueuePlugin(Plugin, Protocol):
-    """Called before a pod enters the active queue; must be fast."""
+    """Keeps a pod out of the active queue.
+
+    The queue calls it whenever a pod is about to become active, and again for a gated pod at each event that the gating
+    plugin registered. It must be fast: one event may ask it about thousands of pods.
+    """
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Anything but Success parks the pod as gated until an event this plugin registered."""
+        """Return Success to let the pod pass to the next PreEnqueue plugin, and in the end to the active queue.
+
+        Anything else makes the pod gated, in this plugin's name: the remaining plugins are not called, and the pod does
+        not back off. It is looked at again at an event this plugin registered, when it changes itself, or when somebody
+        activates it.
+        """
 
 
 @runtime_checkable
 class QueueSortPlugin(Plugin, Protocol):
-    """Orders the active queue; exactly one per process."""
+    """Orders the active queue; exactly one per process, as all profiles share the queue.
+
+    Upstream's `Less` compares two pods at each step of the heap. A key is computed once per push and compared in C; it
+    also cannot contradict itself. The price: a key that depends on anything else than the pod must be announced
+    (`EventOrder`, `Handle.reorder`).
+    """
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
-        """Return a key; the pod with the smallest goes first, equal ones in order of arrival."""
+        """Return a key that compares with those of all other pods; the smallest goes first, equal ones in order of
+        arrival. `queued_at` is in seconds since the epoch."""
 
 
 @runtime_checkable
 class FirstAttemptOrder(Protocol):
-    """Implemented by a QueueSort plugin that orders by the time a pod first became active, if the value is true."""
+    """Implemented by a QueueSort plugin that orders by the time a pod first became active, if the value is true.
+
+    `sort_key` then gets that time instead of the time the pod was last queued.
+    """
 
     orders_by_first_attempt: bool
 
@@ -136,15 +170,27 @@ class EventOrder(Protocol):
     """Implemented by a QueueSort plugin whose keys depend on other objects."""
 
     def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
-        """Return the pods whose keys an event may have changed."""
+        """Return the pods whose keys an event may have changed; the queue computes their keys again at once.
+
+        Called at every event, so it must be cheap for events that matter to no key.
+        """
 
 
 @runtime_checkable
 class GangPlugin(Plugin, Protocol):
-    """Implemented by a Permit plugin that says which pods are placed together, or not at all."""
+    """Implemented by a Permit plugin that says which pods are placed together, or not at all.
+
+    It has no counterpart in kube-scheduler 1.34, where members of a gang are decided one by one and wait in Permit,
+    holding nodes that others could use. The engine decides all members on one snapshot and reserves for as many as the
+    gang lacks, or for none.
+    """
 
     def gang_of(self, pod: PodInfo) -> Gang | None:
-        """Return the gang of a pod as it is now; None for a pod that belongs to none that can be tried."""
+        """Return the gang of a pod as it is now; None for a pod that belongs to none that can be tried.
+
+        Asked for each pod that leaves the queue. A gang with `missing` above 0 is decided as a whole; any other pod is
+        decided alone.
+        """
 
     def gang_placed(self, pod: PodInfo) -> None:
         """Told that enough members of a pod's gang hold nodes; their bindings begin."""
@@ -158,18 +204,31 @@ class GangPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PreFilterPlugin(Plugin, Protocol):
-    """Called once per attempt, before any node is looked at."""
+    """Called once per attempt, before any node is looked at: prepares what Filter needs, or ends the attempt."""
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Skip drops the plugin's Filter; UnschedulableAndUnresolvable ends the attempt at once; Unschedulable after
-        the rest."""
+        """Return the nodes worth filtering, and a status.
+
+        - Success: go on; where the result names nodes, the others are left out for all plugins.
+        - Skip: go on, and do not call this plugin's Filter in this attempt.
+        - UnschedulableAndUnresolvable: the attempt ends at once; no node is filtered and preemption finds nothing.
+        - Unschedulable, Pending: the other PreFilter plugins still run, then the attempt ends with the first such
+          status; PostFilter runs.
+        - anything else is an error of the attempt.
+
+        Not called where `locality` promises that the answer for the pod's class is Success or Skip.
+        """
 
 
 @runtime_checkable
 class PreFilterExtensions(Protocol):
     """Implemented by a PreFilter plugin whose state depends on other pods.
 
-    Without it, the plugin's verdict on a node must follow from the pods on that node: what-if runs rely on it.
+    Called in what-if runs (nominated pods that may arrive, victims that may go) on a clone of the state, right after
+    the view has taken the move in. Nothing is returned; raising fails the node that is tried.
+
+    A plugin without it promises that its verdict on a node follows from the pods on that node alone. Then one run over
+    many nodes answers for all of them; with it, where the plugin also has Filter, each node is a run of its own.
     A plugin that has it and no Filter keeps apart what is put on or taken from different rows: these are separate
     what-ifs then, tried together.
     """
@@ -183,36 +242,54 @@ class PreFilterExtensions(Protocol):
 
 @runtime_checkable
 class FilterPlugin(Plugin, Protocol):
-    """Says on which nodes the pod can run."""
+    """Says on which nodes the pod can run. Called in the profile's order, each for the rows that are left."""
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
-        """Return a verdict per row, or None when every row passes."""
+        """Return a verdict per row, or None when every row passes.
+
+        A code is 0 (the node passes), Unschedulable (removing pods may help: preemption tries the node),
+        UnschedulableAndUnresolvable (it does not help) or Pending (nor here; the pod wakes without backoff). Any other
+        code fails the attempt. As upstream, a node that one filter rejects is not shown to the next ones.
+        """
 
 
 @runtime_checkable
 class PostFilterPlugin(Plugin, Protocol):
-    """Called when no node fits; the first Success ends the round. Effects go through the Handle."""
+    """Called when no node fits, to make room. Effects go through the Handle, beside the loop."""
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
-        """`codes` holds the status code of every node. Unschedulable adds its reasons to the pod's message."""
+        """Return what becomes of the pod's nomination, and a status. `codes` holds the status code of every node.
+
+        - Success: no further PostFilter plugin is called; the pod waits as unschedulable, nominated as the result says.
+        - UnschedulableAndUnresolvable: no further plugin is called; nothing helps.
+        - Unschedulable: the next plugin is called. All reasons are added to the pod's message, and the last result that
+          says something about the nomination holds.
+        - anything else: an error, which is added to the message; no further plugin is called.
+
+        The pod is rejected in every case: nobody is placed in the attempt that made the room.
+        """
 
 
 @runtime_checkable
 class PreScorePlugin(Plugin, Protocol):
-    """Called once per attempt with the feasible rows."""
+    """Called once per attempt with the feasible rows, where there are two or more."""
 
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
-        """Skip drops the plugin's Score; anything else but Success fails the attempt."""
+        """Return Success, or Skip so that this plugin's Score is not called; anything else fails the attempt."""
 
 
 @runtime_checkable
 class ScorePlugin(Plugin, Protocol):
-    """Ranks feasible nodes."""
+    """Ranks feasible nodes. Called after all PreScore plugins, where two or more nodes are feasible."""
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
-        """Return a raw score per row, or None to be left out of this attempt, as if PreScore had said Skip."""
+        """Return a raw score per row, or None to be left out of this attempt, as if PreScore had said Skip.
+
+        Without a `ScoreNormalizer` the scores must be within 0..100. Others are clamped and counted, where upstream
+        fails the attempt: one plugin's bad number must not keep pods from running.
+        """
 
 
 @runtime_checkable
@@ -220,55 +297,81 @@ class ScoreNormalizer(Protocol):
     """Implemented by a Score plugin whose raw scores are not 0..100 yet."""
 
     def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
-        """Return scores of 0..100 over all feasible rows."""
+        """Return scores of 0..100 for the feasible rows, given their raw scores; a new array, as these are kept for
+        explanations."""
 
 
 @runtime_checkable
 class ReservePlugin(Plugin, Protocol):
-    """Told when a node was chosen, and when that came to nothing."""
+    """Keeps its own accounts of a node that was chosen, and of a choice that came to nothing."""
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """A rejection unreserves all plugins and fails the attempt."""
+        """Return Success to go on; the pod is already assumed on the node.
+
+        Anything else unreserves all plugins, forgets the assumed pod and requeues it: a rejection as unschedulable in
+        this plugin's name, an error with backoff.
+        """
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Called for all plugins in reverse order, even those that did not reserve: must be idempotent."""
+        """Undo `reserve`, also when Permit, PreBind or Bind failed later.
+
+        Called for all plugins in reverse order, even those that did not reserve: must be idempotent, and must not
+        fail.
+        """
 
 
 @runtime_checkable
 class PermitPlugin(Plugin, Protocol):
-    """May hold a pod before it is bound."""
+    """May hold a pod before it is bound. Called on the loop, after Reserve."""
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
-        """Return Success, Wait with a timeout in seconds, or a rejection."""
+        """Return a status, and for Wait the seconds after which the pod is rejected (at most 15 minutes).
+
+        - Success: the next Permit plugin is called, then the binding starts.
+        - Wait: as Success, but the binding waits until every plugin that said so calls `Handle.allow_waiting`. The pod
+          keeps its node meanwhile.
+        - a rejection or an error: as from Reserve.
+        """
 
 
 @runtime_checkable
 class PreBindPlugin(Plugin, Protocol):
-    """Does what must be done before the pod may run on the node."""
+    """Does what must be done before the pod may run on the node, such as binding its volumes. Runs beside the loop."""
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[Status]:
-        """Anything but Success gives the node up."""
+        """Return Success once it is done; anything else unreserves and requeues the pod, as from Reserve.
+
+        A long wait goes through `Handle.pause`, so that the pod does not count against the bindings under way.
+        """
 
 
 @runtime_checkable
 class BindPlugin(Plugin, Protocol):
-    """Binds the pod."""
+    """Binds the pod. Runs beside the loop; the first that does not say Skip is the only one that acts."""
 
     def bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[Status]:
-        """Skip passes the pod to the next binder."""
+        """Return Success only when the API server has the Binding; Skip passes the pod to the next binder.
+
+        Anything else unreserves and requeues the pod; where the outcome is unknown, find it out first.
+        """
 
 
 @runtime_checkable
 class PostBindPlugin(Plugin, Protocol):
-    """Told that a pod was bound."""
+    """Told that a pod was bound. Runs beside the loop; nothing follows from it."""
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[None]:
-        """For information only."""
+        """Take note; raising is logged and changes nothing for the pod."""
 
 
 @runtime_checkable
 class EnqueueExtensions(Protocol):
-    """Implemented by a plugin that can reject pods; without it every event on the core kinds wakes them."""
+    """Implemented by a plugin that can reject pods; without it every event on the core kinds wakes them.
+
+    Called once, when the queue is built. An event wakes a pod when at least one of the plugins that rejected it
+    registered the event and its hint says QUEUE. A plugin that registers too little leaves pods waiting until the
+    five-minute timeout; one that registers too much costs attempts.
+    """
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Return the events after which a pod this plugin rejected may fit."""

@@ -1,4 +1,8 @@
-"""Outcomes as values: what a plugin answers for a pod, and for a pod on each of many nodes."""
+"""Outcomes as values: what a plugin answers for a pod, and for a pod on each of many nodes.
+
+Expected outcomes are values and not exceptions, as upstream: a rejection is the ordinary result of a filter, and its
+code and reasons decide what happens next. An exception is a bug or trouble, and becomes a `PluginError`.
+"""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,7 +17,7 @@ BoolArray = NDArray[np.bool_]
 CodeArray = NDArray[np.int8]
 
 MAX_REASONS = 63
-"""Bits a verdict has for reasons; a plugin with more folds the rest into the last one."""
+"""Bits a verdict has for reasons; a plugin with more folds the rest into the last one. Not 64: int64 has a sign."""
 
 
 class Code(IntEnum):
@@ -57,7 +61,7 @@ class Status:
 
     @property
     def is_rejection(self) -> bool:
-        """Tell whether the pod was turned down, as opposed to something having gone wrong."""
+        """Tell whether the pod was rejected, as opposed to something having gone wrong."""
         return self.code in REJECTIONS
 
     @property
@@ -93,6 +97,10 @@ def failure(error: str, plugin: str = "") -> Status:
 class Verdicts:
     """A filter's answers for the rows it was asked about, in their order.
 
+    Upstream allocates a Status per rejected node. On 5,000 nodes that fit nowhere this would be 5,000 objects per
+    filter, to be counted by reason for one message. Two small columns and a tuple of texts hold the same, and are
+    counted by numpy (`Diagnosis.histogram`).
+
     Attributes:
         codes: a `Code` per row; 0 lets the node through.
         bits: a set of reasons per row: bit i stands for `reasons[i]`.
@@ -111,7 +119,7 @@ class Verdicts:
 
 
 def reject(failed: BoolArray, code: Code, reason: str) -> Verdicts | None:
-    """Return verdicts that turn the marked rows down for one reason; None when no row is marked."""
+    """Return verdicts that reject the marked rows for one reason; None when no row is marked."""
     if not failed.any():
         return None
     return Verdicts(failed.astype(np.int8) * np.int8(code), failed.astype(np.int64), (reason,))

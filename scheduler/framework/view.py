@@ -111,9 +111,17 @@ class Objects(Protocol):
 
 
 class NodeView(Protocol):
-    """Columns over nodes. Every column has `size` entries; rows without a node hold zeros and are in no `rows`.
+    """The nodes and their pods as an attempt sees them: columns over nodes. Upstream's counterpart is the snapshot with
+    a NodeInfo per node.
 
-    Arrays belong to the table: read, never written, and not kept beyond the call.
+    Every column has `size` entries; rows without a node hold zeros and are in no `rows`. A node keeps its row as long
+    as it exists, so that plugins and classes may keep columns of their own; the row of a removed node is used again,
+    and `membership` says so.
+
+    Arrays belong to the table: read, never written, and not kept beyond the call, as the ordinary view shows the live
+    columns and not a copy. The numbers `membership`, `topology`, `layout` and `generation` tell a cache what changed
+    without looking at the columns. Amounts are float64: exact up to 2^53, and numpy divides them faster than int64;
+    `wide` tells where that is not exact enough.
     """
 
     @property

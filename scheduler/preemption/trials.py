@@ -1,8 +1,10 @@
-"""Trying nodes: which of the pods that may be preempted there have to go (SelectVictimsOnNode of kube-scheduler 1.34).
+"""Trying nodes: which of their pods have to be evicted (SelectVictimsOnNode of kube-scheduler 1.34).
 
-Many nodes are tried in one go: what is taken away or given back on one node is so on all of them, and the filters
-answer for all at once. That gives the same answers as long as filters look at nothing but the node's own pods; while
-one of them looks further (`PreFilterExtensions`), nodes are tried one by one.
+Many nodes are tried together: all potential victims are removed from all of them, the filters answer for all at once,
+and then each turn puts one pod back on every node. That gives the same answers as trying them one by one, as long as
+filters look at nothing but the node's own pods; where one of them looks further (`PreFilterExtensions`), nodes are
+tried one by one. Upstream tries 16 nodes at a time on goroutines. Batches made the preemption of pods of which no two
+are alike cost 12 ms instead of 37 at 5,000 nodes (docs/performance.md).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -130,7 +132,7 @@ class _Node:
 
 
 class Trial:
-    """Takes pods away from nodes and gives back those that need not go.
+    """Removes pods from nodes and reprieves those that need not be evicted.
 
     Attributes:
         state, budgets: those of the attempt.
@@ -217,7 +219,11 @@ class Trial:
                 self._filters.run_remove_pod(state, self._pod, pod, overlay, row)
 
     def _reprieve(self, state: CycleState, overlay: WhatIfView, batch: PodBatch, nodes: Sequence[_Node]) -> None:
-        """Give pods back, one per node at a time, and take away again those with which the pod does not fit."""
+        """Put pods back, one per node at a time, and remove those again beside which the preemptor does not fit.
+
+        In upstream's order: those whose eviction breaks a budget first, each group by importance. So the least
+        important pods are the victims, and budgets are kept where that is possible.
+        """
         waiting = list(nodes)
         for turn in range(max((len(node.order) for node in waiting), default=0)):
             waiting = [node for node in waiting if turn < len(node.order) and not node.error]
@@ -243,7 +249,7 @@ class Trial:
         if node.error:
             return NodeOutcome(error=node.error)
         if not node.victims:
-            # The pod fits as things are: whoever turned it down before looks at more than a trial can show.
+            # The pod fits as things are: what rejected it before looks at more than a trial can show.
             return NodeOutcome(error=f'expected at least one victim pod on node "{self._view.name(node.row)}"')
         return NodeOutcome(tuple(by_importance(node.victims, self._view.now)), node.violations)
 

@@ -1,7 +1,7 @@
-"""Which pods would have to go for a pod to fit, and on which node that hurts least: nothing is touched here.
+"""Which pods would have to be evicted for a pod to fit, and on which node that hurts least: nothing is touched here.
 
-Follows pkg/scheduler/framework/preemption and plugins/defaultpreemption of kube-scheduler 1.34. What tells one
-preempting plugin from another, namely which pods may go and what their going must achieve, are its `VictimRules`.
+Follows pkg/scheduler/framework/preemption and plugins/defaultpreemption of kube-scheduler 1.34. Preempting plugins
+differ in which pods they may evict and in what the eviction must achieve: these are their `VictimRules`.
 """
 
 import itertools
@@ -26,6 +26,8 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 PREEMPTED_REASON = "PreemptionByScheduler"
 PRIORITY_SHIFT = 1 << 31
+"""Added to each victim's priority before they are summed, as upstream: negative priorities would otherwise make many
+victims cheaper than few."""
 
 
 class NodeError(Exception):
@@ -175,7 +177,6 @@ def choose(candidates: Sequence[Candidate], now: float, rng: RandomSource) -> Ca
 def _disruption(candidate: Candidate, now: float) -> tuple[int, int, int, int, float]:
     victims = candidate.victims
     highest = victims[0].priority
-    # Shifted above 0, so that few pods of a negative priority are not worse than many.
     total = sum(victim.priority + PRIORITY_SHIFT for victim in victims)
     earliest = min(start_time(victim, now) for victim in victims if victim.priority == highest)
     return candidate.violations, highest, total, len(victims), -earliest

@@ -1,5 +1,8 @@
 """The cluster in columns, the pods in it, the queue, and what one decision sees. Knows no plugin.
 
+What stands in for upstream's cache, snapshot and scheduling queue. One thread changes it, between decisions: that is
+why nothing here has a lock, and why the ordinary snapshot is the live state and not a copy.
+
 May import `scheduler.framework`, `scheduler.catalog` and `scheduler.kube.model` and `.primitives`; does no
 I/O; changed only from one thread.
 """

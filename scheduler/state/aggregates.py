@@ -3,6 +3,13 @@
 Selectors are evaluated once per *label class*: the pods that agree in namespace, in whether they are being deleted, and
 in the label keys that some selector in use mentions. A count that was asked for once is then moved by one addition per
 pod, and read per topology domain.
+
+Upstream counts the pods that match a selector on all nodes in each PreFilter: 30,000 label maps at 5,000 nodes. Here a
+pod that comes costs an addition per query that its class answers, and an attempt reads a finished array: 3,000
+decisions per second with a hard zone spread became 10,600 (docs/performance.md, with the columns per class).
+
+Terms are counted the other way round: which pods have a term is kept per term, and whether a term matches an incoming
+pod is remembered by the pod's namespace and labels.
 """
 
 from collections import OrderedDict
@@ -27,7 +34,9 @@ from scheduler.state.tallies import SumPool, Tally
 _MOST_QUERIES = 2048
 """Queries answered incrementally at once; the one unused longest is dropped."""
 _MOST_ANSWERS = 4096
+"""Sets of labels for which the matching terms are remembered."""
 _PRUNE_AT = 4096
+"""Specs whose terms are remembered; beyond that, terms that no pod has any more are looked for."""
 
 _ClassKey = tuple[str, bool, tuple[str | None, ...]]
 

@@ -1,4 +1,8 @@
-"""The log of recent assignments, for load that is not in the measurements yet."""
+"""The log of recent assignments, for load that is not in the measurements yet.
+
+Upstream's Trimaran plugins each keep a cache of their own of the pods bound lately, by a handler of pod events. One log
+serves all of them; each plugin reads it from the position where it stopped.
+"""
 
 from collections.abc import Sequence
 
@@ -7,6 +11,7 @@ from scheduler.framework import REPORT_INTERVAL, Assignment
 HORIZON_SECONDS = 1800.0
 """Entries older than this are dropped: averaging windows are 15 minutes, and stale load is not used for much longer."""
 _SWEEP = 4096
+"""Below so many entries nothing is dropped: looking for what expired would cost more than it frees."""
 
 
 class RecentAssignments:

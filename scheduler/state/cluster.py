@@ -1,4 +1,10 @@
-"""Nodes, pods and load as the scheduler knows them: one object, changed only from the scheduling loop."""
+"""Nodes, pods and load as the scheduler knows them: one object, changed only from the scheduling loop.
+
+Upstream's counterpart is the scheduler cache (pkg/scheduler/backend/cache). As there by default, an assumed pod does
+not expire: it stays until the watch shows it or its binding fails, or its room would be given away twice. Unlike there,
+nothing is copied for an attempt: upstream's goroutines read while informers write; here decisions and updates take
+turns on one thread, so a decision reads the columns themselves.
+"""
 
 import math
 from collections.abc import Collection, Iterator
@@ -35,10 +41,11 @@ class ClusterState:
     """The cache. What nodes' pods request follows from the pods in it, whatever order they came in.
 
     A pod is either absent, assumed (chosen by us, binding under way) or bound (seen so on the API server). `assume`
-    makes it
-    assumed; `upsert_pod` with a node makes it bound, wherever it was assumed; `forget` drops it only while it is
-    assumed.
-    Pods on a node that is not known (yet) are kept and counted once the node appears.
+    makes it assumed; `upsert_pod` with a node makes it bound, wherever it was assumed; `forget` drops it only while it
+    is assumed. Pods on a node that is not known (yet) are kept and counted once the node appears.
+
+    Why assume: between a decision and the watch event that shows its Binding lie tens of milliseconds, in which
+    hundreds of other pods are decided. Without counting the pod at once, they would be given the same room.
     """
 
     def __init__(self) -> None:
@@ -67,7 +74,8 @@ class ClusterState:
                 self._aggregates.add(row, pod, 1)
             return ActionType.ADD, None
         changes = node_changes(old, info)
-        # These stand in columns too, but no rejected pod waits for them: images, capacity, being cordoned.
+        # These stand in columns too, but no rejected pod waits for them: images, capacity, being cordoned. Everything
+        # else of a node's status is in no column, and there is always some node that reports its status.
         unseen = old.images != info.images or old.capacity_cpu != info.capacity_cpu
         if changes or unseen or old.unschedulable != info.unschedulable:
             self.table.set_node(info)
@@ -164,7 +172,7 @@ class ClusterState:
         return assumed
 
     def forget(self, uid: str) -> bool:
-        """Take an assumption back; False when the pod is bound (or unknown), which only the API server can undo."""
+        """Drop an assumed pod; False when the pod is bound (or unknown), which only the API server can undo."""
         placed = self._pods.get(uid)
         if placed is None or not placed.assumed:
             return False
@@ -235,9 +243,8 @@ class ClusterState:
     def snapshot(self, now: float, *, frozen: bool = False) -> Snapshot:
         """Return the cluster as plugins see it at a time.
 
-        The ordinary snapshot is free of cost and shows the live columns: decide on it before the state changes
-        again. A frozen
-        one is a copy (milliseconds) that may be kept.
+        The ordinary snapshot costs nothing and shows the live columns: decide on it before the state changes again. A
+        frozen one is a copy (milliseconds) that may be kept.
         """
         if not frozen:
             return Snapshot(
@@ -274,6 +281,8 @@ class ClusterState:
         if not same_place:
             self._unlink(old)
         self._by_node.setdefault(pod.node_name, {})[pod.uid] = pod
+        # Most updates of a bound pod are changes of its status: they must not touch the row, as every class of pods
+        # would compute it again.
         if not same_place or _usage(old) != _usage(pod):
             self._use(old, -1)
             self._use(pod, 1)
@@ -331,10 +340,10 @@ class ClusterState:
 
 
 def _seen(pod: PodInfo) -> tuple[object, ...]:
-    """What no sum holds of a pod, and plugins may derive something from."""
+    """Return what no sum holds of a pod, and plugins may derive something from."""
     return math.isnan(pod.started_at), pod.spec.seccomp
 
 
 def _usage(pod: PodInfo) -> tuple[object, ...]:
-    """What the table's sums hold of a pod."""
+    """Return what the table's sums hold of a pod."""
     return pod.requests, pod.nonzero_cpu, pod.nonzero_memory, pod.spec.declared

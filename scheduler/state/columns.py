@@ -1,4 +1,8 @@
-"""Columns over node rows that grow with the cluster."""
+"""Columns over node rows that grow with the cluster.
+
+Labels and taints are stored as codes: a selector or a toleration is judged once per distinct value, of which there are
+few, and the verdicts are gathered by code.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -26,7 +30,9 @@ WIDE = 9.0e13
 class Amounts:
     """One resource: allocatable, and the sum of requests kept as exact integers beside the float64 column.
 
-    The integers make a sum independent of the order in which pods came and went, whatever their sizes.
+    The integers make a sum independent of the order in which pods came and went, whatever their sizes: float64 sums
+    of amounts beyond 2^53 would depend on it, and a node that is empty again must show 0. A column of int64 would
+    overflow where Go's quantities do not, and numpy divides it more slowly.
     """
 
     __slots__ = ("allocatable", "requested", "sums", "wide_rows")

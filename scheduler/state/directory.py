@@ -1,4 +1,8 @@
-"""All pods the watch shows that have a label someone asked for, with or without a node, whoever schedules them."""
+"""All pods the watch shows that have a label someone asked for, with or without a node, whoever schedules them.
+
+For members of a gang: some wait, some are bound, some belong to another scheduler, and the cache holds only those with
+a node, the queue only those that wait for us.
+"""
 
 from collections.abc import Callable, Collection
 

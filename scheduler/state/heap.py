@@ -9,8 +9,11 @@ T = TypeVar("T")
 
 
 class KeyedHeap(Generic[T]):
-    """Smallest sort key first, equal ones in order of insertion. Removed entries stay in the heap as dead until they
-    surface."""
+    """Smallest sort key first, equal ones in order of insertion.
+
+    Removed entries stay in the heap as dead until they surface: `heapq` cannot remove from the middle, and a heap of
+    our own with positions would run in Python instead of C. It is rebuilt once more than half of it is dead.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[Any, int, str]] = []

@@ -1,4 +1,8 @@
-"""The pods on nodes by what they hold, so that a plugin looks at the few that may be in a pod's way."""
+"""The pods on nodes by what they hold (host ports, exclusive volumes), so that a plugin looks at the few that may be in
+a pod's way.
+
+An index and not a column: most pods hold nothing, and of those that do, each key is held by a few.
+"""
 
 from collections.abc import Collection, Iterable
 

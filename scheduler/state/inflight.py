@@ -1,4 +1,9 @@
-"""What happened while a pod was being tried, so that it does not miss the event that would have woken it."""
+"""What happened while a pod was being tried, so that it does not miss the event that would have woken it.
+
+A pod is in flight from `pop` until its binding starts or it is requeued. An event in between may be just what it was
+rejected for, and it stood in no queue to be woken. So events are kept while anybody is in flight, and replayed against
+the pod's rejectors when it comes back (activeQueue.clusterEventsSinceElementInFlight of kube-scheduler).
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -44,7 +49,7 @@ class InFlight:
         if start is None:
             return iter(())
         events = self._events[start - self._offset :]
-        # Pods start in order, so the first of the dict is the oldest.
+        # Pods start in order, so the first of the dict is the oldest: nobody needs the events before its start.
         oldest = next(iter(self._starts.values()), self._offset + len(self._events))
         del self._events[: oldest - self._offset]
         self._offset = oldest

@@ -1,4 +1,8 @@
-"""What a few added and removed pods change in the counts below them."""
+"""What a few added and removed pods change in the counts below them.
+
+Each function returns the base's answer corrected by the moves, which are few: an overlay has no counts of its own that
+would have to be set up for each what-if.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,8 @@
-"""What the pods with a node request, added up by namespace."""
+"""What the pods with a node request, added up by namespace: quotas are judged by it.
+
+Upstream's CapacityScheduling counts along in Reserve and in handlers of pod events, and stays wrong once it has missed
+one. These sums follow from the pods in the cache, as everything else here.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 

@@ -116,6 +116,10 @@ class ObjectStore:
 
     An object can be assumed: shown by `latest` as a plugin is about to write it, until a newer version arrives or it
     is restored. Everything else shows what the API server has (pkg/scheduler/util/assumecache of kube-scheduler).
+    Volumes need it: two pods decided between the write of a claim and its watch event must not be given one volume.
+
+    One store for all kinds, not a typed cache per kind: plugins declare what they watch, and an out-of-tree plugin may
+    add a kind that nothing here knows.
     """
 
     def __init__(self) -> None:

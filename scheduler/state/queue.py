@@ -1,9 +1,21 @@
 """Pods waiting to be scheduled (pkg/scheduler/backend/queue of kube-scheduler 1.34), pure and single-threaded.
 
-A pod is in exactly one of: active (next to be tried), back-off (tried again when its time has passed, or at once
-when nothing is active), error back-off (something went wrong; never early), unschedulable (waits for an event that
-may help; gated pods are here too), or in flight (popped and not yet `done`). Time comes from the injected clock, in
-seconds since the epoch.
+A pod is in exactly one of five pools:
+
+- active: next to be tried, in QueueSort's order.
+- backoff: rejected, and woken by an event before its backoff is over. Tried when that is over, or at once when nothing
+  is active: backoff protects other pods from being delayed by hopeless ones, and there are no others then
+  (SchedulerPopFromBackoffQ).
+- error backoff: something went wrong (a plugin failed, the API server did not answer). Never popped early: backoff
+  protects the API server here.
+- unschedulable: rejected, waits for an event that may help. Gated pods are here too, as the same events wake them.
+- in flight: popped and not yet `done`. Its events are kept (see `inflight`).
+
+Without the unschedulable pool each pod that fits nowhere would be tried again every ten seconds; with it an idle
+cluster costs nothing. The price is that a plugin must register the right events; the five-minute timeout is the net.
+
+Time comes from the injected clock, in seconds since the epoch. Backoff ends on whole seconds, as upstream, so that pods
+that fail together come back together and in QueueSort's order.
 """
 
 import math
@@ -135,6 +147,7 @@ class SchedulingQueue:
     def add(self, pod: PodInfo) -> QueueName:
         """Take in a pod seen for the first time; one that is known already is updated."""
         known = self.get(pod.uid)
+        # A relist after a lost watch brings every pod once more.
         if known is not None or pod.uid in self._in_flight:
             return self.update(known.pod if known is not None else None, pod)
         return self._to_active(QueuedPod(pod, self._clock()))
@@ -208,6 +221,7 @@ class SchedulingQueue:
         """
         uid = queued.pod.uid
         if self.get(uid) is not None:
+            # It has come back to the queue meanwhile, by an event: one entry is enough.
             self._in_flight.finish(uid)
             return self.where(uid) or "active"
         queued.unschedulable_plugins = frozenset(rejectors) - frozenset(pending)
@@ -313,7 +327,7 @@ class SchedulingQueue:
     # Internals ------------------------------------------------------------------------------------------------------
 
     def _backoff_order(self, queued: QueuedPod) -> tuple[float, Any]:
-        # Ties within a second are broken as in the active queue.
+        # All that end in one second become active together, so their order must already be that of the active queue.
         return self.backoff_until(queued), self.order(queued)
 
     def _to_flight(self, queued: QueuedPod) -> QueuedPod:

@@ -1,10 +1,16 @@
-"""Which rows changed, in order: readers keep a position and look at what came after it."""
+"""Which rows changed, in order: readers keep a position and look at what came after it.
+
+A log, and not a dirty flag per row, as there are many readers (each class of pods, the dry runs of each class), which
+catch up at different times. A generation number per row would do as well, but finding the changed rows would mean
+comparing all of them each time.
+"""
 
 import numpy as np
 
 from scheduler.framework import RowArray
 
 _CAPACITY = 131_072
+"""Entries kept at most (1 MB): a reader further behind than that looks at all rows, which costs it less by then."""
 
 
 class RowLog:

@@ -38,7 +38,11 @@ from scheduler.state.table import NodeTable
 
 
 class Snapshot:
-    """A `NodeView` of the table. It copies nothing: see `ClusterState.snapshot` for how long it is good."""
+    """A `NodeView` of the table. It copies nothing: see `ClusterState.snapshot` for how long it is good.
+
+    A thin object per attempt, which holds the time of the attempt and passes everything else on. So a plugin gets one
+    object for the live state, for a frozen copy and for a what-if, and cannot reach what changes the state.
+    """
 
     def __init__(
         self,
@@ -286,8 +290,12 @@ class Snapshot:
 
 
 class Overlay(Snapshot):
-    """A snapshot with pods added and removed: the rest of a gang, nominated pods, victims. Columns are copied when
-    first written."""
+    """A snapshot with pods added and removed: the rest of a gang, nominated pods, victims.
+
+    Columns are copied when first written: a preemption changes cpu, memory and the number of pods, and leaves all else
+    to the table. Lists and counts that few plugins read are computed from the moves when they are first asked for. An
+    overlay of an overlay works the same: a gang's decision beside nominated pods needs it.
+    """
 
     def __init__(self, base: Snapshot) -> None:
         super().__init__(

@@ -1,4 +1,9 @@
-"""The node table: one row per node, one column per fact. Knows no plugin."""
+"""The node table: one row per node, one column per fact. Knows no plugin.
+
+Facts lie in columns and not in an object per node (upstream's NodeInfo), as a plugin compares one fact of all nodes:
+5,000 rows take numpy 3 to 11 us per operation, 5,000 attribute reads take Python 300 us. What few plugins compare (a
+label, an image) stays in the NodeInfo, and becomes a column when a plugin first asks for it.
+"""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -35,8 +40,8 @@ from scheduler.state.rowlog import RowLog
 
 _FIRST_CAPACITY = 64
 _MEMBERSHIPS = itertools.count(1)
-"""Numbers for `membership` and `topology`, unique in the process: a plugin's cache can tell two tables apart by
-them."""
+"""Numbers for `membership`, `topology` and `layout`, unique in the process: a plugin's cache can tell two tables (the
+live one and a frozen copy) apart by them."""
 
 
 class NodeTable:
@@ -55,6 +60,7 @@ class NodeTable:
         self.pods = Amounts(capacity)
         self.basics: FloatArray = np.zeros((8, capacity))
         self._pack()
+        # Named columns for what every profile reads; labels, images and load by key, as they are asked for.
         self.capacity_cpu: FloatArray = np.zeros(capacity)
         self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.taints = Taints(capacity)
@@ -183,6 +189,7 @@ class NodeTable:
 
     def _new_row(self, name: str) -> int:
         if self._free:
+            # Columns stay as short as the cluster was large; an autoscaler would make them grow for ever.
             row = self._free.pop()
         else:
             if self.size == self.capacity:
@@ -217,7 +224,11 @@ class NodeTable:
         self._pack()
 
     def _pack(self) -> None:
-        """Let the columns most pods ask about lie in one array."""
+        """Let the columns most pods ask about lie in one array, of which the single columns are then views.
+
+        One `take` on the block costs little more than one on a column, and NodeResourcesFit and the two default score
+        plugins need all eight: 7,500 became 11,400 decisions per second with 200 classes (docs/performance.md).
+        """
         cpu, memory, pods = self.amounts["cpu"], self.amounts["memory"], self.pods
         busy = self.nonzero["cpu"], self.nonzero["memory"]
         columns = [cpu.allocatable, memory.allocatable, cpu.requested, memory.requested]

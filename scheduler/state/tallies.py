@@ -1,4 +1,8 @@
-"""One number per node, kept sparse, and its sums per topology domain, kept up to date as pods come and go."""
+"""One number per node, kept sparse, and its sums per topology domain, kept up to date as pods come and go.
+
+Sparse, as a deployment's pods are on a few of 5,000 nodes, and there may be thousands of deployments. The sums are live
+arrays: each pod that comes or goes adds to one entry of each, where upstream counts all pods of all nodes per attempt.
+"""
 
 from collections.abc import Hashable
 
