@@ -20,6 +20,8 @@ ROOTS = ("scheduler", "secondary_scheduler", "devcluster", "components", "stacks
 OPENED = frozenset({"scheduler", "secondary_scheduler"})
 # Modules beside the packages of `scheduler`: together they are the process `kube-scheduler`.
 DAEMON = "scheduler: daemon, app"
+# Every program's first import, which needs the standard library only.
+UNDRAWN = frozenset({"scheduler.extras"})
 COLOURS = {"scheduler": "#dbeafe", "secondary_scheduler": "#dcfce7", "program": "#fef3c7", "laboratory": "#f3f4f6"}
 FAMILIES = {
     **dict.fromkeys(("components", "stacks", "policy", "__main__"), "program"),
@@ -33,11 +35,11 @@ Edges = dict[str, set[str]]
 
 
 def box_of(module: str, packages: frozenset[str]) -> str | None:
-    """The box that a module belongs to; None for a package's own `__init__` that only opens a door."""
+    """The box that a module belongs to; None for what is not drawn: a package's own `__init__`, for one."""
     parts = module.split(".")
     if parts[0] not in OPENED:
         return parts[0]
-    if len(parts) == 1:
+    if len(parts) == 1 or module in UNDRAWN:
         return None
     name = ".".join(parts[:2])
     return name if name in packages or parts[0] != "scheduler" else DAEMON

@@ -17,9 +17,12 @@ IMAGES = {name: f"localhost/secondary-scheduler/{name}:0.1.0" for name in ("kube
 @pytest.fixture(scope="session")
 def images() -> dict[str, str]:
     """Names of the images by entry point; built, unless `make image` has just done so."""
+    built = os.environ.get("SECONDARY_SCHEDULER_IMAGES") == "built"
     if reason := unusable():
+        if built:
+            pytest.fail(f"make image: {reason}")
         pytest.skip(reason)
-    if os.environ.get("SECONDARY_SCHEDULER_IMAGES") == "built":
+    if built:
         return IMAGES
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools/image.py")], capture_output=True, text=True, timeout=900, check=False

