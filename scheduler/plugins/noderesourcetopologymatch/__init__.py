@@ -45,6 +45,11 @@ from scheduler.plugins.noderesourcetopologymatch.resync import Resync
 from scheduler.plugins.noderesourcetopologymatch.strategies import score, strategy_of
 from scheduler.plugins.noderesourcetopologymatch.table import Part
 from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME, SINGLE_NUMA_NODE
+from scheduler.plugins.noderesourcetopologymatch.upstream import (
+    UpstreamDiscardReserved,
+    UpstreamOverReserve,
+    zone_at_number,
+)
 
 STALE = "invalid node topology data"
 _LEAST_NUMA_NODES = "LeastNUMANodes"
@@ -68,7 +73,7 @@ class NodeResourceTopologyMatch:
             self._strategy = strategy_of(
                 strategy.type, {resource.name: resource.weight for resource in strategy.resources}
             )
-        self._upstream = context.upstream
+        self._debited_zone = zone_at_number if context.upstream else leastnuma.same_zone
         self._needs = NeedsOfPods()
         self._resync: Resync | None = None
         self._cache = self._new_cache(args, context)
@@ -76,11 +81,12 @@ class NodeResourceTopologyMatch:
     def _new_cache(self, args: NodeResourceTopologyMatchArgs, context: PluginContext) -> TopologyCache:
         handle = context.handle
         if args.discard_reserved_nodes:
-            return DiscardReserved(handle=handle)
+            return UpstreamDiscardReserved(handle=handle) if context.upstream else DiscardReserved(handle=handle)
         period = args.cache_resync_period_seconds
         if period <= 0:
             return Passthrough(handle=handle)
-        cache = OverReserve(args, context.scheduler_name, self._needs.of, upstream=context.upstream, handle=handle)
+        over_reserve = UpstreamOverReserve if context.upstream else OverReserve
+        cache = over_reserve(args, context.scheduler_name, self._needs.of, handle=handle)
         if handle is not None:
             handle.watch_pods(cache.pod_changed)
             self._resync = Resync(cache, handle, period, wakes=not context.upstream)
@@ -162,7 +168,7 @@ class NodeResourceTopologyMatch:
 
     def _stale(self, view: NodeView, rows: RowArray) -> BoolArray:
         nodes = set(self._cache.stale())
-        if self._cache.counts_reservations and isinstance(self._cache, DiscardReserved) and not self._upstream:
+        if self._cache.closes_promised_nodes:
             nodes.update(assignment.node for assignment in view.overlay_assignments if assignment.sign > 0)
         marked: BoolArray = np.zeros(view.size, dtype=np.bool_)
         if nodes:
@@ -173,7 +179,7 @@ class NodeResourceTopologyMatch:
         """What the zones have left, less what other pods of this attempt are promised: read only."""
         group = part.group
         available = group.available.take(part.members, axis=0)
-        if view.overlay_assignments and isinstance(self._cache, OverReserve) and not self._upstream:
+        if view.overlay_assignments and self._cache.deducts_promised:
             added = (
                 (assignment.node, assignment.spec) for assignment in view.overlay_assignments if assignment.sign > 0
             )
@@ -188,7 +194,7 @@ class NodeResourceTopologyMatch:
     def _score(self, part: Part, view: NodeView, needs: Needs) -> IntArray:
         group, available = part.group, self._available(part, view)
         if self._strategy is None:
-            return leastnuma.score(group, available, needs, upstream=self._upstream)
+            return leastnuma.score(group, available, needs, self._debited_zone)
         if group.manager.policy != SINGLE_NUMA_NODE:
             return np.zeros(len(available), dtype=np.int64)
         return score(self._strategy, group, available, needs)

@@ -29,11 +29,13 @@ class TopologyCache(Protocol):
 
     Attributes:
         table: the zones.
-        counts_reservations: whether pods that are promised a node, but not placed yet, matter.
+        closes_promised_nodes: whether a node takes no pod that this attempt has promised to another one.
+        deducts_promised: whether what pods of this attempt are promised is missing from all zones of their node.
     """
 
     table: ZoneTable
-    counts_reservations: bool
+    closes_promised_nodes: bool
+    deducts_promised: bool
 
     def refresh(self, objects: Objects) -> None:
         """Take in what has changed. Cheap when nothing has."""
@@ -54,7 +56,8 @@ class TopologyCache(Protocol):
 class _PublishedCache:
     """The zones as they were last published."""
 
-    counts_reservations = False
+    closes_promised_nodes = False
+    deducts_promised = False
 
     def __init__(self, *, handle: Handle | None) -> None:
         self.table = ZoneTable()
@@ -122,7 +125,7 @@ class Passthrough(_PublishedCache):
 class DiscardReserved(_PublishedCache):
     """A node that a pod is on its way to takes no other one until that pod is bound."""
 
-    counts_reservations = True
+    closes_promised_nodes = True
 
     def __init__(self, *, handle: Handle | None) -> None:
         super().__init__(handle=handle)
@@ -158,7 +161,9 @@ class OverReserve(_PublishedCache):
     ended may be part of a fingerprint.
     """
 
-    counts_reservations = True
+    deducts_promised = True
+    compares_empty_nodes = True
+    """Whether the fingerprint of a node without pods is compared."""
 
     def __init__(
         self,
@@ -166,13 +171,11 @@ class OverReserve(_PublishedCache):
         scheduler_name: str,
         needs_of: NeedsOf,
         *,
-        upstream: bool,
         handle: Handle | None,
     ) -> None:
         super().__init__(handle=handle)
         self._scheduler_name = scheduler_name
         self._needs_of = needs_of
-        self._upstream = upstream
         self._detect = args.cache.foreign_pods_detect
         self._method = args.cache.resync_method
         self.counts_ended = args.cache.informer_mode != "Shared"
@@ -184,22 +187,22 @@ class OverReserve(_PublishedCache):
         self._foreign: set[str] = set()
 
     def refresh(self, objects: Objects) -> None:
-        """Take in all objects at the first decision, later those of nodes that had none; drop those that are gone.
-
-        Upstream only ever knows the nodes that had one when it started.
-        """
+        """Take in all objects at the first decision, later those of nodes that had none; drop those that are gone."""
         if not self._has_decided:
             self.preload(objects)
-            self._has_decided = True
-            if self._upstream:
-                self._foreign &= self._objects_by_node.keys()
+            self.start_deciding()
             return
         generation = objects.generation(KIND)
-        if generation == self._generation:
-            return
-        self._generation = generation
-        if self._upstream:
-            return
+        if generation != self._generation:
+            self._generation = generation
+            self.take_changes(objects)
+
+    def start_deciding(self) -> None:
+        """Note that the first decision is taken: from now on published numbers are taken in with care."""
+        self._has_decided = True
+
+    def take_changes(self, objects: Objects) -> None:
+        """Take in the objects of nodes that had none, and drop those that are gone."""
         published = {item.metadata.name: item for item in objects.every(KIND)}
         for name, item in published.items():
             if name not in self._objects_by_node:
@@ -246,22 +249,24 @@ class OverReserve(_PublishedCache):
     def pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
         """A pod on a node came, changed or went.
 
-        If it is not ours, the node's numbers may not include that. What one of ours held back is free once it is
-        gone: the numbers counted on are older than its reservation. Upstream goes on holding it back.
+        If it is not ours, the node's numbers may not include that.
         """
         pod = new or old
         if pod is None:
             return
         if pod.scheduler_name == self._scheduler_name:
-            if new is None and not self._upstream:
-                self.unreserve(pod, pod.node_name)
+            if new is None:
+                self.own_pod_deleted(pod)
         elif not (old is not None and new is not None and old.resource_version == new.resource_version != ""):
-            self._foreign_pod(pod)
+            self.note_foreign_pod(pod)
 
-    def _foreign_pod(self, pod: PodInfo) -> None:
+    def own_pod_deleted(self, pod: PodInfo) -> None:
+        """Release what a pod of this scheduler held back: the numbers counted on are older than its reservation."""
+        self.unreserve(pod, pod.node_name)
+
+    def note_foreign_pod(self, pod: PodInfo) -> None:
+        """Note that a node has a pod of another scheduler, as far as the configuration cares."""
         if self._detect == "None":
-            return
-        if self._has_decided and self._upstream and pod.node_name not in self._objects_by_node:
             return
         if self._detect == "OnlyExclusiveResources" and not self._needs_of(pod.spec).exclusive:
             return
@@ -293,7 +298,7 @@ class OverReserve(_PublishedCache):
         uids = {pod.uid for pod in everyone}
         pods = [pod for pod in everyone if self._is_reported(pod)]
         pods += [pod for pod in ended if pod.uid not in uids]
-        if not pods and self._upstream:
+        if not pods and not self.compares_empty_nodes:
             return "no pods on the node"
         expected, exclusive_only = published_fingerprint(item, self._method)
         problem = incompatibility(expected) if expected else "no fingerprint"
@@ -308,29 +313,25 @@ class OverReserve(_PublishedCache):
         return ""
 
     def update_topology_manager(self, item: NodeResourceTopology) -> None:
-        """Take in an object with another topology manager. What is held back stays so until the fingerprint is right.
-
-        Upstream drops it without looking at the fingerprint.
-        """
-        if self._upstream:
-            self._flush(item, ())
-        else:
-            self._maybe_over_reserved.add(item.metadata.name)
-            self.take(item)
+        """Take in an object with another topology manager; what is held back stays so until the fingerprint is right."""
+        self._maybe_over_reserved.add(item.metadata.name)
+        self.take(item)
 
     def _flush(self, item: NodeResourceTopology, not_started: Collection[str]) -> None:
-        """Count on what a node's object says, less what pods hold back that no agent can know yet.
-
-        Upstream lets go of these as well, while their images are being pulled.
-        """
+        """Count on what a node's object says, less what pods hold back that no agent can know yet."""
         node = item.metadata.name
         reserved = self._reserved.get(node, {})
         self._forget(node)
-        if not self._upstream:
-            kept = {uid: request for uid, request in reserved.items() if uid in not_started}
-            if kept:
-                self._reserved[node] = kept
+        kept = self._kept_reservations(reserved, not_started)
+        if kept:
+            self._reserved[node] = kept
         self.take(item)
+
+    def _kept_reservations(
+        self, reserved: Mapping[str, Mapping[str, int]], not_started: Collection[str]
+    ) -> dict[str, Mapping[str, int]]:
+        """Return the reservations, by UID, that outlive an agent's new numbers: those of pods not started yet."""
+        return {uid: request for uid, request in reserved.items() if uid in not_started}
 
     def forget_nodes(self, exists: Callable[[str], bool]) -> None:
         """Forget what was noted of nodes that are gone and never had an object."""

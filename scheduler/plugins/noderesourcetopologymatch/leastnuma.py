@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from scheduler.plugins.noderesourcetopologymatch.needs import Needs
 from scheduler.plugins.noderesourcetopologymatch.table import Group
 from scheduler.plugins.noderesourcetopologymatch.topology import POD
 
+DebitedZone = Callable[[Group, int], int]
+"""(group, chosen zone) -> the zone whose amounts are reduced."""
 UNKNOWN_DISTANCE = 255
 MAX_COMBINATIONS = 20_000
 """Combinations of one size that are looked at; more of them (14 zones have 3,432) would hold up the scheduler."""
@@ -28,8 +31,15 @@ class _ZoneChoice(NamedTuple):
     chosen: BoolArray
 
 
-def score(group: Group, available: IntArray, needs: Needs, *, upstream: bool) -> IntArray:
-    """Return the score of each node; `available` belongs to the caller and is not changed."""
+def score(group: Group, available: IntArray, needs: Needs, debited_zone: DebitedZone) -> IntArray:
+    """Return the score of each node; `available` belongs to the caller and is not changed.
+
+    Args:
+        group: nodes whose zones have the same shape.
+        available: amounts by node, zone and resource.
+        needs: what the pod asks for.
+        debited_zone: which zone a container's request is subtracted from before the next container is looked at.
+    """
     if group.manager.scope == POD:
         if _is_outside_zones(group, needs.whole):
             return np.full(len(available), MAX_SCORE, dtype=np.int64)
@@ -49,7 +59,7 @@ def score(group: Group, available: IntArray, needs: Needs, *, upstream: bool) ->
         nearest &= need.nearest
         max_zones_needed = np.maximum(max_zones_needed, need.zones)
         if index < len(zone_containers) - 1:
-            _subtract_from_zones(group, available, container.requests, need.chosen, upstream=upstream)
+            _subtract_from_zones(group, available, container.requests, need.chosen, debited_zone)
     return np.where(fits, _score(group, max_zones_needed, nearest), 0)
 
 
@@ -147,21 +157,22 @@ def _combinations(
     return members, distances, np.float32(min(np.float32(UNKNOWN_DISTANCE), distances.min()))
 
 
-def _subtract_from_zones(
-    group: Group, available: IntArray, request: Resources, chosen: BoolArray, *, upstream: bool
-) -> None:
-    """Subtract a request from the chosen zones, in the order of their numbers, as far as each has something.
+def same_zone(group: Group, zone: int) -> int:
+    """Return the zone itself."""
+    return zone
 
-    Upstream takes a zone's number for its position in the list, and thus from another zone where they differ.
-    """
+
+def _subtract_from_zones(
+    group: Group, available: IntArray, request: Resources, chosen: BoolArray, debited_zone: DebitedZone
+) -> None:
+    """Subtract a request from the chosen zones, in the order of their numbers, as far as each has something."""
     remaining = {
         column: np.full(len(available), amount, dtype=np.int64)
         for name, amount in request.items()
         if (column := group.columns.get(name)) is not None
     }
     for zone in group.by_number.tolist():
-        number = group.numbers[zone]
-        target = number if upstream and number < len(group.numbers) else zone
+        target = debited_zone(group, zone)
         for column in remaining:
             if group.listed[target, column]:
                 amounts = available[:, target, column]
