@@ -36,7 +36,6 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.status import MAX_REASONS
 from scheduler.kube.model import (
     APP_GROUP_LABEL,
     WORKLOAD_LABEL,
@@ -46,6 +45,7 @@ from scheduler.kube.model import (
 )
 from scheduler.kube.primitives.selectors import Requirement, Selector, SelectorOperator
 from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, NetworkPaths, Place
+from scheduler.plugins.networkoverhead.upstream import reject_with_reason_per_node
 
 NAME = "NetworkOverhead"
 REASON = "node(s) exceeded more network cost limits of the pod's dependencies than they kept"
@@ -82,7 +82,7 @@ class NetworkOverhead:
         self._namespaces = tuple(args.namespaces)
         self._weights_name = args.weights_name
         self._topology_name = args.network_topology_name
-        self._upstream = context.upstream
+        self._reject = reject_with_reason_per_node if context.upstream else _reject_together
         # Upstream takes what was measured to be in order; a list that is not loses costs.
         self._in_order = not context.upstream or args.weights_name != MEASURED
         self._cached_map: _TopologyMap | None = None
@@ -108,20 +108,7 @@ class NetworkOverhead:
         overhead = state.read(NAME, _Overhead)
         if overhead is None:
             return None
-        satisfied, violated = overhead.satisfied[rows], overhead.violated[rows]
-        failed = violated > satisfied
-        if not self._upstream or not failed.any():
-            return reject(failed, Code.UNSCHEDULABLE, REASON)
-        reasons: list[str] = []
-        bits = np.zeros(len(rows), dtype=np.int64)
-        for index in np.flatnonzero(failed).tolist():
-            if len(reasons) < MAX_REASONS:
-                reasons.append(
-                    f"Node {view.name(int(rows[index]))} does not meet several network requirements from Workload "
-                    f"dependencies: Satisfied: {satisfied[index]} Violated: {violated[index]}"
-                )
-            bits[index] = np.int64(1) << (len(reasons) - 1)
-        return Verdicts(failed.astype(np.int8) * np.int8(Code.UNSCHEDULABLE), bits, tuple(reasons))
+        return self._reject(overhead.satisfied[rows], overhead.violated[rows], view, rows)
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the sums of costs."""
@@ -202,6 +189,11 @@ class NetworkOverhead:
                 versions, place_of_row.reshape(-1).astype(np.intp), table.paths(places)
             )
         return known
+
+
+def _reject_together(satisfied: IntArray, violated: IntArray, view: NodeView, rows: RowArray) -> Verdicts | None:
+    """Reject the nodes from which more limits are exceeded than kept, all with one reason."""
+    return reject(violated > satisfied, Code.UNSCHEDULABLE, REASON)
 
 
 def _dependencies(pod: PodInfo, group: AppGroup) -> tuple[AppGroupDependency, ...]:

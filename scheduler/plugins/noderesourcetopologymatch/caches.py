@@ -313,7 +313,7 @@ class OverReserve(_PublishedCache):
         return ""
 
     def update_topology_manager(self, item: NodeResourceTopology) -> None:
-        """Take in an object with another topology manager; what is held back stays so until the fingerprint is right."""
+        """Take in an object with another topology manager; keep what is held back until the fingerprint is right."""
         self._maybe_over_reserved.add(item.metadata.name)
         self.take(item)
 

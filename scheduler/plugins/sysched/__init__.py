@@ -17,6 +17,7 @@ from scheduler.helpers import default_normalize
 from scheduler.kube.primitives.quantity import INT64_MAX
 from scheduler.plugins.sysched.neighbours import Neighbours
 from scheduler.plugins.sysched.profiles import Profiles
+from scheduler.plugins.sysched.upstream import UpstreamNeighbours, UpstreamProfiles
 
 
 class SySched:
@@ -30,8 +31,12 @@ class SySched:
 
     def __init__(self, args: SySchedArgs, context: PluginContext) -> None:
         default = (args.default_profile_namespace, args.default_profile_name)
-        self._profiles = Profiles(default, upstream=context.upstream)
-        self._neighbours = Neighbours(self._profiles, upstream=context.upstream)
+        if context.upstream:
+            self._profiles: Profiles = UpstreamProfiles(default)
+            self._neighbours: Neighbours = UpstreamNeighbours(self._profiles)
+        else:
+            self._profiles = Profiles(default)
+            self._neighbours = Neighbours(self._profiles)
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return, summed over the pod and those on the node, the calls somebody there may make and they may not.

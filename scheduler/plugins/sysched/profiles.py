@@ -20,9 +20,8 @@ class Profiles:
         width: bits in use.
     """
 
-    def __init__(self, default: Name, *, upstream: bool) -> None:
+    def __init__(self, default: Name) -> None:
         self._default = default
-        self._upstream = upstream
         self._bits: dict[str, int] = {}
         self._calls: dict[SeccompPaths, int] = {}
         self._objects: Objects | None = None
@@ -56,23 +55,15 @@ class Profiles:
         calls = 0
         for path in paths.contexts:
             calls |= self._profile(profile_name(path)) or 0
-        calls |= self._first_profile(paths.annotations) if self._upstream else self._merged_profiles(paths.annotations)
+        calls |= self._syscalls_of_annotations(paths.annotations)
         return calls or self._profile(self._default) or 0
 
-    def _merged_profiles(self, paths: Iterable[str]) -> int:
+    def _syscalls_of_annotations(self, paths: Iterable[str]) -> int:
+        """Return the calls that any of the annotations' profiles allows."""
         calls = 0
         for path in paths:
             calls |= self._profile(profile_name(path)) or 0
         return calls
-
-    def _first_profile(self, paths: Iterable[str]) -> int:
-        """Upstream takes one annotation, whichever comes first; here that is the first key."""
-        for path in paths:
-            name = profile_name(path)
-            calls = self._profile(name)
-            if calls is not None or not all(name):
-                return calls or 0
-        return 0
 
     def _profile(self, name: Name) -> int | None:
         """Return the calls of a profile; None where it is not there."""

@@ -1,15 +1,15 @@
 """TopologicalSort: the workloads of an application in the order of its AppGroup
 (scheduler-plugins v0.34.7, pkg/networkaware/topologicalsort)."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scheduler.catalog import TopologicalSortArgs
 from scheduler.framework import ObjectReader, Objects, PluginContext, PodInfo, QueueSortPlugin
 from scheduler.kube.model import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
-from scheduler.plugins.topologicalsort.order import NOT_LISTED, find_topology_order, topology_order
-from scheduler.plugins.topologicalsort.waves import Waves
+from scheduler.plugins.topologicalsort.upstream import UpstreamSortKey
+from scheduler.plugins.topologicalsort.waves import NOT_LISTED, Waves, topology_order
 
 
 class TopologicalSort:
@@ -28,9 +28,11 @@ class TopologicalSort:
 
     def __init__(self, args: TopologicalSortArgs, context: PluginContext) -> None:
         self._namespaces = tuple(args.namespaces)
-        self._upstream = context.upstream
         self._objects: Objects | None = None
         self._waves = Waves()
+        self._sort_key: Callable[[PodInfo, float], Any] = (
+            partial(UpstreamSortKey, self._app_group) if context.upstream else self._total_order
+        )
 
     def use_objects(self, objects: Objects) -> None:
         """Take the store that AppGroups are read from."""
@@ -39,24 +41,15 @@ class TopologicalSort:
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         """Return (priority descending, when the first of the AppGroup's pods joined, AppGroup, order, time queued); in
         `upstream` mode, something that compares as upstream does."""
-        if self._upstream:
-            return _UpstreamSortKey(self, pod, queued_at)
+        return self._sort_key(pod, queued_at)
+
+    def _total_order(self, pod: PodInfo, queued_at: float) -> tuple[int, float, str, int, float]:
         group = self._app_group(pod)
         if group is None:
             return (-pod.priority, queued_at, "", 0, queued_at)
         name = group.metadata.key
         order = topology_order(group).get(pod.labels.get(WORKLOAD_LABEL, ""), NOT_LISTED)
         return (-pod.priority, self._waves.start(name, pod.priority, queued_at), name, order, queued_at)
-
-    def less(self, mine: _UpstreamSortKey, other: _UpstreamSortKey) -> bool:
-        """Compare as upstream: equal places in the order of one AppGroup come out as before, both ways round."""
-        name = mine.pod.labels.get(APP_GROUP_LABEL, "")
-        group = self._app_group(mine.pod) if name and name == other.pod.labels.get(APP_GROUP_LABEL) else None
-        if group is None:
-            return (-mine.pod.priority, mine.queued_at) < (-other.pod.priority, other.queued_at)
-        return find_topology_order(group, mine.pod.labels.get(WORKLOAD_LABEL, "")) <= find_topology_order(
-            group, other.pod.labels.get(WORKLOAD_LABEL, "")
-        )
 
     def _app_group(self, pod: PodInfo) -> AppGroup | None:
         name = pod.labels.get(APP_GROUP_LABEL, "")
@@ -67,20 +60,6 @@ class TopologicalSort:
             if group is not None:
                 return group
         return None
-
-
-class _UpstreamSortKey:
-    """A sort key that has nothing but an order, and not quite that."""
-
-    __slots__ = ("_plugin", "pod", "queued_at")
-
-    def __init__(self, plugin: TopologicalSort, pod: PodInfo, queued_at: float) -> None:
-        self._plugin = plugin
-        self.pod = pod
-        self.queued_at = queued_at
-
-    def __lt__(self, other: _UpstreamSortKey) -> bool:
-        return self._plugin.less(self, other)
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

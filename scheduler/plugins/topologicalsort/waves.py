@@ -1,7 +1,12 @@
-"""Which pods of an AppGroup stand in the queue together."""
+"""Where the pods of an AppGroup stand in the queue: which of them together, and in which order."""
 
 from bisect import bisect_right, insort
+from collections.abc import Mapping
 
+from scheduler.kube.model import AppGroup
+
+NOT_LISTED = -1
+"""Place of a workload that the order does not list: before all others."""
 SPAN_SECONDS = 60.0
 """Pods queued within this time of an AppGroup's first one join it: long enough for an application to be rolled out, and
 the most by which they overtake pods of others."""
@@ -24,3 +29,8 @@ class Waves:
         # A pod that waited for longer than all of these begins a wave of its own when it is moved in the queue.
         del starts[:-_MAX_STARTS]
         return queued_at
+
+
+def topology_order(group: AppGroup) -> Mapping[str, int]:
+    """Return the places by workload selector; of one that is listed twice the first."""
+    return {entry.workload.selector: entry.index for entry in reversed(group.status.topology_order)}
