@@ -23,7 +23,7 @@ from scheduler.load.configured import (
 )
 from scheduler.load.matching import match_nodes, nodes_by_address
 from scheduler.load.nodes import KnownNode, list_nodes
-from scheduler.load.settings import LoadSettings, QueryTemplates
+from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadError, LoadRefused, LoadSource
 from scheduler.load.watcherformat import watcher_document
 
@@ -68,7 +68,6 @@ __all__ = [
     "MetricsServerSource",
     "PreparesLoad",
     "PrometheusSource",
-    "QueryTemplates",
     "SignalFxSource",
     "WatcherSource",
     "configured_sources",

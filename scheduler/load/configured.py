@@ -11,7 +11,7 @@ from pathlib import Path
 from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
 from scheduler.config import EffectiveProfile
 from scheduler.kube.client import ClientConfig
-from scheduler.load.settings import LoadSettings, QueryTemplates
+from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadSource
 
 DEFAULT_ADDRESSES = {"Prometheus": "http://prometheus-k8s:9090", "SignalFx": "https://api.signalfx.com"}
@@ -29,7 +29,6 @@ def window_seconds(window: str) -> float:
 def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
     """Combine a plugin's upstream args with our options into the settings of its source."""
     key = args.source_key() or ""
-    queries = options.queries
     settings = LoadSettings(
         address=key.removeprefix(_WATCHER),
         token_file=Path(options.token_file) if options.token_file else None,
@@ -38,13 +37,7 @@ def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
         refresh_seconds=options.refresh_seconds,
         max_age_seconds=options.max_age_seconds,
         timeout_seconds=options.timeout_seconds,
-        queries=QueryTemplates(
-            cpu_average=queries.cpu_average,
-            cpu_stddev=queries.cpu_stddev,
-            memory_average=queries.memory_average,
-            memory_stddev=queries.memory_stddev,
-            sample_time=queries.sample_time,
-        ),
+        queries=options.queries,
         node_label=options.node_label,
     )
     if key.startswith(_WATCHER) or not isinstance(args, TrimaranArgs):

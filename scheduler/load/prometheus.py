@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from string import Template
 from typing import Any
 
 from msgspec import structs
@@ -81,8 +82,8 @@ class PrometheusSource:
 
     def expression(self, figure: str) -> str:
         """Return the query for a figure such as `cpu_average`, with the window filled in."""
-        queries = self._settings.queries
-        return queries.render(getattr(queries, figure), self._settings.window)
+        template: str = getattr(self._settings.queries, figure)
+        return Template(template).safe_substitute(window=self._settings.window)
 
     def _expression(self, figure: str) -> str:
         expression = self.expression(figure)

@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 
-WINDOW = "$window"
-
-
-@dataclass(frozen=True, slots=True)
-class QueryTemplates:
-    """PromQL for each figure; `$window` stands for the averaging window. Results are ratios, 1 is all of the node.
-
-    The series are the ones that load-watcher 0.2.4 asks for (recording rules of kube-prometheus), with the node in
-    the label `LoadSettings.node_label`. `sample_time` yields the time of the newest sample, from which the value's age
-    follows: an average over a window says nothing of how old its newest sample is.
-    """
-
-    cpu_average: str = "avg_over_time(instance:node_cpu:ratio[$window])"
-    cpu_stddev: str = "stddev_over_time(instance:node_cpu:ratio[$window])"
-    memory_average: str = "avg_over_time(instance:node_memory_utilisation:ratio[$window])"
-    memory_stddev: str = "stddev_over_time(instance:node_memory_utilisation:ratio[$window])"
-    sample_time: str = "max_over_time(timestamp(instance:node_cpu:ratio)[$window:15s])"
-
-    def render(self, template: str, window: str) -> str:
-        """Put the window into a template."""
-        return Template(template).safe_substitute(window=window)
+from scheduler.catalog import LoadQueries
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +23,8 @@ class LoadSettings:
         max_age_seconds: a sample older than this is stale and not used for scores.
         timeout_seconds: deadline of one query, connecting and reading included.
         max_bytes: cap on one answer; 16 MiB hold the loads of some 80,000 nodes.
+        queries: PromQL of each figure. The default series are those that load-watcher 0.2.4 reads (recording rules of
+            kube-prometheus).
         node_label: label of the series that says which node they are of: its name, or an address with or without port.
         credential_header: header that carries the token; empty for `Authorization: Bearer`.
         host_suffix, cluster: filters of SignalFx.
@@ -59,7 +40,7 @@ class LoadSettings:
     max_age_seconds: float = 300.0
     timeout_seconds: float = 10.0
     max_bytes: int = 16 * 1024 * 1024
-    queries: QueryTemplates = QueryTemplates()
+    queries: LoadQueries = field(default_factory=LoadQueries)
     node_label: str = "instance"
     credential_header: str = ""
     host_suffix: str = ""

@@ -125,6 +125,15 @@ class _TargetBuilder:
         on_openshift: bool,
         credential: StackCredential,
     ) -> None:
+        """Create a builder of targets.
+
+        Args:
+            request: the command's options, which win over what is found.
+            connection: the cluster whose routes, Secrets and tokens are used.
+            directory: for CA files that have to be written; removed by the caller.
+            on_openshift: whether the cluster serves routes.
+            credential: what the stack file holds or names.
+        """
         self._request, self._connection, self._directory = request, connection, directory
         self._on_openshift, self._credential = on_openshift, credential
 
