@@ -8,6 +8,7 @@ and fails the pod over one with a single request where allocation is balanced, o
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from tests.conformance.case import Case, Json
 from tests.conformance.surroundings import OVERHEADS
@@ -94,7 +95,12 @@ def _layout(rng: random.Random) -> Json:
         zone: [name for name in ("cpu", "memory", NIC, GPU, HUGE) if name not in nowhere and rng.random() < 0.88]
         for zone in order
     }
-    far = rng.choice((lambda: 12, lambda: rng.choice((12, 20, 32)), lambda: rng.choice((10, 255, 300, 1000))))
+    distances: tuple[Callable[[], int], ...] = (
+        lambda: 12,
+        lambda: rng.choice((12, 20, 32)),
+        lambda: rng.choice((10, 255, 300, 1000)),
+    )
+    far = rng.choice(distances)
     costs = {zone: {other: 10 if zone == other else far() for other in order} for zone in order}
     if rng.random() < 0.25:
         costs = {

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from tests.conformance.apiclient import ApiError
-from tests.conformance.case import BOUND, Answer, Asked, Case
+from tests.conformance.case import BOUND, Answer, Asked, Case, Json
 from tests.conformance.compare import differences, report
 from tests.conformance.coverage import Coverage
 from tests.conformance.oracle import Oracle
@@ -65,10 +66,17 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{name} {number}" for name, number in sorted(counter.items())) or "none"
 
 
+class Answerer(Protocol):
+    """Our scheduler, asked as the real one is."""
+
+    def ask(self, pod: Json, world: tuple[Json, ...]) -> Answer:
+        """What it does with a pod in a cluster given by its objects."""
+
+
 class Runner:
     """Compares case by case. A difference counts once the case has been asked again, patiently, and still differs."""
 
-    def __init__(self, oracle: Oracle, ours: Ours) -> None:
+    def __init__(self, oracle: Oracle, ours: Answerer) -> None:
         self._oracle = oracle
         self._ours = ours
         self.summary = Summary()

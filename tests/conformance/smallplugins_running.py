@@ -11,6 +11,7 @@ import random
 import sys
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 
 from scheduler.config import load_configuration
 from scheduler.core import decide, explain
@@ -53,7 +54,7 @@ class SmallOracle(Oracle):
         for item in waiting:
             created = await self._api.create(item) | {"kind": "Pod"}
             key = key_of(created)
-            await self._until(lambda key=key: self._attempt(key).done, f"a verdict about pod {key}", 20)
+            await self._until(partial(self._is_decided, key), f"a verdict about pod {key}", 20)
             world.append(await self._api.get(created) | {"kind": "Pod"})
         if waiting or any("hostIP" in item.get("status", {}) for item in case.objects):
             await asyncio.sleep(max(SETTLE_SECONDS, settle))
@@ -61,6 +62,9 @@ class SmallOracle(Oracle):
     async def _reset(self, world: list[Json]) -> None:
         # The log tells of the end of pods with a node only.
         await super()._reset([item for item in world if item["kind"] != "Pod" or item["spec"].get("nodeName")])
+
+    def _is_decided(self, key: str) -> bool:
+        return bool(self._attempt(key).done)
 
 
 @contextlib.asynccontextmanager

@@ -98,8 +98,8 @@ class Live:
         definitions = kubernetes.ApiextensionsV1Api(self.core.api_client).list_custom_resource_definition()
         priorities = kubernetes.SchedulingV1Api(self.core.api_client).list_priority_class()
         roles, bindings = self.rbac.list_cluster_role(), self.rbac.list_cluster_role_binding()
-        lists = (definitions, priorities, roles, bindings, self.flow_control.list_flow_schema())
-        lists = (*lists, self.core.list_namespace())
+        flows, namespaces = self.flow_control.list_flow_schema(), self.core.list_namespace()
+        lists = (definitions, priorities, roles, bindings, flows, namespaces)
         return {f"{type(item).__name__}/{item.metadata.name}" for listed in lists for item in listed.items}
 
     def pods(self) -> set[str]:

@@ -181,8 +181,8 @@ class FakeUpstreamOperator:
                 "subjects": [account],
             }
             result = _made(
-                lambda body=body: self._rbac.create_cluster_role_binding(body),  # type: ignore[misc]
-                lambda name=name: self._rbac.read_cluster_role_binding(name),  # type: ignore[misc]
+                lambda body=body: self._rbac.create_cluster_role_binding(body),
+                lambda name=name: self._rbac.read_cluster_role_binding(name),
             )
             versions[f"clusterrolebindings/{name}"] = result.metadata.resource_version
         operand = f"{NAME}-operand"
@@ -190,16 +190,16 @@ class FakeUpstreamOperator:
             "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [NAME],
             "verbs": ["get", "list", "watch", "create", "update", "patch"],
         }  # fmt: skip
-        role_body = {"metadata": {"name": operand, **metadata}, "rules": [rule]}
-        binding = {
+        role_body: dict[str, Any] = {"metadata": {"name": operand, **metadata}, "rules": [rule]}
+        binding: dict[str, Any] = {
             "metadata": {"name": operand, **metadata},
             "roleRef": {"apiGroup": group, "kind": "Role", "name": operand},
             "subjects": [account],
         }
         for kind, body in (("role", role_body), ("role_binding", binding)):
             result = _made(
-                lambda kind=kind, body=body: getattr(self._rbac, f"create_namespaced_{kind}")(NAMESPACE, body),  # type: ignore[misc]
-                lambda kind=kind: getattr(self._rbac, f"read_namespaced_{kind}")(operand, NAMESPACE),  # type: ignore[misc]
+                lambda kind=kind, body=body: getattr(self._rbac, f"create_namespaced_{kind}")(NAMESPACE, body),
+                lambda kind=kind: getattr(self._rbac, f"read_namespaced_{kind}")(operand, NAMESPACE),
             )
             versions[f"{kind.replace('_', '')}s/{operand}"] = result.metadata.resource_version
         return versions
