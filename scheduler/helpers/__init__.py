@@ -14,7 +14,15 @@ from scheduler.helpers.resources import (
     pod_requests,
 )
 from scheduler.helpers.scoring import default_normalize, go_divide, go_round, min_max_normalize, round_half_away
-from scheduler.helpers.selecting import labels_mask, node_matches, requirement_mask, selector_mask, term_mask
+from scheduler.helpers.selecting import (
+    labels_mask,
+    node_matches,
+    required_affinity_mask,
+    requirement_mask,
+    selector_mask,
+    term_mask,
+    untolerated_mask,
+)
 from scheduler.helpers.tolerations import (
     UNSCHEDULABLE_TAINT,
     count_untolerated_preferences,
@@ -45,10 +53,12 @@ __all__ = [
     "pod_requests",
     "reduce_node",
     "reduce_pod",
+    "required_affinity_mask",
     "requirement_mask",
     "round_half_away",
     "selector_mask",
     "term_mask",
     "tolerated",
     "tolerates",
+    "untolerated_mask",
 ]

@@ -1,11 +1,13 @@
-"""Node selectors over columns: a requirement is decided once per distinct label value, then looked up for every
-node."""
+"""Node selectors and taints over columns: a requirement is decided once per distinct label value, a taint once per
+distinct set of taints, then looked up for every node."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from scheduler.framework import BoolArray, LabelColumn, NodeInfo, NodeView, RowArray, SpecInfo, gather_codes
+from scheduler.helpers.tolerations import has_untolerated_taint
+from scheduler.kube.model import Toleration
 from scheduler.kube.primitives.selectors import (
     CompiledNodeSelector,
     CompiledNodeSelectorTerm,
@@ -81,8 +83,31 @@ def selector_mask(view: NodeView, rows: RowArray, selector: CompiledNodeSelector
     return mask
 
 
+def required_affinity_mask(view: NodeView, rows: RowArray, spec: SpecInfo) -> BoolArray | None:
+    """Return which rows satisfy a pod's nodeSelector and required affinity (GetRequiredNodeAffinity.Match); None where
+    the pod requires nothing and all do."""
+    mask = labels_mask(view, rows, spec.node_selector)
+    if spec.required is not None:
+        terms = selector_mask(view, rows, spec.required)
+        mask = terms if mask is None else mask & terms
+    return mask
+
+
+def untolerated_mask(view: NodeView, rows: RowArray, tolerations: Sequence[Toleration]) -> BoolArray | None:
+    """Return which rows have a NoSchedule or NoExecute taint that is not tolerated; None where none has.
+
+    Each distinct set of taints is looked at once, not each node.
+    """
+    column = view.taints
+    untolerated = [has_untolerated_taint(taints, tolerations) for taints in column.classes]
+    if not any(untolerated):
+        return None
+    mask: BoolArray = np.array(untolerated, dtype=np.bool_)[gather_codes(view, column.codes, rows)]
+    return mask
+
+
 def node_matches(spec: SpecInfo, node: NodeInfo) -> bool:
-    """Tell whether one node satisfies a pod's nodeSelector and required affinity."""
+    """Tell whether one node satisfies a pod's nodeSelector and required affinity, as queueing hints ask."""
     if any(node.labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
     return spec.required is None or spec.required.matches(node.name, node.labels)

@@ -3,7 +3,7 @@ v0.34.7 as it is."""
 
 import numpy as np
 
-from scheduler.framework import Code, IntArray, NodeView, RowArray, Verdicts, reject
+from scheduler.framework import Code, IntArray, NodeView, RowArray, Verdicts
 from scheduler.framework.status import MAX_REASONS
 
 
@@ -16,7 +16,7 @@ def reject_with_reason_per_node(
     """
     failed = violated > satisfied
     if not failed.any():
-        return reject(failed, Code.UNSCHEDULABLE, "")
+        return None
     reasons: list[str] = []
     bits = np.zeros(len(rows), dtype=np.int64)
     for index in np.flatnonzero(failed).tolist():

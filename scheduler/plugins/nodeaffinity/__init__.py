@@ -34,7 +34,7 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
-from scheduler.helpers import default_normalize, labels_mask, node_matches, selector_mask, term_mask
+from scheduler.helpers import default_normalize, node_matches, required_affinity_mask, selector_mask, term_mask
 from scheduler.kube.primitives.selectors import CompiledNodeSelector, WeightedTerm, node_selector, preferred_terms
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
@@ -79,10 +79,7 @@ class NodeAffinity:
         rejected: BoolArray | None = None
         if self._added_node_selector is not None:
             rejected = ~selector_mask(view, rows, self._added_node_selector)
-        mask = labels_mask(view, rows, pod.spec.node_selector)
-        if pod.spec.required is not None:
-            terms = selector_mask(view, rows, pod.spec.required)
-            mask = terms if mask is None else mask & terms
+        mask = required_affinity_mask(view, rows, pod.spec)
         if mask is None and rejected is None:
             return None
         bits = np.zeros(len(rows), dtype=np.int64) if mask is None else (~mask).astype(np.int64) * 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.framework import BoolArray, NodeSet, NodeView, PodInfo
-from scheduler.helpers import has_untolerated_taint, labels_mask, selector_mask
+from scheduler.helpers import required_affinity_mask, untolerated_mask
 from scheduler.plugins.podtopologyspread.constraints import Constraint
 
 _MAX_CACHED = 512
@@ -58,16 +58,13 @@ class NodeSets:
         rows = np.arange(view.size, dtype=np.intp)
         masks: list[BoolArray] = [view.labels(key).codes >= 0 for key in keys]
         if affinity:
-            wanted = labels_mask(view, rows, pod.spec.node_selector)
-            if wanted is not None:
-                masks.append(wanted)
-            if pod.spec.required is not None:
-                masks.append(selector_mask(view, rows, pod.spec.required))
+            matching = required_affinity_mask(view, rows, pod.spec)
+            if matching is not None:
+                masks.append(matching)
         if taints:
-            column = view.taints
-            untolerated = [has_untolerated_taint(each, pod.spec.tolerations) for each in column.classes]
-            if any(untolerated):
-                masks.append(~np.array(untolerated, dtype=np.bool_)[column.codes])
+            untolerated = untolerated_mask(view, rows, pod.spec.tolerations)
+            if untolerated is not None:
+                masks.append(~untolerated)
         return np.logical_and.reduce(masks) if masks else None
 
 

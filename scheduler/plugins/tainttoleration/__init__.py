@@ -1,6 +1,6 @@
 """TaintToleration: taints keep pods off nodes, or make nodes less wanted (plugins/tainttoleration)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,14 +26,12 @@ from scheduler.framework import (
     ScoreNormalizer,
     ScorePlugin,
     Status,
-    TaintColumn,
     Verdicts,
     gather_codes,
     reject,
 )
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
-from scheduler.helpers import count_untolerated_preferences, default_normalize, has_untolerated_taint
-from scheduler.kube.model import Taint, Toleration
+from scheduler.helpers import count_untolerated_preferences, default_normalize, has_untolerated_taint, untolerated_mask
 
 REASON = "node(s) had untolerated taint(s)"
 
@@ -48,13 +46,8 @@ class TaintToleration:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes with a NoSchedule or NoExecute taint that is not tolerated."""
-        column = view.taints
-        untolerated = _per_taint_class(column, pod.spec.tolerations, has_untolerated_taint)
-        if not any(untolerated):
-            return None
-        codes = gather_codes(view, column.codes, rows)
-        failed = np.array(untolerated, dtype=np.bool_)[codes]
-        return reject(failed, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+        failed = untolerated_mask(view, rows, pod.spec.tolerations)
+        return None if failed is None else reject(failed, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
         """Nothing to prepare; never skipped, so that nodes without taints get 100."""
@@ -63,7 +56,7 @@ class TaintToleration:
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the number of PreferNoSchedule taints that are not tolerated."""
         column = view.taints
-        counts = _per_taint_class(column, pod.spec.tolerations, count_untolerated_preferences)
+        counts = [count_untolerated_preferences(taints, pod.spec.tolerations) for taints in column.classes]
         if not any(counts):
             return np.zeros(len(rows), dtype=np.int64)
         return np.array(counts, dtype=np.int64)[gather_codes(view, column.codes, rows)]
@@ -94,14 +87,6 @@ class TaintToleration:
     @staticmethod
     def _toleration_changed(pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
-
-
-def _per_taint_class(
-    column: TaintColumn,
-    tolerations: Sequence[Toleration],
-    rule: Callable[[tuple[Taint, ...], Sequence[Toleration]], int],
-) -> list[int]:
-    return [rule(taints, tolerations) for taints in column.classes]
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.
