@@ -193,7 +193,7 @@ class CachedOutcomes:
 
     def _end(self, rows: RowArray, status: NDArray[np.int8], wanted: int) -> int:
         """Return how many rows it takes at least until there are so many candidates, one of which breaks no budget: as
-        if those not cached yet were such."""
+        if those not tried yet were such."""
         hopeful = np.flatnonzero(status <= _CANDIDATE)
         harmless = (status[hopeful] == _UNKNOWN) | (self._violations[rows[hopeful]] == 0)
         first = int(harmless.argmax()) if harmless.any() else len(hopeful)
