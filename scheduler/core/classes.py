@@ -235,7 +235,7 @@ def make_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassC
     """Make the columns of a class from nothing.
 
     Raises:
-        Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
+        Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
     """
     table, rows = view.table, view.rows
     plan = make_plan(view, pod, profile)

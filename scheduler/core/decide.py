@@ -38,7 +38,7 @@ class Placement:
     Attributes:
         pod: the pod.
         node: the chosen node; None when there is none.
-        code: SUCCESS, UNSCHEDULABLE (rejected: `rejectors` says by whom) or ERROR.
+        code: SUCCESS, UNSCHEDULABLE (rejected by `rejectors`) or ERROR.
         message: the FailedScheduling text without PostFilter's part; None on success.
         total: the chosen node's score; 0 where only one node was feasible, which is then not scored.
         evaluated: nodes that filters looked at.
@@ -75,10 +75,10 @@ class Placement:
         """Return every node's status code: what PostFilter chooses candidates from.
 
         Raises:
-            ValueError: the pod was not turned down.
+            ValueError: the pod was not rejected.
         """
         if self.diagnosis is None:
-            raise ValueError(f"pod {self.pod.key} was not turned down")
+            raise ValueError(f"pod {self.pod.key} was not rejected")
         everyone = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         if self.diagnosis.pre_filter is not None:
             everyone = self.diagnosis.pre_filter.code

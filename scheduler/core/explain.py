@@ -1,5 +1,5 @@
 """The full matrix behind a decision: the first filter that rejects each node, every plugin's score, and the load data
-used. For `simulate`, the conformance tests and whoever asks why; it never uses the columns of a class, so that it also
+used. For `simulate`, the conformance tests and users who ask why; it never uses the columns of a class, so that it also
 explains a decision that was made by them.
 """
 

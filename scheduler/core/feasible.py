@@ -52,8 +52,8 @@ def filter_nodes(
         return Search(_NONE, 0, diagnosis)
     rows = snapshot.rows
     if pod.nominated_node:
-        # The node where preemption made room: when it fits, nobody else is asked (evaluateNominatedNode). Its rejection
-        # is not part of the diagnosis, as the search over all nodes that follows finds it again.
+        # The node where preemption made room: when it fits, no other node is filtered (evaluateNominatedNode). Its
+        # rejection is not part of the diagnosis, as the search over all nodes that follows finds it again.
         row = snapshot.row(pod.nominated_node)
         if row >= 0:
             feasible = profile.run_filters_with_nominated(

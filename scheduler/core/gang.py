@@ -107,7 +107,7 @@ def place_gang(
     Members beyond these are not tried: once the gang may run, they are pods like any other.
 
     What is rejected when it is taken (two members counted on one volume) is decided again, now that the others' nodes
-    are taken. When the result is not complete, the caller takes everything back.
+    are taken. When the result is not complete, the caller undoes every reservation.
 
     Args:
         gang: who belongs together.
@@ -155,7 +155,7 @@ def gang_plugin(runner: ProfileRunner) -> GangPlugin | None:
 
 
 def gang_message(decision: GangDecision, own: str | None = None) -> str:
-    """Return what a member is told of a gang that does not fit: how many do, and why the others do not.
+    """Return the message for a member of a gang that does not fit: how many members fit, and why the others do not.
 
     `own` is what keeps this very member off; else the reason most others have is given.
     """

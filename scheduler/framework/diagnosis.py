@@ -28,9 +28,9 @@ class Rejection:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What stood in the way in one attempt (Diagnosis of kube-scheduler).
+    """Why no node was feasible in one attempt (Diagnosis of kube-scheduler).
 
-    Rejections stay as columns until somebody asks for the message or for one node's status: most attempts that fail are
+    Rejections stay as columns until a caller asks for the message or for one node's status: most attempts that fail are
     repeated with the same result, and need only the histogram.
 
     Attributes:

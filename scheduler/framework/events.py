@@ -104,8 +104,7 @@ def node_changes(old: NodeInfo, new: NodeInfo) -> ActionType:
 
 
 def pod_changes(old: PodInfo, new: PodInfo) -> ActionType:
-    """Return what changed between two states of a pod, as specific as it can be told; 0 for none of the specific
-    changes."""
+    """Return what changed between two states of a pod, as specific as possible; 0 when nothing specific did."""
     changes = ActionType(0)
     if old.labels != new.labels:
         changes |= _A.UPDATE_POD_LABEL

@@ -12,7 +12,8 @@ from scheduler.framework.status import RowArray, Status
 from scheduler.framework.view import NodeView
 
 PodListener = Callable[[PodInfo | None, PodInfo | None], None]
-"""Told of a pod with a node as the API server shows it: (before, now), None where it was or is not there."""
+"""Called with the former and the present state of a pod with a node, as the API server shows them; None where the pod
+did not exist or does not exist any more."""
 
 GiveWay = Callable[[], Awaitable[None]]
 """Lets other work on the loop run, where the caller has kept it busy for long enough."""
@@ -154,11 +155,11 @@ class FilterRunner(Protocol):
         one."""
 
     def watches_pods(self, state: CycleState) -> bool:
-        """Tell whether some plugin wants to be told of pods that are moved in a what-if run."""
+        """Tell whether some plugin wants to know of pods that are moved in a what-if run (`PreFilterExtensions`)."""
 
     def local_version(self, state: CycleState, pod: PodInfo, view: NodeView) -> Hashable | None:
-        """Return what the verdicts on a node follow from besides the pod's spec, the node, and the pods on it and
-        nominated to it; None where they follow from more than that."""
+        """Return a value that changes with everything the verdicts on a node depend on, except the pod's spec, the
+        node, and the pods on it and nominated to it; None where a verdict depends on more than can be compared."""
 
     def run_add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
         """Tell PreFilter plugins of a pod put on a node for a what-if run."""

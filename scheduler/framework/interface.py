@@ -63,10 +63,10 @@ class ObjectReader(Protocol):
 
 
 class Pods(Protocol):
-    """All pods that have a label someone asked for, with or without a node, whoever schedules them."""
+    """All pods that have one of the indexed labels, with or without a node, of every scheduler."""
 
     def index(self, label: str, listener: PodListener | None = None) -> None:
-        """Keep the pods that have a label; `listener` is told of each that comes, changes or goes."""
+        """Keep the pods that have a label; `listener` is called for each that comes, changes or goes."""
 
     def labelled(self, label: str, namespace: str, value: str) -> Collection[PodInfo]:
         """Return the pods of a namespace whose label has a value, as the API server shows them."""
@@ -118,7 +118,7 @@ class PreFilterResult:
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
     """What PostFilter decided about `status.nominatedNodeName`: leave it (None), clear it (""), or set it; and the
-    pods that have to go for it."""
+    pods to be evicted for it."""
 
     nominated_node: str | None = None
     victims: tuple[PodInfo, ...] = ()
@@ -136,7 +136,7 @@ class PreEnqueuePlugin(Plugin, Protocol):
         """Return Success to let the pod pass to the next PreEnqueue plugin, and in the end to the active queue.
 
         Anything else makes the pod gated, in this plugin's name: the remaining plugins are not called, and the pod does
-        not back off. It is looked at again at an event this plugin registered, when it changes itself, or when somebody
+        not back off. It is looked at again at an event this plugin registered, when it changes itself, or when a plugin
         activates it.
         """
 
@@ -193,13 +193,13 @@ class GangPlugin(Plugin, Protocol):
         """
 
     def gang_placed(self, pod: PodInfo) -> None:
-        """Told that enough members of a pod's gang hold nodes; their bindings begin."""
+        """Enough members of a pod's gang hold nodes; their bindings begin."""
 
     def gang_settled(self, pod: PodInfo) -> None:
-        """Told that a pod's gang is complete, or holds no node any more."""
+        """A pod's gang is complete, or holds no node any more."""
 
     def gang_failed(self, pod: PodInfo) -> None:
-        """Told that a pod's gang did not fit; nobody holds anything."""
+        """A pod's gang did not fit; no member holds a node."""
 
 
 @runtime_checkable
@@ -268,7 +268,7 @@ class PostFilterPlugin(Plugin, Protocol):
           says something about the nomination holds.
         - anything else: an error, which is added to the message; no further plugin is called.
 
-        The pod is rejected in every case: nobody is placed in the attempt that made the room.
+        The pod is rejected in every case: no pod is placed in the attempt that made the room.
         """
 
 
@@ -358,7 +358,7 @@ class BindPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PostBindPlugin(Plugin, Protocol):
-    """Told that a pod was bound. Runs beside the loop; nothing follows from it."""
+    """Learns that a pod was bound. Runs beside the loop; nothing follows from it."""
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> Awaitable[None]:
         """Take note; raising is logged and changes nothing for the pod."""

@@ -21,7 +21,7 @@ from scheduler.framework.view import NodeView
 
 
 class DependsOn(Enum):
-    """What a filter's verdict or a raw score on a node follows from, besides the pod's `spec`.
+    """What a filter's verdict or a raw score on a node depends on, in addition to the pod's `spec`.
 
     ANYTHING: it has to be asked again in every attempt. NODE: the node object alone (labels, taints, images,
     allocatable). PODS: the node object and the pods on the node. NOTHING: the plugin takes no part for such pods: every
@@ -36,7 +36,7 @@ class DependsOn(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """A plugin's word on one class of pods.
+    """What a plugin declares for one class of pods.
 
     Attributes:
         filters: what the verdict on a node follows from. Anything but ANYTHING also promises that PreFilter answers
@@ -79,8 +79,8 @@ class LocalPlugin(Protocol):
 def local_version(
     filters: Iterable[FilterPlugin], skipped: Container[str], pod: PodInfo, view: NodeView
 ) -> Hashable | None:
-    """Return a value that changes with whatever the verdicts of filters follow from besides the pod's spec, the node
-    and the pods on it; None where one of them follows from more than that."""
+    """Return a value that changes with everything the verdicts of filters depend on, except the pod's spec, the node
+    and the pods on it; None where one of them depends on more than can be compared."""
     versions: list[Hashable] = []
     for plugin in filters:
         if plugin.name in skipped:

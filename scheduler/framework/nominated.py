@@ -60,7 +60,7 @@ def rows_fitting_beside_nominated(
     elif filters.watches_pods(state):
         fitting = _fitting_with(filters, state, pod, view, checked, nominated_for(pod, view, checked), diagnosis)
     else:
-        # Every verdict follows from its own node, and nobody has to be told of the pods: one run over the view with
+        # Every verdict depends on its own node, and no plugin follows the moves: one run over the view with
         # all nominated pods answers for all rows. Adding the pods one by one costs as much for one row, and eight
         # times as much for 200.
         if overlay is None:

@@ -58,7 +58,7 @@ NO_SECCOMP_PATHS = SeccompPaths()
 
 
 class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
-    """What a filter or score can see of a pod besides its labels and identity; pods of one class share one.
+    """What a filter or score can see of a pod, except its labels and identity; pods of one class share one.
 
     Attributes:
         class_key: digest of everything below and of the namespace; equal keys mean equal scheduling behaviour.

@@ -210,7 +210,7 @@ class ProfileRunner:
     def run_skipped_pre_filters(
         self, state: CycleState, pod: PodInfo, view: NodeView, skippable: frozenset[str]
     ) -> None:
-        """Call the PreFilter plugins that `run_pre_filter` was told to take for granted."""
+        """Call the PreFilter plugins that `run_pre_filter` skipped, as their state or verdicts are needed after all."""
         self._run_pre_filters(state, pod, view, [plugin for plugin in self.pre_filters if plugin.name in skippable])
 
     @staticmethod
@@ -322,7 +322,7 @@ class ProfileRunner:
         return self.run_filters(state, pod, view, rows, diagnosis)
 
     def watches_pods(self, state: CycleState) -> bool:
-        """Tell whether a plugin that takes part wants to be told of pods that are moved in a what-if run."""
+        """Tell whether a plugin that takes part has to follow the pods that are moved in a what-if run."""
         return any(name not in state.skip_filter for name, _ in self._pod_watchers)
 
     def local_version(self, state: CycleState, pod: PodInfo, view: NodeView) -> Hashable | None:
@@ -438,7 +438,7 @@ class ProfileRunner:
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Take every reservation back, in reverse order."""
+        """Call Unreserve of all plugins, in reverse order."""
         for plugin in reversed(self.reserve):
             plugin.unreserve(state, pod, node)
 

@@ -1,4 +1,4 @@
-"""What plugins read: columns over nodes, seen through the pods that are placed or taken away in this attempt."""
+"""What plugins read: columns over nodes, with the pods that this attempt adds or removes."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,7 +107,7 @@ class Objects(Protocol):
         """Show an object through `latest` as it is about to be written; ValueError when it is out of date or gone."""
 
     def restore(self, kind: str, namespace: str, name: str) -> None:
-        """Take an assumption back, if there is one."""
+        """Forget the assumed state of an object, if there is one."""
 
 
 class NodeView(Protocol):

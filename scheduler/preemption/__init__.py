@@ -1,4 +1,4 @@
-"""Preemption: which pods have to go so that another one fits, on which node that hurts least, and that they go.
+"""Preemption: which pods have to be evicted so that another one fits, and on which node that hurts least.
 
 What the preempting plugins (DefaultPreemption, CapacityScheduling, PreemptionToleration) share; they differ in their
 `VictimRules`. Follows pkg/scheduler/framework/preemption of kube-scheduler 1.34. May import `scheduler.framework`,

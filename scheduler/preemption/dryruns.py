@@ -172,7 +172,7 @@ class CachedOutcomes:
         failed."""
         own = view.row(view.nomination_of(pod.uid))
         if own >= 0:
-            # For all others of its class the pod is in the way there.
+            # For the other pods of its class, this nominated pod takes room there.
             self.status[own] = _UNKNOWN
         promising = rules.rows_with_victims(trial.state, pod, view, rows)
         while True:
@@ -208,7 +208,8 @@ class CachedOutcomes:
             self.status[row] = _CANDIDATE if outcome.victims else _REJECTED
             if outcome.victims:
                 self._compare(row, outcome)
-            # Whoever started by a clock that is ahead of ours is the older the later it gets.
+            # A pod without a start counts as started now. So one whose start lies in our future, as its node's clock is
+            # ahead, changes places with it as time passes.
             if any(victim.started_at > view.now for victim in others):
                 self._valid_once.add(row)
             if trial.budgets.cover(others):
@@ -240,7 +241,7 @@ class CachedOutcomes:
         row = int(rows[int(rng.random() * len(rows))])
         outcome = self._outcomes[row]
         assert outcome is not None
-        # Conditions and the like may have changed since, which make no difference to who has to go.
+        # Conditions and the like may have changed since, which make no difference to the choice of victims.
         current_pods = {current.uid: current for current in view.pods_on(row)}
         return Candidate(
             view.name(row), tuple(current_pods[victim.uid] for victim in outcome.victims), outcome.violations

@@ -22,7 +22,7 @@ class Evictions:
 
     Upstream remembers only the preemptors whose victims have yet to be deleted at the API server (`preempting` of
     Evaluator). Here a preemption is remembered until the watch shows its victims gone, as a preemptor that is tried
-    between the answer of the API server and the watch finds nobody leaving, and preempts once more.
+    between the answer of the API server and the watch finds no terminating victim, and preempts once more.
     """
 
     def __init__(self, plugin: str, handle: Handle) -> None:
@@ -82,8 +82,8 @@ class Evictions:
 
     def _finished(self, eviction: Eviction, complete: bool) -> None:
         preemptor, last = eviction.preemptor, eviction.victims[-1].uid
-        # Not earlier: a pod that is tried while its last victim's deletion has yet to be requested finds that nobody
-        # is leaving, and preempts once more.
+        # Not earlier: a pod that is tried while its last victim's deletion has yet to be requested finds no
+        # terminating victim, and preempts once more.
         self._running.discard(preemptor.uid)
         if not complete:
             self._requested.pop(preemptor.uid, None)

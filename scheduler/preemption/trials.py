@@ -121,7 +121,7 @@ class Budgets:
 @dataclass(slots=True)
 class _Node:
     """One node while it is tried: the pods in the order in which they are given another chance, by index in the batch,
-    of which the first so many violate a budget; and who has to go."""
+    of which the first so many violate a budget; and its victims."""
 
     row: int
     order: list[int]
@@ -208,7 +208,7 @@ class Trial:
         if not self._watched:
             overlay.move_pods(batch, indices, sign)
             return
-        # Whoever is told of a pod sees the nodes as they are right after its move.
+        # A plugin that follows the moves sees the nodes as they are right after each.
         for index in indices.tolist():
             row, pod = batch.pods[index]
             if sign > 0:
@@ -249,7 +249,7 @@ class Trial:
         if node.error:
             return NodeOutcome(error=node.error)
         if not node.victims:
-            # The pod fits as things are: what rejected it before looks at more than a trial can show.
+            # The pod fits without evicting anybody: what rejected it before looks at more than a trial can show.
             return NodeOutcome(error=f'expected at least one victim pod on node "{self._view.name(node.row)}"')
         return NodeOutcome(tuple(by_importance(node.victims, self._view.now)), node.violations)
 

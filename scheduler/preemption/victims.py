@@ -31,36 +31,46 @@ victims cheaper than few."""
 
 
 class NodeError(Exception):
-    """A plugin cannot judge a node; the text is what the pod is told."""
+    """A plugin cannot judge a node; the text goes into the pod's message."""
 
 
 class ReprieveResult(Enum):
-    """What becomes of a pod that was given another chance."""
+    """What becomes of a potential victim that was put back."""
 
     REPRIEVED = 0
     EVICTED = 1
     EVICTED_UNCOUNTED = 2
-    """It goes, and the PodDisruptionBudget that this breaks does not count."""
+    """Evicted, and a PodDisruptionBudget that this breaks does not count (upstream's CapacityScheduling)."""
 
 
 class VictimRules:
-    """Which pods may be taken away for another, and when that was enough: here any of lower priority, as soon as the
-    filters pass (DefaultPreemption). A plugin with other rules overrides what differs."""
+    """Which pods may be evicted for another one, and when enough are: here any of lower priority, until the filters
+    pass (DefaultPreemption). A plugin with other rules overrides what differs.
+
+    The evaluator calls the methods in the order in which they stand here: first whether the pod may preempt at all,
+    then which nodes and pods come into question, then, with all potential victims of a node removed, whether the pod
+    may run there, and last for each of them, put back, whether it must be evicted.
+    """
 
     def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
-        """Tell whether a pod on the nominated node is leaving it for this one, which then preempts nobody else."""
+        """Tell whether a pod on the nominated node is terminating for this one, which then waits and does not
+        preempt."""
         return other.priority < pod.priority and _is_preempted(other)
 
     def rows_with_victims(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
-        """Return the rows among these where `candidates` may find somebody, in their order: a quick look ahead."""
+        """Return the rows among these that may have potential victims, in their order: a quick selection by column."""
         return rows[view.lowest_priority[rows] < pod.priority]
 
     def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
-        """Return the pods of a node that may go; NodeError where that cannot be told."""
+        """Return the pods of a node that may be evicted.
+
+        Raises:
+            NodeError: that cannot be judged.
+        """
         return [other for other in view.pods_on(row) if other.priority < pod.priority]
 
     def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
-        """Yield what the pod is told of nodes where nobody may go: a text for each."""
+        """Yield the reason for each node without potential victims."""
         return itertools.repeat(NO_VICTIMS, len(nodes))
 
     def rejection_after_removal(self, state: CycleState, row: int) -> str:
@@ -68,8 +78,11 @@ class VictimRules:
         return ""
 
     def reprieve(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> ReprieveResult:
-        """Judge a pod that has been put back, given whether the preemptor fits beside it; NodeError gives the node
-        up."""
+        """Decide on a pod that has been put back, given whether the preemptor fits beside it.
+
+        Raises:
+            NodeError: that cannot be judged; the node is no candidate then.
+        """
         return ReprieveResult.REPRIEVED if fits else ReprieveResult.EVICTED
 
 

@@ -73,7 +73,7 @@ class _TermTally:
 
 
 class PodAggregates:
-    """The counts over one node table. Whoever owns it reports every pod that comes onto or leaves a row."""
+    """The counts over one node table. Its owner reports every pod that comes onto or leaves a row."""
 
     def __init__(
         self, table: NodeTable, objects: ObjectStore, everyone: Callable[[], Iterable[tuple[int, PodInfo]]]
@@ -115,7 +115,7 @@ class PodAggregates:
                 term_tally.tally.add(row, sign, topology)
 
     def add_all(self) -> None:
-        """Count everyone, where nobody has been counted yet."""
+        """Count all pods, where none has been counted yet."""
         for row, pod in self._everyone():
             self.add(row, pod, 1)
 

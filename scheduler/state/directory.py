@@ -1,4 +1,4 @@
-"""All pods the watch shows that have a label someone asked for, with or without a node, whoever schedules them.
+"""All pods the watch shows that have one of the indexed labels, with or without a node, of every scheduler.
 
 For members of a gang: some wait, some are bound, some belong to another scheduler, and the cache holds only those with
 a node, the queue only those that wait for us.
@@ -13,7 +13,7 @@ _Key = tuple[str, str, str]
 
 
 class PodDirectory:
-    """Pods by the value of a label. Only labels that were asked for before the first pod came are kept.
+    """Pods by the value of a label. Only labels that were indexed before the first pod came are kept.
 
     Args:
         node_of: where a pod is bound or assumed to be, by UID.
@@ -27,7 +27,7 @@ class PodDirectory:
         self._listeners: list[PodListener] = []
 
     def index(self, label: str, listener: PodListener | None = None) -> None:
-        """Keep the pods that have a label; `listener` is told of each that comes, changes or goes."""
+        """Keep the pods that have a label; `listener` is called for each that comes, changes or goes."""
         if label not in self._labels:
             self._labels.append(label)
         if listener is not None:

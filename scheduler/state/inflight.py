@@ -49,7 +49,7 @@ class InFlight:
         if start is None:
             return iter(())
         events = self._events[start - self._offset :]
-        # Pods start in order, so the first of the dict is the oldest: nobody needs the events before its start.
+        # Pods start in order, so the first of the dict is the oldest: no pod needs the events before its start.
         oldest = next(iter(self._starts.values()), self._offset + len(self._events))
         del self._events[: oldest - self._offset]
         self._offset = oldest

@@ -12,9 +12,9 @@ Sums = Mapping[str, Resources]
 
 
 class NamespaceSums:
-    """Sums that were asked for once, kept up to date from then on; nothing is counted for what nobody asks.
+    """Sums that a plugin has asked for once, kept up to date from then on; no other sum is kept.
 
-    Whoever owns it reports every pod that is placed or goes, whatever node it is on.
+    The owner reports every pod that is placed or removed, also on nodes that are not known.
     """
 
     def __init__(self, everyone: Callable[[], Iterable[PodInfo]]) -> None:

@@ -1,6 +1,6 @@
 """Pods that preemption has promised a node (upstream's nominator).
 
-A nominated pod takes no room in the table: its victims still have it. Everybody of lower or equal priority must
+A nominated pod takes no room in the table: its victims still have it. Every pod of lower or equal priority must
 nevertheless fit beside it, or the room would be gone when the victims are. So what nominated pods request is summed up
 by row, per priority that asks, and laid over a view when a decision needs it.
 """
@@ -34,7 +34,7 @@ class Nominator:
         """Nominate a pod to a node, instead of any former one; to none where the name is empty."""
         known = self.by_node.get(node, ()) if node and self._node_of.get(pod.uid) == node else ()
         if any(nominee.uid == pod.uid and _counts_alike(nominee, pod) for nominee in known):
-            # Only its status has changed: it needs the same room, so nobody has to look at the node again.
+            # Only its status has changed: it needs the same room, so the node need not be looked at again.
             self.by_node[node] = tuple(pod if nominee.uid == pod.uid else nominee for nominee in known)
             return
         self.remove(pod.uid)

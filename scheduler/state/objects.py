@@ -194,7 +194,7 @@ class ObjectStore:
         self._changed(kind)
 
     def restore(self, kind: str, namespace: str, name: str) -> None:
-        """Take an assumption back, if there is one."""
+        """Forget the assumed state of an object, if there is one."""
         if self._assumed.pop((kind, namespace, name), None) is not None:
             self._reindex(kind, namespace, name)
             self._changed(kind)

@@ -8,7 +8,7 @@ from scheduler.framework import IntArray, NodeInfo, PodInfo
 from scheduler.state.rowlog import RowLog
 
 NO_PODS = np.iinfo(np.int64).max
-"""Stands for a node without pods: no pod's priority lies below it, so nobody preempts there."""
+"""Stands for a node without pods: no pod's priority is above it, so no pod preempts there."""
 
 
 class LowestPriorities:

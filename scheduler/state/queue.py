@@ -200,7 +200,7 @@ class SchedulingQueue:
         return self._to_flight(queued)
 
     def put_back(self, queued: QueuedPod) -> QueueName:
-        """Take a pod back that was not tried after all, as if it had not been popped."""
+        """Return a popped pod that was not tried to the active queue, as if it had not been popped."""
         queued.attempts -= 1
         self._in_flight.finish(queued.pod.uid)
         return self._to_active(queued)
@@ -212,7 +212,7 @@ class SchedulingQueue:
     def add_unschedulable(
         self, queued: QueuedPod, *, rejectors: Iterable[str] = (), pending: Iterable[str] = ()
     ) -> QueueName:
-        """Take a pod back that could not be placed.
+        """Requeue a popped pod that could not be placed.
 
         Args:
             queued: what `pop` returned; its `pod` may have been replaced by a newer state.

@@ -10,7 +10,7 @@ QueueName = Literal["active", "backoff", "unschedulable", "gated", "in-flight"]
 
 
 class Requeue(IntEnum):
-    """What an event means for a pod, in rising order of haste."""
+    """What an event means for a pod, in rising order of urgency."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -52,5 +52,5 @@ class QueuedPod:
 
     @property
     def rejectors(self) -> frozenset[str]:
-        """Return everybody who rejected it last."""
+        """Return all plugins that rejected it last."""
         return self.unschedulable_plugins | self.pending_plugins

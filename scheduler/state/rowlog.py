@@ -43,7 +43,7 @@ class RowLog:
         return self._rows[position - self.start : self._used]
 
     def forget(self, position: int | None = None) -> None:
-        """Drop all entries and go on at a later position: whoever asks from before has to look at every row."""
+        """Drop all entries and go on at a later position; a reader with an earlier one has to look at every row."""
         self.end = self.end + 1 if position is None else position
         self.start = self.end
         self._used = 0

@@ -259,7 +259,7 @@ class NodeTable:
             amounts.add(row, getattr(pod.spec.declared, field))
 
     def column(self, resource: str, field: str) -> FloatArray:
-        """Return `allocatable` or `requested` of a resource; zeros for one nobody has."""
+        """Return `allocatable` or `requested` of a resource; zeros for one that no node has."""
         amounts = self.amounts.get(resource)
         column: FloatArray = self._zeros if amounts is None else getattr(amounts, field)
         return column[: self.size]
