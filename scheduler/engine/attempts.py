@@ -145,5 +145,5 @@ def is_reserved(outcome: PermitOutcome) -> bool:
 
 
 def refusal_message(status: Status) -> str:
-    """Return what a pod is told whose node was refused in Reserve, Permit or later, worded as by upstream."""
+    """Return the message for a pod that lost its node in Reserve, Permit or later, worded as by upstream."""
     return f"0/1 nodes are available: 1 {status.message}." if status.is_rejection else status.message

@@ -19,8 +19,8 @@ import structlog
 
 from scheduler.core import Placement
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
-from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, FailureReporter, Rejection
-from scheduler.engine.gangs import Attempt, Gangs
+from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure, FailureReporter
+from scheduler.engine.gangs import BindingAttempt, Gangs
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -43,7 +43,7 @@ MAX_BINDING = 64
 """Bindings under way at once: more only lengthen the API server's queue (docs/performance.md)."""
 FLUSH_SECONDS = 0.5
 """How often pods whose backoff is over, or that have been unschedulable for long, are looked for."""
-_NO_NODES = Rejection(NO_NODES, UNSCHEDULABLE)
+_NO_NODES_FAILURE = AttemptFailure(NO_NODES, UNSCHEDULABLE)
 log = structlog.get_logger(component="cycle")
 
 
@@ -160,7 +160,7 @@ class SchedulingCycle:
             self._queue.done(pod.uid)
             return
         if self._state.node_count == 0:
-            self._reject(queued, started, _NO_NODES)
+            self._handle_failure(queued, started, _NO_NODES_FAILURE)
             return
         gang = self._gangs.gang_to_place(pod)
         if gang is not None:
@@ -173,12 +173,12 @@ class SchedulingCycle:
         if placement.node is not None:
             self._reserve(queued, placement, started)
         elif placement.code is Code.ERROR:
-            rejection = Rejection(placement.message or "no reason given", SCHEDULER_ERROR)
-            self._reject(queued, started, rejection)
+            failure = AttemptFailure(placement.message or "no reason given", SCHEDULER_ERROR)
+            self._handle_failure(queued, started, failure)
         else:
-            self._reject(queued, started, self._run_post_filters(snapshot, placement))
+            self._handle_failure(queued, started, self._run_post_filters(snapshot, placement))
 
-    def _run_post_filters(self, snapshot: Snapshot, placement: Placement) -> Rejection:
+    def _run_post_filters(self, snapshot: Snapshot, placement: Placement) -> AttemptFailure:
         """No node fits: see whether preemption makes room."""
         outcome = self._attempts.run_post_filters(snapshot, placement)
         self._metrics.preemption_attempts.inc(placement.counters.get(PREEMPTION_ATTEMPTS, 0))
@@ -190,11 +190,13 @@ class SchedulingCycle:
                 node=outcome.nominated_node,
                 victims=[victim.key for victim in outcome.victims],
             )
-        return Rejection(outcome.message, UNSCHEDULABLE, placement.rejectors, placement.pending, outcome.nominated_node)
+        return AttemptFailure(
+            outcome.message, UNSCHEDULABLE, placement.rejectors, placement.pending, outcome.nominated_node
+        )
 
     def _reserve(self, queued: QueuedPod, placement: Placement, started: float) -> None:
         permit = self._attempts.reserve(placement)
-        attempt = Attempt(queued, placement, started, permit.waits)
+        attempt = BindingAttempt(queued, placement, started, permit.waits)
         if is_reserved(permit):
             self._start_binding(attempt)
         else:
@@ -202,8 +204,8 @@ class SchedulingCycle:
 
     def _attempt_gang(self, queued: QueuedPod, gang: Gang, started: float) -> None:
         outcome = self._gangs.attempt(queued, gang, started)
-        for member, rejection in outcome.rejected:
-            self._reject(member, started, rejection)
+        for member, failure in outcome.rejected:
+            self._handle_failure(member, started, failure)
         for member in outcome.untried:
             self._queue.put_back(member)
         for attempt in outcome.placed:
@@ -211,7 +213,7 @@ class SchedulingCycle:
 
     # Binding --------------------------------------------------------------------------------------------------------
 
-    def _start_binding(self, attempt: Attempt) -> None:
+    def _start_binding(self, attempt: BindingAttempt) -> None:
         """Bind beside the loop, once no Permit plugin holds the pod any more."""
         pod = attempt.pod
         waiting = self._waiting.add(pod, attempt.waits) if attempt.waits else None
@@ -233,7 +235,7 @@ class SchedulingCycle:
         if not task.cancelled() and task.exception() is not None:
             log.error("binding cycle failed", task=task.get_name(), exc_info=task.exception())
 
-    async def _bind(self, attempt: Attempt, waiting: asyncio.Future[Status] | None) -> None:
+    async def _bind(self, attempt: BindingAttempt, waiting: asyncio.Future[Status] | None) -> None:
         pod, node, state = attempt.pod, attempt.node, attempt.placement.state
         runner = self._attempts.runner_of(pod)
         if waiting is not None:
@@ -257,7 +259,7 @@ class SchedulingCycle:
         await runner.run_post_bind(state, pod, node)
         self._activate_requested(state)
 
-    def _record_success(self, attempt: Attempt) -> None:
+    def _record_success(self, attempt: BindingAttempt) -> None:
         queued, placement, now = attempt.queued, attempt.placement, self._clock()
         pod = queued.pod
         self._state.confirm(pod.uid)
@@ -280,48 +282,48 @@ class SchedulingCycle:
             feasibleNodes=placement.feasible,
         )
 
-    def _roll_back(self, attempt: Attempt, status: Status) -> None:
+    def _roll_back(self, attempt: BindingAttempt, status: Status) -> None:
         """Unreserve and say why; a member of a gang is tried again at once where the others would wait for nothing."""
         self._attempts.unreserve(attempt.placement)
         self._report_lost_node(attempt, status, self._gangs.member_unreserved(attempt, status.message))
         if self._gangs.may_retry_at_once(attempt):
             self._queue.activate([attempt.pod.uid])
 
-    def _report_lost_node(self, attempt: Attempt, status: Status, message: str) -> None:
+    def _report_lost_node(self, attempt: BindingAttempt, status: Status, message: str) -> None:
         """Requeue a pod that did not keep its node, and tell the queue that the node has room again."""
         if attempt.gang is not None:
             # No rejectors: no event tells when a member may be tried again, so it comes back by itself.
-            rejection = Rejection(message, UNSCHEDULABLE if status.is_rejection else SCHEDULER_ERROR)
+            failure = AttemptFailure(message, UNSCHEDULABLE if status.is_rejection else SCHEDULER_ERROR)
         elif status.is_rejection:
             plugins = frozenset({status.plugin} if status.plugin else ())
-            rejection = Rejection(refusal_message(status), UNSCHEDULABLE, plugins)
+            failure = AttemptFailure(refusal_message(status), UNSCHEDULABLE, plugins)
         else:
-            rejection = Rejection(message, SCHEDULER_ERROR)
-        self._reject(attempt.queued, attempt.started, rejection)
+            failure = AttemptFailure(message, SCHEDULER_ERROR)
+        self._handle_failure(attempt.queued, attempt.started, failure)
         # The pod itself is left out: it would wake itself for the room that it gave up.
         gone = msgspec.structs.replace(attempt.pod, node_name=attempt.node)
         self._queue.on_event(ASSIGNED_POD_DELETE, old=gone, except_uid=attempt.pod.uid)
         self.wake()
 
-    def _reject(self, queued: QueuedPod, started: float, rejection: Rejection) -> None:
+    def _handle_failure(self, queued: QueuedPod, started: float, failure: AttemptFailure) -> None:
         """Requeue a pod that got no node, and say why: event, condition, nomination."""
         pod = queued.pod
-        self._observe("unschedulable" if rejection.reason == UNSCHEDULABLE else "error", pod, started)
+        self._observe("unschedulable" if failure.reason == UNSCHEDULABLE else "error", pod, started)
         latest = self._pending.get(pod.uid)
         if latest is None:
-            # Deleted, or bound by another scheduler, meanwhile: the watch has said so, and there is nobody to tell.
+            # Deleted, or bound by another scheduler, meanwhile: the watch has said so, and nobody waits for a reason.
             self._queue.done(pod.uid)
             self._state.nominator.remove(pod.uid)
             return
         queued.pod = latest
-        target = self._queue.add_unschedulable(queued, rejectors=rejection.rejectors, pending=rejection.pending)
+        target = self._queue.add_unschedulable(queued, rejectors=failure.rejectors, pending=failure.pending)
         self._metrics.incoming_pods.labels(target, "ScheduleAttemptFailure").inc()
         # In memory at once: until the watch brings it back, others must not take the room that is being made.
-        nominated = rejection.nominated_node
+        nominated = failure.nominated_node
         self._state.nominator.set(latest, latest.nominated_node if nominated is None else nominated)
         handle = self._handles[pod.scheduler_name]
-        self._failures.report(handle, latest, rejection.reason, rejection.message, nominated)
-        log.info("Unable to schedule pod; no fit; waiting", pod=pod.key, err=rejection.message, queue=target)
+        self._failures.report(handle, latest, failure.reason, failure.message, nominated)
+        log.info("Unable to schedule pod; no fit; waiting", pod=pod.key, err=failure.message, queue=target)
 
     def _observe(self, result: str, pod: PodInfo, started: float) -> None:
         self._metrics.schedule_attempts.labels(result, pod.scheduler_name).inc()

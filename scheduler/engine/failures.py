@@ -19,7 +19,7 @@ PATCHES_AT_ONCE = 8
 wait behind them there, and thousands would time out."""
 
 
-class Rejection(NamedTuple):
+class AttemptFailure(NamedTuple):
     """Why an attempt ended without a node.
 
     Attributes:

@@ -16,7 +16,7 @@ import structlog
 
 from scheduler.core import GangDecision, Placement, gang_message, gang_plugin
 from scheduler.engine.attempts import AttemptPipeline
-from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, Rejection
+from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import SUCCESS, Code, Gang, PodInfo, ProfileRunner, Status, unschedulable
 from scheduler.observe import Metrics
@@ -57,8 +57,8 @@ class ReservedGang:
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
-    """One attempt at one pod, which has been given a node.
+class BindingAttempt:
+    """An attempt at a pod that has been given a node: what its binding needs.
 
     Attributes:
         started: `time.perf_counter` at its beginning.
@@ -94,9 +94,9 @@ class GangOutcome:
         placed: members that hold a node and are to be bound.
     """
 
-    rejected: Sequence[tuple[QueuedPod, Rejection]]
+    rejected: Sequence[tuple[QueuedPod, AttemptFailure]]
     untried: Sequence[QueuedPod] = ()
-    placed: Sequence[Attempt] = ()
+    placed: Sequence[BindingAttempt] = ()
 
 
 class Gangs:
@@ -149,7 +149,7 @@ class Gangs:
         if not reservation.reserved:
             for plugin in self._plugins.values():
                 plugin.gang_failed(head.pod)
-            rejected = self._rejections(plugin_name, members, decision)
+            rejected = self._failures_of(plugin_name, members, decision)
             self._metrics.gangs.labels("rejected").inc()
             message = gang_message(decision) + self._overdue_note(gang)
             log.info("gang does not fit", gang=gang.name, members=len(members), err=message)
@@ -158,14 +158,14 @@ class Gangs:
         placed = []
         for placement, permit in reservation.reserved:
             uid = placement.pod.uid
-            placed.append(Attempt(by_uid[uid], placement, started, permit.waits, reserved))
+            placed.append(BindingAttempt(by_uid[uid], placement, started, permit.waits, reserved))
             reserved.reserved.add(uid)
         for plugin in self._plugins.values():
             plugin.gang_placed(head.pod)
         unplaced = {placement.pod.uid for placement in decision.unplaced}
         tried = {placement.pod.uid for placement in decision.placements}
         return GangOutcome(
-            self._rejections(plugin_name, [queued for queued in members if queued.pod.uid in unplaced], decision),
+            self._failures_of(plugin_name, [queued for queued in members if queued.pod.uid in unplaced], decision),
             [queued for queued in members if queued.pod.uid not in tried],
             placed,
         )
@@ -198,9 +198,9 @@ class Gangs:
             self._reserved[gang.name] = reserved
         return reserved
 
-    def _rejections(
+    def _failures_of(
         self, plugin: str, members: Sequence[QueuedPod], decision: GangDecision
-    ) -> list[tuple[QueuedPod, Rejection]]:
+    ) -> list[tuple[QueuedPod, AttemptFailure]]:
         """Return why members have no node; those that would fit wait for the others."""
         unplaced = {placement.pod.uid: placement for placement in decision.unplaced}
         note = self._overdue_note(decision.gang)
@@ -213,7 +213,7 @@ class Gangs:
                 rejectors = frozenset() if placement.code is Code.ERROR else rejectors | placement.rejectors
             own = placement.message if placement is not None else None
             reason = UNSCHEDULABLE if rejectors else SCHEDULER_ERROR
-            rejected.append((queued, Rejection(gang_message(decision, own) + note, reason, rejectors)))
+            rejected.append((queued, AttemptFailure(gang_message(decision, own) + note, reason, rejectors)))
         return rejected
 
     def _overdue_note(self, gang: Gang) -> str:
@@ -225,8 +225,8 @@ class Gangs:
 
     # Binding --------------------------------------------------------------------------------------------------------
 
-    async def pre_bind(self, attempt: Attempt, runner: ProfileRunner) -> Status:
-        """Run PreBind for a member and wait until enough members are ready; a rejection when time is up."""
+    async def pre_bind(self, attempt: BindingAttempt, runner: ProfileRunner) -> Status:
+        """Run PreBind for a member and wait until enough members are ready; a failure when time is up."""
         gang = attempt.gang
         assert gang is not None
         try:
@@ -252,7 +252,7 @@ class Gangs:
         for uid in gang.ready:
             self._waiting.allow(uid, gang.plugin)
 
-    def member_bound(self, attempt: Attempt) -> None:
+    def member_bound(self, attempt: BindingAttempt) -> None:
         """Note that a pod has its Binding; nothing where it is no member of a gang."""
         gang = attempt.gang
         if gang is None:
@@ -266,7 +266,7 @@ class Gangs:
             log.info("gang is bound", gang=gang.name, minMember=gang.minimum, seconds=round(seconds, 3))
         self._end_binding(gang, attempt.pod)
 
-    def member_unreserved(self, attempt: Attempt, reason: str) -> str:
+    def member_unreserved(self, attempt: BindingAttempt, reason: str) -> str:
         """Note that a pod gave its node up; returns the message for the pod."""
         gang = attempt.gang
         if gang is None:
@@ -277,7 +277,7 @@ class Gangs:
         text = f"{gang.name}: {count} members hold nodes, minMember is {gang.minimum}, this one gave its node up"
         return f"{text}: {reason}"
 
-    def may_retry_at_once(self, attempt: Attempt) -> bool:
+    def may_retry_at_once(self, attempt: BindingAttempt) -> bool:
         """Tell whether the other members hold nodes that they would hold for nothing without this one."""
         gang = attempt.gang
         return (

@@ -35,7 +35,7 @@ class PodInputs:
         queue: the pods to place.
         pending: the pods without a node, by UID; kept here, read by the cycle.
         scheduler_names: whose pods are ours.
-        waiting: told of pods that are deleted while they wait in Permit.
+        waiting: rejects pods that are deleted while they wait in Permit.
         failures: forgets pods that are gone.
         wake: called after each batch.
         clock: returns seconds since the epoch.

@@ -26,7 +26,7 @@ class LoadFeeds:
         self._metrics = metrics
         self._settings, self._ignored = configured_sources(configuration.profiles)
         self._feeds: dict[str, LoadFeed] = {}
-        # Plugins that read a load ask for recent assignments; nobody else does, and keeping them costs time.
+        # Only plugins that read a load ask for recent assignments, and keeping them costs time.
         engine.state.assignments.keep(bool(self._settings))
 
     def start(self, client_config: ClientConfig, on_status: Callable[[LoadStatus], None]) -> None:

@@ -54,7 +54,7 @@ def serving_context(
     context.minimum_version = _VERSIONS[minimum]
     if chosen := [cipher for suite in suites if (cipher := _openssl_name(suite))]:
         try:
-            # Those of a name that OpenSSL has given up are passed over, as long as one is left.
+            # OpenSSL ignores names of suites that it no longer has, as long as it has one of them.
             context.set_ciphers(":".join(chosen))
         except ssl.SSLError as error:
             raise ValueError(f"--tls-cipher-suites: none of {', '.join(suites)} can be used here") from error

@@ -86,7 +86,7 @@ class Metrics:
         """What became of gangs, Bindings and Events, and what plugins observed."""
         self.gangs = new.counter(
             "secondary_scheduler_gangs_total",
-            "Gangs by outcome: placed (enough members bound), rejected (nobody holds anything), incomplete",
+            "Gangs by outcome: placed (enough members bound), rejected (no member holds a node), incomplete",
             "outcome",
         )
         self.gang_duration = new.histogram(

@@ -20,7 +20,7 @@ class Outcome:
     """What became of one pod.
 
     Attributes:
-        explanation: the matrix; None where nothing was evaluated, or where nobody asked.
+        explanation: the matrix; None where nothing was evaluated, or where it was not requested.
         victims: pods (`namespace/name`) that were removed to make room.
     """
 

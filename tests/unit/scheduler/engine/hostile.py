@@ -1,4 +1,4 @@
-"""Objects as nobody should write them: rich, valid ones in which a few values have been replaced by nonsense."""
+"""Hostile objects: rich, valid ones in which a few values have been replaced by nonsense."""
 
 from __future__ import annotations
 

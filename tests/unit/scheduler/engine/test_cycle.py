@@ -45,7 +45,7 @@ async def test_room_taken_by_a_binding_under_way_is_not_given_twice(engine: Engi
     engine.add_node("n1", cpu="1")
     engine.add_pod("first", cpu="700m")
     engine.add_pod("second", cpu="700m")
-    await eventually(lambda: bool(engine.api.patches), "the second is turned down")
+    await eventually(lambda: bool(engine.api.patches), "the second is rejected")
     assert [name for name, _, _ in engine.api.bindings] == ["first"]
     condition = engine.api.patches[0][1]["status"]["conditions"][0]
     assert condition["reason"] == "Unschedulable"
@@ -55,7 +55,7 @@ async def test_room_taken_by_a_binding_under_way_is_not_given_twice(engine: Engi
 async def test_a_pod_that_did_not_fit_is_placed_when_room_comes(engine: Engine) -> None:
     engine.add_node("n1", cpu="1")
     engine.add_pod("big", cpu="3")
-    await eventually(lambda: bool(engine.api.patches), "turned down")
+    await eventually(lambda: bool(engine.api.patches), "rejected")
     engine.add_node("n2", cpu="4")
     await eventually(lambda: bool(engine.api.bindings), "bound")
     assert engine.api.bindings[0][2] == "n2"
@@ -87,7 +87,7 @@ async def test_an_answer_lost_on_the_way_is_tried_again_when_the_pod_has_no_node
     assert engine.api.patches[0][1]["status"]["conditions"][0]["reason"] == "SchedulerError"
 
 
-async def test_a_pod_bound_by_somebody_else_takes_no_room_on_our_node(engine: Engine) -> None:
+async def test_a_pod_bound_by_another_scheduler_takes_no_room_on_our_node(engine: Engine) -> None:
     engine.api.failures = [refused(409, "pod is already assigned to node n9")]
     engine.api.show("p", node="n9")
     engine.add_node("n1")
@@ -152,7 +152,7 @@ async def test_what_a_fresh_list_lacks_is_gone(engine: Engine) -> None:
 async def test_the_same_reason_is_patched_once(engine: Engine) -> None:
     engine.add_node("n1", cpu="1")
     engine.add_pod("big", cpu="3")
-    await eventually(lambda: bool(engine.api.patches), "turned down")
+    await eventually(lambda: bool(engine.api.patches), "rejected")
     engine.cycle.activate(["big-uid"])
     await eventually(
         lambda: engine.metrics.schedule_attempts.labels("unschedulable", "secondary-scheduler")._value.get() == 2,

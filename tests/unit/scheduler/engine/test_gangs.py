@@ -95,7 +95,7 @@ async def test_two_gangs_for_one_room_never_hold_half_of_it_each(start: Start) -
     assert len({name[0] for name in engine.bound}) == 1
     winner = next(iter(engine.bound))[0]
     loser = "b" if winner == "a" else "a"
-    await eventually(lambda: "members fit" in engine.message(f"{loser}-0"), "the other is told")
+    await eventually(lambda: "members fit" in engine.message(f"{loser}-0"), "the other gets a reason")
     assert engine.state.assumed_count == 3
     for number in range(3):
         engine.pods.apply([(EventType.DELETED, pod_info(f"{winner}-{number}", node="n1"))])
@@ -104,7 +104,7 @@ async def test_two_gangs_for_one_room_never_hold_half_of_it_each(start: Start) -
     await eventually(lambda: len(engine.bound) == 6, "the other")
 
 
-async def test_a_missing_group_parks_its_pods_until_it_comes_and_nobody_else(start: Start) -> None:
+async def test_a_missing_group_parks_only_its_own_pods_until_it_comes(start: Start) -> None:
     engine = await start()
     engine.add_node("n1")
     engine.add_members("late", 2)
@@ -231,7 +231,7 @@ def with_volumes(engine: GangEngine) -> SlowVolumes:
     return volumes
 
 
-async def test_nobody_is_bound_before_everybody_is_ready(start: Start) -> None:
+async def test_no_member_is_bound_before_all_are_ready(start: Start) -> None:
     engine = await start()
     volumes = with_volumes(engine)
     volume = volumes.hold("g-1")
@@ -268,7 +268,7 @@ async def test_a_gang_that_is_not_ready_in_time_gives_all_nodes_up(start: Start)
     engine.add_members("g", 3, cpu="300m")
     await eventually(lambda: engine.state.assumed_count == 3, "all hold the node")
     await asyncio.sleep(0.8)
-    await eventually(lambda: engine.state.assumed_count == 0, "nobody holds anything")
+    await eventually(lambda: engine.state.assumed_count == 0, "no member holds a node")
     assert engine.api.bindings == []
     assert engine.metrics.gangs.labels("incomplete")._value.get() == 1
     await eventually(lambda: "not ready to be bound in time" in engine.message("g-1"), "the reason")
@@ -289,7 +289,7 @@ async def test_a_waiting_member_that_is_deleted_leaves_the_others_to_their_timeo
     volume.set_result(Status())
     await eventually(lambda: len(engine.waiting) == 2, "one was taken out, one came")
     await asyncio.sleep(0.8)
-    await eventually(lambda: engine.state.assumed_count == 0, "nobody holds anything")
+    await eventually(lambda: engine.state.assumed_count == 0, "no member holds a node")
     assert engine.api.bindings == []
 
 
@@ -370,7 +370,7 @@ async def test_members_of_another_scheduler_count_once_they_have_a_node(start: S
     await eventually(lambda: engine.bound == {"g-0"}, "its other half runs")
 
 
-async def test_a_group_that_makes_no_sense_stops_nobody_else(start: Start) -> None:
+async def test_an_invalid_group_stops_only_its_own_pods(start: Start) -> None:
     engine = await start()
     engine.add_node("n1")
     engine.add_group("broken", 2, min_resources={"cpu": "lots"})

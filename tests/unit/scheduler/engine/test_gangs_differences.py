@@ -42,7 +42,7 @@ async def test_what_a_gang_holds_that_lacks_one_place(start: Start, compatibilit
     for name in ("n1", "n2"):
         engine.add_node(name, cpu="1")
     engine.add_members("g", 3, cpu="700m")
-    await eventually(lambda: bool(engine.messages), "somebody is told")
+    await eventually(lambda: bool(engine.messages), "a reason")
     engine.add_pod("other", cpu="700m")
     if compatibility == "safe":
         await eventually(lambda: engine.bound == {"other"}, "the room was free")

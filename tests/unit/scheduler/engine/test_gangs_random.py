@@ -1,5 +1,5 @@
 """Random gangs, rivals, refused and lost Bindings: at rest a gang is bound as a whole or not at all, no node holds more
-than it has, and whoever is left out really does not fit."""
+than it has, and pods that are left out really do not fit."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Story:
 
     def _add_pod(self, name: str, group: str) -> None:
         fields: dict[str, Any] = {"cpu": "1", "scheduler": self.rng.choice(_NAMES)}
-        # Nobody is preempted: there is nobody here to delete victims.
+        # No preemption: the fake API server does not delete victims.
         fields |= {"priority": self.rng.choice((0, 0, 5)), "preemptionPolicy": "Never"}
         add = self.engine.add_member if group else self.engine.add_pod
         pod = add(name, group, **fields) if group else add(name, **fields)

@@ -110,7 +110,7 @@ def _on(node: str, item: Any) -> Any:
         st.sampled_from(sorted(OTHERS)).flatmap(lambda kind: st.tuples(st.just(kind), spoilt(OTHERS[kind]))), max_size=4
     ),
 )
-def test_nonsense_delays_nobody_and_ends_nothing(
+def test_nonsense_neither_delays_other_pods_nor_ends_the_loop(
     pods: list[Any], running: Any, node: Any, others: list[tuple[str, Any]]
 ) -> None:
     for number, item in enumerate([*pods, running]):

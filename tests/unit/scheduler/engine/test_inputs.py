@@ -1,4 +1,4 @@
-"""What the watches bring and whom it wakes, against a fake API server."""
+"""What the watches deliver and which pods it wakes, against a fake API server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ async def test_a_pod_that_waits_for_one_of_ours_is_placed_beside_it(engine: Engi
     near = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
     engine.add_node("n1")
     engine.add_pod("p", affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}})
-    await eventually(lambda: bool(engine.api.patches), "turned down")
+    await eventually(lambda: bool(engine.api.patches), "rejected")
     engine.add_pod("db", metadata={"labels": {"app": "db"}})
     await eventually(lambda: len(engine.api.bindings) == 1, "the other is bound")
     engine.add_pod("db", node="n1", rv="2", metadata={"labels": {"app": "db"}})
@@ -54,7 +54,7 @@ async def test_a_first_list_taken_in_by_pages_ends_as_one_taken_in_at_once(engin
     engine.add_node("n1")
     first = [pod_info("a", node="n1", cpu="1"), pod_info("b"), pod_info("gone", node="n1", cpu="1"), pod_info("left")]
     engine.pods.add_page(first[:2])
-    # A page of a list that then began anew: what it shows is older than what follows, or gone.
+    # A page of a list that then started over: what it shows is older than what follows, or gone.
     engine.pods.add_page(first[2:])
     moved = pod_info("b", node="n1", cpu="1", rv="2")
     engine.relist_pods(first[0], moved, pod_info("c"))

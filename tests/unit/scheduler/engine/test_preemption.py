@@ -105,7 +105,7 @@ async def test_the_room_is_kept_from_lower_pods_before_the_watch_shows_the_nomin
     assert engine.state.nominator.node_of(high.uid) == "n1"
     engine.add_pod("sneak", cpu="800m", priority=5)
     gone(engine, victim)
-    await eventually(lambda: bool(engine.api.bindings), "somebody is bound")
+    await eventually(lambda: bool(engine.api.bindings), "one is bound")
     assert engine.api.bindings == [("high", "high-uid", "n1")]
 
 
@@ -115,7 +115,7 @@ async def test_the_last_victim_goes_after_all_others_and_the_preemptor_is_parked
         engine.add_pod(name, node="n1", cpu="1", priority=1)
     engine.api.gate.clear()
     high = engine.add_pod("high", cpu="4", priority=10)
-    await eventually(lambda: len(engine.api.writes) >= 3, "two victims are told, and the preemptor's status")
+    await eventually(lambda: len(engine.api.writes) >= 3, "the conditions of two victims, and the preemptor's status")
     engine.queue.activate([high.uid])
     assert engine.queue.where(high.uid) == "gated"
     engine.api.gate.set()
@@ -136,7 +136,7 @@ async def test_a_refused_deletion_is_tried_again(engine: Engine) -> None:
     await eventually(lambda: engine.api.deleted == ["low"], "deleted at the second try")
 
 
-async def test_nobody_else_is_preempted_while_victims_are_going(engine: Engine) -> None:
+async def test_no_other_pod_is_preempted_while_victims_terminate(engine: Engine) -> None:
     engine.add_node("n1", cpu="1")
     engine.add_node("n2", cpu="1")
     engine.add_pod("low", node="n1", cpu="800m", priority=1)
@@ -169,7 +169,7 @@ async def test_a_nomination_that_helps_no_more_is_cleared(engine: Engine) -> Non
     engine.add_node("n1", cpu="1")
     engine.add_pod("same", node="n1", cpu="800m", priority=10)
     engine.add_pod("high", cpu="500m", priority=10, nominated="n1")
-    await eventually(lambda: bool(engine.api.statuses("high")), "turned down")
+    await eventually(lambda: bool(engine.api.statuses("high")), "rejected")
     assert engine.api.statuses("high")[0]["nominatedNodeName"] is None
     assert engine.state.nominator.by_node == {}
 
@@ -216,7 +216,7 @@ async def test_a_victim_that_waits_for_permission_is_sent_back(engine: Engine) -
     assert engine.api.deleted == []
 
 
-async def test_without_the_lease_nobody_is_evicted(engine: Engine) -> None:
+async def test_without_the_lease_no_pod_is_evicted(engine: Engine) -> None:
     victim = pod_info("low", node="n1")
     engine.leading = False
     assert not (await engine.handle.delete_pod(victim)).is_success

@@ -118,7 +118,7 @@ def test_probes_need_no_token_and_follow_the_checks(url: str, ready: list[str | 
 @pytest.mark.parametrize(
     ("token", "status"), [(None, 403), ("nobody", 401), ("curious", 403), ("good", 200), ("broken", 500)]
 )
-def test_metrics_are_for_those_whom_the_api_server_allows(url: str, token: str | None, status: int) -> None:
+def test_metrics_are_shown_to_users_whom_the_api_server_allows(url: str, token: str | None, status: int) -> None:
     answer = get(f"{url}/metrics", token)
     assert answer.status_code == status
     assert ("answers_total 42.0" in answer.text) == (status == 200)
@@ -138,7 +138,7 @@ def test_a_taken_port_is_an_error_at_once(url: str) -> None:
         unstarted(int(url.rsplit(":", 1)[1])).bind()
 
 
-def test_the_port_is_taken_at_once_and_refuses_until_there_is_somebody_to_answer() -> None:
+def test_the_port_is_taken_at_once_and_refuses_connections_until_the_server_answers() -> None:
     server = unstarted(free_port())
     server.bind()
     with pytest.raises(requests.ConnectionError, match="refused"):
@@ -151,7 +151,7 @@ def test_the_port_is_taken_at_once_and_refuses_until_there_is_somebody_to_answer
             break
         time.sleep(0.02)
     else:
-        pytest.fail("nobody answers")
+        pytest.fail("the server does not answer")
     server.stop()
 
 
