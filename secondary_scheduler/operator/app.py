@@ -105,7 +105,7 @@ class _Process:
     def liveness_problem(self) -> str | None:
         """Answer of /healthz."""
         if not self._elector.healthy():
-            return "leader election does not work"
+            return "leader election is not working"
         return self._controller.liveness_problem() if self._controller else None
 
     def readiness_problem(self) -> str | None:
@@ -132,7 +132,7 @@ class _Process:
         await asyncio.to_thread(self._leases.stop)
         await asyncio.to_thread(self._elector.stop)
         if work.done() and not work.cancelled() and (error := work.exception()) is not None:
-            log.error("ended by a defect", exc_info=error)
+            log.error("stopped by an unexpected error", exc_info=error)
             return 1
         if self._lost_reason:
             log.error("leader election lost", reason=self._lost_reason)
@@ -173,7 +173,7 @@ class _Process:
         while not self._leading.is_set():
             holder = self._elector.observed_holder
             if holder not in ("", last_holder, self._elector.identity):
-                log.info("another operator holds the Lease: nothing is done", holder=holder)
+                log.info("another operator holds the Lease: waiting", holder=holder)
                 last_holder = holder
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_HOLDER_CHECK_SECONDS):
@@ -188,7 +188,7 @@ class _Process:
         return LeaseHolder(f"{namespace}/{LEASE_NAME}", holder) if holder else None
 
     def _serve(self, namespace: str) -> None:
-        log.info("serving a further namespace", namespace=namespace)
+        log.info("serving another namespace", namespace=namespace)
         if self._controller is not None:
             self._controller.enqueue_namespace(namespace)
 

@@ -106,12 +106,12 @@ class Controller:
     def liveness_problem(self) -> str | None:
         """What is wrong with the loop itself, for the liveness probe."""
         if self._busy_since is not None and time.monotonic() - self._busy_since > STUCK_AFTER:
-            return f"a reconcile has not come back for {STUCK_AFTER:.0f} s"
+            return f"a reconcile has been running for more than {STUCK_AFTER:.0f} s"
         return None
 
     def readiness_problem(self) -> str | None:
         """What keeps the loop from working, for the readiness probe."""
-        return None if self.caches.started() else "the caches are not filled yet"
+        return None if self.caches.started() else "the caches are not synced yet"
 
     def has_finalizing_instances(self) -> bool:
         """Whether an instance that is being deleted still waits for this process."""
@@ -128,7 +128,7 @@ class Controller:
         while not self.caches.started():  # noqa: ASYNC110 -- a refused list sets no event
             await asyncio.sleep(0.01)
         unreadable = self._unreadable()
-        log.info("caches are filled", instances=len(self.caches.instances()), unreadable=sorted(unreadable))
+        log.info("caches are synced", instances=len(self.caches.instances()), unreadable=sorted(unreadable))
         return unreadable
 
     def _unreadable(self) -> dict[tuple[str, str], ApiFailure]:
@@ -312,7 +312,7 @@ class Controller:
         self._memory.pop(key, None)
         self._queue.forget(key)
         self._metrics.forget_instance(key.namespace, key.name)
-        log.info("instance is gone", instance=str(key))
+        log.info("instance is deleted", instance=str(key))
 
     def _log_failures(
         self, key: ObjectKey, before: Mapping[ObjectKey, ApiFailure], now: Mapping[ObjectKey, ApiFailure]

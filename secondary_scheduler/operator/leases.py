@@ -65,7 +65,7 @@ class NamespaceLeases:
         )
 
     def _compete_again(self, namespace: str, reason: str) -> None:
-        log.warning("the Lease of a namespace is lost, its instances are left alone", namespace=namespace, why=reason)
+        log.warning("lost a namespace's Lease: its instances are not reconciled", namespace=namespace, why=reason)
         if not self._stopped:
             self._electors[namespace] = self._elector(namespace)
             self._electors[namespace].start()

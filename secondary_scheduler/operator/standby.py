@@ -77,8 +77,8 @@ class Standby:
         resource = RESOURCES[KIND]
         holder, lease = waiting.held.holder, waiting.held.lease
         message = (
-            f"{holder} holds Lease {lease}, and so serves this instance: this operator leaves it alone until the Lease "
-            "is free; remove one of the two operators"
+            f"{holder} holds Lease {lease} and serves this instance; this operator does nothing until the Lease "
+            "is free: remove one of the two operators"
         )
         try:
             answer = await self._client.get(api_path(resource.api_version, resource.plural, namespace=namespace))
@@ -89,4 +89,4 @@ class Standby:
                     await self._writer.send_event(instance, draft, datetime.now(UTC))
                     waiting.notified.add(uid)
         except (KubeError, ValueError, KeyError) as error:
-            log.info("an instance cannot be told who serves it", namespace=namespace, error=str(error))
+            log.info("cannot send the Event about the other operator", namespace=namespace, error=str(error))

@@ -79,7 +79,7 @@ def _first(objects: Iterable[O]) -> O | None:
 
 def _group_status(group: PodGroup, members: Collection[podgroups.Member]) -> dict[str, Any]:
     if podgroups.is_overdue(group):
-        log.warning("schedule time longer than 48 hours: left alone", podgroup=group.metadata.key)
+        log.warning("waiting for more than 48 hours: the status stays as it is", podgroup=group.metadata.key)
     return podgroups.patch_of(group.status, podgroups.next_status(group, list(members)))
 
 

@@ -89,16 +89,16 @@ def assess(observed: Observed, run: Run) -> Assessment:
     if failure:
         return Assessment(failure=failure)
     if current_run(observed, run.revision) != run:
-        return Assessment(stage="it is being made")
+        return Assessment(stage="it is being created")
     rollout = assess_rollout(observed, canary_name)
     if not rollout.complete:
         return Assessment(stage=next(filter(None, map(pod_problem_text, pods)), "it is not ready"))
     if not rollout.settled:
         return Assessment(stage=f"it is ready, and {rollout.missing}")
     if probe is None:
-        return Assessment(ready=True, stage="it is ready and is given a pod to bind")
+        return Assessment(ready=True, stage="it is ready; its test pod is being created")
     problem = pod_problem_text(probe)
-    return Assessment(ready=True, stage=f"it has not bound a pod{': ' if problem else ''}{problem}")
+    return Assessment(ready=True, stage=f"it has not bound its test pod{': ' if problem else ''}{problem}")
 
 
 def attempt_mark(run: Run) -> str:

@@ -144,8 +144,8 @@ def lease_flag_warning(text: str, flags: Mapping[str, object]) -> str:
         return ""
     listed = ", ".join(f"leaderElection.{key}" for key in keys)
     return (
-        f"{listed} in {names.CONFIG_KEY} {'have' if len(keys) > 1 else 'has'} no effect: the flags made from "
-        "spec.leaderElection win; set timings there and leave these keys out"
+        f"{listed} in {names.CONFIG_KEY} {'have' if len(keys) > 1 else 'has'} no effect: the flags that the operator "
+        "sets from spec.leaderElection take precedence; set timings there and remove these keys"
     )
 
 
@@ -163,9 +163,9 @@ def select_configuration(observed: Observed, config_map_name: str) -> Selection:
     if fallback is not None:
         consequence = f"the scheduler keeps its last good configuration {fallback.hash}"
     elif observed.get("Deployment", observed.names.operand) is not None:
-        consequence = "the running scheduler is left as it is"
+        consequence = "the running scheduler stays as it is"
     else:
-        consequence = "no scheduler is started until this is put right"
+        consequence = "no scheduler is started until this is fixed"
     return Selection(fallback, InstanceProblem(result.reason, f"{result.message} ({consequence})"))
 
 

@@ -47,7 +47,7 @@ TEARDOWN_TIMEOUT = timedelta(seconds=60)
 """How long a deleted instance waits for its pods; a pod on a dead node must not keep it forever."""
 
 NAMESPACE_TERMINATING = InstanceProblem(
-    "NamespaceTerminating", "The namespace is being deleted: the scheduler goes, and nothing new can be made here"
+    "NamespaceTerminating", "The namespace is being deleted: the scheduler is removed, and nothing can be created here"
 )
 
 _OWNED_KINDS = (
@@ -179,7 +179,7 @@ def _apply_actions(
         key = ObjectKey.of(body)
         live = observed.objects.get(key)
         if live is not None and _must_be_replaced(body, live):
-            yield Delete(key, str(live["metadata"]["uid"]), "its immutable content is not what it should be")
+            yield Delete(key, str(live["metadata"]["uid"]), "its immutable content differs from the desired content")
             yield Apply(body, requires)
         elif _needs_apply(observed, key, body, live):
             yield Apply(body, requires)
@@ -218,7 +218,7 @@ def _unneeded_budgets(observed: Observed, replicas: int) -> Iterator[Delete]:
     """A budget that is left over from several replicas would keep the node of a single one from being drained."""
     for budget in _owned(observed, "PodDisruptionBudget"):
         if replicas == 1 and not is_terminating(budget):
-            yield _delete(budget, "a single replica has no budget")
+            yield _delete(budget, "a single replica needs no PodDisruptionBudget")
 
 
 def _disabled_objects(observed: Observed, spec: SecondarySchedulerSpec) -> Iterator[Delete]:
@@ -270,7 +270,7 @@ def _teardown(observed: Observed, *, wait_for_pods: bool) -> tuple[list[Action],
         first = [obj for obj in first if wait_for_pods and not _is_out_of_reach(observed, obj)]
         unknown = {kind for kind in unknown if not names.RESOURCES[kind].namespaced}
     if first:
-        return [_delete(obj, "the scheduler is to be removed") for obj in first if not is_terminating(obj)], True
+        return [_delete(obj, "the scheduler is being removed") for obj in first if not is_terminating(obj)], True
     pods = [*scheduler_pods(observed), *pods_of(observed, canary_name)]
     if wait_for_pods and pods and not (observed.terminating_namespace and "Pod" in observed.unreadable):
         return [], True
@@ -280,7 +280,10 @@ def _teardown(observed: Observed, *, wait_for_pods: bool) -> tuple[list[Action],
     rest += (lease for lease in leases if not _forbidden(observed, lease))
     if observed.terminating_namespace:
         rest = [obj for obj in rest if not obj["metadata"].get("namespace")]
-    return [_delete(obj, "the scheduler is removed") for obj in rest if not is_terminating(obj)], bool(rest or unknown)
+    deletions: list[Action] = [
+        _delete(obj, "the scheduler is being removed") for obj in rest if not is_terminating(obj)
+    ]
+    return deletions, bool(rest or unknown)
 
 
 def _ensure_finalizer(observed: Observed) -> Iterator[SetFinalizers]:

@@ -80,8 +80,8 @@ def kubernetes_mismatch(image: str, flavour: Flavour, minor: int | None) -> str:
     if minor is None or not image or flavour.family == "custom" or minor - flavour.kubernetes in (0, 1):
         return ""
     return (
-        f"image {image} is made for Kubernetes 1.{flavour.kubernetes} and this cluster is 1.{minor}: supported are the "
-        "cluster's minor version and the one before"
+        f"image {image} is built for Kubernetes 1.{flavour.kubernetes}, and this cluster runs 1.{minor}: supported "
+        "are the cluster's minor version and the one before"
     )
 
 

@@ -23,8 +23,8 @@ def refusals(spec: SecondarySchedulerSpec) -> Iterator[InstanceProblem]:
         if is_fixed_flag(argument):
             yield InstanceProblem(
                 "SpecInvalid",
-                f"spec.extraArgs[{index}]: {argument.partition('=')[0]} is the operator's to give, which relies on it: "
-                "leave it out; spec.schedulerConfig names the configuration, spec.leaderElection has timings",
+                f"spec.extraArgs[{index}]: {argument.partition('=')[0]} is set by the operator and must not be given: "
+                "spec.schedulerConfig names the configuration, spec.leaderElection sets the timings",
             )
 
 
@@ -33,14 +33,14 @@ def _of_extra_plugins(spec: SecondarySchedulerSpec) -> Iterator[InstanceProblem]
     if spec.extra_plugins and flavour.family != "custom":
         yield InstanceProblem(
             "SpecInvalid",
-            f"spec.extraPlugins are only for custom images, and this one is {flavour.name}: "
-            "set spec.flavour to custom if it is yours",
+            f"spec.extraPlugins is only for custom images, and this one is {flavour.name}: "
+            "set spec.flavour to custom if you built it",
         )
     for index, plugin in enumerate(spec.extra_plugins):
         descriptor = lookup(plugin.name)
         if descriptor is not None and descriptor.points:
             yield InstanceProblem(
                 "SpecInvalid",
-                f'spec.extraPlugins[{index}].name: "{plugin.name}" is a plugin of the catalogue, whose args are '
-                "checked: leave it out here",
+                f'spec.extraPlugins[{index}].name: "{plugin.name}" is a plugin of the catalogue and needs no '
+                "entry here: remove it",
             )

@@ -39,7 +39,7 @@ def desired_replicas(observed: Observed, spec: SecondarySchedulerSpec) -> Replic
     described = ", ".join(f"{key}={value}" for key, value in sorted(selector.items())) or "no selector"
     return Replicas(
         count,
-        f"{count} of {most} replicas are run: {ready} of {len(eligible)} nodes that could run one ({described}) are "
+        f"{count} of {most} replicas run: {ready} of {len(eligible)} nodes that could run one ({described}) are "
         "ready; add nodes, or lower maxReplicas",
     )
 

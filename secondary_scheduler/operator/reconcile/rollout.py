@@ -70,8 +70,8 @@ class Decision:
         again = f"{trial.at + RETRY_AFTER:%H:%M:%S} UTC"
         return InstanceProblem(
             trial.reason,
-            f"{self.wanted} was refused: {trial.message} ({self.target.revision} runs on; the other is tried again "
-            f"when the spec or the configuration changes, and after {again})",
+            f"{self.wanted} was rejected: {trial.message} ({self.target.revision} keeps running; the rejected one is "
+            f"tried again when the spec or the configuration changes, and after {again})",
         )
 
 
@@ -136,7 +136,7 @@ def _decide_change(observed: Observed, now: Decision, *, prove: bool) -> Decisio
     if assessment.proven:
         return Decision(wanted, Run(wanted, observed.now), trial=_passed_trial(observed, wanted))
     failure = assessment.failure or (
-        "" if left > timedelta() else f"not within {CANARY_TIMEOUT.seconds} s: {assessment.stage}"
+        "" if left > timedelta() else f"not proven within {CANARY_TIMEOUT.seconds} s: {assessment.stage}"
     )
     if failure:
         trial = _failed_trial(observed, wanted, CANARY_FAILED, f"the canary {observed.names.canary} failed: {failure}")
@@ -173,10 +173,10 @@ def _rollout_timeout(rollout: Rollout) -> timedelta:
 
 
 def _timeout_message(rollout: Rollout, live: Run) -> str:
-    progress = f"{rollout.updated} of {rollout.desired} replicas are of it and {rollout.available} available"
+    progress = f"{rollout.updated} of {rollout.desired} replicas run it and {rollout.available} are available"
     if rollout.complete:
         progress = rollout.missing
-    return f"it did not run within {_rollout_timeout(rollout).seconds} s: {progress}"
+    return f"it was not running within {_rollout_timeout(rollout).seconds} s: {progress}"
 
 
 def _pods(observed: Observed, revision: Revision) -> list[Json]:

@@ -112,19 +112,19 @@ def _available(findings: Findings) -> Condition:
 def _progressing(findings: Findings) -> Condition:
     rollout, decision = findings.rollout, findings.decision
     if findings.removing:
-        return Condition(PROGRESSING, True, "Removing", "The scheduler and what belongs to it are being deleted")
+        return Condition(PROGRESSING, True, "Removing", "The scheduler and its objects are being deleted")
     if findings.hold:
-        return Condition(PROGRESSING, False, findings.hold, f"Nothing is changed: managementState is {findings.hold}")
+        return Condition(PROGRESSING, False, findings.hold, f"managementState is {findings.hold}: nothing is changed")
     if not findings.running:
         return Condition(PROGRESSING, False, AS_EXPECTED, "Nothing is left to remove")
     if decision is None:
         return Condition(PROGRESSING, False, "Blocked", "Nothing can be rolled out; see the condition Degraded")
     if decision.canary is not None:
-        message = f"A canary proves {decision.wanted}: {decision.stage}"
+        message = f"A canary is proving {decision.wanted}: {decision.stage}"
         return Condition(PROGRESSING, True, "Proving", message[:_CONDITION_LIMIT])
     wanted = decision.target.revision.configuration
     if not rollout.exists or rollout.template_hash != wanted:
-        return Condition(PROGRESSING, True, "RollingOut", f"Configuration {wanted} is to be rolled out")
+        return Condition(PROGRESSING, True, "RollingOut", f"Configuration {wanted} is about to be rolled out")
     if not rollout.complete:
         counts = f"{rollout.updated} of {rollout.desired} replicas updated, {rollout.available} available"
         return Condition(PROGRESSING, True, "RollingOut", f"Configuration {wanted}: {counts}")
@@ -149,8 +149,8 @@ def _upgradeable(findings: Findings, last: Json) -> Condition:
     if not findings.running or last.get("outcome") in (None, SUCCEEDED):
         return Condition(UPGRADEABLE, True, AS_EXPECTED, "")
     if last["outcome"] == IN_PROGRESS:
-        return Condition(UPGRADEABLE, False, "RollingOut", "A roll-out is under way; see status.lastRollout")
-    return Condition(UPGRADEABLE, False, last["outcome"], "The last roll-out failed; see status.lastRollout")
+        return Condition(UPGRADEABLE, False, "RollingOut", "A rollout is in progress; see status.lastRollout")
+    return Condition(UPGRADEABLE, False, last["outcome"], "The last rollout failed; see status.lastRollout")
 
 
 def _last_rollout(findings: Findings, previous: Json) -> Json:
@@ -160,7 +160,7 @@ def _last_rollout(findings: Findings, previous: Json) -> Json:
         return dict(previous.get("lastRollout") or {})
     revision, message = decision.target.revision, ""
     if decision.canary is not None:
-        revision, message = decision.wanted, f"A canary proves it: {decision.stage}"
+        revision, message = decision.wanted, f"A canary is proving it: {decision.stage}"
         outcome, time = IN_PROGRESS, decision.canary.at
     elif decision.refused is not None:
         revision, message = decision.wanted, decision.refused.message
@@ -168,7 +168,7 @@ def _last_rollout(findings: Findings, previous: Json) -> Json:
     elif decision.finished is not None:
         outcome, time = SUCCEEDED, decision.finished.at
     else:
-        outcome, time, message = IN_PROGRESS, decision.target.at, "The scheduler is given it"
+        outcome, time, message = IN_PROGRESS, decision.target.at, "The scheduler is being updated"
     return {
         "configurationHash": revision.configuration,
         "image": revision.image,
@@ -180,7 +180,8 @@ def _last_rollout(findings: Findings, previous: Json) -> Json:
 
 def _load_data_fresh(observed: Observed, findings: Findings) -> Condition:
     if findings.rollout.available == 0:
-        return Condition(LOAD_DATA_FRESH, None, "SchedulerNotRunning", "No scheduler is available to report")
+        message = "No scheduler is available to report on load data"
+        return Condition(LOAD_DATA_FRESH, None, "SchedulerNotRunning", message)
     annotations = lease_annotations(observed)
     message = annotations.get(names.ANNOTATION_LOAD_MESSAGE, "")
     match annotations.get(names.ANNOTATION_LOAD_FRESH):
@@ -190,7 +191,8 @@ def _load_data_fresh(observed: Observed, findings: Findings) -> Condition:
             return Condition(LOAD_DATA_FRESH, False, "Stale", message or "The scheduler reports stale load data")
         case _:
             explanation = (
-                "The scheduler reports nothing about load data: no enabled plugin needs it, or the image cannot tell"
+                "The scheduler reports nothing about load data: "
+                "no enabled plugin needs it, or the image does not report it"
             )
             return Condition(LOAD_DATA_FRESH, None, "NotReported", explanation)
 
@@ -238,7 +240,7 @@ def _event(condition: Json, before: Json | None) -> EventDraft | None:
             return EventDraft(reason, message, warning=True)
     elif was != status:
         changes = {
-            (DEGRADED, "True", "False"): EventDraft("Recovered", "Nothing is wrong any more"),
+            (DEGRADED, "True", "False"): EventDraft("Recovered", "All problems are resolved"),
             (AVAILABLE, was, "True"): EventDraft("Available", message),
             (AVAILABLE, "True", "False"): EventDraft("Unavailable", message, warning=True),
             (LOAD_DATA_FRESH, was, "False"): EventDraft("LoadDataStale", message, warning=True),

@@ -50,7 +50,7 @@ class Rollout:
         if not self.reports:
             return "none of its pods holds the Lease"
         report = f"reports configuration {self.reported_hash}" if self.reported_hash else "reports none"
-        return f"the scheduler that leads {report}, not {self.template_hash}"
+        return f"the leading scheduler {report}, not {self.template_hash}"
 
     @property
     def settled(self) -> bool:
@@ -147,7 +147,7 @@ def workload_problems(observed: Observed) -> Iterator[InstanceProblem]:
         message = _shorten(condition.get("message", ""))
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
             yield InstanceProblem(
-                "PodsRefused", f"Pods of Deployment {observed.names.operand} cannot be made: {message}"
+                "PodsRefused", f"Pods of Deployment {observed.names.operand} cannot be created: {message}"
             )
         elif condition.get("reason") == "ProgressDeadlineExceeded" and not problems:
             yield InstanceProblem("RolloutStuck", f"Deployment {observed.names.operand}: {message}")
@@ -172,7 +172,7 @@ def _pod_problem(pod: Json) -> InstanceProblem | None:
     for condition in status.get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             return InstanceProblem(
-                "SchedulerNotPlaced", f"Pod {name} finds no node: {_shorten(condition.get('message', ''))}"
+                "SchedulerNotPlaced", f"Pod {name} cannot be scheduled: {_shorten(condition.get('message', ''))}"
             )
     for container in status.get("containerStatuses") or []:
         problem = _container_problem(name, container)
@@ -198,7 +198,7 @@ def _container_problem(pod: str, container: Json) -> InstanceProblem | None:
     if ended and int(ended.get("exitCode", 0)) != 0:
         last_words = _shorten(ended.get("message", "")) or ended.get("reason", "no message")
         return InstanceProblem(
-            "SchedulerCrashing", f"Pod {pod}: the scheduler ended with exit code {ended['exitCode']}: {last_words}"
+            "SchedulerCrashing", f"Pod {pod}: the scheduler exited with code {ended['exitCode']}: {last_words}"
         )
     if reason in _STARTING_REASONS:
         return None

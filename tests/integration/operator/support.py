@@ -167,7 +167,7 @@ class Operator:
         """Returns when the process that was started last reconciles."""
 
         def leads() -> bool:
-            return any(line["event"] == "caches are filled" for line in self.log_lines()[self._earlier_lines :])
+            return any(line["event"] == "caches are synced" for line in self.log_lines()[self._earlier_lines :])
 
         until(leads, 60, "operator leads")
 

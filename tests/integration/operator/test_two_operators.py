@@ -75,7 +75,7 @@ def kubelets(control_plane, api, elsewhere):
 
 
 def test_an_operator_leaves_alone_what_another_holds_and_takes_it_when_that_is_gone(api, elsewhere, operator, kubelets):
-    until(lambda: said(operator, "another operator holds the Lease: nothing is done"), 60, "told who holds it")
+    until(lambda: said(operator, "another operator holds the Lease: waiting"), 60, "told who holds it")
     assert "finalizers" not in api.get("secondaryschedulers", "cluster")["metadata"]
 
     api.delete("leases", LEASE_NAME)
@@ -101,7 +101,7 @@ def test_a_replica_that_waits_takes_every_namespace_over(
     log = operator_kubeconfig.parent / "second.log"
     second = Operator(operator_kubeconfig, api.namespace, log, *flags, identity="operator-1")
     second.start()
-    until(lambda: said(second, "another operator holds the Lease: nothing is done"), 60, "the second one waits")
+    until(lambda: said(second, "another operator holds the Lease: waiting"), 60, "the second one waits")
     assert holder(elsewhere) == "operator-0"
     elsewhere.create("secondaryschedulers", "cluster", **IDENTITY, spec=SPEC)
     elsewhere.wait_for_hash(HASH, seconds=30)

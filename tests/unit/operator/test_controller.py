@@ -172,7 +172,7 @@ async def test_an_upgrade_of_the_cluster_is_noticed_and_told(controller, server)
     assert "this cluster is" not in condition(controller, "Degraded")["message"]
     controller.set_kubernetes_minor(37)
     await controller.reconcile(KEY)
-    assert "this cluster is 1.37" in condition(controller, "Degraded")["message"]
+    assert "this cluster runs 1.37" in condition(controller, "Degraded")["message"]
 
 
 async def test_an_instance_that_is_gone_is_forgotten(controller, server):

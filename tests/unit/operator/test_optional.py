@@ -38,7 +38,7 @@ def test_as_many_replicas_are_run_as_there_are_nodes_for_them(nodes, expected):
     world.settle()
     assert replicas(world) == expected
     message = world.condition("Degraded")[2]
-    assert (f"{expected} of 3 replicas are run" in message) is (expected < 3)
+    assert (f"{expected} of 3 replicas run" in message) is (expected < 3)
     assert world.condition("Degraded")[0] == "False"
 
 

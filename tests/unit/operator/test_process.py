@@ -48,7 +48,7 @@ def test_wrong_usage_ends_with_code_2(arguments, capsys):
 
 
 async def test_health_answers_say_what_is_wrong():
-    trouble = {"healthy": None, "ready": "the caches are not filled yet"}
+    trouble = {"healthy": None, "ready": "the caches are not synced yet"}
     server = serve(
         host="127.0.0.1",
         port=0,
@@ -63,7 +63,7 @@ async def test_health_answers_say_what_is_wrong():
                 return response.status, await response.text()
 
         assert await get("/healthz") == (200, "ok")
-        assert await get("/readyz") == (503, "the caches are not filled yet")
+        assert await get("/readyz") == (503, "the caches are not synced yet")
         trouble.update(healthy="stuck", ready=None)
         assert await get("/healthz") == (503, "stuck")
         assert await get("/livez") == (503, "stuck")

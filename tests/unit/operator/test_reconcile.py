@@ -433,16 +433,14 @@ CRASH = {"exitCode": 4, "reason": "Error", "message": "config.yaml:3:5: profiles
                 lastState={"terminated": CRASH},
             ),
             "SchedulerCrashing",
-            "exit code 4: config.yaml:3:5: profiles[0]: bad",
+            "code 4: config.yaml:3:5: profiles[0]: bad",
             id="crash loop tells the last words",
         ),
-        pytest.param(
-            container_status(state={"terminated": CRASH}), "SchedulerCrashing", "exit code 4", id="just crashed"
-        ),
+        pytest.param(container_status(state={"terminated": CRASH}), "SchedulerCrashing", "code 4", id="just crashed"),
         pytest.param(
             container_status(state={"running": {}}, lastState={"terminated": CRASH}),
             "SchedulerCrashing",
-            "exit code 4",
+            "code 4",
             id="restarted and not ready",
         ),
         pytest.param(

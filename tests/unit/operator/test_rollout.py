@@ -168,7 +168,7 @@ def test_a_canary_that_cannot_run_is_given_up_at_once_and_the_scheduler_goes_on(
     world.settle()
     assert world.condition("Degraded")[:2] == ("True", "CanaryFailed")
     assert words in world.condition("Degraded")[2]
-    assert f"configuration {HASH} with image {IMAGE} runs on" in world.condition("Degraded")[2]
+    assert f"configuration {HASH} with image {IMAGE} keeps running" in world.condition("Degraded")[2]
     assert world.condition("Available")[0] == "True"
     assert hash_run(world) == HASH
     world.drop("Pod", f"{CANARY}-x")
@@ -178,7 +178,9 @@ def test_a_canary_that_cannot_run_is_given_up_at_once_and_the_scheduler_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("ready", "words"), [(False, "it is not ready"), (True, "it has not bound a pod")], ids=["not ready", "not bound"]
+    ("ready", "words"),
+    [(False, "it is not ready"), (True, "it has not bound its test pod")],
+    ids=["not ready", "not bound"],
 )
 def test_a_canary_that_takes_too_long_is_given_up(ready, words):
     world = changed()
@@ -196,7 +198,7 @@ def test_a_canary_of_ours_must_report_its_configuration():
     world = changed()
     world.roll_out(operand=CANARY, report=False)
     world.settle()
-    assert "the scheduler that leads reports none" in world.condition("Progressing")[2]
+    assert "the leading scheduler reports none" in world.condition("Progressing")[2]
     assert not world.names("Pod")
 
 

@@ -57,7 +57,7 @@ def test_a_canary_is_part_of_the_roll_out_and_its_failure_the_end():
     world.wait(181)
     world.settle()
     assert outcome(world) == ("CanaryFailed", ("False", "CanaryFailed"))
-    assert "not within 180 s" in last(world)["message"]
+    assert "not proven within 180 s" in last(world)["message"]
     world.put(config_map(CONFIG))
     world.settle()
     assert outcome(world) == ("Succeeded", ("True", "AsExpected"))
@@ -119,7 +119,7 @@ def test_warnings_stand_in_the_condition_and_block_nothing():
     world = World(scheduler(schedulerImage=FOREIGN_IMAGE), config_map(), kubernetes_minor=36).start()
     status, reason, message = world.condition("Degraded")
     assert (status, reason) == ("False", "AsExpected")
-    assert "is made for Kubernetes 1.34 and this cluster is 1.36" in message
+    assert "is built for Kubernetes 1.34, and this cluster runs 1.36" in message
     assert world.condition("Available")[0] == "True"
 
 
