@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from scheduler.framework import FloatArray
-from scheduler.helpers.beta import match_moments, max_variance
 from scheduler.helpers.loadstats import bound
+from scheduler.plugins.lowriskovercommitment.beta import match_moments, max_variance
 
 MAX_VARIANCE_ALLOWANCE = 0.99
 

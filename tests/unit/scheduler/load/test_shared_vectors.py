@@ -14,11 +14,11 @@ from scheduler.catalog import LoadOptions, TargetLoadPackingArgs
 from scheduler.config import ConfigurationError, load_configuration
 from scheduler.core import explain
 from scheduler.framework import LoadReading
-from scheduler.helpers.beta import match_moments
 from scheduler.helpers.loadstats import MEGA, measured_upstream, resource_stats
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives.quantity import milli_value, value
 from scheduler.load import Collector, load_settings, load_source, match_nodes, parse_watcher
+from scheduler.plugins.lowriskovercommitment.beta import match_moments
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
 from tests.unit.scheduler.load.fakes import FakeService, service
 from tests.unit.scheduler.plugins import reference

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
 from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
-from scheduler.helpers.beta import density, match_moments, max_variance, regularized_incomplete_beta
 from scheduler.helpers.declared import effective_limits, effective_requests
 from scheduler.helpers.loadstats import (
     ResourceStats,
@@ -23,6 +22,12 @@ from scheduler.helpers.loadstats import (
 from scheduler.kube.primitives.quantity import milli_value, value
 from scheduler.load import parse_watcher
 from scheduler.plugins.lowriskovercommitment import plugin as lroc_plugin
+from scheduler.plugins.lowriskovercommitment.beta import (
+    density,
+    match_moments,
+    max_variance,
+    regularized_incomplete_beta,
+)
 from scheduler.plugins.lowriskovercommitment.formula import limit_risk, load_risk, total_risk
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
