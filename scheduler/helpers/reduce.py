@@ -6,7 +6,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from scheduler.framework import HostPort, NodeInfo, PodInfo, SpecInfo, pod_terms
+from scheduler.framework import HostPort, NodeInfo, PodInfo, SeccompPaths, SpecInfo, pod_terms
+from scheduler.framework.objects import NO_SECCOMP_PATHS
 from scheduler.helpers.declared import declared
 from scheduler.helpers.holding import holds, is_attachable
 from scheduler.helpers.qos import qos_class
@@ -17,8 +18,7 @@ from scheduler.helpers.resources import (
     parse_resources,
     pod_requests,
 )
-from scheduler.helpers.seccomp import seccomp_paths
-from scheduler.kube.model import Node, Pod, Volume
+from scheduler.kube.model import Node, Pod, SecurityContext, Volume
 from scheduler.kube.primitives.quantity import milli_value, value
 from scheduler.kube.primitives.selectors import (
     CompiledNodeSelector,
@@ -29,6 +29,9 @@ from scheduler.kube.primitives.selectors import (
 )
 from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
+_LOCALHOST = "Localhost"
+_ANNOTATION = "seccomp.security.alpha.kubernetes.io"
+"""Part of the keys under which the security-profiles-operator notes profiles."""
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -78,7 +81,7 @@ def class_key(pod: Pod) -> bytes:
         _volumes(pod),
         spec.resource_claims,
         spec.preemption_policy,
-        seccomp_paths(pod),
+        _seccomp_paths(pod),
     )
     try:
         encoded = _ENCODER.encode(visible)
@@ -149,7 +152,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         containers=container_resources(pod),
         overhead=parse_resources(spec.overhead),
         qos=qos_class(pod),
-        seccomp=seccomp_paths(pod),
+        seccomp=_seccomp_paths(pod),
     )
 
 
@@ -244,3 +247,21 @@ def _seconds(text: str | None) -> float:
         return epoch_seconds(text)
     except TimestampError:
         return math.nan
+
+
+def _seccomp_paths(pod: Pod) -> SeccompPaths:
+    """Return the paths of local profiles in the security contexts of a pod and its main containers, and those in its
+    annotations, in the order of their keys (pkg/sysched of scheduler-plugins v0.34.7, getSyscalls)."""
+    # Asked of each pod that comes, and nearly all have none.
+    paths = [path for container in pod.spec.containers if (path := _localhost_path(container.security_context))]
+    if path := _localhost_path(pod.spec.security_context):
+        paths.insert(0, path)
+    annotated = [(key, path) for key, path in pod.metadata.annotations.items() if _ANNOTATION in key]
+    if not paths and not annotated:
+        return NO_SECCOMP_PATHS
+    return SeccompPaths(tuple(paths), tuple(path for _, path in sorted(annotated)))
+
+
+def _localhost_path(context: SecurityContext | None) -> str:
+    profile = context.seccomp_profile if context is not None else None
+    return profile.localhost_profile if profile is not None and profile.type == _LOCALHOST else ""

@@ -15,6 +15,7 @@ from scheduler.framework import (
     CycleState,
     EnqueueExtensions,
     FilterPlugin,
+    Hint,
     HintRegistration,
     IntArray,
     NodeView,
@@ -33,11 +34,13 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
-from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of
-from scheduler.plugins.volumebinding import hints
+from scheduler.helpers.csimigration import MIGRATED_PLUGINS
+from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of, uses_claim
+from scheduler.kube.model import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from scheduler.plugins.volumebinding.binding import PodVolumes, assume, bind, revert
 from scheduler.plugins.volumebinding.claims import PodClaims, all_bound, claim_error, pod_claims
 from scheduler.plugins.volumebinding.matching import REASONS, VolumeMatches, find_pod_volumes
+from scheduler.plugins.volumebinding.provisioning import volume_limit
 
 _NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
@@ -152,14 +155,56 @@ class VolumeBinding:
         """Everything that can make a volume usable, or a class able to make one."""
         changes = ActionType.ADD | ActionType.UPDATE
         return (
-            HintRegistration(CLASS, changes, hints.class_changed),
-            HintRegistration(CLAIM, changes, hints.claim_changed),
+            HintRegistration(CLASS, changes, _class_changed),
+            HintRegistration(CLAIM, changes, _claim_changed),
             HintRegistration(VOLUME, changes),
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
-            HintRegistration(CSI_NODE, changes, hints.csi_node_changed),
-            HintRegistration(CSI_DRIVER, ActionType.UPDATE, hints.driver_changed),
-            HintRegistration(CSI_CAPACITY, changes, hints.capacity_changed),
+            HintRegistration(CSI_NODE, changes, _csi_node_changed),
+            HintRegistration(CSI_DRIVER, ActionType.UPDATE, _driver_changed),
+            HintRegistration(CSI_CAPACITY, changes, _capacity_changed),
         )
+
+
+def _queue_if(is_relevant: bool) -> Hint:
+    return Hint.QUEUE if is_relevant else Hint.SKIP
+
+
+def _class_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    """Queue for a new class, and for other allowed topologies; the binding mode never changes."""
+    if not isinstance(old, StorageClass) or not isinstance(new, StorageClass):
+        return Hint.QUEUE
+    return _queue_if(old.allowed_topologies != new.allowed_topologies)
+
+
+def _claim_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    """Queue for the pod's own claims."""
+    return _queue_if(not isinstance(new, PersistentVolumeClaim) or uses_claim(pod, new))
+
+
+def _csi_node_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    """Queue for a new one, and when other plugins are migrated."""
+    if not isinstance(old, CSINode) or not isinstance(new, CSINode):
+        return Hint.QUEUE
+    before, after = old.metadata.annotations.get(MIGRATED_PLUGINS), new.metadata.annotations.get(MIGRATED_PLUGINS)
+    return _queue_if((before or "") != (after or ""))
+
+
+def _driver_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    """Queue when a driver of the pod's inline volumes no longer tracks capacity."""
+    if not isinstance(old, CSIDriver) or not isinstance(new, CSIDriver):
+        return Hint.QUEUE
+    if not old.spec.storage_capacity or new.spec.storage_capacity:
+        return Hint.SKIP
+    used = any(volume.csi is not None and volume.csi.driver == new.metadata.name for volume in pod.spec.volumes)
+    return _queue_if(used)
+
+
+def _capacity_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    """Queue for a new one, and when larger volumes fit than before."""
+    if not isinstance(old, CSIStorageCapacity) or not isinstance(new, CSIStorageCapacity):
+        return Hint.QUEUE
+    before, after = volume_limit(old), volume_limit(new)
+    return _queue_if(after is not None and (before is None or after > before))
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from scheduler.core import decide, explain
 from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner
-from scheduler.helpers.goexp import go_exp
 from scheduler.plugins.peaks.model import VARIABLE, normalize_scores
+from scheduler.plugins.peaks.upstream import go_exp
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference_load as reference
