@@ -29,7 +29,7 @@ PODS, BINDINGS, AT_ONCE = 5000, 1000, 16
 def api_pod(number: int) -> dict[str, Any]:
     """A pod as a ReplicaSet makes it, with a status and managedFields; about 6 KB."""
     name = f"web-7dbf868c77-{number:05d}"
-    fields = {f"f:field-{index}": {"f:nested": {}} for index in range(60)}
+    fields: dict[str, Any] = {f"f:field-{index}": {"f:nested": {}} for index in range(60)}
     container = {
         "name": "web",
         "image": "registry.example.com/shop/web:1",
