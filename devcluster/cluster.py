@@ -32,7 +32,7 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """What can be said about a cluster without asking it."""
+    """The state of a cluster as recorded, without contacting it."""
 
     name: str
     running: bool
@@ -56,7 +56,7 @@ class LocalCluster:
 
     @classmethod
     def attach(cls, name: str, state_root: Path | None = None) -> LocalCluster:
-        """The cluster of that name as it was started. Raises ClusterStateError when there is none."""
+        """Return the running cluster of that name. Raises ClusterStateError when there is none."""
         root = state_root or state.default_root()
         recorded = StateDirectory(root, name).read()
         if recorded is None:
@@ -140,11 +140,11 @@ class LocalCluster:
         return self.layout.prometheus_ca
 
     def binary(self, name: str) -> Path:
-        """The executable used for a name of the binaries' table."""
+        """The executable that the cluster uses, by its name in the table of binaries (`etcd`, `kubectl`, …)."""
         return self._state().binaries[name]
 
     def start(self, report: Reporter | None = None) -> bool:
-        """Start the cluster and wait until it can be used; False when it was running already.
+        """Start the cluster and wait until it is ready; False when it was already running.
 
         Leftovers of a crash are removed first. When anything fails or the caller is interrupted, everything that was
         started is ended and the state removed before the error goes on. Raises DevClusterError.
@@ -167,9 +167,9 @@ class LocalCluster:
         return True
 
     def stop(self, report: Reporter | None = None) -> bool:
-        """End every process and remove the state; False when there was nothing.
+        """Stop every process and delete the state; False when there was nothing.
 
-        Raises ClusterStateError while another command is at work.
+        Raises ClusterStateError while another command is using the cluster.
         """
         report = report or SilentReporter()
         with self._directory.lock():
@@ -183,7 +183,7 @@ class LocalCluster:
         return True
 
     def status(self) -> ClusterStatus:
-        """What is recorded, and which of its processes live. Raises ClusterStateError when there is no such cluster."""
+        """What is recorded, and which processes are alive. Raises ClusterStateError when there is no such cluster."""
         recorded = self._state()
         services = tuple(
             ServiceStatus(record.service, record.pid, processes.is_alive(record), record.log)
@@ -227,7 +227,7 @@ class LocalCluster:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Finish the block although somebody presses Ctrl-C again; it takes seconds at most."""
+    """Ignore further signals (an impatient Ctrl-C) while the block runs; it takes seconds at most."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The nodes of a cluster: their sizes, zones and how busy each is at first."""
+"""The nodes of a cluster: their sizes, zones and initial loads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PODS_PER_NODE = 110
 
 @dataclass(frozen=True)
 class NodeSize:
-    """What a simulated node offers."""
+    """The capacity of a simulated node."""
 
     name: str
     cpus: int
@@ -38,7 +38,7 @@ _PROFILES = (HOT, COLD, WARM, COLD, WARM)
 
 @dataclass(frozen=True)
 class SimulatedNode:
-    """A node without machine behind it: kwok answers for it."""
+    """A node without a machine: kwok plays its kubelet."""
 
     name: str
     size: NodeSize
@@ -47,7 +47,7 @@ class SimulatedNode:
 
 
 def simulated_nodes(count: int) -> list[SimulatedNode]:
-    """`sim-000` and on; the same count always gives the same nodes."""
+    """`sim-000`, `sim-001`, …; the same count always gives the same nodes."""
     return [
         SimulatedNode(
             name=f"sim-{index:03d}",
@@ -60,12 +60,12 @@ def simulated_nodes(count: int) -> list[SimulatedNode]:
 
 
 def real_node_names(count: int) -> list[str]:
-    """`real-0` and on."""
+    """`real-0`, `real-1`, …"""
     return [f"real-{index}" for index in range(count)]
 
 
 def manifest(node: SimulatedNode) -> dict[str, Any]:
-    """The Node object, tainted so that only pods which mean simulated nodes go there."""
+    """The Node object, tainted so that only pods that tolerate simulated nodes are placed there."""
     resources = {
         "cpu": str(node.size.cpus),
         "memory": f"{node.size.memory_gib}Gi",

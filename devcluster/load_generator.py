@@ -33,7 +33,7 @@ _IOWAIT_SHARE_OF_IDLE = 0.01
 
 
 class SimulatedLoad(BaseModel):
-    """A node's size and target load, as it is given and shown."""
+    """A node's size and target load, as the HTTP interface reads and shows it."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -45,7 +45,7 @@ class SimulatedLoad(BaseModel):
 
 
 class LoadChange(BaseModel):
-    """Body of PUT: what is not given stays."""
+    """Body of PUT: omitted fields keep their value."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -78,7 +78,7 @@ class _Meter:
 
 
 class LoadGenerator:
-    """The nodes and their counters. Times are seconds of any steady clock."""
+    """The nodes and their counters. Times are seconds of any monotonic clock."""
 
     def __init__(self, nodes: Mapping[str, SimulatedLoad], now: float) -> None:
         self._meters: dict[str, _Meter] = {}

@@ -1,7 +1,7 @@
-"""Starting a cluster: what waits for what, and what may start at the same time.
+"""Starting a cluster: the order of the services, and what starts in parallel.
 
-etcd -> kube-apiserver -> kube-controller-manager, kube-scheduler, kwok, OLM, the nodes and their agents; beside them,
-on its own path, Prometheus with load generator and gateway.
+etcd -> kube-apiserver -> kube-controller-manager, kube-scheduler, kwok, OLM, the nodes and their agents; in parallel,
+Prometheus with load generator and gateway.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _POLL_SECONDS = 0.1
 
 
 def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter) -> None:
-    """Start everything and wait until it can be used. Whoever calls cleans up after an error."""
+    """Start everything and wait until it is ready. The caller cleans up after an error.
+
+    Raises DevClusterError: BinaryError, PortTakenError, SpecError or ServiceError.
+    """
     if spec.olm:
         olm.catalog_directory(spec.olm_catalog)
     paths = binaries.ensure(_binary_names(spec), report)
@@ -227,7 +230,10 @@ class _Startup:
         return f"the load of {missing} of {expected} nodes" if missing > 0 else ""
 
     def _wait(self, condition: str, missing: Callable[[], str]) -> None:
-        """Wait until nothing is missing any more, while all processes live."""
+        """Wait until `missing` returns an empty text; it names what is still missing.
+
+        Raises DevClusterError when a process exits or the time is up.
+        """
         seconds = _READY_SECONDS + _READY_SECONDS_PER_NODE * self._spec.nodes
         deadline = time.monotonic() + seconds
         with self._report.step(condition):

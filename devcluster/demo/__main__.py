@@ -1,4 +1,4 @@
-"""Runs the demo; ends everything and removes its state when it is interrupted or fails."""
+"""Runs the demo; stops everything and deletes the state when it fails or is interrupted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _clean_up(cluster: LocalCluster, console: Console, message: str) -> None:
-    """Say what happened, and leave nothing half-made behind."""
+    """Report what happened, and stop the cluster."""
     # A handler that does nothing, where SIG_IGN would be inherited by a process that is being started right now.
     signal.signal(signal.SIGINT, lambda number, frame: None)
     console.print(message, markup=False, highlight=False, soft_wrap=True)
@@ -114,7 +114,7 @@ def _run(cluster: LocalCluster, console: Console) -> None:
 
 
 def _move_load(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:
-    """Let the hottest and the coldest node of one size change roles."""
+    """Exchange the loads of a hot and a cold node of one size, and show where a pod is placed before and after."""
     hot, cold = MOVED
     move = LoadMove(kubernetes.CoreV1Api(api), LoadClient(cluster.load_generator_url), scheduler_name, "default")
     step = f"{hot} cools down, {cold} heats up; waiting for the 1-minute averages (at most a minute)"

@@ -1,4 +1,4 @@
-"""Load moves from one node to another, and placements follow it."""
+"""Moves load from one node to another and watches placements follow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BIND_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class ObservedMove:
-    """Where pods that could go to either node went before and after, and how long that took from the move on."""
+    """Where a pod that can run on either node was placed before and after, and seconds from the move to the change."""
 
     before: str
     after: str
@@ -27,9 +27,9 @@ class ObservedMove:
 
 
 class LoadMove:
-    """Exchanges the load of two nodes, and asks the scheduler again and again where it would rather place a pod.
+    """Exchanges the load of two nodes and probes where the scheduler places a pod.
 
-    Each question is a small pod that may go to these two nodes only; it is deleted as soon as it has its answer.
+    Each probe is a small pod that can run on these two nodes only. It is deleted once it is bound.
     """
 
     def __init__(self, core: kubernetes.CoreV1Api, loads: LoadClient, scheduler_name: str, namespace: str) -> None:
@@ -63,10 +63,10 @@ class LoadMove:
                 self._loads.change(name, {"cpu": cpu})
 
     def probe_placement(self, *nodes: str) -> str:
-        """Place a pod that may go to these nodes only; returns which one it got.
+        """Create a pod that can run on these nodes only, and return the node it is bound to.
 
         Raises:
-            ServiceError: it got none.
+            ServiceError: it is not bound in time.
         """
         name = f"probe-{next(self._numbers)}"
         # A field takes one name: a term for each node, of which one has to hold.

@@ -1,4 +1,4 @@
-"""What the agent asks of the API server; ``cluster`` implements it with the shared client, tests with a recorder."""
+"""The agent's requests to the API server: ``cluster`` implements them with the shared client, tests with a recorder."""
 
 from typing import Any, Protocol
 

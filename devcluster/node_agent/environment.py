@@ -19,7 +19,7 @@ _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 def container_environment(container: Obj, context: VolumeContext, service: Mapping[str, str]) -> dict[str, str]:
     """Environment variables by name: the API server's address, then envFrom, then env.
 
-    Raises ConfigurationError for a missing mandatory reference, FieldError for a field we cannot give.
+    Raises ContainerConfigError for a missing mandatory reference, FieldError for a field we cannot give.
     """
     result: dict[str, str] = dict(service)
     for source in container.get("envFrom") or []:

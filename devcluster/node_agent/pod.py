@@ -51,7 +51,7 @@ class PodWorker:
         self._written: Obj = {}
         self._writing = asyncio.Lock()
         self._finished = old.get("phase") in NEVER_RESTARTS
-        self._stragglers: set[asyncio.Task[None]] = set()
+        self._stop_tasks: set[asyncio.Task[None]] = set()
 
     # --- news from outside --------------------------------------------------------------------------------------------
     def update(self, pod: Obj) -> None:
@@ -76,8 +76,8 @@ class PodWorker:
     def _end(self, grace: float) -> None:
         if self._stopping and grace < self._grace:
             task = asyncio.create_task(self._stop_all(grace))
-            self._stragglers.add(task)
-            task.add_done_callback(self._stragglers.discard)
+            self._stop_tasks.add(task)
+            task.add_done_callback(self._stop_tasks.discard)
         self._grace = grace
         self._ending.set()
 

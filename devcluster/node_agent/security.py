@@ -38,7 +38,7 @@ class Security:
 def container_security(pod: Obj, container: Obj, image_user: int | None) -> Security:
     """Merge pod and container settings as kubelet does.
 
-    Raises ConfigurationError if the container must not run as root and would.
+    Raises ContainerConfigError if the container must not run as root and would.
     """
     pod_level: dict[str, Any] = pod["spec"].get("securityContext") or {}
     own: dict[str, Any] = container.get("securityContext") or {}

@@ -1,4 +1,4 @@
-"""Which fields of a pod this node honours. Everything else is refused by name: a pod never runs with half its spec.
+"""Which fields of a pod this node supports. Everything else is refused by name: a pod never runs with half its spec.
 
 Pure. A field listed here is either implemented or has no meaning on this node (scheduling fields, for instance); the
 package's description says which accepted fields have no effect.
@@ -114,7 +114,7 @@ _PROFILES = ("RuntimeDefault", "Unconfined")
 
 
 def unsupported_fields(pod: Obj) -> list[str]:
-    """The fields of a pod that this node cannot honour, as paths (``spec.volumes[1].hostPath``)."""
+    """The fields of a pod that this node does not support, as paths (``spec.volumes[1].hostPath``)."""
     spec = pod["spec"]
     return [
         *_unknown(spec, _POD, "spec"),

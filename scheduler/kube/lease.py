@@ -42,7 +42,7 @@ _COALESCE: Final = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseSettings:
-    """Which Lease, and the three periods in seconds. Raise ValueError where they do not fit together."""
+    """Which Lease, and the three periods in seconds. Raises ValueError for periods that do not fit together."""
 
     namespace: str
     name: str
@@ -77,7 +77,7 @@ def default_identity() -> str:
 
 
 def exit_process(reason: str) -> None:
-    """End this process at once with code 1: no clean-up may delay a leader that has lost its Lease."""
+    """Exit at once with code 1: no clean-up may delay a leader that has lost its Lease."""
     log.error("leader election lost, exiting: %s", reason)
     os._exit(1)
 
@@ -128,19 +128,19 @@ class LeaseElector:
 
     @property
     def observed_holder(self) -> str:
-        """Who held the Lease when it was last looked at, or ""."""
+        """The holder of the Lease when it was last read, or ""."""
         return _holder(self._seen_spec or {})
 
     def start(self) -> None:
-        """Begin to compete for the Lease."""
+        """Start to compete for the Lease."""
         self._thread.start()
 
     def is_leader(self) -> bool:
-        """Say whether writes are allowed at this very moment. Ask before each one."""
+        """Return whether writes are allowed right now. Check before each write."""
         return self._state is _State.LEADING and time.monotonic() < self._held_until
 
     def healthy(self, tolerance: float = 20.0) -> bool:
-        """Say whether election works: False once lost, or as a leader whose Lease expired `tolerance` seconds ago."""
+        """Return whether election works: False once lost, or as leader `tolerance` seconds after the Lease expired."""
         state = self._state
         if state is _State.LOST:
             return False
@@ -323,7 +323,7 @@ class LeaseElector:
         self._seen_spec, self._seen_at = _mapping(self._record.get("spec")), time.monotonic()
 
     def _release(self) -> None:
-        """Hand the Lease over, so that nobody has to wait for it to expire."""
+        """Release the Lease, so that nobody has to wait for it to expire."""
         for _ in range(2):
             try:
                 record = _decode(self._connection.get(self._path))

@@ -16,7 +16,7 @@ _CLUSTER_KEYS = ("kubeconfig", "context", "cluster")
 
 @dataclass(frozen=True)
 class ProviderSettings:
-    """The settings that the stand-in honours, by the names of the official provider."""
+    """The settings that the stand-in supports, by the names of the official provider."""
 
     kubeconfig: str | None = None
     context: str | None = None

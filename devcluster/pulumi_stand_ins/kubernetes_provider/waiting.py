@@ -119,7 +119,7 @@ def wait_until_ready(
     """
     name = str(metadata_of(live).get("name"))
     deadline = time.monotonic() + timeout_seconds
-    last_line = trouble = ""
+    last_line = last_error = ""
     for pause in _pauses():
         state = current_state(api, live)
         if isinstance(state, Ready):
@@ -129,14 +129,14 @@ def wait_until_ready(
         if state.status != last_line:
             last_line = state.status
             report_status(last_line)
-        reasons = [*(state.reasons or (state.status,)), *([trouble] if trouble else [])]
+        reasons = [*(state.reasons or (state.status,)), *([last_error] if last_error else [])]
         left = deadline - time.monotonic()
         if left <= 0:
             reasons += _other_conditions(live, reasons)
             raise NotReady([f"timed out after {timeout_seconds:g} s", *reasons], live)
         try:
             cancellation.pause(min(pause, left))
-            live, trouble = api.get(live, name), ""
+            live, last_error = api.get(live, name), ""
         except UserInterrupt:
             raise NotReady(["interrupted by the user", *reasons], live) from None
         except NotFound as error:
@@ -144,7 +144,7 @@ def wait_until_ready(
         except (Unauthorized, Forbidden) as error:
             raise NotReady([f"cannot be watched: {explain(error)}"], live) from error
         except KubeError as error:
-            trouble = explain(error)
+            last_error = explain(error)
     raise AssertionError("the pauses never end")
 
 

@@ -1,6 +1,8 @@
-"""The connection to the API server: configuration, requests (asynchronous and blocking), list and watch.
+"""The door of the API server's client: configuration, requests (asynchronous and blocking), list and watch.
 
-What needs the HTTP library is imported when it is asked for: the library alone takes a tenth of a second.
+What belongs here: everything between a caller and the API server's HTTP interface. It imports `kube.model` and
+`kube.primitives`, and knows nothing of scheduling. Modules that need the HTTP library are imported on first use, since
+that library alone takes a tenth of a second and many callers only need `ClientConfig` or the errors.
 """
 
 import importlib

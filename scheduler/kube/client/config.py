@@ -1,7 +1,7 @@
-"""Where the API server is and how to be known to it: kubeconfig files, or the files mounted into every pod.
+"""The API server's address and our credentials: from kubeconfig files, or from the files mounted into every pod.
 
-Client plugins (exec, auth providers), impersonation and proxies of a kubeconfig are refused with a message, rather than
-left out and surprise someone with other rights than expected.
+Client plugins (exec, auth providers), impersonation and proxies in a kubeconfig are refused with a message. Ignoring
+them would connect with other rights, or along another way, than the user expects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The live side of a ClientConfig: tokens and certificates read from files that rotate under us."""
+"""Credentials in use: tokens and certificates from files that are rotated while we run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 class Credentials:
-    """Authorization header and TLS context of one connection owner. Not shared between threads."""
+    """Authorization header and TLS context of one client. Not thread-safe: each thread needs its own."""
 
     def __init__(self, config: ClientConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
@@ -43,16 +43,19 @@ class Credentials:
 
     @property
     def config(self) -> ClientConfig:
-        """What this was made from."""
+        """The configuration these credentials come from."""
         return self._config
 
     @property
     def secure(self) -> bool:
-        """True where the server is spoken to over TLS."""
+        """True for a server with TLS."""
         return urlsplit(self._config.server).scheme == "https"
 
     def authorization(self) -> str | None:
-        """Return the value of the Authorization header; the token file is read again when it changed."""
+        """Return the value of the Authorization header, or None without a token.
+
+        The token file is read again when it changed. Raise ConfigError when it cannot be read or holds no token.
+        """
         if self._token is not None:
             content = self._token.read()
             token = content.decode("utf-8", "replace").strip()
@@ -62,13 +65,16 @@ class Credentials:
         return f"Bearer {self._config.token}" if self._config.token else None
 
     def reread(self) -> bool:
-        """Read the token again at the next use, and say whether there is a file to read."""
+        """Have the token file read again at the next use; return False when there is no token file."""
         if self._token is not None:
             self._token.forget()
         return self._token is not None
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return the TLS context; a new one whenever a certificate file has changed."""
+        """Return the TLS context, rebuilt whenever a certificate file has changed.
+
+        Raise ConfigError for files that cannot be used, unless an earlier context still works.
+        """
         now = self._clock()
         if self._tls is not None and now - self._tls_checked_at < _CHECK_SECONDS:
             return self._tls

@@ -1,4 +1,4 @@
-"""Everything that can go wrong between us and the API server.
+"""The errors of requests to the API server.
 
 KubeError
 ├── ConfigError              the kubeconfig or in-cluster files cannot be used
@@ -37,7 +37,7 @@ class KubeError(Exception):
 
 
 class ConfigError(KubeError):
-    """The connection is not configured, or wrongly."""
+    """There is no usable configuration of the connection."""
 
 
 class ConnectionFailed(KubeError):
@@ -45,17 +45,17 @@ class ConnectionFailed(KubeError):
 
 
 class ConnectionLost(ConnectionFailed):
-    """The answer to a write did not arrive: it may or may not have been carried out."""
+    """No answer to a write, which may or may not have been carried out."""
 
     outcome_unknown = True
 
 
 class ResponseTooLarge(KubeError):
-    """More bytes than the caller allows."""
+    """The answer has more bytes than the caller allows."""
 
 
 class MalformedResponse(KubeError):
-    """The answer is not in the API's form."""
+    """The answer is not what an API server sends."""
 
 
 class ApiError(KubeError):
@@ -120,7 +120,7 @@ class TooManyRequests(ApiError):
 
 
 class ServerError(ApiError):
-    """5xx: the server's own trouble; for a write, the outcome is unknown."""
+    """5xx: the server failed; the outcome of a write is unknown."""
 
 
 _BY_STATUS: Final[dict[int, type[ApiError]]] = {
@@ -136,7 +136,11 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 
 
 def api_error(method: str, path: str, status: int, body: bytes, retry_after: float | None = None) -> ApiError:
-    """Build the exception for an answer with a failure code; `body` may be anything."""
+    """Build the exception for an answer with status 4xx or 5xx.
+
+    `body` should be a metav1.Status but may be anything (proxies answer with HTML); `retry_after` is the header's, in
+    seconds.
+    """
     answer = decode_status(body) or Status()
     reason = answer.reason
     details = answer.details or StatusDetails()
@@ -155,12 +159,12 @@ def api_error(method: str, path: str, status: int, body: bytes, retry_after: flo
 
 
 def connection_error(method: str, path: str, cause: BaseException, *, sent: bool) -> ConnectionFailed:
-    """Build the exception for a request without an answer; `sent` if it may have reached the server."""
+    """Build the exception for a request without an answer; `sent` says whether it may have reached the server."""
     kind = ConnectionLost if sent and method not in _READS else ConnectionFailed
     return kind(f"{method} {path}: {sanitize(str(cause)) or type(cause).__name__}")
 
 
 def sanitize(text: str) -> str:
-    """Cut and make harmless for a log or a terminal what another machine sent."""
+    """Truncate foreign text to MESSAGE_LIMIT and replace control characters, so that logs and terminals are safe."""
     cut = text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 3] + "..."
     return "".join(character if character.isprintable() else " " for character in cut).strip()

@@ -45,9 +45,9 @@ _NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutErr
 class KubeClient:
     """Requests to one API server, from one event loop.
 
-    Every method raises a `KubeError`. A 401 is answered by reading the token file again and one more try; a 429 by
-    waiting as long as the server asks, within the timeout. Nothing else is retried: after a failed write look at
-    `outcome_unknown`. Redirects are not followed.
+    Every method raises a `KubeError` on failure. After a 401 the token file is read again and the request repeated
+    once; after a 429 it is repeated as soon as the server allows, within the timeout. Nothing else is retried: after a failed
+    write, check `outcome_unknown`. Redirects are not followed.
     """
 
     def __init__(
@@ -63,8 +63,9 @@ class KubeClient:
     ) -> None:
         """Configure; nothing is opened yet.
 
-        `timeout` (seconds) spans a request with its retries, but not the wait for the rate limit. `max_bytes` caps
-        the body of an answer.
+        `qps` and `burst` limit the rate of requests (0 or less: no limit), watches included. `timeout` (seconds) spans
+        a request with its retries, but not the wait for the rate limit. `max_bytes` caps the body of an answer.
+        `observer` is called after each exchange, for metrics.
         """
         self._credentials = Credentials(config)
         self._base = config.server.rstrip("/")
@@ -141,7 +142,11 @@ class KubeClient:
         content_type: str = JSON,
         timeout: float | None = None,
     ) -> bytes:
-        """Send one request and return the body of a 2xx answer."""
+        """Send one request and return the body of a 2xx answer.
+
+        `body` is encoded as JSON unless it is bytes; `content_type` says which kind of patch it is (see `paths`).
+        `timeout` (seconds) replaces the client's own.
+        """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         url = self._url(path, params)
         await self._limiter.acquire()
@@ -166,10 +171,10 @@ class KubeClient:
     async def stream(
         self, path: str, params: Params | None = None, *, timeout: float, silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a long answer and iterate over its chunks as they arrive.
+        """Open a streamed answer and iterate over its chunks as they arrive.
 
-        `timeout` ends it in any case, `silence` when nothing arrived for so long (both seconds): each as
-        ConnectionFailed. Streams have connections of their own, outside the pool of 64.
+        It ends with ConnectionFailed after `timeout` seconds in all, or `silence` seconds without data. Streams have
+        connections of their own: watches must not use up the pool of 64 that requests wait for.
         """
         url = self._url(path, params)
         await self._limiter.acquire()

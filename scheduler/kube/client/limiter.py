@@ -20,7 +20,7 @@ class TokenBucket:
         self._filled_at = time.monotonic()
 
     async def acquire(self) -> None:
-        """Return when the call may be made."""
+        """Wait until the call may be made."""
         if self._qps <= 0:
             return
         now = time.monotonic()

@@ -55,21 +55,21 @@ _EVENT_TYPES: Final = {str(event_type): event_type for event_type in EventType}
 
 
 class Sink(Protocol[Item]):
-    """Where objects go. Called from the event loop; must not block it and must not raise."""
+    """Receives the objects. Called on the event loop: must not block and must not raise."""
 
     def replace(self, items: Sequence[Item], resource_version: ResourceVersion) -> None:
-        """Take over the complete list: what is not in it does not exist any more. Undecodable objects follow."""
+        """Replace everything by this complete list. Undecodable objects are reported by `invalid` afterwards."""
 
     def apply(self, events: Sequence[tuple[EventType, Item]]) -> None:
-        """Take over what happened, in order: all events that arrived together."""
+        """Apply events in order: all that arrived together."""
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
-        """Hear of an object that cannot be decoded. An older state of it, if any, is no longer to be trusted."""
+        """Report an object that cannot be decoded. An older state of it, if any, is stale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectorTiming:
-    """Seconds. The defaults follow client-go; tests shorten them."""
+    """Timeouts and delays in seconds. The defaults follow client-go; tests shorten them."""
 
     backoff_first: float = 0.8
     backoff_most: float = 30.0
@@ -157,7 +157,7 @@ class Reflector(Generic[T, U]):
         self.state = ReflectorState()
 
     async def run(self) -> None:
-        """List and watch for ever; only cancellation ends it. Failures are kept in `state.error` and retried."""
+        """List and watch until cancelled. Failures are kept in `state.error` and retried with backoff."""
         while True:
             try:
                 if not self._version:
@@ -180,8 +180,8 @@ class Reflector(Generic[T, U]):
             await self._backoff.wait()
 
     async def _mark_absent(self) -> None:
-        """The resource is not served (any more): nothing of it exists. Look again after a while."""
-        # Its versions may begin anew when it comes back.
+        """The resource is not served (any more), so nothing of it exists. Check again later."""
+        # Resource versions may restart when it comes back.
         self._version = self._newest = NEVER
         if not self.state.absent:
             self.state.absent = True
@@ -290,7 +290,7 @@ class Reflector(Generic[T, U]):
             self._learn_from_watch(answered, self.state.last_progress > progress_before, time.monotonic() - started)
 
     def _learn_from_watch(self, answered: bool, progress: bool, lasted: float) -> None:
-        """Draw the lesson from a watch that has ended: how soon to try again, and whether to trust its version."""
+        """After a watch has ended, decide how soon to try again and whether its resource version can still be used."""
         if (progress and lasted >= 1.0) or lasted >= self._timing.backoff_reset:
             self._backoff.reset()
         if answered and time.monotonic() - self.state.last_progress >= _PATIENCE * self._timing.silence:
@@ -310,7 +310,7 @@ class Reflector(Generic[T, U]):
             self._deliver(lines)
 
     def _deliver(self, lines: list[bytes]) -> None:
-        """Hand on what arrived together; a failure in the middle still delivers what came before it."""
+        """Deliver what arrived together; a failure in the middle still delivers what came before it."""
         events: list[tuple[EventType, U]] = []
         try:
             for line in lines:
@@ -367,14 +367,16 @@ class Reflector(Generic[T, U]):
 
 
 async def _let_request_go_out() -> None:
-    """Let a request that a task has just been made for go out: its task runs in one turn of the loop, and what that
-    writes leaves at the end of the turn."""
+    """Let a request whose task was just created leave the process.
+
+    The task runs in the next turn of the event loop, and what it writes is sent at the end of that turn: two turns.
+    """
     for _ in range(2):
         await asyncio.sleep(0)
 
 
 def unchanged(obj: T) -> T:
-    """Pass objects on as they are: the `transform` of a Reflector that keeps them whole."""
+    """Return the object as it is: the `transform` of a Reflector that keeps whole objects."""
     return obj
 
 

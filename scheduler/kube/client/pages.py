@@ -1,4 +1,4 @@
-"""The pages of a list, which may be asked for before anybody can use them: the API server works meanwhile."""
+"""The pages of a list. They can be prefetched, so that the API server works while we still start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EARLY: Final = 6
 
 
 class PageReader:
-    """Asks for the list of one collection page by page."""
+    """Reads the list of one collection page by page."""
 
     def __init__(
         self, client: KubeClient, path: str, selectors: Mapping[str, str] | None = None, *, timeout: float = 120.0
@@ -36,15 +36,15 @@ class PageReader:
         self._wanted = False
 
     def prefetch(self) -> None:
-        """Start to read on the running loop, page after page, until the first one is asked for."""
+        """Read page after page on the running loop until the first one is requested, at most `_EARLY` of them."""
         self._early.append(self._request("", PAGE))
         self._early[-1].add_done_callback(self._read_on)
 
     def request_page(self, token: str, most: int = PAGE) -> asyncio.Task[bytes]:
-        """Ask for a page: the first one, or what the token of the page before stands for.
+        """Request a page: the first one without a token, else the one that the previous page's continue token names.
 
-        It has `most` objects at most, and fewer where these are long. What was read early is handed out first, whatever
-        its size. Asking for the first page again starts anew.
+        It has at most `most` objects, fewer where they are long. Prefetched pages are returned first, whatever their
+        size. Requesting the first page again discards them. The task raises KubeError.
         """
         if not token and self._wanted:
             self.close()
@@ -52,7 +52,7 @@ class PageReader:
         return self._early.popleft() if self._early else self._request(token, most)
 
     def close(self) -> None:
-        """Forget what was read early and not asked for."""
+        """Cancel prefetched pages that nobody requested."""
         self._wanted = True
         while self._early:
             self._early.popleft().cancel()

@@ -1,4 +1,4 @@
-"""A keyed copy of what a list and its watch say, which tells what changed."""
+"""A keyed copy of the objects of a list and its watch, which reports what changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ U = TypeVar("U")
 
 @dataclass(slots=True)
 class Changes(Generic[U]):
-    """What an update did. Apply `deleted` first: a namesake with another UID shows up as deleted and added."""
+    """What an update changed. Apply `deleted` first: a recreated object (same name, new UID) is deleted and added."""
 
     deleted: list[U] = field(default_factory=list)
     updated: list[tuple[U, U]] = field(default_factory=list)
@@ -30,13 +30,13 @@ def object_meta(obj: Object) -> ObjectMeta:
 
 
 class Store(Generic[U]):
-    """Objects by UID, found by name too. The result depends on the objects' versions only, not on repeats or order.
+    """Objects by UID and by name. The content depends on the objects' versions only, not on repeats or order of events.
 
-    An event that is older than what is held is ignored; deletions missed while not watching come out of `replace`.
+    Stale events are ignored. Deletions that were missed between watches are found by `replace`.
     """
 
     def __init__(self, meta: Callable[[U], ObjectMeta]) -> None:
-        """`meta` finds the metadata of an item: `object_meta` for modelled objects."""
+        """`meta` returns the metadata of an item: `object_meta` for modelled objects."""
         self._meta = meta
         self._by_uid: dict[str, U] = {}
         self._uid_by_key: dict[str, str] = {}
@@ -48,16 +48,16 @@ class Store(Generic[U]):
         return iter(self._by_uid.values())
 
     def get(self, uid: str) -> U | None:
-        """Return the object with this UID."""
+        """Return the object with this UID, or None."""
         return self._by_uid.get(uid)
 
     def named(self, name: str, namespace: str = "") -> U | None:
-        """Return the object with this name, whichever its UID."""
+        """Return the object with this name, or None."""
         uid = self._uid_by_key.get(f"{namespace}/{name}" if namespace else name)
         return self._by_uid.get(uid) if uid is not None else None
 
     def replace(self, items: Iterable[U]) -> Changes[U]:
-        """Take over a complete list."""
+        """Replace the content by a complete list and return what changed."""
         changes: Changes[U] = Changes()
         old = self._by_uid
         self._by_uid, self._uid_by_key = {}, {}
@@ -74,7 +74,7 @@ class Store(Generic[U]):
         return changes
 
     def apply(self, events: Sequence[tuple[EventType, U]]) -> Changes[U]:
-        """Take over a batch of events; several on one object are folded into their net effect."""
+        """Apply a batch of events and return what changed; several events on one object become their net effect."""
         changes = _Folding[U]()
         for kind, obj in events:
             meta = self._meta(obj)

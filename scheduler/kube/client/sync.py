@@ -53,7 +53,7 @@ class SyncConnection:
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
-        """Close the connection; the next request opens a new one."""
+        """Close the connection. The next request opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

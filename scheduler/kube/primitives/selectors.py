@@ -40,7 +40,7 @@ class RequirementLike(Protocol):
 
     @property
     def operator(self) -> str:
-        """One of `Operator`, not yet checked."""
+        """One of `SelectorOperator`, not yet checked."""
 
     @property
     def values(self) -> Sequence[str]:

@@ -80,7 +80,7 @@ def all_nodes() -> set[str]:
     return {*(f"sim-{index:03d}" for index in range(NODES)), "real-0"}
 
 
-def test_status_tells_where_everything_is(cluster: LocalCluster) -> None:
+def test_status_shows_where_everything_is(cluster: LocalCluster) -> None:
     result = command(cluster.spec.state_root, "status", "--name", "whole", "-o", "json")
     assert (result.returncode, result.stderr) == (0, "")
     status = json.loads(result.stdout)
@@ -119,7 +119,7 @@ def test_all_nodes_are_ready_when_up_returns_and_only_simulated_ones_are_tainted
 
 
 @pytest.mark.parametrize("rule", ["instance:node_cpu:ratio", "instance:node_memory_utilisation:ratio"])
-def test_the_recording_rules_have_data_of_every_node_when_up_returns(cluster: LocalCluster, rule: str) -> None:
+def test_recording_rules_have_data_for_every_node_when_up_returns(cluster: LocalCluster, rule: str) -> None:
     # From the first value on: a wrong one would stay in this average for a quarter of an hour.
     values = query(cluster, f"avg_over_time({rule}[15m])")
     assert set(values) == all_nodes()
@@ -128,7 +128,7 @@ def test_the_recording_rules_have_data_of_every_node_when_up_returns(cluster: Lo
     assert values == {node: pytest.approx(targets[node][resource], abs=0.03) for node in values}
 
 
-def test_hot_warm_and_cold_nodes_are_told_apart(cluster: LocalCluster) -> None:
+def test_hot_warm_and_cold_nodes_have_different_loads(cluster: LocalCluster) -> None:
     values = query(cluster, "instance:node_cpu:ratio")
     hot = {node for node, value in values.items() if value > 0.7}
     cold = {node for node, value in values.items() if value < 0.2}
@@ -136,7 +136,7 @@ def test_hot_warm_and_cold_nodes_are_told_apart(cluster: LocalCluster) -> None:
     assert query(cluster, "stddev_over_time(instance:node_cpu:ratio[5m])").keys() == all_nodes()
 
 
-def test_prometheus_is_closed_without_the_token_and_without_its_authority(cluster: LocalCluster) -> None:
+def test_prometheus_needs_the_token_and_its_ca(cluster: LocalCluster) -> None:
     url = f"{cluster.prometheus_url}/api/v1/query?query=up"
     ca = str(cluster.prometheus_ca_file)
     assert requests.get(url, verify=ca, timeout=5).status_code == 401
@@ -158,9 +158,7 @@ def test_a_changed_load_shows_in_prometheus_within_seconds(cluster: LocalCluster
     )
 
 
-def test_the_read_only_user_sees_everything_but_secrets_and_changes_nothing(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+def test_the_read_only_user_can_read_all_but_secrets_and_change_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
     user = yaml.safe_load(cluster.readonly_kubeconfig.read_text())["users"][0]["user"]
     files = []
     for key in ("client-certificate-data", "client-key-data"):
@@ -207,7 +205,7 @@ def test_a_pod_for_simulated_nodes_runs_there_and_one_without_toleration_runs_on
     eventually(lambda: api.get(pods).json()["items"], lambda items: items == [], seconds=40)
 
 
-def test_env_is_all_that_a_shell_needs(cluster: LocalCluster) -> None:
+def test_env_prints_all_that_a_shell_needs(cluster: LocalCluster) -> None:
     lines = command(cluster.spec.state_root, "env", "--name", "whole").stdout
     script = (
         'curl -sS --noproxy "*" --cacert "$SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE" -o /dev/null -w "%{http_code}" '
@@ -218,7 +216,7 @@ def test_env_is_all_that_a_shell_needs(cluster: LocalCluster) -> None:
     assert (result.returncode, result.stdout) == (0, "200"), result.stderr
 
 
-def test_logs_are_there_for_every_service(cluster: LocalCluster) -> None:
+def test_every_service_has_a_log(cluster: LocalCluster) -> None:
     result = command(cluster.spec.state_root, "logs", "--name", "whole", "--lines", "1")
     assert result.returncode == 0
     assert any(line.startswith("audit") for line in result.stdout.splitlines())
@@ -227,7 +225,7 @@ def test_logs_are_there_for_every_service(cluster: LocalCluster) -> None:
     assert "its services are: audit, etcd, kube-apiserver" in unknown.stderr
 
 
-def test_a_second_up_changes_nothing_and_says_so(cluster: LocalCluster) -> None:
+def test_a_second_up_changes_nothing_and_reports_it(cluster: LocalCluster) -> None:
     before = (cluster.state_dir / "cluster.json").read_bytes()
     result = command(cluster.spec.state_root, "up", "--name", "whole", "--nodes", "3")
     assert (result.returncode, result.stdout) == (0, "")

@@ -107,7 +107,7 @@ def test_an_interrupted_up_leaves_nothing_behind(
 
 
 @pytest.mark.slow
-def test_up_after_a_crash_removes_what_was_left_and_starts_anew(start: Start, tmp_path: Path) -> None:
+def test_up_after_a_crash_removes_leftovers_and_starts_again(start: Start, tmp_path: Path) -> None:
     state_dir = tmp_path / "clusters" / "dev"
     up = start("up", "--nodes", "2", "--real-nodes", "0")
     wait_until(log_of(tmp_path, "kube-apiserver").exists, "kube-apiserver is being started")
@@ -127,7 +127,7 @@ def test_up_after_a_crash_removes_what_was_left_and_starts_anew(start: Start, tm
 
 
 @pytest.mark.slow
-def test_up_replaces_a_cluster_one_of_whose_services_has_died(make_cluster: MakeCluster) -> None:
+def test_up_replaces_a_cluster_with_a_dead_service(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(**BARE)
     before = {service.name: service.pid for service in cluster.status().services}
     os.kill(before["kube-controller-manager"], signal.SIGKILL)
@@ -137,7 +137,7 @@ def test_up_replaces_a_cluster_one_of_whose_services_has_died(make_cluster: Make
     assert not set(before.values()) & {service.pid for service in cluster.status().services}
 
 
-def test_a_taken_port_is_one_line_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -152,7 +152,7 @@ def test_a_taken_port_is_one_line_and_leaves_nothing(start: Start, tmp_path: Pat
     assert entries(tmp_path) == []
 
 
-def test_a_service_that_fails_takes_everything_down_and_says_why(
+def test_a_service_that_fails_stops_the_cluster_and_reports_why(
     make_cluster: MakeCluster, cluster_state_root: Path
 ) -> None:
     with pytest.raises(ServiceError, match=r"kube-apiserver exited during startup: .*unknown flag: --no-such-flag"):
@@ -161,7 +161,7 @@ def test_a_service_that_fails_takes_everything_down_and_says_why(
     assert marked(cluster_state_root / "clusters" / "failing") == set()
 
 
-def test_clusters_run_side_by_side_and_end_alone(make_cluster: MakeCluster) -> None:
+def test_clusters_run_side_by_side_and_stop_independently(make_cluster: MakeCluster) -> None:
     first, second = make_cluster(**BARE), make_cluster(**BARE)
     assert first.api_server != second.api_server
     crossed = administrator(first)
@@ -176,7 +176,7 @@ def test_clusters_run_side_by_side_and_end_alone(make_cluster: MakeCluster) -> N
     assert second.status().running
 
 
-def test_a_second_command_on_the_same_cluster_is_refused_while_one_is_at_work(start: Start, tmp_path: Path) -> None:
+def test_a_second_command_on_a_cluster_in_use_is_refused(start: Start, tmp_path: Path) -> None:
     up = start("up", "--nodes", "1", "--real-nodes", "0")
     wait_until(log_of(tmp_path, "etcd").exists, "the first command is at work")
     code, errors = finish(start("down"))
@@ -231,7 +231,7 @@ def real_node(make_cluster: MakeCluster, name: str) -> LocalCluster:
 
 
 @pytest.mark.slow
-def test_a_real_nodes_pods_have_logs_and_end_with_the_cluster(make_cluster: MakeCluster) -> None:
+def test_a_real_nodes_pods_have_logs_and_stop_with_the_cluster(make_cluster: MakeCluster) -> None:
     cluster = real_node(make_cluster, "pods")
     assert run_sleeper(cluster)
     log = f"{cluster.api_server}/api/v1/namespaces/default/pods/sleeper/log"
@@ -242,7 +242,7 @@ def test_a_real_nodes_pods_have_logs_and_end_with_the_cluster(make_cluster: Make
 
 
 @pytest.mark.slow
-def test_down_ends_pods_whose_node_agent_was_killed(make_cluster: MakeCluster) -> None:
+def test_down_stops_pods_whose_node_agent_was_killed(make_cluster: MakeCluster) -> None:
     cluster = real_node(make_cluster, "orphans")
     assert run_sleeper(cluster)
     agent = next(service for service in cluster.status().services if service.name == "node-real-0")
@@ -252,7 +252,7 @@ def test_down_ends_pods_whose_node_agent_was_killed(make_cluster: MakeCluster) -
 
 
 @pytest.mark.slow
-def test_down_all_ends_every_cluster_of_this_root(start: Start, tmp_path: Path) -> None:
+def test_down_all_stops_every_cluster_of_this_root(start: Start, tmp_path: Path) -> None:
     clusters = [LocalCluster(ClusterSpec(name=name, state_root=tmp_path, **BARE)) for name in ("one", "two")]
     for cluster in clusters:
         cluster.start()

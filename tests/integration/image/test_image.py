@@ -41,7 +41,7 @@ WORKLOAD = {
     ("name", "command"), [("kube-scheduler", "/bin/kube-scheduler"), ("operator", "/bin/secondary-scheduler-operator")]
 )
 @pytest.mark.parametrize("user", ["65532:65532", "1000650000:0"])
-def test_entry_points_run_as_any_user_without_any_right(
+def test_entry_points_run_as_any_user_without_privileges(
     images: dict[str, str], name: str, command: str, user: str
 ) -> None:
     done = run_once(images[name], command, "--version", options=("--user", user))

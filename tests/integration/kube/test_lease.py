@@ -128,7 +128,7 @@ def test_of_many_candidates_exactly_one_leads_and_release_passes_it_on(
     assert all(not competitor.lost for competitor in candidates)
 
 
-def test_a_killed_leader_is_followed_when_its_lease_has_run_out(
+def test_a_killed_leader_is_replaced_when_its_lease_expires(
     candidate: Make, leader_process: subprocess.Popen[str]
 ) -> None:
     holder = candidate("here")
@@ -139,7 +139,7 @@ def test_a_killed_leader_is_followed_when_its_lease_has_run_out(
     assert time.monotonic() - killed_at >= DURATION - RETRY - 0.2
 
 
-def test_a_frozen_leader_ends_itself_on_waking_without_touching_its_successor(
+def test_a_frozen_leader_exits_on_waking_and_leaves_its_successor_alone(
     candidate: Make, leader_process: subprocess.Popen[str], config: ClientConfig, settings: LeaseSettings
 ) -> None:
     holder = candidate("here")
@@ -153,7 +153,7 @@ def test_a_frozen_leader_ends_itself_on_waking_without_touching_its_successor(
     assert not holder.lost
 
 
-async def test_annotations_reach_the_lease_within_a_moment_and_those_of_others_stay(
+async def test_annotations_reach_the_lease_quickly_and_foreign_ones_stay(
     candidate: Make, client: KubeClient, config: ClientConfig, settings: LeaseSettings
 ) -> None:
     holder = candidate("here")

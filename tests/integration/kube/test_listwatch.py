@@ -89,7 +89,7 @@ async def listed(client: KubeClient, path: str) -> dict[str, str]:
     return {item.metadata.name: item.metadata.resource_version for item in page.items}
 
 
-async def test_churn_over_many_short_watches_ends_in_the_servers_state_after_one_list(
+async def test_churn_over_many_short_watches_matches_the_server_after_one_list(
     client: KubeClient, namespace: str
 ) -> None:
     path = api_path("v1", "configmaps", namespace=namespace)
@@ -183,7 +183,7 @@ async def test_a_long_list_comes_in_pages_and_selectors_narrow_it(client: KubeCl
         await eventually(lambda: narrowed.deleted == ["c0"])
 
 
-async def test_an_account_without_the_permission_waits_for_it(
+async def test_a_reflector_without_permission_waits_for_it(
     client: KubeClient, config: ClientConfig, namespace: str, tmp_path: Path
 ) -> None:
     await client.post(api_path("v1", "serviceaccounts", namespace=namespace), {"metadata": {"name": "reader"}})

@@ -152,7 +152,7 @@ class Api:
             event.message for event in self.core.list_namespaced_event(self.namespace).items if event.reason == reason
         ]
 
-    def wait_told(self, reason: str, words: str) -> None:
+    def wait_for_event(self, reason: str, words: str) -> None:
         """Wait for an Event with a reason and these words; Events may come after the status that they explain."""
         wait_for(lambda: [text for text in self.events(reason) if words in text], f"event {reason}: {words}", 10)
 

@@ -40,7 +40,7 @@ def node_ready(api: Api) -> str:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_agent_told_to_end_leaves_no_process(start: Start, api: Api, tier: str) -> None:
+def test_an_agent_that_is_stopped_leaves_no_process(start: Start, api: Api, tier: str) -> None:
     agent = start("--sandbox", tier, "--shutdown-grace", "1")
     api.pod(restartPolicy="Always", terminationGracePeriodSeconds=60, main={"command": script(SLEEP)})
     wait_for(lambda: "up" in agent.container_log(api.namespace, "p"), "the start")
@@ -52,9 +52,7 @@ def test_agent_told_to_end_leaves_no_process(start: Start, api: Api, tier: str) 
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_killed_agent_takes_its_pods_along_and_its_successor_starts_them_anew(
-    start: Start, api: Api, tier: str
-) -> None:
+def test_a_killed_agents_pods_stop_and_its_successor_starts_them_again(start: Start, api: Api, tier: str) -> None:
     agent = start("--sandbox", tier)
     api.pod(restartPolicy="Always", main={"command": script(SLEEP)})
     api.wait_running()

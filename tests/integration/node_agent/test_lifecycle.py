@@ -82,11 +82,13 @@ def test_failing_liveness_probe_restarts_the_container_and_says_why(agent: Runni
     again = api.wait_running()
     assert again["containerID"] != first
     assert again["lastState"]["terminated"]["exitCode"] == 143
-    api.wait_told("Unhealthy", "statuscode: 500")
-    api.wait_told("Killing", "Container main failed liveness probe, will be restarted")
+    api.wait_for_event("Unhealthy", "statuscode: 500")
+    api.wait_for_event("Killing", "Container main failed liveness probe, will be restarted")
 
 
-def test_failing_container_backs_off_longer_and_longer_and_shows_its_last_words(agent: RunningAgent, api: Api) -> None:
+def test_a_failing_container_backs_off_exponentially_and_shows_its_termination_message(
+    agent: RunningAgent, api: Api
+) -> None:
     api.pod(
         restartPolicy="Always",
         main={
@@ -100,7 +102,7 @@ def test_failing_container_backs_off_longer_and_longer_and_shows_its_last_words(
     waits = wait_for(lambda: api.container()["state"].get("waiting"), "the back-off")
     assert waits["reason"] == "CrashLoopBackOff"
     assert api.status()["phase"] == "Running"
-    api.wait_told("BackOff", "Back-off restarting failed container")
+    api.wait_for_event("BackOff", "Back-off restarting failed container")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_failing_container_backs_off_longer_and_longer_and_shows_its_last_words(
         pytest.param("OnFailure", 0, "Succeeded", id="no failure to restart on"),
     ],
 )
-def test_phase_follows_exit_code_and_restart_policy(
+def test_the_phase_depends_on_exit_code_and_restart_policy(
     agent: RunningAgent, api: Api, policy: str, code: int, phase: str
 ) -> None:
     api.pod(restartPolicy=policy, main={"command": script(f"raise SystemExit({code})")})
@@ -121,7 +123,7 @@ def test_phase_follows_exit_code_and_restart_policy(
     )
 
 
-def test_pod_gets_its_grace_period_to_end_by_itself(agent: RunningAgent, api: Api) -> None:
+def test_a_pod_gets_its_grace_period(agent: RunningAgent, api: Api) -> None:
     polite = """
 import signal, sys, time
 def bye(*_): print('ending', flush=True); time.sleep(1.5); print('ended', flush=True); sys.exit(0)
@@ -135,7 +137,7 @@ time.sleep(600)
     assert agent.container_log(api.namespace, "p").split() == ["ready", "ending", "ended"]
 
 
-def test_pod_that_ignores_sigterm_is_killed_with_all_it_started(agent: RunningAgent, api: Api) -> None:
+def test_a_pod_that_ignores_sigterm_is_killed_with_its_children(agent: RunningAgent, api: Api) -> None:
     stubborn = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -211,7 +213,7 @@ def test_failing_exec_readiness_probe_keeps_the_pod_unready(agent: RunningAgent,
     wait_for(lambda: api.container().get("state", {}).get("running"), "the start")
     assert api.container()["ready"] is False
     api.wait_running()
-    api.wait_told("Unhealthy", "Readiness probe failed: not yet")
+    api.wait_for_event("Unhealthy", "Readiness probe failed: not yet")
 
 
 def test_unknown_image_is_reported_as_a_node_would(agent: RunningAgent, api: Api) -> None:
@@ -225,8 +227,8 @@ def test_unknown_image_is_reported_as_a_node_would(agent: RunningAgent, api: Api
         "the image's failure",
     )
     assert reasons <= {"", "ContainerCreating", "ErrImagePull", "ImagePullBackOff"}
-    api.wait_told("Failed", "Error: ErrImagePull")
-    api.wait_told("Failed", 'Failed to pull image "registry.example.com/nowhere:1"')
+    api.wait_for_event("Failed", "Error: ErrImagePull")
+    api.wait_for_event("Failed", 'Failed to pull image "registry.example.com/nowhere:1"')
     assert api.delete() < 8
 
 

@@ -211,12 +211,12 @@ def test_a_secondary_scheduler_becomes_a_scheduler_that_places_pods(installed: I
 
 
 @in_the_long_run
-def test_the_scheduler_may_do_what_an_install_from_manifests_lets_it(installed: Installed) -> None:
+def test_the_scheduler_has_the_same_rights_as_after_an_install_from_manifests(installed: Installed) -> None:
     assert installed.rules_of_the_scheduler() == expected_rules()
 
 
 @in_the_long_run
-def test_both_of_olms_operators_act_as_themselves(installed: Installed) -> None:
+def test_both_olm_operators_use_their_own_identity(installed: Installed) -> None:
     created: dict[str, set[str]] = {"olm-operator": set(), "catalog-operator": set()}
     for line in installed.cluster.audit_log.read_text().splitlines():
         entry = json.loads(line)
@@ -229,9 +229,7 @@ def test_both_of_olms_operators_act_as_themselves(installed: Installed) -> None:
 
 
 @in_the_long_run
-def test_a_newer_version_takes_over_and_the_scheduler_and_its_roles_stay(
-    installed: Installed, newer_catalog: str
-) -> None:
+def test_an_upgrade_keeps_the_scheduler_and_its_roles(installed: Installed, newer_catalog: str) -> None:
     """OLM deletes what bears the older version's name as its owner, while it still writes the newer one's objects: a
     ClusterRole with such labels is gone in some upgrades."""
     (before,) = installed.pods_of_the_scheduler()
@@ -250,7 +248,7 @@ def test_a_newer_version_takes_over_and_the_scheduler_and_its_roles_stay(
 
 
 @in_the_long_run
-def test_removal_leaves_the_definition_and_nothing_that_runs(installed: Installed) -> None:
+def test_removal_leaves_the_crd_and_no_running_pod(installed: Installed) -> None:
     resources = installed.custom
     resources.delete_namespaced_custom_object(OPERATOR, "v1", NAMESPACE, "secondaryschedulers", "cluster")
     schedulers = (OPERATOR, "v1", NAMESPACE, "secondaryschedulers")
@@ -267,7 +265,7 @@ def test_removal_leaves_the_definition_and_nothing_that_runs(installed: Installe
 
 
 @in_the_long_run
-def test_the_roles_that_stay_are_bound_to_nobody_and_go_with_the_command_of_the_documentation(
+def test_leftover_roles_are_unbound_and_the_documented_command_deletes_them(
     installed: Installed,
 ) -> None:
     assert set(installed.identities_of_the_roles()) == set(static_cluster_roles())

@@ -51,7 +51,7 @@ def set_pod(api: Api, namespace: str, name: str, *, ready: bool) -> None:
     api.merge(path, {"status": {"phase": phase, "conditions": [condition], "containerStatuses": [container]}})
 
 
-def test_an_object_that_exists_already_is_neither_taken_nor_recorded_unless_asked(engine: Engine, api: Api) -> None:
+def test_an_existing_object_is_only_adopted_on_request(engine: Engine, api: Api) -> None:
     space = engine.namespace
     maps = f"/api/v1/namespaces/{space}/configmaps"
     api.post(maps, {"metadata": {"name": "theirs"}, "data": {"a": "theirs"}})
@@ -72,7 +72,7 @@ def test_an_object_that_exists_already_is_neither_taken_nor_recorded_unless_aske
     engine.expect_no_changes()
 
 
-def test_a_field_that_another_manager_owns_is_only_taken_by_force(engine: Engine, api: Api) -> None:
+def test_a_field_owned_by_another_manager_is_only_taken_by_force(engine: Engine, api: Api) -> None:
     space = engine.namespace
     path = f"/api/v1/namespaces/{space}/configmaps/shared"
     mutable = {"enable_config_map_mutable": True}
@@ -165,7 +165,7 @@ def test_wait_for_holds_the_next_resource_until_the_status_says_so(engine: Engin
     assert "after" in engine.state()
 
 
-def test_an_interrupt_ends_the_wait_at_once_and_keeps_what_was_made(engine: Engine, api: Api) -> None:
+def test_an_interrupt_ends_the_wait_at_once_and_keeps_created_objects(engine: Engine, api: Api) -> None:
     space = engine.namespace
     engine.write({"name": "slow", "manifest": deployment("slow", space)})
     with engine.upping() as up:

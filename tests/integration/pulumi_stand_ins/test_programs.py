@@ -32,7 +32,7 @@ def test_a_preview_needs_no_cluster(offline: Engine) -> None:
     assert "Traceback" not in refused
 
 
-def test_bad_input_is_refused_with_the_property_before_anything_is_asked_of_a_cluster(offline: Engine) -> None:
+def test_bad_input_is_refused_by_property_without_asking_a_cluster(offline: Engine) -> None:
     annotations = {"pulumi.com/waitFor": "Available"}
     offline.write(
         {
@@ -64,7 +64,7 @@ def test_a_run_error_shows_its_message_and_no_trace(offline: Engine) -> None:
     assert "Traceback" not in shown
 
 
-def test_a_fault_of_the_program_shows_its_trace_once(offline: Engine) -> None:
+def test_an_exception_in_the_program_shows_its_trace_once(offline: Engine) -> None:
     (offline.program / "helper.py").write_text("def broken():\n    return {}['missing']\n")
     (offline.program / "__main__.py").write_text("from helper import broken\nbroken()\n")
     shown = offline.preview(fails=True).output

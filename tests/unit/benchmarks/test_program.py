@@ -9,7 +9,7 @@ import pytest
 from benchmarks import program
 
 
-def test_imports_are_told_by_package(capsys: pytest.CaptureFixture[str]) -> None:
+def test_imports_are_grouped_by_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["--imports", "--rounds", "1", "--json"]) == 0
     read = json.loads(capsys.readouterr().out)
     assert read["all, processor time"] > 50

@@ -152,7 +152,7 @@ def test_build_tags_reach_the_compiler(tmp_path: Path) -> None:
     assert "-tags" not in olm
 
 
-def test_two_at_the_same_time_build_once(tmp_path: Path) -> None:
+def test_concurrent_processes_build_once(tmp_path: Path) -> None:
     builds = tmp_path / "builds"
     fake_go(tmp_path / "path", builds, body="/bin/sleep 0.3")
     threads = [threading.Thread(target=binaries.ensure, args=(["etcd"], SilentReporter())) for _ in range(2)]
@@ -181,7 +181,7 @@ def test_a_failed_build_is_one_line_and_leaves_nothing(tmp_path: Path, complaint
     assert [path.name for path in binaries.bin_cache().iterdir()] == [".lock"]
 
 
-def test_too_little_disk_space_is_said_before_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_disk_space_is_reported_before_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builds = tmp_path / "builds"
     fake_go(tmp_path / "path", builds)
     usage = type("Usage", (), {"free": 1 << 30})

@@ -53,7 +53,7 @@ def test_the_variables_are_those_promised(layout: Layout) -> None:
     assert values["PULUMI_BACKEND_URL"].startswith("file://")
 
 
-def test_without_prometheus_nothing_is_said_about_it(layout: Layout) -> None:
+def test_without_prometheus_its_variables_are_absent(layout: Layout) -> None:
     assert not [name for name in environment.variables(layout, None, {}) if "PROMETHEUS" in name]
 
 

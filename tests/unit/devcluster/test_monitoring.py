@@ -187,7 +187,7 @@ async def test_the_gateway_passes_queries_on_unchanged_and_keeps_the_token(serve
     assert requests == [("GET", "/api/v1/query?query=a:b", "", False), ("POST", "/api/v1/query", "query=a%3Ab", False)]
 
 
-async def test_the_gateway_says_502_when_prometheus_is_down(serve: Serve) -> None:
+async def test_the_gateway_answers_502_when_prometheus_is_down(serve: Serve) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         down = f"http://127.0.0.1:{unused.getsockname()[1]}"

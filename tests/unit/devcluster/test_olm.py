@@ -24,7 +24,7 @@ def test_a_catalog_that_is_no_directory_is_refused_before_anything_is_built(tmp_
     assert not cluster.state_dir.exists()
 
 
-def test_the_catalog_of_the_checkout_is_served_unless_told_otherwise(tmp_path: Path) -> None:
+def test_the_checkouts_catalog_is_served_by_default(tmp_path: Path) -> None:
     assert list(olm.catalog_directory(None).rglob("catalog.json"))
     assert olm.catalog_directory(tmp_path) == tmp_path
 
@@ -53,7 +53,7 @@ def descriptions(value: object) -> list[object]:
     return [description for item in value for description in descriptions(item)] if isinstance(value, list) else []
 
 
-def test_a_held_port_cannot_be_taken_on_all_addresses_until_it_is_given_back() -> None:
+def test_a_held_port_cannot_be_bound_on_all_addresses_until_released() -> None:
     (port,) = ports.allocate(["port"], {}).values()
     with ports.hold_port("127.200.255.254", port), socket.socket(socket.AF_INET6) as everywhere:
         everywhere.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

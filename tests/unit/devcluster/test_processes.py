@@ -89,7 +89,7 @@ def test_stopping_ends_the_whole_group(state_dir: Path) -> None:
     assert processes.identity(child) is None
 
 
-def test_what_needs_the_others_to_end_has_ended_before_they_are_asked(state_dir: Path) -> None:
+def test_services_marked_stop_first_end_before_the_others(state_dir: Path) -> None:
     code = (
         "import signal, sys, time, pathlib;"
         "signal.signal(signal.SIGTERM, lambda *_: (time.sleep({pause}), pathlib.Path('{name}').write_text("

@@ -79,7 +79,7 @@ def test_a_cluster_whose_processes_have_gone_does_not_run(tmp_path: Path) -> Non
     assert [(service.name, service.running) for service in status.services] == [("etcd", False)]
 
 
-def test_a_full_disk_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_anything_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 60 << 20})
     monkeypatch.setattr(state.shutil, "disk_usage", lambda _: usage)
     directory = StateDirectory(tmp_path, "dev")
@@ -90,12 +90,12 @@ def test_a_full_disk_is_said_before_anything_is_made(tmp_path: Path, monkeypatch
     assert not directory.path.exists()
 
 
-def test_attaching_to_nothing_says_how_to_start_it(tmp_path: Path) -> None:
+def test_attaching_to_a_missing_cluster_reports_how_to_start_it(tmp_path: Path) -> None:
     with pytest.raises(ClusterStateError, match=r"no local cluster 'x' in .*cluster up --name x"):
         LocalCluster.attach("x", tmp_path)
 
 
-def test_neighbours_are_the_readable_other_clusters(tmp_path: Path) -> None:
+def test_unreadable_clusters_are_left_out_of_the_other_clusters(tmp_path: Path) -> None:
     for name in ("a", "b", "broken"):
         directory = StateDirectory(tmp_path, name)
         directory.create()

@@ -120,7 +120,7 @@ def test_faulty_image_map_is_refused_with_its_place(text: str, message: str) -> 
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
-def test_addresses_are_unique_until_given_back_and_not_reused_at_once() -> None:
+def test_addresses_are_unique_until_released_and_not_reused_at_once() -> None:
     pool = AddressPool("127.10.0.0/29")
     addresses = [pool.take() for _ in range(6)]
     assert addresses == [f"127.10.0.{n}" for n in range(1, 7)]
@@ -146,7 +146,7 @@ def test_restart_delays_double_up_to_the_limit() -> None:
     assert delays == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
-def test_long_run_forgives_earlier_failures() -> None:
+def test_a_long_run_resets_the_backoff() -> None:
     backoff = Backoff(10, 300)
     assert [backoff.delay(0), backoff.delay(1), backoff.delay(12)] == [0, 10, 20]
     assert backoff.delay(32 + 599) == 40

@@ -164,7 +164,7 @@ def error(kind: type[Any], status: int) -> Any:
     return kind("refused", status=status, reason="", message="")
 
 
-async def test_event_that_expired_is_written_anew() -> None:
+async def test_an_expired_event_is_written_again() -> None:
     api = RecordingApi(patch=[error(NotFound, 404)])
     await recorded(api, ("Unhealthy", "a"), ("Unhealthy", "a"), ("Unhealthy", "a"))
     assert [method for method, _, _ in api.calls] == ["create", "create"]
@@ -191,7 +191,7 @@ async def test_node_is_registered_ready_with_its_lease() -> None:
     assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseDurationSeconds"]) == ("real-0", 40)
 
 
-async def test_known_node_is_taken_over_and_a_missing_lease_made() -> None:
+async def test_a_known_node_is_adopted_and_a_missing_lease_created() -> None:
     class Existing(RecordingApi):
         async def patch(self, path: str, body: Obj) -> Obj:
             if path.endswith("/leases/real-0"):

@@ -173,7 +173,7 @@ def test_exit_codes_are_those_of_a_container_runtime() -> None:
     assert [exit_code(3 << 8), exit_code(9), exit_code(15)] == [3, 137, 143]
 
 
-def test_descendants_are_told_from_others() -> None:
+def test_descendants_are_recognised() -> None:
     parents = {10: 1, 11: 10, 12: 11, 20: 1}
     assert [pid for pid in parents if is_descendant(pid, 10, parents)] == [11, 12]
 

@@ -180,7 +180,7 @@ def test_optional_sources_may_be_missing(volume: Obj) -> None:
     assert texts(volume) == {}
 
 
-def test_everything_a_pod_refers_to_is_followed() -> None:
+def test_everything_a_pod_refers_to_is_watched() -> None:
     container = {
         "name": "c",
         "envFrom": [{"secretRef": {"name": "one"}}],

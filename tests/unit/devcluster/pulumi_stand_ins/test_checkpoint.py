@@ -38,7 +38,7 @@ def test_outputs_are_the_live_object_with_inputs_and_field_manager() -> None:
     assert Checkpoint.read(outputs) == Checkpoint(live, inputs, "manager", "v1")
 
 
-def test_a_secret_with_any_secret_input_is_written_in_clear_nowhere() -> None:
+def test_a_secret_with_any_secret_input_is_never_written_in_clear() -> None:
     for content in ({"stringData": {"token": secret("canary")}}, {"data": {"token": secret("Y2FuYXJ5")}}):
         inputs = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, **content}
         outputs = Checkpoint(LIVE, inputs, "m").outputs()

@@ -35,7 +35,7 @@ def test_server_set_fields_are_no_change() -> None:
     assert compare(thing({"a": 1}), thing({"a": 1}), live).changes == []
 
 
-def test_additions_removals_and_updates_are_told_apart() -> None:
+def test_additions_removals_and_updates_are_distinguished() -> None:
     diff = compare(thing({"keep": 1, "drop": 1, "list": [1]}), thing({"keep": 2, "new": 1, "list": [1, 2]}))
     assert shown(diff) == {
         "spec.drop": ChangeKind.DELETE,

@@ -23,7 +23,7 @@ def live(*entries: Object) -> Object:
     return {"metadata": {"managedFields": list(entries)}}
 
 
-def test_what_we_created_by_post_becomes_ours_under_apply_with_all_its_fields() -> None:
+def test_fields_created_by_post_become_ours_under_apply() -> None:
     created = entry(OURS, fields={"f:data": {".": {}, "f:a": {}}})
     assert take_over_fields(live(created), OURS) == [{**created, "operation": "Apply"}]
 
@@ -44,12 +44,12 @@ def test_kubectls_changes_are_merged_into_ours_and_others_stay() -> None:
     assert entries[1] == theirs
 
 
-def test_nothing_is_taken_from_other_managers_or_from_subresources() -> None:
+def test_fields_of_other_managers_and_subresources_are_left_alone() -> None:
     status = entry("kubectl-edit", fields={"f:status": {}}, subresource="status")
     assert take_over_fields(live(entry(OURS, "Apply"), entry("autoscaler"), status), OURS) is None
 
 
-def test_what_we_created_under_a_name_of_the_users_choice_is_taken_too() -> None:
+def test_fields_created_under_a_chosen_manager_name_become_ours_too() -> None:
     entries = take_over_fields(live(entry("chosen", fields={"f:data": {}})), "chosen")
     assert entries is not None
     assert entries[0]["operation"] == "Apply"
@@ -59,7 +59,7 @@ def conflict(manager: str) -> StatusCause:
     return StatusCause("FieldManagerConflict", f'conflict with "{manager}" using v1', ".data.a")
 
 
-def test_conflicts_with_managers_that_would_be_taken_over_are_none() -> None:
+def test_conflicts_with_managers_that_we_take_over_do_not_count() -> None:
     obj = live(entry(OURS), entry("autoscaler"))
     assert foreign_conflicts([conflict(OURS)], obj, OURS) == []
     mixed = [conflict(OURS), conflict("autoscaler")]

@@ -86,7 +86,7 @@ def waiting(reason: str, message: str) -> Object:
     return {"containerStatuses": [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]}
 
 
-def test_a_pending_rollout_names_what_keeps_the_newest_pods() -> None:
+def test_a_pending_rollout_reports_the_problems_of_the_newest_pods() -> None:
     around = [
         owned("ReplicaSet", "old", "d-uid", "1"),
         owned("ReplicaSet", "new", "d-uid", "2"),
@@ -103,7 +103,7 @@ def test_a_pending_rollout_names_what_keeps_the_newest_pods() -> None:
     assert "of the old one" not in str(rollout.reasons)
 
 
-def test_a_deployment_that_is_waited_for_in_the_programs_own_words_names_what_keeps_its_pods_too() -> None:
+def test_a_deployment_with_its_own_wait_condition_reports_pod_problems_too() -> None:
     around = [
         owned("ReplicaSet", "new", "d-uid"),
         owned("Pod", "p", "new-uid", status=waiting("ImagePullBackOff", "no such image")),
@@ -160,7 +160,7 @@ def test_a_replica_failure_is_shown() -> None:
         ),
     ],
 )
-def test_what_keeps_a_pod(status: Object, line: str | None) -> None:
+def test_pod_problems(status: Object, line: str | None) -> None:
     pod = {"metadata": {"name": "p"}, "status": status}
     assert problems([pod, pod]) == ((line,) if line else ())
 
@@ -247,7 +247,7 @@ def test_a_crd_whose_names_are_taken_fails() -> None:
     assert isinstance(state(crd(conditions=[refused])), Failed)
 
 
-def test_wait_for_replaces_the_kinds_own_rule_and_skip_await_goes_before_both() -> None:
+def test_wait_for_replaces_the_kinds_rule_and_skip_await_overrides_both() -> None:
     waiting_for = deployment(replicas=2, updatedReplicas=2, availableReplicas=2)
     waiting_for["metadata"]["annotations"] = {"pulumi.com/waitFor": "condition=Special"}
     assert isinstance(state(waiting_for), Pending)

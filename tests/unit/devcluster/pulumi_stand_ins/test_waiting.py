@@ -49,7 +49,7 @@ def test_another_condition_of_the_object_may_tell_why() -> None:
     ]
 
 
-def test_the_condition_that_is_waited_for_is_told_once_and_one_without_words_never() -> None:
+def test_the_awaited_condition_is_reported_once_and_one_without_message_never() -> None:
     unready = {"type": "Ready", "status": "False", "reason": "Broken", "message": "no disk"}
     lines = reasons("condition=Ready", unready, {"type": "Progressing", "status": "True", "message": ""})
     assert [line for line in lines if "no disk" in line] == lines[1:]

@@ -76,7 +76,7 @@ def create(server: Server, pauses: Pauses, report_status: Callable[[str], None] 
     return writes.ObjectWriter(server, pauses).create(THING, "ours", report_status=report_status, warn=ignore_text)  # type: ignore[arg-type]
 
 
-def test_creation_waits_for_kind_and_namespace_at_growing_distances_and_says_so() -> None:
+def test_creation_waits_for_kind_and_namespace_with_backoff_and_reports_it() -> None:
     lines: list[str] = []
     missing = [NoMatch("example.com/v1", "Thing"), refusal(404, message='namespaces "n" not found')]
     pauses = Pauses()

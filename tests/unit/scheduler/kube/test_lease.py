@@ -165,9 +165,7 @@ def test_a_free_lease_is_created_and_renewed(api: FakeLeases, candidate: Make) -
     assert holder.elector.healthy()
 
 
-def test_another_holder_is_waited_for_as_long_as_its_record_claims_from_when_we_saw_it(
-    api: FakeLeases, candidate: Make
-) -> None:
+def test_another_holders_lease_is_respected_for_its_claimed_duration(api: FakeLeases, candidate: Make) -> None:
     # Its clock is an hour off in either direction: that proves nothing.
     api.edit(
         holderIdentity="other", leaseDurationSeconds=1, renewTime="2001-01-01T00:00:00.000000Z", leaseTransitions=3
@@ -200,9 +198,7 @@ def test_a_renewing_holder_is_never_replaced(api: FakeLeases, candidate: Make) -
         {"leaseDurationSeconds": 0, "leaseTransitions": 2**31 - 1},
     ],
 )
-def test_junk_in_the_record_counts_as_our_own_duration_and_crashes_nothing(
-    api: FakeLeases, candidate: Make, junk: dict[str, Any]
-) -> None:
+def test_an_invalid_duration_counts_as_our_own(api: FakeLeases, candidate: Make, junk: dict[str, Any]) -> None:
     api.edit(holderIdentity="other", **junk)
     started = time.monotonic()
     holder = candidate()
@@ -337,7 +333,7 @@ def test_a_process_that_slept_past_the_deadline_does_not_renew(
     assert not holder.elector.is_leader()
 
 
-def test_the_wall_clock_has_no_say(api: FakeLeases, candidate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wall_clock_does_not_matter(api: FakeLeases, candidate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     holder = candidate()
     assert holder.started.wait(5)
     jumps = itertools.cycle([timedelta(hours=1), timedelta(hours=-1)])

@@ -206,7 +206,7 @@ class Clock:
         return self.now
 
 
-def test_a_token_file_is_followed_within_a_second_and_survives_a_rotation_half_done(tmp_path: Path) -> None:
+def test_a_token_file_is_reread_within_a_second_and_survives_half_a_rotation(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one\n")
     clock = Clock()
@@ -235,7 +235,7 @@ def test_a_token_file_without_a_token_is_an_error(tmp_path: Path, content: str) 
         Credentials(ClientConfig(server="https://x", token_file=path)).authorization()
 
 
-def test_an_authority_file_is_followed_and_a_broken_one_leaves_the_last_good(tmp_path: Path) -> None:
+def test_a_ca_file_is_reread_and_a_broken_one_keeps_the_last_good_one(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     path.write_bytes(certificate("one")[0])
     clock = Clock()

@@ -83,7 +83,7 @@ async def test_failures_have_a_type_and_say_whether_a_write_may_have_landed(
         assert not caught.value.outcome_unknown
 
 
-async def test_an_answer_of_another_making_is_cut_and_cleaned(api: FakeApi) -> None:
+async def test_a_foreign_answer_is_truncated_and_sanitized(api: FakeApi) -> None:
     async def html(_: web.Request) -> web.StreamResponse:
         return web.Response(status=502, body=b"<html>\x1b[31m\x00" + b"x" * 10_000)
 
@@ -123,7 +123,7 @@ async def test_a_write_that_times_out_has_an_unknown_outcome(api: FakeApi) -> No
             await client.post("/binding", {}, timeout=0.1)
 
 
-async def test_a_server_that_is_not_there_cannot_have_changed_anything(unused_tcp_port: int) -> None:
+async def test_a_refused_connection_has_a_known_outcome(unused_tcp_port: int) -> None:
     async with KubeClient(ClientConfig(server=f"http://127.0.0.1:{unused_tcp_port}")) as client:
         with pytest.raises(kube.ConnectionFailed) as caught:
             await client.post("/x", {})
@@ -218,7 +218,7 @@ async def test_the_rate_is_limited_in_order_of_arrival_after_a_burst(api: FakeAp
     assert done[5:] == sorted(done[5:])
 
 
-async def test_a_cancelled_wait_gives_its_place_back() -> None:
+async def test_a_cancelled_wait_returns_its_token() -> None:
     bucket = kube.TokenBucket(qps=5, burst=1)
     await bucket.acquire()
     waiting = [asyncio.create_task(bucket.acquire()) for _ in range(20)]

@@ -119,7 +119,7 @@ def pod(name: str, version: int) -> dict[str, object]:
     return {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(version)}}
 
 
-async def test_it_lists_then_follows_adds_changes_and_deletions(api: FakeApi) -> None:
+async def test_a_reflector_lists_then_watches_changes(api: FakeApi) -> None:
     api.put("a")
     async with reflecting(api) as (mirror, reflector):
         await asyncio.wait_for(reflector.synced.wait(), 5)
@@ -151,7 +151,7 @@ async def test_the_list_is_a_quorum_read_in_pages_and_the_watch_wants_bookmarks(
         assert {request.query["labelSelector"] for request in api.requests} == {"a=b"}
 
 
-async def test_the_next_page_is_asked_for_before_one_is_reduced(api: FakeApi) -> None:
+async def test_the_next_page_is_requested_before_one_is_reduced(api: FakeApi) -> None:
     for number in range(501):
         api.put(f"p{number}")
     pages_asked: list[int] = []
@@ -268,7 +268,7 @@ async def test_a_line_that_arrives_in_pieces_is_put_together(api: FakeApi) -> No
         assert len(api.watches) == 1
 
 
-async def test_a_silent_stream_is_cut_and_resumed_and_listed_anew_when_it_stays_silent(api: FakeApi) -> None:
+async def test_a_silent_watch_is_resumed_and_relisted_when_it_stays_silent(api: FakeApi) -> None:
     timing = ReflectorTiming(backoff_first=0.01, backoff_most=0.05, silence=0.1, watch_least=20, watch_most=30)
     api.next_watches = [speaking(then_hang=True), speaking(then_hang=True)]
     async with reflecting(api, timing) as (mirror, _):
@@ -304,7 +304,7 @@ async def test_a_list_whose_continue_token_expires_starts_over_and_is_of_one_ver
         assert len(mirror.replaced) == 1
 
 
-async def test_a_list_from_the_past_is_refused_for_a_while_and_then_believed(api: FakeApi) -> None:
+async def test_a_stale_list_is_refused_for_a_while_and_then_accepted(api: FakeApi) -> None:
     api.put("now")
 
     async def older(_: web.Request) -> web.StreamResponse:
@@ -321,7 +321,7 @@ async def test_a_list_from_the_past_is_refused_for_a_while_and_then_believed(api
         api.next_lists = []
 
 
-async def test_a_replayed_past_is_not_applied_twice(api: FakeApi) -> None:
+async def test_replayed_events_are_not_applied_twice(api: FakeApi) -> None:
     replay = line("ADDED", pod("a", 101)) + line("MODIFIED", pod("a", 105)) + line("ADDED", pod("a", 101))
     api.next_watches = [speaking(replay, then_hang=True)]
     async with reflecting(api) as (mirror, reflector):
@@ -363,7 +363,7 @@ async def test_an_object_that_the_transform_refuses_is_an_invalid_one(api: FakeA
         task.cancel()
 
 
-async def test_a_missing_permission_is_told_and_ends_with_the_permission(api: FakeApi) -> None:
+async def test_a_missing_permission_is_reported_until_it_is_granted(api: FakeApi) -> None:
     api.put("a")
     api.next_lists = [answer(403, "Forbidden")] * 1000
     async with reflecting(api) as (mirror, reflector):
@@ -382,7 +382,7 @@ async def test_an_expired_list_without_a_token_is_retried_with_back_off(api: Fak
         await asyncio.wait_for(reflector.synced.wait(), 5)
 
 
-async def test_a_server_that_always_ends_the_watch_at_once_is_asked_ever_less_often(api: FakeApi) -> None:
+async def test_watches_that_end_at_once_back_off(api: FakeApi) -> None:
     api.next_watches = [speaking()] * 1000
     timing = ReflectorTiming(backoff_first=0.1, backoff_most=10, silence=2.0, watch_least=20, watch_most=30)
     async with reflecting(api, timing):

@@ -91,7 +91,7 @@ async def test_every_page_is_read_once_and_in_order(pages: int, early: bool) -> 
         assert lists.selectors == {"status.phase!=Failed"}
 
 
-async def test_pages_are_read_before_anybody_asks_but_not_without_end() -> None:
+async def test_prefetching_is_bounded() -> None:
     lists = Lists(100)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
@@ -101,7 +101,7 @@ async def test_pages_are_read_before_anybody_asks_but_not_without_end() -> None:
         reader.close()
 
 
-async def test_taken_over_while_a_page_is_under_way() -> None:
+async def test_prefetching_ends_when_the_first_page_is_requested() -> None:
     lists = Lists(30)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
@@ -110,7 +110,7 @@ async def test_taken_over_while_a_page_is_under_way() -> None:
         assert sorted(map(int, lists.tokens()[1:])) == list(range(1, 30))
 
 
-async def test_a_list_that_begins_anew_asks_for_every_page_again() -> None:
+async def test_a_restarted_list_requests_every_page_again() -> None:
     lists = Lists(3)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")
@@ -121,7 +121,7 @@ async def test_a_list_that_begins_anew_asks_for_every_page_again() -> None:
         assert lists.tokens() == ["", "1", "2", "", "1", "2"]
 
 
-async def test_a_failure_reaches_whoever_asks_for_that_page_and_the_next_try_is_a_new_one() -> None:
+async def test_a_failure_reaches_the_request_for_that_page_and_a_retry_is_a_new_request() -> None:
     lists = Lists(3)
     lists.expired.add("1")
     async with serving(lists) as client:
@@ -154,7 +154,7 @@ async def test_a_smaller_page_may_be_asked_for_on_the_way() -> None:
         assert lists.limits == ["500", "62"]
 
 
-async def test_closing_ends_what_is_under_way() -> None:
+async def test_closing_cancels_pending_requests() -> None:
     lists = Lists(100)
     async with serving(lists) as client:
         reader = PageReader(client, "/api/v1/pods")

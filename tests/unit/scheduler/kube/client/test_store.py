@@ -68,7 +68,7 @@ def test_a_batch_is_folded_to_its_net_effect() -> None:
     assert changes.deleted == []
 
 
-def test_old_news_and_unknown_deletions_change_nothing() -> None:
+def test_stale_events_and_unknown_deletions_change_nothing() -> None:
     store = filled(pod("a", 5))
     assert not store.apply([(MODIFIED, pod("a", 4)), (MODIFIED, pod("a", 5)), (DELETED, pod("x", 9))])
     assert store.named("a", "ns") == pod("a", 5)

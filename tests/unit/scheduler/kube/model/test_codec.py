@@ -138,7 +138,7 @@ def test_a_node_keeps_what_a_scheduler_reads() -> None:
         ({**POD, "metadata": {"labels": {"a": 1}}}, "$.metadata.labels"),
     ],
 )
-def test_a_hostile_object_is_refused_with_the_path_of_the_field(bad: dict[str, Any], path: str) -> None:
+def test_a_malformed_object_is_refused_with_the_path_of_the_field(bad: dict[str, Any], path: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_pod(encoded(bad))
     assert path in str(caught.value)
@@ -226,7 +226,7 @@ def test_kinds_that_are_not_modelled_keep_their_whole_content() -> None:
     assert event.object.content["spec"] == {"a": None, "b": [1]}
 
 
-def test_a_kind_of_ones_own_needs_only_its_fields() -> None:
+def test_a_custom_kind_needs_only_its_fields() -> None:
     class Group(Object, frozen=True, gc=False, rename="camel"):
         spec: dict[str, int] = field(default_factory=dict)
 
@@ -245,9 +245,7 @@ fields = st.dictionaries(
 
 
 @given(spec=fields, meta=st.dictionaries(st.sampled_from(["name", "labels", "uid", "ownerReferences"]), json_values))
-def test_no_content_makes_the_decoder_fail_otherwise_than_by_its_own_error(
-    spec: dict[str, Any], meta: dict[str, Any]
-) -> None:
+def test_the_decoder_only_raises_its_own_error(spec: dict[str, Any], meta: dict[str, Any]) -> None:
     page = PODS.decode_list(encoded({"metadata": {}, "items": [{"metadata": meta, "spec": spec}, POD]}))
     assert len(page.items) + len(page.invalid) == 2
     assert isinstance(page.items[-1], Pod)

@@ -92,7 +92,7 @@ def test_gt_is_no_operator_of_a_label_selector() -> None:
         label_selector(LabelSelector(match_expressions=(LabelSelectorRequirement("a", "Gt", ("1",)),)))
 
 
-def test_selectors_that_say_the_same_in_another_order_are_the_same_key() -> None:
+def test_equal_selectors_in_another_order_are_the_same_key() -> None:
     first = LabelSelectorRequirement("a", "In", ("x", "y"))
     second = LabelSelectorRequirement("b", "Exists")
     other = LabelSelectorRequirement("a", "In", ("y", "x"))
