@@ -46,8 +46,8 @@ class KubeClient:
     """Requests to one API server, from one event loop.
 
     Every method raises a `KubeError` on failure. After a 401 the token file is read again and the request repeated
-    once; after a 429 it is repeated as soon as the server allows, within the timeout. Nothing else is retried: after a failed
-    write, check `outcome_unknown`. Redirects are not followed.
+    once; after a 429 it is repeated as soon as the server allows, within the timeout. Nothing else is retried: after a
+    failed write, check `outcome_unknown`. Redirects are not followed.
     """
 
     def __init__(
