@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.core.classes import ClassColumns, columns_of
-from scheduler.core.feasible import Search, filter_nodes
+from scheduler.core.feasible import FeasibleNodes, filter_nodes
 from scheduler.core.plan import Column
 from scheduler.framework import (
     SUCCESS,
@@ -67,7 +67,7 @@ def choose_by_class(
     profile: ProfileRunner,
     state: CycleState,
     rng: RandomSource,
-) -> Choice | Search:
+) -> Choice | FeasibleNodes:
     """Return the choice; where no node fits, the full search that says why.
 
     Raises:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduler.core.byclass import Choice, choose_by_class, usable_columns
-from scheduler.core.feasible import Search, find_feasible
+from scheduler.core.feasible import FeasibleNodes, find_feasible
 from scheduler.framework import (
     Code,
     CodeArray,
@@ -101,29 +101,29 @@ def decide(
     columns = None if from_scratch else usable_columns(snapshot, pod, profile)
     try:
         if columns is None:
-            search = find_feasible(snapshot, pod, profile, state)
+            filtered = find_feasible(snapshot, pod, profile, state)
         else:
             result = choose_by_class(columns, snapshot, pod, profile, state, rng)
             if isinstance(result, Choice):
                 return _placed(snapshot, pod, state, result, ages)
-            search = result
-        if search.error is not None:
+            filtered = result
+        if filtered.error is not None:
             return Placement(
                 pod,
                 None,
                 Code.ERROR,
-                search.error,
+                filtered.error,
                 state,
                 diagnosis=None,
                 generation=snapshot.generation,
                 load_ages=ages,
             )
-        if not len(search.rows):
-            return _rejected(snapshot, pod, state, search, ages)
-        chosen = _choose(snapshot, pod, profile, state, search.rows, rng)
+        if not len(filtered.rows):
+            return _rejected(snapshot, pod, state, filtered, ages)
+        chosen = _choose(snapshot, pod, profile, state, filtered.rows, rng)
     except PluginError as error:
         return Placement(pod, None, Code.ERROR, str(error), state, generation=snapshot.generation, load_ages=ages)
-    return _placed(snapshot, pod, state, Choice(*chosen, len(search.rows), search.evaluated), ages)
+    return _placed(snapshot, pod, state, Choice(*chosen, len(filtered.rows), filtered.evaluated), ages)
 
 
 def _placed(
@@ -145,19 +145,19 @@ def _placed(
 
 
 def _rejected(
-    snapshot: Snapshot, pod: PodInfo, state: CycleState, search: Search, ages: Mapping[str, float]
+    snapshot: Snapshot, pod: PodInfo, state: CycleState, filtered: FeasibleNodes, ages: Mapping[str, float]
 ) -> Placement:
-    rejectors, pending = search.diagnosis.rejectors()
+    rejectors, pending = filtered.diagnosis.rejectors()
     return Placement(
         pod,
         None,
         Code.UNSCHEDULABLE,
-        search.diagnosis.message(),
+        filtered.diagnosis.message(),
         state,
-        evaluated=search.evaluated,
+        evaluated=filtered.evaluated,
         rejectors=rejectors,
         pending=pending,
-        diagnosis=search.diagnosis,
+        diagnosis=filtered.diagnosis,
         generation=snapshot.generation,
         load_ages=ages,
     )

@@ -139,8 +139,8 @@ def explain(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Explana
     ages = load_ages(snapshot)
     diagnosis = Diagnosis(snapshot.node_count)
     try:
-        search = find_feasible(snapshot, pod, profile, state)
-        diagnosis, rows = search.diagnosis, search.rows
+        filtered = find_feasible(snapshot, pod, profile, state)
+        diagnosis, rows = filtered.diagnosis, filtered.rows
         scores = profile.run_scores(state, pod, snapshot, rows) if len(rows) else []
     except PluginError as error:
         return Explanation(
@@ -148,11 +148,21 @@ def explain(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Explana
         )
     totals = total_scores(scores, len(rows), bool(profile.scores))
     best: tuple[str, ...] = ()
-    message = search.error
+    message = filtered.error
     if len(rows):
         best = tuple(snapshot.name(row) for row in rows[totals == totals.max()].tolist())
     elif message is None:
         message = diagnosis.message()
     return Explanation(
-        pod, message, best, rows, totals, scores, diagnosis, ages, state.counters, snapshot, status_of_all(search)
+        pod,
+        message,
+        best,
+        rows,
+        totals,
+        scores,
+        diagnosis,
+        ages,
+        state.counters,
+        snapshot,
+        status_of_all(filtered),
     )

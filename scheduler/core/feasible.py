@@ -16,7 +16,7 @@ _NONE: RowArray = np.zeros(0, dtype=np.intp)
 
 
 @dataclass(slots=True)
-class Search:
+class FeasibleNodes:
     """The outcome: feasible rows, how many were looked at, why the rest is not feasible; or an error before any was
     looked at."""
 
@@ -26,20 +26,20 @@ class Search:
     error: str | None = None
 
 
-def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState) -> Search:
+def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState) -> FeasibleNodes:
     """Run PreFilter and Filter for a pod (schedulePod and findNodesThatFitPod of kube-scheduler 1.34).
 
     Raises:
         PluginError: a plugin failed.
     """
     if not snapshot.node_count:
-        return Search(_NONE, 0, Diagnosis(0), NO_NODES)
+        return FeasibleNodes(_NONE, 0, Diagnosis(0), NO_NODES)
     return filter_nodes(snapshot, pod, profile, state, profile.run_pre_filter(state, pod, snapshot))
 
 
 def filter_nodes(
     snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState, outcome: PreFilterOutcome
-) -> Search:
+) -> FeasibleNodes:
     """Run Filter for a pod, given what PreFilter answered.
 
     Raises:
@@ -49,7 +49,7 @@ def filter_nodes(
     diagnosis = Diagnosis(snapshot.node_count)
     if not status.is_success:
         diagnosis.pre_filter = status
-        return Search(_NONE, 0, diagnosis)
+        return FeasibleNodes(_NONE, 0, diagnosis)
     rows = snapshot.rows
     if pod.nominated_node:
         # The node where preemption made room: when it fits, no other node is filtered (evaluateNominatedNode). Its
@@ -60,17 +60,17 @@ def filter_nodes(
                 state, pod, snapshot, np.array([row], dtype=np.intp), Diagnosis(1)
             )
             if len(feasible):
-                return Search(feasible, 1, diagnosis)
+                return FeasibleNodes(feasible, 1, diagnosis)
     if names is not None:
         rows = np.array(sorted(row for name in names if (row := snapshot.row(name)) >= 0), dtype=np.intp)
         diagnosis.absent = snapshot.node_count - len(rows)
         diagnosis.absent_plugins = restricting
     feasible = profile.run_filters_with_nominated(state, pod, snapshot, rows, diagnosis)
-    return Search(feasible, len(rows), diagnosis)
+    return FeasibleNodes(feasible, len(rows), diagnosis)
 
 
-def status_of_all(search: Search) -> Status | None:
+def status_of_all(filtered: FeasibleNodes) -> Status | None:
     """Return the status that stands for every node: PreFilter's, or the error before any node was looked at."""
-    if search.error is not None:
-        return Status(Code.ERROR, (), "", search.error)
-    return search.diagnosis.pre_filter
+    if filtered.error is not None:
+        return Status(Code.ERROR, (), "", filtered.error)
+    return filtered.diagnosis.pre_filter

@@ -6,7 +6,6 @@ May import `scheduler.config`, `scheduler.catalog` and `scheduler.kube.model`; d
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
 from scheduler.framework.calls import PermitOutcome, PluginError, PluginScores
 from scheduler.framework.cycle import PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState, RandomSource
-from scheduler.framework.declared import Declared
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
 from scheduler.framework.events import (
     ASSIGNED_POD,
@@ -77,6 +76,7 @@ from scheduler.framework.nodecodes import NodeCodes
 from scheduler.framework.objects import (
     ContainerCPU,
     ContainerResources,
+    Declared,
     HostPort,
     NodeInfo,
     PodInfo,

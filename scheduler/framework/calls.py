@@ -67,7 +67,7 @@ def check_codes(plugin: str, codes: CodeArray) -> None:
 def attributed(status: Status, plugin: str, point: str) -> Status:
     """Keep a rejection as it is; word anything else as upstream words an error."""
     if status.is_rejection:
-        return status.by(plugin)
+        return status.with_plugin(plugin)
     return failure(f'running {point} plugin "{plugin}": {status.message}', plugin)
 
 

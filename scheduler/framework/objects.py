@@ -1,6 +1,10 @@
 """Pods and nodes reduced to what filters and scores look at. Built by `scheduler.helpers`; never changed afterwards.
 
 CPU is counted in milli-units and every other resource in whole units, as kube-scheduler counts them.
+
+Upstream keeps the whole API object of each pod. At 30,000 pods the decoded objects would be most of the process's
+memory, and each attempt would parse quantities and selectors again. What many pods have in common (their `SpecInfo`) is
+one object per class of pods, so that a pod of a Deployment costs its names and a reference.
 """
 
 import math
@@ -8,7 +12,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from scheduler.framework.declared import NOTHING_DECLARED, Declared
 from scheduler.framework.podterms import NO_TERMS, PodTerms
 from scheduler.kube.model import (
     Affinity,
@@ -23,6 +26,28 @@ from scheduler.kube.model import (
 from scheduler.kube.primitives.selectors import CompiledNodeSelector, WeightedTerm
 
 Resources = Mapping[str, int]
+
+
+class Declared(Struct, frozen=True):
+    """Requests and limits of a pod as Trimaran counts them (scheduler-plugins v0.34.7, pkg/trimaran/resourcestats.go).
+
+    The main containers' sum, or a single init container where that is larger (sidecars count as such), plus the
+    overhead; resources of the pod as a whole do not count. CPU in milli-units, memory in bytes.
+
+    Attributes:
+        cpu, memory: requests.
+        cpu_limit, memory_limit: limits, at least the requests.
+        peak_cpu: the request Peaks looks at: sidecars run beside the rest, and overhead counts only beside a request.
+    """
+
+    cpu: int = 0
+    memory: int = 0
+    cpu_limit: int = 0
+    memory_limit: int = 0
+    peak_cpu: int = 0
+
+
+NOTHING_DECLARED = Declared()
 
 
 class HostPort(Struct, frozen=True):

@@ -148,7 +148,7 @@ class ProfileRunner:
         for plugin in self.pre_enqueue:
             status = plugin.pre_enqueue(pod)
             if status is not SUCCESS and not status.is_success:  # whenever a victim goes, for all who wait for theirs
-                return status.by(plugin.name)
+                return status.with_plugin(plugin.name)
         return SUCCESS
 
     def use_objects(self, objects: Objects) -> None:
@@ -240,7 +240,7 @@ class ProfileRunner:
                 state.skip_filter.add(plugin.name)
                 continue
             if status.is_rejection:
-                status = status.by(plugin.name)
+                status = status.with_plugin(plugin.name)
                 if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                     return status, None, ()
                 remembered = remembered or status
@@ -359,7 +359,7 @@ class ProfileRunner:
             except PluginError as error:
                 return None, error.status
             if status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
-                return answer, status.by(plugin.name)
+                return answer, status.with_plugin(plugin.name)
             if not status.is_rejection:
                 return None, failure(status.message, plugin.name)
             if answer is not None and answer.nominated_node is not None:

@@ -69,7 +69,7 @@ class Status:
         """Return the error text, then the reasons, joined as upstream joins them."""
         return ", ".join((self.error, *self.reasons) if self.error else self.reasons)
 
-    def by(self, plugin: str) -> "Status":
+    def with_plugin(self, plugin: str) -> "Status":
         """Return the status under the name of the plugin that gave it; an earlier name stays."""
         return self if self.plugin else Status(self.code, self.reasons, plugin, self.error)
 

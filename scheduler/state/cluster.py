@@ -126,7 +126,7 @@ class ClusterState:
             self._place(pod, assumed=False, at=at, observed_at=observed_at)
             self._log(1, pod, at)
             self._log(1, pod, observed_at, observed=True)
-            self._tell(None, pod)
+            self._notify(None, pod)
             return None
         old = placed.pod
         moved = old.node_name != pod.node_name
@@ -143,7 +143,7 @@ class ClusterState:
         if first_seen:
             placed.observed_at = observed_at
             self._log(1, pod, observed_at, observed=True)
-        self._tell(old, pod)
+        self._notify(old, pod)
         return old
 
     def remove_pod(self, uid: str) -> PodInfo | None:
@@ -152,7 +152,7 @@ class ClusterState:
         if placed is None:
             return None
         self._drop(placed)
-        self._tell(placed.pod, None)
+        self._notify(placed.pod, None)
         return placed.pod
 
     def assume(self, pod: PodInfo, node: str, at: float) -> PodInfo:
@@ -326,7 +326,7 @@ class ClusterState:
         placed = self._pods.get(uid)
         return placed.pod.node_name if placed is not None else ""
 
-    def _tell(self, old: PodInfo | None, new: PodInfo | None) -> None:
+    def _notify(self, old: PodInfo | None, new: PodInfo | None) -> None:
         for listener in self._pod_listeners:
             listener(old, new)
 

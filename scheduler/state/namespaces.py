@@ -22,7 +22,7 @@ class NamespaceSums:
         self._everyone = everyone
         self._sums: dict[PodAmounts, dict[str, dict[str, int]]] = {}
 
-    def by(self, amounts: PodAmounts) -> Sums:
+    def sums_of(self, amounts: PodAmounts) -> Sums:
         """Return the sums of what a function says of a pod; what sums up to 0 is left out. A live mapping."""
         sums = self._sums.get(amounts)
         if sums is None:

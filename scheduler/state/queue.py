@@ -111,7 +111,7 @@ class SchedulingQueue:
             "gated": gated,
         }
 
-    def where(self, uid: str) -> QueueName | None:
+    def queue_of(self, uid: str) -> QueueName | None:
         """Return the queue a pod is in; None when it is in none."""
         if uid in self._active:
             return "active"
@@ -155,7 +155,7 @@ class SchedulingQueue:
     def update(self, old: PodInfo | None, new: PodInfo) -> QueueName:
         """Take in a changed pod; one that is unknown is added. The same resource version again changes nothing."""
         if old is not None and old.resource_version and old.resource_version == new.resource_version:
-            return self.where(new.uid) or self._to_active(QueuedPod(new, self._clock()))
+            return self.queue_of(new.uid) or self._to_active(QueuedPod(new, self._clock()))
         if new.uid in self._in_flight:
             if old is not None:
                 for event in pod_update_events(old, new):
@@ -223,7 +223,7 @@ class SchedulingQueue:
         if self.get(uid) is not None:
             # It has come back to the queue meanwhile, by an event: one entry is enough.
             self._in_flight.finish(uid)
-            return self.where(uid) or "active"
+            return self.queue_of(uid) or "active"
         queued.unschedulable_plugins = frozenset(rejectors) - frozenset(pending)
         queued.pending_plugins = frozenset(pending)
         if queued.rejectors:
@@ -257,7 +257,7 @@ class SchedulingQueue:
         self._in_flight.record(event, old, new)
         if self._reordered_by is not None:
             self.reorder(pod.uid for pod in self._reordered_by(event, old, new))
-        wakes = self._wakes(event)
+        wakes = self._registrations_for(event)
         moved = 0
         # Most events, such as a changed condition of a pod, are news to no plugin: thousands of pods may wait here.
         for queued in list(self._unschedulable.values()) if wakes or event.is_wildcard else ():
@@ -395,14 +395,14 @@ class SchedulingQueue:
             return "backoff"
         return self._to_active(queued)
 
-    def _interested(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, tuple[HintRegistration, ...]]:
+    def _matching_rejectors(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, tuple[HintRegistration, ...]]:
         """Return the rejectors that registered for an event, with the registrations that match."""
         if event.is_wildcard:
             return dict.fromkeys(queued.rejectors, ())
-        plugins = self._wakes(event).get(queued.pod.scheduler_name, {})
+        plugins = self._registrations_for(event).get(queued.pod.scheduler_name, {})
         return {plugin: plugins[plugin] for plugin in queued.rejectors if plugin in plugins}
 
-    def _wakes(self, event: ClusterEvent) -> Hints:
+    def _registrations_for(self, event: ClusterEvent) -> Hints:
         """Return the registrations that match an event; looked up once per kind of event, of which there are few."""
         by_scheduler = self._woken_by.get(event)
         if by_scheduler is None:
@@ -424,15 +424,15 @@ class SchedulingQueue:
             only = new.uid if isinstance(new, PodInfo) else new
             return Requeue.AFTER_BACKOFF if only in (None, queued.pod.uid) else Requeue.SKIP
         verdict = Requeue.SKIP
-        for plugin, registrations in self._interested(queued, event).items():
-            if any(_says_queue(registration, queued.pod, old, new) for registration in registrations):
+        for plugin, registrations in self._matching_rejectors(queued, event).items():
+            if any(_hint_says_queue(registration, queued.pod, old, new) for registration in registrations):
                 if plugin in queued.pending_plugins:
                     return Requeue.IMMEDIATELY
                 verdict = Requeue.AFTER_BACKOFF
         return verdict
 
 
-def _says_queue(registration: HintRegistration, pod: PodInfo, old: Any, new: Any) -> bool:
+def _hint_says_queue(registration: HintRegistration, pod: PodInfo, old: Any, new: Any) -> bool:
     if registration.hint is None:
         return True
     try:

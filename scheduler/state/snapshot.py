@@ -234,7 +234,7 @@ class Snapshot:
 
     def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
         """Return the sums of what pods count as using; a live mapping."""
-        return self._namespaces.by(amounts)
+        return self._namespaces.sums_of(amounts)
 
     @property
     def pods_have_terms(self) -> bool:

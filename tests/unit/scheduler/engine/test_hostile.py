@@ -92,7 +92,9 @@ async def _run_scene(objects: list[tuple[str, Any]]) -> None:
 def _at_rest(daemon: Daemon, item: Any, decided: set[str]) -> bool:
     """Whether a pod is bound or was given a reason, is gated, or is none of ours to decide about."""
     uid, name = item["metadata"]["uid"], item["metadata"]["name"]
-    return name in decided or uid in daemon.engine.state.pod_uids or daemon.engine.queue.where(uid) in (None, "gated")
+    return (
+        name in decided or uid in daemon.engine.state.pod_uids or daemon.engine.queue.queue_of(uid) in (None, "gated")
+    )
 
 
 def _on(node: str, item: Any) -> Any:

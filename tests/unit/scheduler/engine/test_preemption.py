@@ -117,7 +117,7 @@ async def test_the_last_victim_goes_after_all_others_and_the_preemptor_is_parked
     high = engine.add_pod("high", cpu="4", priority=10)
     await eventually(lambda: len(engine.api.writes) >= 3, "the conditions of two victims, and the preemptor's status")
     engine.queue.activate([high.uid])
-    assert engine.queue.where(high.uid) == "gated"
+    assert engine.queue.queue_of(high.uid) == "gated"
     engine.api.gate.set()
     await eventually(lambda: len(engine.api.deleted) == 3, "all are deleted")
     first, last = set(engine.api.deleted[:2]), engine.api.deleted[2]

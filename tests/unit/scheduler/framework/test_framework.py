@@ -49,8 +49,8 @@ A = ActionType
 def test_a_status_words_its_error_before_its_reasons() -> None:
     assert Status(Code.ERROR, ("a", "b"), "X", "broken").message == "broken, a, b"
     assert unschedulable("a", "b").message == "a, b"
-    assert unresolvable("a").by("X").plugin == "X"
-    assert unresolvable("a", plugin="Y").by("X").plugin == "Y"
+    assert unresolvable("a").with_plugin("X").plugin == "X"
+    assert unresolvable("a", plugin="Y").with_plugin("X").plugin == "Y"
     assert [status.is_rejection for status in (SUCCESS, failure("x"), unschedulable(), Status(Code.PENDING))] == [
         False,
         False,

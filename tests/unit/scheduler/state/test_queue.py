@@ -92,7 +92,7 @@ def test_an_unschedulable_pod_waits_for_an_event_its_rejector_registered(clock: 
     assert queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
     assert queue.on_event(ClusterEvent(NODE, ActionType.UPDATE_NODE_LABEL)) == 0
     assert queue.on_event(NODE_ADD) == 1
-    assert queue.where("uid-p") == "backoff"
+    assert queue.queue_of("uid-p") == "backoff"
 
 
 def test_a_pod_without_back_off_left_becomes_active_at_once(clock: Clock) -> None:
@@ -100,7 +100,7 @@ def test_a_pod_without_back_off_left_becomes_active_at_once(clock: Clock) -> Non
     failed(queue, "p", "Fit")
     clock.now += 2.5
     queue.on_event(NODE_ADD)
-    assert queue.where("uid-p") == "active"
+    assert queue.queue_of("uid-p") == "active"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_nothing_else_to_do_pops_a_pod_that_backs_off_but_not_one_after_an_error
     failed(queue, "rejected", "Fit")
     queue.on_event(NODE_ADD)
     assert names(queue) == ["rejected"]
-    assert queue.where("uid-error") == "backoff"
+    assert queue.queue_of("uid-error") == "backoff"
     clock.now += 2
     assert queue.flush() == 1
     assert names(queue) == ["error"]
@@ -154,7 +154,7 @@ def test_pods_unschedulable_for_five_minutes_are_tried_again(clock: Clock) -> No
     assert queue.flush() == 0
     clock.now = 1300.5
     assert queue.flush() == 1
-    assert queue.where("uid-p") == "active"
+    assert queue.queue_of("uid-p") == "active"
 
 
 def test_a_hint_decides_and_a_broken_one_wakes(clock: Clock) -> None:
@@ -162,10 +162,10 @@ def test_a_hint_decides_and_a_broken_one_wakes(clock: Clock) -> None:
     failed(queue, "picky", "Picky")
     failed(queue, "broken", "Broken")
     queue.on_event(NODE_ADD, None, "bad")
-    assert queue.where("uid-picky") == "unschedulable"
-    assert queue.where("uid-broken") == "backoff"
+    assert queue.queue_of("uid-picky") == "unschedulable"
+    assert queue.queue_of("uid-broken") == "backoff"
     queue.on_event(NODE_ADD, None, "good")
-    assert queue.where("uid-picky") == "backoff"
+    assert queue.queue_of("uid-picky") == "backoff"
 
 
 def test_an_event_wakes_the_pods_of_the_profiles_whose_plugins_registered_for_it(clock: Clock) -> None:
@@ -192,7 +192,7 @@ def test_a_pending_rejection_wakes_without_back_off(clock: Clock) -> None:
     queue = make(clock)
     failed(queue, "p", "Fit", pending=("Fit",))
     queue.on_event(NODE_ADD)
-    assert queue.where("uid-p") == "active"
+    assert queue.queue_of("uid-p") == "active"
 
 
 def test_an_event_while_in_flight_is_not_missed(clock: Clock) -> None:
@@ -221,7 +221,7 @@ def test_gated_pods_wait_for_their_gates_only(clock: Clock) -> None:
     assert queue.add(gated) == "gated"
     assert queue.counts()["gated"] == 1
     queue.on_event(NODE_ADD)
-    assert queue.where("uid-p") == "gated"
+    assert queue.queue_of("uid-p") == "gated"
     assert queue.update(gated, pod("p", version="2")) == "active"
     assert queue.pop().initial_attempt_at == 1000
 
@@ -231,7 +231,7 @@ def test_gates_put_on_while_waiting_are_seen_when_the_pod_wakes(clock: Clock) ->
     failed(queue, "p", "Fit")
     queue.update(pod("p"), pod("p", schedulingGates=[{"name": "g"}], version="2"))
     queue.on_event(NODE_ADD)
-    assert queue.where("uid-p") == "gated"
+    assert queue.queue_of("uid-p") == "gated"
 
 
 def test_activate_overrides_back_off(clock: Clock) -> None:
@@ -436,11 +436,11 @@ def test_a_pod_may_be_taken_out_of_its_turn(clock: Clock, pool: str) -> None:
         queue.add_unschedulable(queued, rejectors={"Fit"})
         if pool == "backoff":
             queue.on_event(NODE_ADD)
-    assert queue.where("uid-p") == pool
+    assert queue.queue_of("uid-p") == pool
     queued = queue.take("uid-p")
     assert queued is not None
     assert queued.attempts == (1 if pool == "active" else 2)
-    assert queue.where("uid-p") == "in-flight"
+    assert queue.queue_of("uid-p") == "in-flight"
     # What happens meanwhile is not lost.
     queue.on_event(NODE_ADD)
     assert queue.add_unschedulable(queued, rejectors={"Fit"}) != "unschedulable"
@@ -452,7 +452,7 @@ def test_gated_unknown_and_tried_pods_cannot_be_taken(clock: Clock) -> None:
     queue.add(pod("tried"))
     assert queue.pop() is not None
     assert [queue.take(f"uid-{name}") for name in ("gated", "unknown", "tried")] == [None, None, None]
-    assert queue.where("uid-gated") == "gated"
+    assert queue.queue_of("uid-gated") == "gated"
 
 
 def test_an_event_about_a_pod_may_leave_it_out(clock: Clock) -> None:
@@ -463,4 +463,4 @@ def test_an_event_about_a_pod_may_leave_it_out(clock: Clock) -> None:
         assert queued is not None
         queue.add_unschedulable(queued, rejectors={"Fit"})
     assert queue.on_event(ASSIGNED_POD_DELETE, old=pod("a"), except_uid="uid-a") == 1
-    assert queue.where("uid-a") == "unschedulable"
+    assert queue.queue_of("uid-a") == "unschedulable"
