@@ -90,12 +90,12 @@ def test_pods_of_two_profiles_are_each_placed_by_theirs(live: Live) -> None:
     assert set(packed) == {placed.spec.node_name}
     assert placed.spec.node_name not in spread
 
-    def told_by() -> dict[str, str]:
+    def reporters() -> dict[str, str]:
         events = live.core.list_namespaced_event("default", field_selector="reason=Scheduled").items
         return {event.involved_object.name: event.reporting_component for event in events}
 
-    eventually(lambda: len(told_by()) == 1 + len(packed) + len(spread), 20)
-    by = told_by()
+    eventually(lambda: len(reporters()) == 1 + len(packed) + len(spread), 20)
+    by = reporters()
     assert {by[name] for name in by if name.startswith("packed-")} == {"packing"}
     assert {by[name] for name in by if name.startswith("spread-")} == {"spreading"}
     live.nothing_to_change()

@@ -52,7 +52,7 @@ def test_a_kind_that_may_not_be_written_does_not_stop_the_others(api, kubelet, r
     assert not api.names("networkpolicies")
 
 
-def test_a_lost_right_to_bind_is_told_by_name(api, kubelet):
+def test_a_lost_right_to_bind_is_reported_by_name(api, kubelet):
     role = f"{_ROLES}/clusterroles/operator-of-{api.namespace}"
     before = api.call("GET", role)["rules"]
     reduced = [rule for rule in before if rule["verbs"] != ["bind"]]

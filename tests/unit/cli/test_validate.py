@@ -66,7 +66,7 @@ def test_errors_stand_on_stderr_with_their_place_and_the_exit_code_is_4(tmp_path
     assert result.stdout.splitlines()[1].endswith("good.yaml: KubeSchedulerConfiguration is valid, schedulers: mine")
 
 
-def test_a_manifest_is_told_by_its_own_lines_and_columns(tmp_path: Path) -> None:
+def test_errors_in_a_manifest_name_its_own_lines_and_columns(tmp_path: Path) -> None:
     name = written(tmp_path, config_map(BAD))
     result = call("validate", name)
     assert result.exit_code == 4

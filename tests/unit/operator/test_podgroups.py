@@ -106,9 +106,9 @@ def test_the_last_phases_are_final(phase: str) -> None:
 
 
 def test_the_owners_of_the_oldest_pod_occupy_the_group() -> None:
-    young = Member("a", "a", "2026-01-02T00:00:00Z", "Pending", ("young",))
+    newer = Member("a", "a", "2026-01-02T00:00:00Z", "Pending", ("young",))
     old = Member("z", "a", "2026-01-01T00:00:00Z", "Pending", ("two", "one"))
-    assert next_status(group("Pending"), [young, old]).occupied_by == "a/one,a/two"
+    assert next_status(group("Pending"), [newer, old]).occupied_by == "a/one,a/two"
     assert next_status(group("Pending", occupiedBy="kept"), members("Pending", "Pending")).occupied_by == "kept"
 
 

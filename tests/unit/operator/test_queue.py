@@ -78,7 +78,7 @@ async def test_a_later_wish_does_not_delay_an_earlier_one():
     assert await taken(queue) == "a"
 
 
-async def test_retries_double_up_to_the_limit_and_start_anew_after_success():
+async def test_retries_double_up_to_the_limit_and_reset_after_success():
     queue = WorkQueue(first_delay=1, longest_delay=8, clock=Clock())
     assert [queue.retry("a") for _ in range(6)] == [1, 2, 4, 8, 8, 8]
     assert queue.retry("b") == 1

@@ -506,7 +506,7 @@ def test_a_pod_on_its_way_is_no_trouble(status):
 
 
 class TestRefusedWrites:
-    def test_are_told_by_object_and_message(self):
+    def test_refusals_are_distinguished_by_object_and_message(self):
         w = world()
         w.settle()
         key = ObjectKey("ClusterRoleBinding", "", "secondary-scheduler:base")

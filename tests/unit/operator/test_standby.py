@@ -79,7 +79,7 @@ async def test_nothing_is_asked_for_while_nobody_else_holds_the_lease(served, he
     assert served.lists == 0
 
 
-async def test_a_holder_that_comes_back_or_changes_is_told_anew(served, held, look):
+async def test_a_holder_that_comes_back_or_changes_is_logged_again(served, held, look):
     await look(NOTIFY_AFTER + 2)
     held[NS] = LeaseHolder(UPSTREAM.lease, "another")
     await look(NOTIFY_AFTER + 2)

@@ -117,7 +117,7 @@ def test_a_profile_of_the_clusters_own_scheduler_needs_to_be_allowed(line: str) 
 
 
 @pytest.mark.parametrize("key", ["config.yaml", "scheduler-config.yaml"])
-def test_a_literal_token_is_told_by_its_place_and_never_by_its_value(key: str) -> None:
+def test_a_literal_token_is_reported_by_its_place_and_never_by_its_value(key: str) -> None:
     (problem,) = rules.token_problems(config_map(WITH_TOKEN, key))
     assert problem.startswith(f"data[{key}].profiles[0].pluginConfig[0].args.metricProvider.token:")
     assert "canary" not in problem

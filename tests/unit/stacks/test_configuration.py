@@ -162,7 +162,7 @@ def test_what_stands_in_the_file_may_not_stand_in_the_settings_too(stack: Stack,
         (".", ["cannot read", "Is a directory"]),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_by_the_key(stack: Stack, name: str, words: list[str]) -> None:
+def test_a_file_that_cannot_be_read_is_reported_by_its_key(stack: Stack, name: str, words: list[str]) -> None:
     (message,) = stack.refused(configurationFile=name)
     assert message.startswith("Pulumi.test.yaml: configurationFile: ")
     for word in words:

@@ -344,7 +344,7 @@ def test_risks_that_were_worked_out_ahead_are_used_and_change_no_score(
     assert plugin.prepare_load(view, state.lay_out_load(other)) is None
 
 
-def test_what_changes_between_working_ahead_and_the_load_is_worked_out_anew() -> None:
+def test_what_changes_between_precomputing_and_the_load_is_recomputed() -> None:
     state = cluster(*(node(f"n{index}") for index in range(4)))
     info, plugin = sized("p", ("500m", "2", "1Gi", "4Gi")), profile().plugins[NAME]
     reading = loads({f"n{index}": NodeLoad(60, 20, 50, 10, measured_at=NOW) for index in range(4)})

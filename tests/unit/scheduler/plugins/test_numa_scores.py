@@ -111,7 +111,7 @@ def test_many_zones_do_not_hold_up_the_scheduler() -> None:
     assert scores(state, guaranteed({"cpu": "20", "memory": "1Gi"}), runner) == {"n": 0}
 
 
-def test_pods_without_a_claim_on_zones_are_decided_as_if_the_plugin_were_asked_anew() -> None:
+def test_pods_without_a_claim_on_zones_are_decided_as_if_the_plugin_were_called_again() -> None:
     """What is kept for a class of pods must not hide a change of the zones from the pods that it matters to."""
     state = state_of(topology("n", zone(0, cpu="4", memory="4Gi")), topology("m", zone(0, cpu="8", memory="4Gi")))
     runner, rng = numa_runner(), random.Random(1)

@@ -60,7 +60,7 @@ SOME_FRESH = {"low": figures(5), "high": figures(80), "old": figures(1, age=301)
 def outcome(state: ClusterState, scheduler: ProfileRunner, plugin: str) -> tuple[dict[str, int | None], dict[str, int]]:
     explanation = explain(state.snapshot(NOW), POD, scheduler)
     scores = {
-        name: one.scores[plugin].normalized if plugin in one.scores else None for name, one in explanation.nodes()
+        name: node.scores[plugin].normalized if plugin in node.scores else None for name, node in explanation.nodes()
     }
     return scores, dict(explanation.counters)
 
@@ -72,18 +72,18 @@ def test_fresh_stale_and_absent_are_counted_apart(plugin: str) -> None:
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
-@pytest.mark.parametrize(("field", "who", "other"), [("whenStale", "old", "new"), ("whenAbsent", "new", "old")])
+@pytest.mark.parametrize(("field", "affected", "other"), [("whenStale", "old", "new"), ("whenAbsent", "new", "old")])
 def test_a_node_that_is_left_out_gets_the_mean_of_the_others_and_one_that_is_estimated_its_requests(
-    plugin: str, field: str, who: str, other: str
+    plugin: str, field: str, affected: str, other: str
 ) -> None:
     by_default, _ = outcome(world(SOME_FRESH), profile(plugin), plugin)
     left_out, _ = outcome(world(SOME_FRESH), profile(plugin, **{field: "leaveOut"}), plugin)
-    assert by_default[who] == by_default[other], "both are estimated, and request the same"
+    assert by_default[affected] == by_default[other], "both are estimated, and request the same"
     assert left_out[other] == by_default[other]
-    scored = [value for name, value in left_out.items() if name != who and value is not None]
+    scored = [value for name, value in left_out.items() if name != affected and value is not None]
     # Peaks averages before it normalises, which may round differently.
-    assert left_out[who] == pytest.approx(sum(scored) / len(scored), abs=1)
-    assert left_out[who] not in (0, by_default[who]), "neither a punishment nor the estimate"
+    assert left_out[affected] == pytest.approx(sum(scored) / len(scored), abs=1)
+    assert left_out[affected] not in (0, by_default[affected]), "neither a punishment nor the estimate"
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)

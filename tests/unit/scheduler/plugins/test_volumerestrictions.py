@@ -67,7 +67,7 @@ def test_a_disk_is_mounted_once_unless_all_only_read(present, wanted, conflict):
     assert answers(state, pod("new", **mount(disk=wanted)), PROFILE) == ({"a": DISK} if conflict else {})
 
 
-def test_a_missing_claim_is_told_by_this_plugin_first():
+def test_a_missing_claim_is_reported_by_this_plugin_first():
     explanation = explained(cluster(node("n")), pod("new", **mount("absent")), PROFILE)
     assert explanation.message == '0/1 nodes are available: persistentvolumeclaim "absent" not found.'
     assert explanation.node("n").rejection.plugin == "VolumeRestrictions"

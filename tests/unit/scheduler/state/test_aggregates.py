@@ -184,7 +184,7 @@ def compare_terms(view: Snapshot) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(steps)
-def test_counts_equal_counting_anew_after_any_history(history: list[tuple[str, int, int, int]]) -> None:
+def test_counts_equal_a_fresh_count_after_any_history(history: list[tuple[str, int, int, int]]) -> None:
     world = History()
     for action, index, node_index, choice in history:
         world.step(action, index, node_index, choice)

@@ -135,7 +135,7 @@ def test_usage_is_the_sum_over_pods_after_any_history(history: list[tuple[str, i
 
 @settings(max_examples=100, deadline=None)
 @given(steps, st.randoms(use_true_random=False))
-def test_a_state_listed_anew_equals_the_one_reached_by_watching(
+def test_a_relisted_state_equals_the_one_reached_by_watching(
     history: list[tuple[str, int, int, int]], random: object
 ) -> None:
     watched = Model()

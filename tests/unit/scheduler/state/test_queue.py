@@ -329,7 +329,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.flying[queued.pod.name] = queued
 
     @rule(data=st.data(), rejectors=st.sampled_from([(), ("Fit",), ("Picky", "Fit")]))
-    def give_back(self, data: st.DataObject, rejectors: tuple[str, ...]) -> None:
+    def return_unschedulable(self, data: st.DataObject, rejectors: tuple[str, ...]) -> None:
         if self.flying:
             name = data.draw(st.sampled_from(sorted(self.flying)))
             self.queue.add_unschedulable(self.flying.pop(name), rejectors=rejectors)
