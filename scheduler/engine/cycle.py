@@ -321,8 +321,7 @@ class SchedulingCycle:
         # In memory at once: until the watch brings it back, others must not take the room that is being made.
         nominated = failure.nominated_node
         self._state.nominator.set(latest, latest.nominated_node if nominated is None else nominated)
-        handle = self._handles[pod.scheduler_name]
-        self._failures.report(handle, latest, failure.reason, failure.message, nominated)
+        self._failures.report(self._handles[pod.scheduler_name], latest, failure)
         log.info("Unable to schedule pod; no fit; waiting", pod=pod.key, err=failure.message, queue=target)
 
     def _observe(self, result: str, pod: PodInfo, started: float) -> None:

@@ -52,18 +52,12 @@ class FailureReporter:
         self._written: OrderedDict[str, _Written] = OrderedDict()
         self._patches = asyncio.Semaphore(PATCHES_AT_ONCE)
 
-    def report(
-        self, handle: EngineHandle, pod: PodInfo, reason: str, message: str, nominated_node: str | None = None
-    ) -> None:
+    def report(self, handle: EngineHandle, pod: PodInfo, failure: AttemptFailure) -> None:
         """Queue the event, and one patch of the pod's status where it would change something.
 
-        Args:
-            handle: the effects of the pod's profile.
-            pod: the pod as the API server shows it.
-            reason: UNSCHEDULABLE or SCHEDULER_ERROR.
-            message: the note and the condition's message.
-            nominated_node: "" clears the pod's nomination, None leaves it as it is.
+        `handle` is that of the pod's profile, `pod` is as the API server shows it now.
         """
+        reason, message, nominated_node = failure.reason, failure.message, failure.nominated_node
         handle.event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         last = self._written.get(pod.uid)
         # The watch may show less than what was written last, or more: the patch is only saved where both agree.
