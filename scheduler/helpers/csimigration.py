@@ -151,7 +151,7 @@ def translated_affinity(volume: PersistentVolume, migration: Migration) -> NodeS
 
 
 def _topology_keys(volume: PersistentVolume, terms: Iterable[NodeSelectorTerm]) -> tuple[str, str]:
-    """Return the zone and region keys a volume uses: stable or beta, its affinity asked before its labels."""
+    """Return the zone and region keys a volume uses, stable or beta; its affinity takes precedence over its labels."""
     keys = {expression.key for term in terms for expression in term.match_expressions}
     for used_keys in (keys, volume.metadata.labels):
         if ZONE in used_keys:

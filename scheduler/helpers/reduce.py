@@ -61,7 +61,7 @@ def reduce_pod(pod: Pod) -> PodInfo:
 
 
 def class_key(pod: Pod) -> bytes:
-    """Return a digest of what filters and scores see of a pod besides its labels.
+    """Return a digest of everything that filters and scores see of a pod, except its labels.
 
     Raises:
         ValueError: a number in the pod is beyond 64 bits.
@@ -252,7 +252,7 @@ def _seconds(text: str | None) -> float:
 def _seccomp_paths(pod: Pod) -> SeccompPaths:
     """Return the paths of local profiles in the security contexts of a pod and its main containers, and those in its
     annotations, in the order of their keys (pkg/sysched of scheduler-plugins v0.34.7, getSyscalls)."""
-    # Asked of each pod that comes, and nearly all have none.
+    # Runs for every pod; nearly all of them have none.
     paths = [path for container in pod.spec.containers if (path := _localhost_path(container.security_context))]
     if path := _localhost_path(pod.spec.security_context):
         paths.insert(0, path)

@@ -116,7 +116,7 @@ def size_of(resources: "dict[str, str | int | float]") -> Size | None:
 
 
 def volume_index_key(volume: PersistentVolume) -> str:
-    """Return whom a volume is there for: the claim it is bound or pre-bound to, else its class."""
+    """Return the key under which volumes are indexed: the claim a volume is bound or pre-bound to, else its class."""
     reference = volume.spec.claim_ref
     if reference is None:
         return class_index_key(volume_class(volume))

@@ -50,7 +50,7 @@ _CONSTRUCTORS: Mapping[str, str] = {
 
 
 class _Factories(Mapping[str, PluginFactory]):
-    """Constructors by name. A plugin's code is imported when it is asked for: most profiles enable half of them."""
+    """Constructors by name. A plugin's code is imported on first use: most profiles enable half of the plugins."""
 
     def __getitem__(self, name: str) -> PluginFactory:
         return _import_object(f"{__name__}.{_CONSTRUCTORS[name]}")

@@ -55,7 +55,7 @@ class CapacityScheduling:
     name = NAME
 
     def __init__(self, args: object, context: PluginContext) -> None:
-        """There are no args. Without a handle (simulation) nobody is evicted."""
+        """There are no args. Without a handle (simulation) no pod is evicted."""
         upstream = context.upstream
         self._amounts = upstream_requests if upstream else effective_requests
         self._events = UPSTREAM_EVENTS if upstream else _EVENTS
@@ -66,7 +66,7 @@ class CapacityScheduling:
         self._quotas = Quotas()
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """A pod that goes, or shrinks, leaves room in its quota; quotas change."""
+        """Register deleted and shrunk pods, which leave room in their quota, and changed quotas."""
         return self._events
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:

@@ -9,7 +9,7 @@ from scheduler.kube.model import ElasticQuota, effective_quota
 
 ELASTIC_QUOTA = "ElasticQuota"
 _ALWAYS_COMPARED = ("cpu", "memory", "ephemeral-storage")
-"""These are compared whoever names them; a list that leaves one out says 0."""
+"""These are always compared; a list that leaves one out means 0."""
 NO_RESOURCES: Resources = {}
 
 

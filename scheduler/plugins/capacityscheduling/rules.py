@@ -12,13 +12,16 @@ from scheduler.preemption import ReprieveResult, VictimRules, by_importance
 NAME = "CapacityScheduling"
 _QUOTA_EXCEEDED = "global quota max exceeded"
 _MAX_QUERIES = 32
-"""Namespaces that are asked for their nodes; with more of them, few nodes would be without."""
+"""Borrowing namespaces whose nodes are looked up; with more of them, hardly any node would be ruled out."""
 
 
 class QuotaRules(VictimRules):
-    """A pod whose namespace uses more than its guarantee with it may only take from less important pods of that
-    namespace; one within its guarantee takes back from namespaces beyond theirs, whatever the priority there; one
-    without a quota takes from less important pods without one."""
+    """Three cases (SelectVictimsOnNode).
+
+    With the pod its namespace uses more than its min: victims are pods of that namespace with lower priority. Within
+    its min: victims are pods of namespaces that use more than theirs, whatever their priority. Without a quota: victims
+    are pods of lower priority whose namespaces have none either.
+    """
 
     def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Tell whether a terminating pod on the nominated node makes room for this one."""

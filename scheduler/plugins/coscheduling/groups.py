@@ -76,7 +76,7 @@ class Groups:
         self._objects = objects
 
     def use_pods(self, pods: Pods, listener: PodListener | None = None) -> None:
-        """Take the directory of pods; `listener` is told of pods that have a group."""
+        """Take the directory of pods; `listener` is called for every pod that has a group."""
         self._pods = pods
         pods.index(POD_GROUP_LABEL, listener)
 

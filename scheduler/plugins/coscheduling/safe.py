@@ -95,7 +95,7 @@ class SafeCoscheduling:
         return group_key in self._binding_groups or len(self._bound[group_key]) < group.spec.min_member
 
     def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
-        """Return the pods whose group comes, goes or changes its size."""
+        """Return the pods whose group is created, deleted or changes its size."""
         changed = new or old
         if not isinstance(changed, PodGroup) or (isinstance(old, PodGroup) and old.spec == changed.spec and new):
             return ()
@@ -186,7 +186,7 @@ class SafeCoscheduling:
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
     ) -> tuple[PostFilterResult | None, Status]:
-        """Nothing: nobody waits who would have to be rejected."""
+        """Do nothing: no sibling waits in Permit that would have to be rejected."""
         return None, unschedulable()
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
@@ -224,7 +224,7 @@ class SafeCoscheduling:
         return Gang(f"pod group {group_key}", tuple(waiting), group.spec.min_member, placed, timeout)
 
     def gang_placed(self, pod: PodInfo) -> None:
-        """Enough members hold nodes: until they are bound, one that loses its own goes first."""
+        """Note that enough members hold nodes: until they are bound, one that loses its node is tried first."""
         group_key = group_key_of(pod)
         self._binding_groups.add(group_key)
         self.groups.clear_failed(group_key)

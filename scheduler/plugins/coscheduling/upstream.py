@@ -67,7 +67,7 @@ class UpstreamCoscheduling:
         self.groups.use_objects(objects)
 
     def use_pods(self, pods: Pods) -> None:
-        """Take the directory of pods, and hear from it who has a node."""
+        """Take the directory of pods, and listen to which of them get a node."""
         self.groups.use_pods(pods, self._pod_changed)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
@@ -84,7 +84,7 @@ class UpstreamCoscheduling:
         return (-pod.priority, self.groups.queued_at(pod, queued_at), pod.key)
 
     def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
-        """Return the pods whose group comes or goes: its creation orders them."""
+        """Return the pods whose group is created or deleted: its creation time orders them."""
         changed = new or old
         if isinstance(changed, PodGroup) and (old is None or new is None):
             return self.groups.members(changed.metadata.namespace, changed.metadata.name)
@@ -93,7 +93,7 @@ class UpstreamCoscheduling:
     # The attempt ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Turn away a pod whose group failed just now, is not complete, or asks for more than the cluster has."""
+        """Reject a pod whose group failed recently, is not complete, or needs more than the cluster has."""
         problem = self._pre_filter_error(pod, view)
         return None, unresolvable(problem) if problem else SUCCESS
 

@@ -35,7 +35,7 @@ class DefaultPreemption:
     name = _NAME
 
     def __init__(self, args: DefaultPreemptionArgs, context: PluginContext) -> None:
-        """Without a handle (simulation) nobody is evicted."""
+        """Without a handle (simulation) no pod is evicted."""
         self._args = args
         self._evaluator = Evaluator(self.name, context, VictimRules(), self._candidates_wanted, prefix="preemption: ")
 

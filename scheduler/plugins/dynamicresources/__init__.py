@@ -58,7 +58,7 @@ class DynamicResources:
         return SUCCESS
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Turn pods with claims away for good; Skip the others."""
+        """Reject pods with claims for good; Skip the others."""
         state.write(self.name, _PreFilterRan())
         return None, unresolvable(REASON) if pod.spec.claims else SKIP
 

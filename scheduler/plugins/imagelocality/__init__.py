@@ -1,4 +1,4 @@
-"""ImageLocality: prefer nodes that hold the pod's images already (plugins/imagelocality)."""
+"""ImageLocality: prefer nodes that have the pod's images already (plugins/imagelocality/image_locality.go)."""
 
 from collections.abc import Hashable
 from typing import Any

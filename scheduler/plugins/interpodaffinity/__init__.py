@@ -1,4 +1,5 @@
-"""InterPodAffinity: pods near to, or far from, others; what running pods ask counts too (plugins/interpodaffinity)."""
+"""InterPodAffinity: pods near to, or far from, others; the terms of existing pods count as well
+(plugins/interpodaffinity)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -107,7 +108,7 @@ class DomainCounts:
 
 @dataclass(slots=True)
 class _PreFilterState:
-    """Pods per domain that matter to this pod; AddPod and RemovePod change them for what-if runs."""
+    """Matching pods per domain (preFilterState); AddPod and RemovePod change them for what-if runs."""
 
     own: OwnTerms
     affinity: DomainCounts
@@ -126,7 +127,7 @@ class _PreScoreState:
     weights: dict[str, IntArray] = field(default_factory=dict)
 
     def add(self, key: str, counts: IntArray, weight: int) -> bool:
-        """Add a term; False where no pod has or meets it, which upstream takes as nothing to score by."""
+        """Add a term; False where no pod matches it, which upstream takes as nothing to score by."""
         if not counts.any():
             return False
         known = self.weights.get(key)
@@ -191,7 +192,7 @@ class InterPodAffinity:
                 filter_state.anti_affinity.add(view, term.topology_key, row, amount)
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
-        """Reject nodes far from pods that are wanted, near to unwanted ones, or near to pods that do not want this."""
+        """Reject nodes that break the pod's affinity, its anti-affinity, or the anti-affinity of existing pods."""
         filter_state = state.read(self.name, _PreFilterState)
         if filter_state is None:
             return None
@@ -219,7 +220,7 @@ class InterPodAffinity:
         if not filter_state.own.affinity:
             return None
         failed = np.zeros(len(rows), dtype=np.bool_)
-        # The first of a series that wants to be near its own kind goes anywhere where all keys are.
+        # The first pod of a series with affinity to itself may run on any node with all keys (satisfyPodAffinity).
         first = filter_state.affinity.empty and matches_all_terms(filter_state.own.affinity, pod)
         for key in {term.topology_key for term in filter_state.own.affinity}:
             codes = gather_codes(view, view.labels(key).codes, rows)
@@ -281,7 +282,7 @@ class InterPodAffinity:
         return Locality(DependsOn.NOTHING, DependsOn.NOTHING, version=lambda now: now.pods_have_terms)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """Pods that are wanted nearby, pods whose leaving makes room, nodes with the keys."""
+        """Register pods that terms match, pods with anti-affinity, and nodes with the keys."""
         return self._hints(self._resolver, lambda: self._objects).registrations()
 
 

@@ -20,9 +20,11 @@ class UpstreamTermResolver(TermResolver):
 
 
 class UpstreamAffinityHints(AffinityHints):
-    """The hints without the repairs: they evaluate namespace selectors against no labels; a pod kept away by other
-    pods' anti-affinity does not hear of their leaving; and of several anti-affinity terms only a pod that all of them
-    match counts."""
+    """The hints without the repairs.
+
+    They evaluate namespace selectors against no labels; a pod rejected for other pods' anti-affinity is not woken when
+    these are deleted; and of several anti-affinity terms only a pod that all of them match counts.
+    """
 
     def registrations(self) -> tuple[HintRegistration, ...]:
         """Return the events of interest with their hints: changes of Namespaces are none."""

@@ -41,7 +41,7 @@ def load_risk(
     # Pods cannot use more than their limits: where these leave room, the probability is conditioned on that.
     bounded = (limit < capacity) & (request <= limit)
     share = limit / divisor
-    # Only where it matters: beta distributions are dear.
+    # Only where it matters: beta distributions are expensive.
     wanted = np.where(fitted, allocated, np.nan)
     below, possible = fit.cdf(wanted, np.where(bounded & fitted, np.clip(share, 0.0, 1.0), np.nan))
     below = np.where(sure, np.where((mu == 0.0) | (mu <= allocated), 1.0, 0.0), below)

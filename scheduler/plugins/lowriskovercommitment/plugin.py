@@ -35,7 +35,7 @@ NAME = "LowRiskOverCommitment"
 class _LoadRisk:
     """Load risk per row of the table, worked out again only where what it follows from has changed.
 
-    It does not depend on the pod to be placed, and beta distributions are dear.
+    It does not depend on the pod to be placed, and beta distributions are expensive.
     """
 
     window: int

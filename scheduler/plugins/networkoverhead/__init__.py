@@ -126,7 +126,7 @@ class NetworkOverhead:
         return normalized
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """Pods of the same AppGroup that come or go, nodes, and the objects that say what is wanted."""
+        """Register pods of the same AppGroup, nodes, AppGroups and NetworkTopologies."""
         return (
             HintRegistration(POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL, _same_app_group),
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),

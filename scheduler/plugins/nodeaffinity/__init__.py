@@ -58,7 +58,7 @@ class NodeAffinity:
             self._added_preferred_terms = preferred_terms(preferred)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Skip when nothing is asked; name the only nodes that can match where every term names some."""
+        """Skip without requirements; return the only nodes that can match where every term names some."""
         required = pod.spec.required
         if required is None and not pod.spec.node_selector and self._added_node_selector is None:
             return None, SKIP
@@ -121,7 +121,7 @@ class NodeAffinity:
         )
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """A node that is added or relabelled."""
+        """Register nodes that are added or relabelled."""
         actions = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
         return (HintRegistration(NODE, actions, self._node_changed),)
 

@@ -42,7 +42,7 @@ class NodeName:
         return Locality(filters=DependsOn.ANYTHING if pod.node_name else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """A new node may be the one."""
+        """Register new nodes: one of them may have the name."""
         return (HintRegistration(NODE, ActionType.ADD),)
 
 

@@ -61,7 +61,7 @@ class NodePorts:
         return Locality(filters=DependsOn.PODS if pod.spec.host_ports else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """A pod that gives a port back, or a new node."""
+        """Register deleted pods, which may free a port, and new nodes."""
         return (HintRegistration(POD, ActionType.DELETE, _pod_deleted), HintRegistration(NODE, ActionType.ADD))
 
 

@@ -262,7 +262,7 @@ class NodeResourcesFit:
         return rate
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """Pods leaving or shrinking, nodes coming or growing."""
+        """Register pods that are deleted or shrink, and nodes that are added or grow."""
         node_actions = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
         return (
             HintRegistration(POD, ActionType.DELETE, self._pod_deleted),

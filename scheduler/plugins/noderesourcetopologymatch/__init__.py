@@ -60,7 +60,7 @@ _ON_EVERY_NODE = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 class NodeResourceTopologyMatch:
     """Filter and score by the zones in NodeResourceTopology objects. A node without one passes, and scores 0.
 
-    Counted per attempt, in nodes: `stale_topology` (turned down because their zones cannot be counted on for now),
+    Counted per attempt, in nodes: `stale_topology` (rejected because their zones are not reliable for now),
     `missing_topology` (no object) and `flawed_topology` (an object that makes no sense in parts).
     """
 
@@ -146,15 +146,15 @@ class NodeResourceTopologyMatch:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """It is not, after all."""
+        """Note that the pod does not go to the node after all."""
         self._cache.unreserve(pod, node)
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """It has arrived."""
+        """Note that the pod is bound."""
         self._cache.bound(pod, node)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """Pods leaving, nodes coming or changing in size, and news from the agents."""
+        """Register deleted pods, nodes that are added or change in size, and what the agents publish."""
         return (
             HintRegistration(POD, ActionType.DELETE),
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),

@@ -105,7 +105,7 @@ class _PublishedCache:
         return {}
 
     def stale(self) -> Collection[str]:
-        """None."""
+        """Return none: what is published counts."""
         return ()
 
     def reserve(self, pod: PodInfo, node: str) -> None:
@@ -136,7 +136,7 @@ class DiscardReserved(_PublishedCache):
         return self._reserved.keys()
 
     def reserve(self, pod: PodInfo, node: str) -> None:
-        """Nobody else, for now."""
+        """Close the node to other pods."""
         self._reserved.setdefault(node, set()).add(pod.uid)
 
     def unreserve(self, pod: PodInfo, node: str) -> None:
@@ -153,11 +153,11 @@ class DiscardReserved(_PublishedCache):
 
 
 class OverReserve(_PublishedCache):
-    """What a reserved pod asks for is missing from every zone of its node until the agent has published numbers that
-    include exactly the pods on the node.
+    """What a reserved pod requests is missing from every zone of its node until the agent has published numbers that
+    include exactly the pods on the node (cache/overreserve.go).
 
-    Published numbers are looked at when a resync finds that a node turned a pod down, got pods of other schedulers, or
-    has another topology manager; otherwise what was taken in first stays. `counts_ended` says whether pods that have
+    Published numbers are looked at when a resync finds that a node rejected a pod, got pods of other schedulers, or has
+    another topology manager; otherwise what was taken in first stays. `counts_ended` says whether pods that have
     ended may be part of a fingerprint.
     """
 
@@ -212,12 +212,12 @@ class OverReserve(_PublishedCache):
             self._forget(name)
 
     def preload(self, objects: Objects) -> None:
-        """Before the first decision, believe what is published: whoever decides meanwhile does not tell us."""
+        """Before the first decision, trust what is published: reservations of another replica are not known here."""
         if not self._has_decided:
             super().refresh(objects)
 
     def reserved_amounts(self, node: str) -> Mapping[str, int]:
-        """Return the sum of what the reserved pods asked for."""
+        """Return the sum of what the reserved pods request."""
         total: dict[str, int] = {}
         for request in self._reserved.get(node, {}).values():
             for name, amount in request.items():
@@ -233,13 +233,13 @@ class OverReserve(_PublishedCache):
         self._maybe_over_reserved.update(nodes)
 
     def reserve(self, pod: PodInfo, node: str) -> None:
-        """Hold back what the pod asks for."""
+        """Hold back what the pod requests."""
         self._reserved.setdefault(node, {})[pod.uid] = self._needs_of(pod.spec).whole
         self._maybe_over_reserved.discard(node)
         self.table.reserve(node, self.reserved_amounts(node))
 
     def unreserve(self, pod: PodInfo, node: str) -> None:
-        """Give it back."""
+        """Release what the pod held back."""
         pods = self._reserved.get(node)
         if pods is not None and pods.pop(pod.uid, None) is not None:
             if not pods:

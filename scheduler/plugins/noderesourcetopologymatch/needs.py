@@ -15,7 +15,7 @@ class Needs:
     ignored: whether no zone can matter: a best-effort pod without devices.
     containers: init containers first.
     whole: what the pod needs as a whole.
-    exclusive: whether it holds something nobody else can use meanwhile: whole cpus, memory, huge pages, devices.
+    exclusive: whether it holds something that no other pod can use meanwhile: whole cpus, memory, huge pages, devices.
     """
 
     guaranteed: bool

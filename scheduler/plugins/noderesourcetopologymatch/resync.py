@@ -12,9 +12,9 @@ _MAX_WAITING = 10_000
 
 
 class Resync:
-    """Looks at suspicious nodes every so often, and wakes the pods that they turned down once they can be counted on.
+    """Looks at suspicious nodes every so often, and wakes the pods that they rejected once their numbers are reliable.
 
-    Upstream wakes nobody: such a pod waits for the next change of any object, or for five minutes.
+    Upstream wakes no pod: it waits for the next change of any object, or for five minutes.
     """
 
     def __init__(self, cache: OverReserve, handle: Handle, period: float, *, wakes: bool) -> None:
@@ -47,7 +47,7 @@ class Resync:
     async def once(self, objects: Objects, give_way: GiveWay) -> int:
         """Look at every suspicious node; returns how many can be counted on again."""
         suspects, changed = self._cache.desynced(objects)
-        # Everybody's turn comes, though few can be asked about in a round.
+        # Rotates, so that every suspect has its turn though few requests are made per round.
         start = self._round * MAX_REQUESTS % max(1, len(suspects))
         self._round += 1
         reasons: Counter[str] = Counter()

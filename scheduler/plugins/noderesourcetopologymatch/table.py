@@ -83,7 +83,7 @@ class Group:
 
 
 class Part(NamedTuple):
-    """The rows of a question that belong to one group: their positions among those asked for, and in the group."""
+    """The rows that belong to one group: their positions in the rows given, and their indexes in the group."""
 
     group: Group
     positions: RowArray
@@ -98,7 +98,7 @@ class ZoneTable:
         self._places: dict[str, tuple[Group, int]] = {}
         self._groups: dict[Shape, Group] = {}
         self._changes = 0
-        # The rows are the same object while no node comes or goes.
+        # The rows are the same object while no node is added or removed.
         self._arranged_for: tuple[RowArray | None, int] = (None, -1)
         self._group_list: list[Group] = []
         self._group_of: RowArray = np.zeros(0, dtype=np.intp)

@@ -30,7 +30,7 @@ class UpstreamOverReserve(OverReserve):
         """Ignore new objects, and keep those that are gone."""
 
     def own_pod_deleted(self, pod: PodInfo) -> None:
-        """Go on holding back what the pod asked for."""
+        """Go on holding back what the pod requested."""
 
     def note_foreign_pod(self, pod: PodInfo) -> None:
         """Ignore nodes without an object once decisions are taken."""

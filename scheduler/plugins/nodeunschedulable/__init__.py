@@ -49,7 +49,7 @@ class NodeUnschedulable:
         return Locality(filters=DependsOn.NOTHING if tolerant else DependsOn.NODE)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """A node that is added or uncordoned, or a toleration of the pod itself."""
+        """Register nodes that are added or uncordoned, and tolerations of the pod itself."""
         return (
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT, self._node_changed),
             HintRegistration(POD, ActionType.UPDATE_POD_TOLERATION, self._toleration_changed),

@@ -39,7 +39,7 @@ class Columns:
 
 
 class CSINodeLimits:
-    """The columns; made anew when a CSINode, or which node is where, changed."""
+    """The columns, rebuilt when a CSINode changes or nodes are added or removed."""
 
     def __init__(self) -> None:
         self._objects: Objects | None = None

@@ -56,7 +56,7 @@ _SYSTEM_DEFAULTS: tuple[ConstraintLike, ...] = (
 
 @dataclass(slots=True)
 class _ConstraintCounts:
-    """A constraint in one attempt: matching pods per domain, and the domains there are."""
+    """A constraint in one attempt: matching pods per domain (TpValueToMatchNum), and the domains there are."""
 
     constraint: Constraint
     counts: IntArray
@@ -72,7 +72,8 @@ class _ConstraintCounts:
         self.counts[code] += amount
 
     def max_count(self) -> int:
-        """Return the largest count of a domain that still takes the pod."""
+        """Return the largest count of a domain that can take the pod, so that matchNum + selfMatchNum - minMatchNum <=
+        maxSkew (filtering.go, Filter)."""
         least = 0
         if self.counted.number and self.counted.number >= self.constraint.min_domains:
             least = int(np.min(self.counts, where=self.counted.present, initial=np.iinfo(np.int64).max))
@@ -81,7 +82,7 @@ class _ConstraintCounts:
 
 @dataclass(slots=True)
 class _PreFilterState:
-    """What PreFilter found; AddPod and RemovePod change it for what-if runs."""
+    """What PreFilter computed (preFilterState); AddPod and RemovePod change it for what-if runs."""
 
     constraints: list[_ConstraintCounts] = field(default_factory=list)
 
@@ -153,7 +154,7 @@ class PodTopologySpread:
                 hard.add(code, amount)
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
-        """Reject nodes that lack a key, or whose domain would hold too many more pods than the emptiest."""
+        """Reject nodes that lack a key, or whose domain would exceed the emptiest one by more than maxSkew."""
         filter_state = state.read(self.name, _PreFilterState)
         if filter_state is None:
             return None
@@ -214,7 +215,7 @@ class PodTopologySpread:
         return Locality(DependsOn.NOTHING, DependsOn.NOTHING, version=lambda now: has_selectors(now.objects, namespace))
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """Pods that match a constraint, nodes that make or lose a domain."""
+        """Register pods that match a constraint, and nodes that make or lose a domain."""
         return SpreadHints(lambda pod: self._constraints.of(pod, self._objects, HARD)).registrations()
 
 

@@ -154,7 +154,7 @@ class Constraints:
 
 
 class _Deduced(NamedTuple):
-    """A selector, and what it was deduced from besides the pod."""
+    """A selector, and what it was deduced from, apart from the pod."""
 
     services: int
     owners: OwnerSelector
@@ -183,7 +183,7 @@ def own_constraints(pod: PodInfo, action: str) -> tuple[Constraint, ...]:
 
 def has_selectors(objects: Objects, namespace: str) -> bool:
     """Tell whether a namespace has anything that `default_selector` could find."""
-    for kind in _SELECTOR_KINDS:  # noqa: SIM110 -- asked in every attempt, and a generator takes twice as long
+    for kind in _SELECTOR_KINDS:  # noqa: SIM110 -- runs in every attempt, and a generator takes twice as long
         if objects.in_namespace(kind, namespace):
             return True
     return False

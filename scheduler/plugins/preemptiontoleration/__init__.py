@@ -27,7 +27,7 @@ class PreemptionToleration:
     name = NAME
 
     def __init__(self, args: PreemptionTolerationArgs, context: PluginContext) -> None:
-        """Without a handle (simulation) nobody is evicted."""
+        """Without a handle (simulation) no pod is evicted."""
         self._args = args
         rules = UpstreamTolerationRules() if context.upstream else TolerationRules()
         self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted)

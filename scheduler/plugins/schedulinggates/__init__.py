@@ -33,7 +33,7 @@ class SchedulingGates:
         return unresolvable(f"waiting for scheduling gates: [{' '.join(pod.spec.gates)}]")
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """The pod's own gates being removed."""
+        """Register the removal of the pod's own gates."""
         return (HintRegistration(POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, self._gates_removed),)
 
     @staticmethod

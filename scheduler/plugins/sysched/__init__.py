@@ -39,9 +39,9 @@ class SySched:
             self._neighbours = Neighbours(self._profiles)
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
-        """Return, summed over the pod and those on the node, the calls somebody there may make and they may not.
+        """Return, summed over the pod and those on the node, the calls that some pod there may make and they may not.
 
-        A node with nobody on it has 0. A pod of which no call is known scores all nodes alike.
+        A node without pods has 0. A pod without known calls scores all nodes alike.
         """
         self._profiles.refresh(view.objects)
         own = self._profiles.syscalls_of_paths(pod.spec.seccomp)

@@ -14,7 +14,7 @@ _Words = NDArray[np.uint64]
 
 
 class _Columns(NamedTuple):
-    """By row: the calls that somebody may make, the number of pods, and the sum of their numbers of calls."""
+    """By row: the calls that some pod may make, the number of pods, and the sum of their numbers of calls."""
 
     calls: _Words
     pods: IntArray
@@ -22,7 +22,7 @@ class _Columns(NamedTuple):
 
 
 class Neighbours:
-    """Columns over the table, brought up to date when they are asked for: only rows that have changed are looked at."""
+    """Columns over the table, brought up to date on use: only changed rows are looked at."""
 
     def __init__(self, profiles: Profiles) -> None:
         self._profiles = profiles

@@ -34,7 +34,7 @@ class Profiles:
         return len(self._bits)
 
     def refresh(self, objects: Objects) -> None:
-        """Take note of changed profiles; of those that allow what they allowed before nobody hears."""
+        """Take note of changed profiles; `version` changes only where some pod may make other calls than before."""
         generation = objects.generation(_KIND)
         if objects is self._objects and generation == self._generation:
             return

@@ -1,4 +1,5 @@
-"""TaintToleration: taints keep pods off nodes, or make nodes less wanted (plugins/tainttoleration)."""
+"""TaintToleration: taints keep pods off nodes, or make nodes less preferred
+(plugins/tainttoleration/taint_toleration.go)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -70,7 +71,7 @@ class TaintToleration:
         return Locality(DependsOn.NODE, DependsOn.NODE, by_range=True)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """A node that is added or loses taints, or a toleration of the pod itself."""
+        """Register nodes that are added or lose taints, and tolerations of the pod itself."""
         return (
             HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT, self._node_changed),
             HintRegistration(POD, ActionType.UPDATE_POD_TOLERATION, self._toleration_changed),

@@ -88,7 +88,7 @@ class VolumeBinding:
         self._handle = context.handle
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Skip pods without claims; turn away those whose claims are not in a state to be used."""
+        """Skip pods without claims; reject those whose claims cannot be used as they are."""
         if not pod.spec.volumes or next(claims_of(pod), None) is None:
             return None, SKIP
         problem = claim_error(pod, view.objects)
@@ -152,7 +152,7 @@ class VolumeBinding:
         return Locality(DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING, DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """Everything that can make a volume usable, or a class able to make one."""
+        """Register everything that can make a volume usable, or a class able to provision one."""
         changes = ActionType.ADD | ActionType.UPDATE
         return (
             HintRegistration(CLASS, changes, _class_changed),

@@ -42,7 +42,7 @@ class PodVolumes:
 
 
 class BindingFailed(Exception):
-    """The volumes will not be bound as planned; the pod has to be placed anew."""
+    """The volumes will not be bound as planned; the pod has to be scheduled again."""
 
 
 def assume(objects: Objects, volumes: PodVolumes, node: str) -> PodVolumes:

@@ -68,7 +68,7 @@ class VolumeRestrictions:
         pass
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Skip pods whose volumes are not restricted, or nobody else's."""
+        """Skip pods without restricted volumes, and those whose claims no other pod uses."""
         if not pod.spec.volumes:
             return None, SKIP
         claims = set()
@@ -120,7 +120,7 @@ class VolumeRestrictions:
         return Locality(filters=DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """A pod that lets go of a disk or claim, a new node, the pod's claim."""
+        """Register deleted pods, which may release a disk or claim, new nodes and the pod's claim."""
         return (
             HintRegistration(POD, ActionType.DELETE, _pod_deleted),
             HintRegistration(NODE, ActionType.ADD),

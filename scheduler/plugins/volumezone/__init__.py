@@ -72,7 +72,7 @@ class VolumeZone:
         pass
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Collect what the volumes say; Skip when they say nothing."""
+        """Collect the zones and regions of the volumes; Skip without any."""
         if not pod.spec.volumes:
             return None, SKIP
         try:
@@ -85,7 +85,7 @@ class VolumeZone:
         return None, SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
-        """Reject nodes of other zones; a node without any of the labels is of every zone."""
+        """Reject nodes of other zones; a node without any of the labels passes."""
         topologies = state.read(self.name, tuple)
         if not topologies:
             return None
@@ -102,7 +102,7 @@ class VolumeZone:
         return Locality(filters=DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """Classes that bind later, nodes that come or are relabelled, the pod's claims, volumes and their labels."""
+        """Register classes that bind later, nodes that are added or relabelled, the pod's claims, and volumes."""
         changes = ActionType.ADD | ActionType.UPDATE
         return (
             HintRegistration(CLASS, ActionType.ADD, _class_added),
