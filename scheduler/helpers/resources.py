@@ -30,8 +30,8 @@ class PodRequests(NamedTuple):
 
 
 def is_scalar_resource(name: str) -> bool:
-    """Tell whether kube-scheduler accounts for a resource as a scalar one (schedutil.IsScalarResourceName): any but cpu,
-    memory, ephemeral-storage and pods."""
+    """Tell whether kube-scheduler accounts for a resource as a scalar one: any but cpu, memory,
+    ephemeral-storage and pods (schedutil.IsScalarResourceName)."""
     if name.startswith(("hugepages-", "attachable-volumes-")):
         return True
     prefix, slash, _ = name.partition("/")

@@ -1,4 +1,4 @@
-"""What CapacityScheduling knows in one attempt: who uses how much, and what would be if pods came or went."""
+"""CapacityScheduling's state of one attempt: what each namespace uses, and what it would use if pods were moved."""
 
 from collections.abc import Mapping, Sequence
 
@@ -42,7 +42,7 @@ class Attempt:
         self.request_in_total: Resources = request_in_total
 
     def clone(self) -> "Attempt":
-        """Return one on which pods can be moved without moving them here."""
+        """Return a copy on which pods can be moved independently."""
         twin = object.__new__(Attempt)
         twin.__dict__.update(self.__dict__)
         twin._moved_by_row = {
@@ -62,7 +62,7 @@ class Attempt:
             add_to(moved, self._amounts(pod), sign)
 
     def used(self, namespace: str) -> Resources:
-        """Return what a namespace uses, as things are."""
+        """Return what a namespace uses now, without what-if runs."""
         return self._used.get(namespace, NO_RESOURCES)
 
     def exceeds_min(self, quota: Quota) -> bool:
@@ -97,8 +97,8 @@ class Attempt:
         ]
 
     def victims_from_borrowers(self, pod: PodInfo, others: Sequence[PodInfo]) -> list[PodInfo]:
-        """Return the pods of other namespaces that go until each of these uses no more than it is guaranteed, in the
-        order given."""
+        """Return the pods of other namespaces to evict, in the order given, until each of these namespaces is within
+        its min."""
         left: dict[str, dict[str, int]] = {}
         chosen: list[PodInfo] = []
         for other in others:
@@ -115,7 +115,7 @@ class Attempt:
 
 
 def _nominated(pod: PodInfo, view: NodeView) -> Sequence[PodInfo]:
-    """Return the other pods nominated to nodes that are there."""
+    """Return the other pods that are nominated to existing nodes."""
     nominations: Mapping[str, Sequence[PodInfo]] = view.nominations
     return [
         other

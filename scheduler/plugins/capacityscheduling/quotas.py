@@ -15,7 +15,7 @@ NO_RESOURCES: Resources = {}
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A namespace's quota: what it is guaranteed, and its limit (None: it has none)."""
+    """A namespace's quota: what it is guaranteed (`min`), and its limit (`max`; None: it has none)."""
 
     namespace: str
     least: Resources
@@ -42,7 +42,7 @@ class Quotas:
 
     @classmethod
     def of(cls, objects: Iterable[ElasticQuota]) -> "Quotas":
-        """Return the quotas that objects stand for: one per namespace."""
+        """Return the quotas of ElasticQuota objects, one per namespace."""
         grouped: dict[str, list[ElasticQuota]] = {}
         for elastic_quota in objects:
             grouped.setdefault(elastic_quota.metadata.namespace, []).append(elastic_quota)
@@ -83,6 +83,6 @@ def _exceeds(
 
 
 def add_to(total: dict[str, int], amounts: Resources, sign: int = 1) -> None:
-    """Add amounts to a total, or take them away (-1)."""
+    """Add amounts to a total, or subtract them (`sign` -1)."""
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + sign * amount

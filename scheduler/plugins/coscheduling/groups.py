@@ -1,4 +1,4 @@
-"""Pods and their PodGroups, and what is remembered about a group for a while (pkg/coscheduling/core)."""
+"""Pods and their PodGroups, and what is remembered about a group for a while (pkg/coscheduling/core/core.go)."""
 
 import math
 from collections.abc import Callable, Collection, Hashable
@@ -10,7 +10,7 @@ from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 KIND = "PodGroup"
 _MAX_REMEMBERED = 10_000
 DEFAULT_WAIT_SECONDS = 60.0
-"""Where neither the group nor the args name a time."""
+"""Used where neither the group nor the args set a time."""
 
 
 def group_key_of(pod: PodInfo) -> str:
@@ -62,7 +62,7 @@ class ExpiringSet:
 
 
 class Groups:
-    """Looks groups and siblings up, and marks groups that failed: a marked one queues up again at the end."""
+    """Looks up groups and siblings, and marks groups that failed: a marked group is requeued at the end."""
 
     def __init__(self, handle: Handle | None) -> None:
         self._handle = handle
@@ -132,21 +132,21 @@ class Groups:
         return seconds
 
     def mark_failed(self, group_key: str, now: float) -> None:
-        """Let a group queue up as of now."""
+        """Requeue a group as if it were created now."""
         self._failed.pop(group_key, None)
         self._failed[group_key] = now
         if len(self._failed) > _MAX_REMEMBERED:
-            # Of groups that are long gone, mostly: the oldest mark.
+            # Drop the oldest mark: most likely its group has long been deleted.
             del self._failed[next(iter(self._failed))]
         self.reorder(group_key)
 
     def clear_failed(self, group_key: str) -> None:
-        """Give a group its place by creation again."""
+        """Sort a group by its creation time again."""
         if self._failed.pop(group_key, None) is not None:
             self.reorder(group_key)
 
     def reorder(self, group_key: str) -> None:
-        """Have the queue look at the places of a group's pods again."""
+        """Make the queue sort a group's pods again."""
         if self._handle is not None:
             namespace, _, name = group_key.partition("/")
             self._handle.reorder(self.members(namespace, name))

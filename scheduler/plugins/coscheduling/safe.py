@@ -51,7 +51,7 @@ _URGENT, _ORDINARY = 0, 1
 
 
 class SafeCoscheduling:
-    """QueueSort, PreFilter and the knowledge of gangs under `compatibility: safe`."""
+    """QueueSort and PreFilter under `compatibility: safe`, and what the engine asks about gangs (`GangPlugin`)."""
 
     name = NAME
     orders_by_first_attempt = True
@@ -102,7 +102,7 @@ class SafeCoscheduling:
         return self.groups.members(changed.metadata.namespace, changed.metadata.name)
 
     def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
-        """Keep who of a group has a node and stays; the order of the others depends on it."""
+        """Keep track of the members that have a node and stay; the order of the others depends on them."""
         pod = new or old
         if pod is None:
             return
@@ -120,7 +120,7 @@ class SafeCoscheduling:
             self.groups.reorder(group_key)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """What changes a group or its members; where the cluster as a whole was too small, also what gives room."""
+        """Register changes of a group and its members; where the cluster was too small, also what adds capacity."""
         return (
             HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE | ActionType.DELETE, self._group_changed),
             HintRegistration(POD, ActionType.ADD | ActionType.UPDATE_POD_LABEL, self._sibling_changed),
@@ -133,7 +133,7 @@ class SafeCoscheduling:
         changed = new or old
         if not isinstance(changed, PodGroup) or changed.metadata.key != group_key_of(pod):
             return Hint.SKIP
-        # The controller writes the status all the time.
+        # The controller keeps writing the status, which does not matter here.
         return Hint.SKIP if isinstance(old, PodGroup) and new and old.spec == changed.spec else Hint.QUEUE
 
     @staticmethod
@@ -146,7 +146,7 @@ class SafeCoscheduling:
     # The attempt ----------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
-        """Park a pod whose group does not exist, is not complete, failed just now, or asks for more than there is."""
+        """Reject a pod whose group does not exist, is not complete, failed recently, or needs more than there is."""
         group_key = group_key_of(pod)
         if not group_key:
             return None, SUCCESS
@@ -190,15 +190,15 @@ class SafeCoscheduling:
         return None, unschedulable()
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
-        """Let through: a gang gets here as a whole."""
+        """Allow: a gang gets here as a whole."""
         return SUCCESS, 0.0
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """Nothing."""
+        """Do nothing."""
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     # Gangs ----------------------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class SafeCoscheduling:
         if group is None or group_key in self._backed_off:
             return None
         if len(self._bound.get(group_key, ())) >= group.spec.min_member and group_key not in self._binding_groups:
-            # Enough run: its further pods, be they thousands, are pods like any other.
+            # Enough members run: further ones, which may be thousands, are scheduled like any other pod.
             return None
         placed, waiting = 0, []
         for sibling in self.groups.siblings(pod):
@@ -230,13 +230,13 @@ class SafeCoscheduling:
         self.groups.clear_failed(group_key)
 
     def gang_settled(self, pod: PodInfo) -> None:
-        """The gang is complete, or gone."""
+        """Note that the gang is bound, or gone."""
         group_key = group_key_of(pod)
         self._binding_groups.discard(group_key)
         self.groups.reorder(group_key)
 
     def gang_failed(self, pod: PodInfo) -> None:
-        """Queue up again at the end, after the configured back-off."""
+        """Requeue the group at the end, after the configured backoff."""
         group_key = group_key_of(pod)
         self.groups.mark_failed(group_key, self._clock())
         if self._backoff and group_key not in self._backed_off:

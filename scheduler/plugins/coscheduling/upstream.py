@@ -71,7 +71,7 @@ class UpstreamCoscheduling:
         self.groups.use_pods(pods, self._pod_changed)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """A new pod; a PodGroup that comes or changes."""
+        """Register new pods, and PodGroups that are created or change."""
         return (
             HintRegistration(POD, ActionType.ADD),
             HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE),
@@ -147,7 +147,7 @@ class UpstreamCoscheduling:
         )
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
-        """Let the pod wait until the group has enough nodes, and then all of it go on."""
+        """Let the pod wait until enough members have a node; then allow all of them."""
         group_key = group_key_of(pod)
         if not group_key:
             return SUCCESS, 0.0
@@ -158,7 +158,7 @@ class UpstreamCoscheduling:
         assigned.add(pod.name)
         if len(assigned) < group.spec.min_member:
             if len(assigned) == 1:
-                # Only the first one wakes the others: each doing so would cost much and bring nothing.
+                # Only the first member activates its siblings: each doing so would cost much and change nothing.
                 siblings = {sibling.uid: sibling for sibling in self.groups.siblings(pod) if sibling.uid != pod.uid}
                 state.write(PODS_TO_ACTIVATE, siblings)
             return Status(Code.WAIT), wait_seconds(group, self._wait)
@@ -170,11 +170,11 @@ class UpstreamCoscheduling:
         return SUCCESS, 0.0
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """Nothing."""
+        """Do nothing."""
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Give the place up, and with it those of all waiting pods of the group."""
+        """Release the node, and reject all waiting pods of the group."""
         group_key = group_key_of(pod)
         if self.groups.of(pod) is None:
             return
@@ -196,7 +196,7 @@ class UpstreamCoscheduling:
                 self._handle.reject_waiting(waiting, NAME, message)
 
     def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
-        """Upstream looks at pods that come with a node, and at those that go: not at those that get one."""
+        """Count as upstream does: pods that are added with a node or deleted, but not those that are bound later."""
         if old is None and new is not None and new.node_name:
             self._assigned.setdefault(group_key_of(new), set()).add(new.name)
         elif new is None and old is not None and old.node_name:

@@ -67,7 +67,7 @@ class DynamicResources:
         return None
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
-        """Pods without claims are let through."""
+        """Pods without claims pass."""
         return Locality(filters=DependsOn.ANYTHING if pod.spec.claims else DependsOn.NOTHING)
 
     def post_filter(

@@ -276,7 +276,7 @@ class InterPodAffinity:
         return scaled.astype(np.int64)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
-        """Pods without terms are let through while no other pod has one."""
+        """Pods without terms pass while no other pod has one."""
         if pod.spec.terms.any or view.pods_have_terms:
             return Locality()
         return Locality(DependsOn.NOTHING, DependsOn.NOTHING, version=lambda now: now.pods_have_terms)

@@ -79,7 +79,7 @@ class NodeVolumeLimits:
         return reject(full, Code.UNSCHEDULABLE, REASON)
 
     def _may_exceed_limits(self, new: Volumes, columns: Columns, view: NodeView, rows: RowArray) -> BoolArray:
-        """Return where a limit would be exceeded if no volume were shared and all were the driver's: the rest fits."""
+        """Return where a limit would be exceeded if no volume were shared and all were the driver's; others fit."""
         near = np.zeros(len(rows), dtype=np.bool_)
         most = view.attachable[rows] + self._attachments.counts(view)[rows]
         for driver, count in Counter(new.values()).items():
@@ -104,11 +104,11 @@ class NodeVolumeLimits:
         )
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
-        """Pods without volumes to attach are let through."""
+        """Pods without volumes to attach pass."""
         return Locality(filters=DependsOn.ANYTHING if pod.spec.attachable else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
-        """Limits that appear or grow, pods and attachments that go, the pod's claim."""
+        """Register limits that appear or grow, deleted pods and attachments, and the pod's claim."""
         return (
             HintRegistration(CSI_NODE, ActionType.ADD),
             HintRegistration(CSI_NODE, ActionType.UPDATE, _csi_node_changed),

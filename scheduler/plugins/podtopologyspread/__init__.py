@@ -201,7 +201,7 @@ class PodTopologySpread:
         return scores if score_state is None else normalize_scores(scores, score_state.ignored)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
-        """Only pods that have no constraint, and get none by default, are let through."""
+        """Only pods that have no constraint, and get none by default, pass."""
         if pod.spec.topology_spread:
             return Locality()
         hard, soft = self._constraints.has_defaults(HARD), self._constraints.has_defaults(SOFT)

@@ -148,7 +148,7 @@ class VolumeBinding:
         return await bind(self._handle, attempt.view.objects, attempt.volumes, pod, node, self._timeout)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
-        """Pods without volumes are let through."""
+        """Pods without volumes pass."""
         return Locality(DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING, DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:

@@ -1,4 +1,4 @@
-"""Taking volumes for a pod, writing that down, and waiting until the volume controller has done its part.
+"""Assuming volumes for a pod, writing the bindings, and waiting until the volume controller has completed them.
 
 The order is upstream's: assume all, write volumes, write claims, then look at what comes back. What was written is not
 undone when a later step fails: the volume controller or the next attempt goes on from there.
@@ -35,7 +35,7 @@ _INITIAL_PAUSE, _MAX_PAUSE = 0.1, 1.0
 
 @dataclass(slots=True)
 class PodVolumes:
-    """What a pod takes on its node: volumes that exist, for claims, and claims for which one has to be made."""
+    """What a pod uses on its node: volumes for claims (StaticBindings), and claims to provision (DynamicProvisions)."""
 
     static: list[tuple[PersistentVolume, PersistentVolumeClaim]] = field(default_factory=list)
     provisions: list[PersistentVolumeClaim] = field(default_factory=list)
@@ -46,7 +46,7 @@ class BindingFailed(Exception):
 
 
 def assume(objects: Objects, volumes: PodVolumes, node: str) -> PodVolumes:
-    """Show volumes as taken and claims as meant for the node; returns the objects as they are to be written.
+    """Show volumes as bound and claims as provisioned for the node (AssumePodVolumes); return the objects to write.
 
     Raises:
         ValueError: one of them has changed or is gone; nothing is assumed then.
@@ -71,7 +71,7 @@ def assume(objects: Objects, volumes: PodVolumes, node: str) -> PodVolumes:
 
 
 def revert(objects: Objects, volumes: PodVolumes) -> None:
-    """Show volumes and claims as the API server has them."""
+    """Show volumes and claims as the API server has them again (RevertAssumedPodVolumes)."""
     for volume, _ in volumes.static:
         objects.restore(VOLUME, "", volume.metadata.name)
     for claim in volumes.provisions:
@@ -177,7 +177,7 @@ def _claim_is_bound(objects: Objects, written: PersistentVolumeClaim, node: Node
     if not claim.metadata.annotations:
         raise BindingFailed(f'selectedNode annotation reset for PVC "{meta.name}"')
     if claim.metadata.annotations.get(SELECTED_NODE) != node.name:
-        # The provisioner takes the annotation away to ask for another node.
+        # The provisioner removes the annotation to ask for another node.
         raise BindingFailed(f'provisioning failed for PVC "{meta.name}"')
     if claim.spec.volume_name:
         volume: PersistentVolume | None = objects.get(VOLUME, "", claim.spec.volume_name)
@@ -194,7 +194,7 @@ def _require_object(item: Any, action: str, described: str) -> Any:
 
 
 def _is_outdated(seen: Object, written: Object) -> bool:
-    """Tell whether the watch has not brought yet what was written."""
+    """Tell whether the watch has yet to deliver what was written."""
     return newer_version(written.metadata.resource_version, seen.metadata.resource_version) is True
 
 

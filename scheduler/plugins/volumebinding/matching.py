@@ -54,7 +54,7 @@ class ClaimMatch:
 
 @dataclass(slots=True)
 class VolumeMatches:
-    """What was found for some rows.
+    """Which volumes serve the claims on some rows.
 
     Attributes:
         bits: reasons against each row, as bits over `REASONS`; 0 where all claims can be served.
@@ -130,7 +130,7 @@ def find_pod_volumes(view: NodeView, rows: RowArray, claims: PodClaims) -> Volum
 
 
 def _check_bound(view: NodeView, rows: RowArray, claims: Sequence[PersistentVolumeClaim]) -> IntArray:
-    """The first claim in the pod's order that fails on a row gives its reason (checkBoundClaims)."""
+    """Return the reason of the first claim, in the pod's order, that fails on each row (checkBoundClaims)."""
     bits = np.zeros(len(rows), dtype=np.int64)
     for claim in claims:
         volume: PersistentVolume | None = view.objects.latest(VOLUME, "", claim.spec.volume_name)
@@ -179,7 +179,7 @@ def _match_delayed(
     matches.bits[~provisionable_rows] |= BIND_CONFLICT
     taken_rows: dict[str, RowArray] = {}
     affinity_rows = NodeAffinityRows(view, rows)
-    # Smallest first, so that a small claim does not take the volume a large one needs.
+    # Smallest first, so that a small claim does not get the volume that a large one needs.
     for claim in sorted(to_match, key=lambda claim: size_of(claim.spec.resources.requests) or (0, 0)):
         match = _match_claim(view, len(rows), claim, affinity_rows, taken_rows)
         matches.static_bindings.append(match)

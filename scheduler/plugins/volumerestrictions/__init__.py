@@ -116,7 +116,7 @@ class VolumeRestrictions:
         return Verdicts(codes, bits, (REASON_DISK, REASON_IN_USE))
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
-        """Pods without volumes are let through."""
+        """Pods without volumes pass."""
         return Locality(filters=DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:

@@ -98,7 +98,7 @@ class VolumeZone:
         return reject(zoned & mismatch, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
-        """Pods without volumes are let through."""
+        """Pods without volumes pass."""
         return Locality(filters=DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING)
 
     def events_to_register(self) -> Sequence[HintRegistration]:
