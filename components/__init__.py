@@ -1,4 +1,4 @@
-"""What `pulumi up` creates, one ComponentResource per module.
+"""What `pulumi up` creates: one ComponentResource per module.
 
 Membership: an Args dataclass, a component and its typed outputs per module. A component takes everything through its
 Args: it reads no stack configuration, no environment and no file outside this package, exports nothing, and never

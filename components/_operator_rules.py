@@ -1,6 +1,6 @@
-"""What the operator may do, verb by verb.
+"""RBAC rules of the operator, verb by verb.
 
-It holds no right of the scheduler itself: it may `bind` the static ClusterRoles of the install, and nothing else.
+The operator has none of the scheduler's rights itself: it may only `bind` the static ClusterRoles of the installation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _RBAC = "rbac.authorization.k8s.io"
 _FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 _LEASES = "coordination.k8s.io"
 _GROUPS = "scheduling.x-k8s.io"
-_OPERATOR_LEASE = "openshift-secondary-scheduler-operator-lock"  # upstream's name: never two operators on one resource
+_OPERATOR_LEASE = "openshift-secondary-scheduler-operator-lock"
+"""Upstream's name, so that two operators never serve one resource."""
 Instance = tuple[str, str]
 """Namespace and name of a SecondaryScheduler."""
 
@@ -33,8 +34,13 @@ Instance = tuple[str, str]
 def cluster_rules(
     bindable_roles: Iterable[str], instances: Collection[Instance], status_of: Collection[str] = STATUS_KINDS
 ) -> list[dict[str, Any]]:
-    """Rules without a namespace: bind the accounts of these instances' schedulers to these roles, and keep the status
-    of kinds of scheduler-plugins, by their plurals."""
+    """Return the cluster-wide rules.
+
+    Args:
+        bindable_roles: ClusterRoles that the operator may bind schedulers to.
+        instances: namespaces and names of the SecondarySchedulers it serves.
+        status_of: plurals of the kinds of scheduler-plugins whose status it maintains.
+    """
     roles = sorted({*bindable_roles, *GO_CLUSTER_ROLES})
     schedulers = [(namespace, operand_name(name)) for namespace, name in instances]
     bindings = [cluster_role_binding_name(role, *scheduler) for scheduler in schedulers for role in roles]
@@ -49,18 +55,18 @@ def cluster_rules(
         _rule(_FLOW_CONTROL, ["flowschemas"], _WRITE, flow_schemas),
         # OpenShift's TLS profile.
         _rule("config.openshift.io", ["apiservers"], _READ),
-        # Not in the Role alone: where a namespace is deleted with its Roles, the instance in it must still be let go.
+        # Not only in the Role: a deleted namespace loses its Roles, and the instance's finalizer must still be removed.
         _rule("operator.openshift.io", ["secondaryschedulers"], _READ),
         _rule("operator.openshift.io", ["secondaryschedulers"], ["patch"], _unique(name for _, name in instances)),
-        # Whether they are being deleted.
+        # To see whether they are being deleted.
         _rule("", ["namespaces"], _READ, _unique(namespace for namespace, _ in instances)),
-        # How many nodes could run one of several replicas.
+        # To count the nodes that could run one of several replicas.
         _rule("", ["nodes"], _READ),
     ]
 
 
 def _status_rules(kinds: list[str]) -> list[dict[str, Any]]:
-    """Where these kinds are installed; pods of all namespaces are counted."""
+    """Rules for maintaining the status of these kinds; pods of all namespaces are counted."""
     return [
         _rule(_GROUPS, kinds, _READ),
         _rule(_GROUPS, [f"{kind}/status" for kind in kinds], ["patch"]),
@@ -69,17 +75,17 @@ def _status_rules(kinds: list[str]) -> list[dict[str, Any]]:
 
 
 def namespace_rules(instances: Iterable[str] = (INSTANCE_NAME,)) -> list[dict[str, Any]]:
-    """Rules in a namespace with instances of these names."""
+    """Return the rules in a namespace with instances of these names."""
     operands = [operand_name(name) for name in instances]
     leases = [lease for operand in operands for lease in (operand, f"{operand}{CANARY_SUFFIX}")]
     return [
-        # An instance of any other name is told what it lacks.
+        # Instances of any name: one that is not served gets a condition that says so.
         _rule("operator.openshift.io", ["secondaryschedulers"], ["patch"]),
         _rule("operator.openshift.io", ["secondaryschedulers/status"], ["patch"]),
         _rule("", ["configmaps", "serviceaccounts", "services"], [*_READ, *_WRITE]),
-        # Of Secrets it wants to know only whether those that the scheduler mounts are there.
+        # It only checks that the Secrets which the scheduler mounts exist.
         _rule("", ["secrets"], _READ),
-        # Written: the one pod that a candidate for a new configuration has to bind.
+        # Written: the one pod that a canary has to bind.
         _rule("", ["pods"], [*_READ, *_WRITE]),
         _rule("", ["events"], ["create"]),
         _rule("apps", ["deployments"], [*_READ, *_WRITE]),
@@ -89,9 +95,9 @@ def namespace_rules(instances: Iterable[str] = (INSTANCE_NAME,)) -> list[dict[st
         _rule("monitoring.coreos.com", ["servicemonitors"], [*_READ, *_WRITE]),
         _rule(_LEASES, ["leases"], ["create"]),
         _rule(_LEASES, ["leases"], ["get", "update"], [_OPERATOR_LEASE]),
-        # Watched for what schedulers report there, whatever they are called.
+        # Watched for what schedulers of any name report in them.
         _rule(_LEASES, ["leases"], _READ),
-        # Held to be passed on to the scheduler and its candidate (get, update, patch), deleted at the end.
+        # Granted to the scheduler and its canary (get, update, patch), and deleted at the end.
         _rule(_LEASES, ["leases"], ["get", "update", "patch", "delete"], leases),
     ]
 

@@ -22,7 +22,7 @@ class SchedulerAlertsArgs:
 
 
 class SchedulerAlerts(pulumi.ComponentResource):
-    """A PrometheusRule; the cluster must have the kind."""
+    """A PrometheusRule; its CRD must be installed."""
 
     name: pulumi.Output[str]
 

@@ -1,4 +1,4 @@
-"""A catalogue of operators of one's own for OLM: a custom index image, or a registry that is served already."""
+"""A custom catalogue for OLM: an index image, or the address of a running registry."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class CatalogSourceArgs:
     """Exactly one of image and address.
 
     Attributes:
-        namespace: where the catalogue is offered; subscriptions of the same namespace find it there.
+        namespace: of the CatalogSource; Subscriptions in the same namespace can use it.
         image: of a catalogue, run by OLM.
         address: host:port of a registry that speaks gRPC.
-        ready_seconds: how long OLM may take to connect; if absent, five minutes.
+        ready_seconds: how long OLM may take to connect; default: five minutes.
     """
 
     namespace: pulumi.Input[str]
@@ -43,7 +43,7 @@ class CatalogSource(pulumi.ComponentResource):
             "publisher": "secondary-scheduler",
         }
         if args.image is not None:
-            # OLM's own default pods are refused by the namespace's restricted pod security.
+            # Without it, the namespace's restricted pod security rejects OLM's pods.
             spec |= {"image": args.image, "grpcPodConfig": {"securityContextConfig": "restricted"}}
         if args.address is not None:
             spec["address"] = args.address

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: of SecondaryScheduler, and of what plugins read."""
+"""CustomResourceDefinitions: of SecondaryScheduler, and those that plugins need."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SECONDARY_SCHEDULERS = "secondaryschedulers.operator.openshift.io"
 @dataclass(frozen=True)
 class SecondarySchedulerCrdArgs:
     """Attributes:
-    keep: leave the CRD in the cluster should the stack go. Deleting a CRD deletes every SecondaryScheduler in the
-        cluster, also those that this stack did not make.
+    keep: keep the CRD when the stack is destroyed. Deleting a CRD deletes every SecondaryScheduler in the cluster,
+        also those that this stack did not create.
     protect: refuse to delete it at all.
     """
 
@@ -42,8 +42,9 @@ class SecondarySchedulerCrd(pulumi.ComponentResource):
 @dataclass(frozen=True)
 class PluginCrdsArgs:
     """Attributes:
-    names: CRDs that the enabled plugins read, as `plural.group`. One that this package does not bring is warned of.
-    keep: leave them in the cluster should the stack go: with a CRD go its objects.
+    names: CRDs that the enabled plugins need, as `plural.group`. For one that this package does not have there is a
+        warning.
+    keep: keep them when the stack is destroyed: deleting a CRD deletes its objects.
     protect: refuse to delete them at all.
     """
 
@@ -53,7 +54,7 @@ class PluginCrdsArgs:
 
 
 class PluginCrds(pulumi.ComponentResource):
-    """The CRDs that plugins read, such as PodGroup; done when the API server serves the kinds."""
+    """The CRDs that plugins need, such as PodGroup; done when the API server serves the kinds."""
 
     names: list[pulumi.Output[str]]
 
@@ -61,11 +62,14 @@ class PluginCrds(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:components:PluginCrds", name, None, opts)
         bundled = bundled_crds()
         self.names = []
-        for wanted in sorted(set(args.names)):
-            if wanted in bundled:
-                self.names.append(_definition(self, name, wanted, args.keep, args.protect).object_name)
+        for crd in sorted(set(args.names)):
+            if crd in bundled:
+                self.names.append(_definition(self, name, crd, args.keep, args.protect).object_name)
             else:
-                pulumi.log.warn(f"an enabled plugin reads {wanted}, which its own operator installs", self)
+                pulumi.log.warn(
+                    f"an enabled plugin needs the CRD {crd}, which is not bundled: install it with the plugin",
+                    self,
+                )
         self.register_outputs({"names": self.names})
 
 
@@ -75,7 +79,7 @@ def bundled_crds() -> frozenset[str]:
 
 
 def load_manifest(name: str = SECONDARY_SCHEDULERS) -> dict[str, Any]:
-    """A CRD as it is written in this package."""
+    """Return a CRD of this package."""
     plural, _, group = name.partition(".")
     with (DIRECTORY / f"{group}_{plural}.yaml").open("rb") as file:
         manifest: dict[str, Any] = yaml.load(file, yaml.CSafeLoader)

@@ -1,4 +1,4 @@
-"""The scheduler without an operator: its Deployment, its identity and what is around them, as explicit objects."""
+"""The scheduler without an operator: Deployment, identity and the objects around them, as explicit resources."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _LABELS = {operand.LABEL_APP: OPERAND, COMPONENT: "scheduler"}
 class DirectSchedulerArgs:
     """Attributes:
     namespace: where the scheduler runs.
-    image, flavour: the scheduler's image, and what it is where its name does not tell.
-    config_map_name: the ConfigMap with its configuration, of a name that changes with its content.
+    image, flavour: the scheduler's image, and its flavour where the name does not show it.
+    config_map_name: the ConfigMap with its configuration; the name changes with the content.
     configuration_hash: hash of that configuration.
     scheduler_names: of the profiles.
     log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
-    metric_credentials: with what the scheduler reads its metric source, if from a Secret.
-    replicas: how many to run; one leads, the others wait for its Lease.
+    metric_credentials: Secret with the credentials for the metric source, if any.
+    replicas: number of schedulers; one leads, the others wait for the Lease.
     openshift: whether the cluster is OpenShift, which picks the numeric user and issues the serving certificate.
     priority_class_name: priority of its pods.
-    network_policy, flow_schemas, service_monitor: which of these optional objects to make.
-    needs: what must be there before the scheduler starts; above all the ClusterRoles and its bindings to them.
-    ready_seconds: how long a roll-out may take before the update has failed.
+    network_policy, flow_schemas, service_monitor: which of these optional objects to create.
+    needs: what must exist before the scheduler starts; above all the ClusterRoles and its bindings to them.
+    ready_seconds: how long a rollout may take before the update fails.
     """
 
     namespace: pulumi.Input[str]
@@ -58,8 +58,8 @@ class DirectSchedulerArgs:
 class DirectScheduler(pulumi.ComponentResource):
     """The scheduler; done when every replica runs this configuration and is ready.
 
-    A configuration that does not come up leaves the former pods running: the Deployment takes none away before its
-    replacement is ready, and the former ConfigMap is deleted only after that.
+    If a new configuration does not become ready, the old pods keep running: the Deployment removes none before its
+    replacement is ready, and the old ConfigMap is deleted only after that.
     """
 
     name: pulumi.Output[str]
@@ -77,7 +77,7 @@ class DirectScheduler(pulumi.ComponentResource):
             "v1",
             operand.metrics_service_name(OPERAND),
             annotations={
-                # It would wait for the Deployment, which waits for the certificate that this asks for.
+                # Waiting for endpoints would deadlock: the Deployment waits for this Service's serving certificate.
                 "pulumi.com/skipAwait": "true",
                 **(operand.metrics_service_annotations(OPERAND) if args.openshift else {}),
             },
@@ -105,7 +105,7 @@ class DirectScheduler(pulumi.ComponentResource):
         return [role, binding]
 
     def _optional_objects(self) -> list[KubeObject]:
-        """What makes the scheduler safer or better observed."""
+        """The optional objects that the Args ask for."""
         args, objects = self._args, []
         if args.replicas > 1:
             budget = operand.disruption_budget_spec(OPERAND)
@@ -167,7 +167,7 @@ class DirectScheduler(pulumi.ComponentResource):
         ).apply(rendered)
 
     def _arguments(self) -> list[str]:
-        # Upstream's binary does not know the flag, and needs none.
+        # Upstream's binary does not have the flag, and does not need it.
         ours = flavour_of(self._args.image, self._args.flavour).is_ours
         needed = ours and DEFAULT_SCHEDULER_NAME in self._args.scheduler_names
         return ["--allow-default-scheduler-name"] if needed else []

@@ -1,4 +1,4 @@
-"""The operator that somebody else installed."""
+"""An operator that was installed elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ExistingOperatorArgs:
 
 
 class ExistingOperator(pulumi.ComponentResource):
-    """Nothing of the operator is made or looked at: that it is there shows when the scheduler comes up."""
+    """Creates nothing and checks nothing: if the operator is missing, the scheduler does not become ready."""
 
     namespace: pulumi.Output[str]
     version: pulumi.Output[str]

@@ -27,9 +27,9 @@ InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
 
 @dataclass(frozen=True)
 class OlmSource:
-    """Where OLM finds the operator; `catalog_image` or `catalog_address` if the stack brings the catalogue.
+    """Where OLM finds the operator; `catalog_image` or `catalog_address` if the stack creates the catalogue.
 
-    `ready_seconds` is how long each step may take; each has its own usual time if absent.
+    `ready_seconds` limits each step; without it each step has its own default.
     """
 
     package: str
@@ -46,18 +46,18 @@ class OlmSource:
 @dataclass(frozen=True)
 class InstallationArgs:
     """Attributes:
-    mode: how the operator gets there, if there is one.
-    scheduler_image, flavour, plugins: what the scheduler is, the flavour where the image's name does not tell; its
-        rights follow from them.
-    extra_roles: rules of enabled plugins that are not in the catalogue, by the name of the role that is made for them.
+    mode: how the operator is installed, if there is one.
+    scheduler_image, flavour, plugins: image, its flavour where the name does not show it, and enabled plugins; the
+        scheduler's rights follow from them.
+    extra_roles: rules of enabled plugins that are not in the catalogue, by the name of the role to create.
     operator_image: for manifests.
     upstream: the operator is upstream's, which binds the cluster's own ClusterRoles only.
     olm: for olm and catalog.
     openshift: whether the cluster is OpenShift.
-    instances, status_of: what our operator serves beside this stack's scheduler.
-    crds: of plugins; they are there before the operator starts.
+    instances, status_of: what our operator serves in addition to this stack's scheduler.
+    crds: of plugins; they exist before the operator starts.
     protect: refuse to delete the namespace and the CRD of SecondaryScheduler.
-    keep_crd: leave that CRD in the cluster should the stack go.
+    keep_crd: keep that CRD when the stack is destroyed.
     """
 
     mode: InstallMode
@@ -78,15 +78,15 @@ class InstallationArgs:
 
 @dataclass(frozen=True)
 class Installation:
-    """What the scheduler is built upon.
+    """What the scheduler's components depend on.
 
     Attributes:
-        namespace: for what belongs to the stack in any mode.
-        namespace_of_mode: the same, for what must go before another mode's objects come.
-        needs: what must be there before the scheduler, and outlive it.
-        operator: which operator runs: its image, its ClusterServiceVersion, or nothing that is known.
-        adopting: provider that takes over what others make, where somebody else does.
-        mode, upstream, openshift: as they were given.
+        namespace: for objects that exist in every mode.
+        namespace_of_mode: the same, for objects that must be deleted before another mode's are created.
+        needs: what must exist before the scheduler, and outlive it.
+        operator: the running operator: its image, its ClusterServiceVersion, or nothing if it is not known.
+        adopting: provider that adopts objects which others create; None if nobody does.
+        mode, upstream, openshift: as given in the Args.
     """
 
     mode: InstallMode
@@ -100,8 +100,8 @@ class Installation:
 
 
 def install(args: InstallationArgs, cluster: ClusterProvider, opts: pulumi.ResourceOptions) -> Installation:
-    """Register what a mode consists of, up to and with the operator."""
-    # Where an operator is already, so is its namespace.
+    """Register the components of an install mode, up to and including the operator."""
+    # Where an operator is already installed, its namespace exists.
     namespace = pulumi.Output.from_input(NAMESPACE)
     if args.mode != "none":
         namespace = Namespace("namespace", NamespaceArgs(protect=args.protect), opts).name
@@ -155,10 +155,10 @@ def _installation(
 
 
 def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-    """The ClusterRoles of schedulers, and the bindings to them where no operator makes them.
+    """The ClusterRoles of schedulers, and the bindings to them where no operator creates them.
 
-    Our operator binds those of the catalogue's plugins and no others. A bundle of it brings them, too, and leaves them
-    behind: here they are this stack's, which takes them away with the rest, and keeps them in a switch of the mode.
+    Our operator binds only those of the catalogue's plugins. Its OLM bundle contains them too, and OLM would leave them
+    behind; here the stack owns them, deletes them at the end, and keeps them when the install mode changes.
     """
     shipped = static_cluster_roles()
     if args.mode != "direct" and not args.upstream:

@@ -1,4 +1,4 @@
-"""What says how this installation is made, and what a change of that begins with."""
+"""The record of the install mode, whose replacement is the first step of a change of mode."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class InstallationRecordArgs:
 
 
 class InstallationRecord(pulumi.ComponentResource):
-    """A ConfigMap with the install mode, through which everything that belongs to one mode gets its namespace.
+    """A ConfigMap with the install mode; everything that belongs to one mode takes its namespace from it.
 
-    Modes make objects of the same names: the operator makes the Deployment that `direct` makes itself. Pulumi creates
-    first and deletes what is no longer wanted at the end, so a switch would find the old objects in its way. The map is
-    immutable and has a fixed name, so that another mode deletes it before it is made anew, and with it first whatever
-    cannot outlive it: a namespace that is not known yet means another object.
+    Different modes create objects of the same names: the operator creates the Deployment that `direct` creates itself.
+    Pulumi creates before it deletes, so on a change of mode the old objects would be in the way. The map is immutable
+    and has a fixed name, so another mode replaces it by deleting it first, and with it everything that takes its
+    namespace from it: a namespace that is not known yet makes Pulumi replace the object.
     """
 
     namespace: pulumi.Output[str]

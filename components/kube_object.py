@@ -37,7 +37,7 @@ class KubeObject(pulumi.CustomResource):
 
     @property
     def object_name(self) -> pulumi.Output[str]:
-        """`metadata.name`; whoever uses it depends on the object."""
+        """`metadata.name`; a resource that uses it depends on the object."""
         return self.metadata.apply(lambda metadata: str(metadata["name"]))
 
 
@@ -48,7 +48,7 @@ class ClusterProvider(pulumi.ProviderResource):
     preview on another machine, and `pulumi destroy` would follow a path that exists on the first machine only; left
     out, the provider reads $KUBECONFIG, or ~/.kube/config, where it runs.
 
-    `adopts`: it takes over objects that exist instead of refusing them; `forces`: and the fields of other managers.
+    `adopts`: it adopts objects that exist instead of failing; `forces`: also fields that other managers own.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class ClusterProvider(pulumi.ProviderResource):
         forces: bool = False,
     ) -> None:
         props: dict[str, pulumi.Input[str] | None] = {
-            # Without it a new kubeconfig plans the replacement of the provider and of every object under it.
+            # Without it, a new kubeconfig would replace the provider and every object that uses it.
             "clusterIdentifier": cluster_identifier,
             "context": context,
             "kubeconfig": kubeconfig,
-            # A rotated token is written into the Secret in place; replacing it would delete the one that is mounted.
+            # A rotated token updates the Secret in place; a replacement would delete the Secret that is mounted.
             "enableSecretMutable": "true",
         }
         if adopts:
@@ -79,7 +79,7 @@ class ClusterProvider(pulumi.ProviderResource):
         super().__init__("kubernetes", name, props, pulumi.ResourceOptions.merge(defaults, opts))
 
     def adopting(self, name: str) -> ClusterProvider:
-        """A second one for the same cluster, for objects that others make: it takes over what exists."""
+        """A second provider for the same cluster, which adopts objects that others create."""
         return ClusterProvider(name, adopts=True, **self._connection)  # type: ignore[arg-type]
 
 
@@ -91,7 +91,7 @@ def child(
     retain_on_delete: bool | None = None,
     custom_timeouts: pulumi.CustomTimeouts | None = None,
 ) -> pulumi.ResourceOptions:
-    """Options of a component's child."""
+    """Return the options of a component's child."""
     return pulumi.ResourceOptions(
         parent=parent,
         depends_on=list(depends_on),

@@ -1,4 +1,4 @@
-"""Vocabulary of labels, and the transformation that puts the common ones on every object."""
+"""The labels, and the transformation that sets the common ones on every object."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
 PROJECT = "secondary-scheduler"
-"""What everything is part of."""
+"""Value of `app.kubernetes.io/part-of` of every object."""
 
 
 def common_labels(
@@ -19,9 +19,9 @@ def common_labels(
 ) -> Callable[[pulumi.ResourceTransformationArgs], pulumi.ResourceTransformationResult | None]:
     """A stack transformation that labels every Kubernetes object as ours and with the stack that made it.
 
-    Only `metadata.labels` of the object itself is touched: a label in a pod template would restart pods and one in a
-    selector cannot be changed. Labels that the object gives itself win, and one that says itself what it is part of
-    gets no others: somebody else writes it too, and would take them off.
+    Only `metadata.labels` of the object itself is changed: a label in a pod template would restart pods, and a selector
+    is immutable. Labels that the object has win. An object with its own `part-of` gets no labels: somebody else writes
+    it too, and would remove them.
     """
     labels = {PART_OF: PROJECT, MANAGED_BY: "pulumi", INSTANCE: stack}
 

@@ -1,4 +1,4 @@
-"""How the scheduler proves itself to the metric source."""
+"""The scheduler's credentials for the metric source."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class SecretKeyReference:
 
 @dataclass(frozen=True)
 class MetricCredentialsArgs:
-    """At most one of token, existing_secret and cluster_role; none of them: the source asks for no credentials.
+    """At most one of token, existing_secret and cluster_role; none if the source needs no credentials.
 
     Attributes:
         namespace: where the scheduler runs.
-        service_account: the scheduler's ServiceAccount, which the operator makes.
+        service_account: the scheduler's ServiceAccount, which the operator creates.
         secret_name: name of the Secret that holds the token; it stays when the token is rotated, so that nothing
             restarts.
         token: bearer token for a Secret of this stack.
         certificate_authority: PEM bundle for the same Secret, with which the source's certificate is verified.
-        existing_secret: a Secret that somebody else keeps.
-        cluster_role: what the scheduler's own ServiceAccount is bound to; its projected token is the credential.
+        existing_secret: a Secret that is managed elsewhere.
+        cluster_role: ClusterRole to bind the scheduler's ServiceAccount to; its projected token is the credential.
     """
 
     namespace: pulumi.Input[str]
@@ -46,10 +46,10 @@ class MetricCredentialsArgs:
 
 
 class MetricCredentials(pulumi.ComponentResource):
-    """A Secret made for the scheduler, a reference to one that is there, or a right of the scheduler's own account.
+    """A new Secret, a reference to an existing one, or a role for the scheduler's own ServiceAccount.
 
     Attributes:
-        reference: what the SecondaryScheduler shall name; None if no Secret is involved.
+        reference: the Secret to name in the SecondaryScheduler; None if no Secret is involved.
     """
 
     reference: SecretKeyReference | None
@@ -68,7 +68,7 @@ class MetricCredentials(pulumi.ComponentResource):
 def _secret(args: MetricCredentialsArgs, token: pulumi.Input[str]) -> dict[str, object]:
     content = {TOKEN_KEY: pulumi.Output.secret(token)}
     if args.certificate_authority is not None:
-        # Public, but a Secret that is encrypted as a whole is easier to reason about than one that is by half.
+        # Public, but a Secret that is encrypted as a whole is easier to reason about than a half encrypted one.
         content[CA_KEY] = pulumi.Output.secret(args.certificate_authority)
     return {
         "apiVersion": "v1",

@@ -8,7 +8,7 @@ import pulumi
 
 from components.kube_object import KubeObject, child
 
-# Upstream's operator, and every document about it, knows this one name only.
+# Upstream's operator and its documentation know only this name.
 NAMESPACE = "openshift-secondary-scheduler-operator"
 
 
@@ -16,7 +16,7 @@ NAMESPACE = "openshift-secondary-scheduler-operator"
 class NamespaceArgs:
     """Attributes:
     name: the namespace.
-    protect: refuse to delete it; everything in it would go along.
+    protect: refuse to delete it, and so everything in it.
     """
 
     name: str = NAMESPACE

@@ -1,4 +1,4 @@
-"""The operator through OLM: a Subscription, and what OLM makes of it."""
+"""The operator through OLM: a Subscription and the objects that OLM creates from it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class OlmOperatorArgs:
     channel: of the package.
     source, source_namespace: the CatalogSource.
     approval: Manual: a person approves each InstallPlan.
-    starting_csv: version to begin with; the channel's newest if absent.
-    ready_seconds: how long each step may take; if absent, ten minutes, and an hour for a person's approval.
-    adopting: provider that takes over objects which exist: OLM makes InstallPlan and ClusterServiceVersion, and to wait
-        for them, and to remove the latter in the end, they have to be this stack's.
-    needs: what must be there before.
+    starting_csv: first version to install; default: the channel's newest.
+    ready_seconds: how long each step may take; default: ten minutes, and an hour for a person's approval.
+    adopting: provider that adopts existing objects. OLM creates InstallPlan and ClusterServiceVersion; the stack must
+        own them to wait for them, and to delete the latter in the end.
+    needs: what must exist before.
     """
 
     namespace: pulumi.Input[str]
@@ -46,8 +46,8 @@ class OlmOperatorArgs:
 class OlmOperator(pulumi.ComponentResource):
     """The operator that OLM installs; done when its ClusterServiceVersion has succeeded.
 
-    OLM lets it succeed only when the CRDs it owns are established and its Deployment is available. Deleting a
-    Subscription alone would leave the operator running, so the ClusterServiceVersion goes with the stack.
+    It succeeds only when the CRDs it owns are established and its Deployment is available. Deleting only the
+    Subscription would leave the operator running, so the stack deletes the ClusterServiceVersion too.
     """
 
     namespace: pulumi.Output[str]
@@ -77,7 +77,7 @@ class OlmOperator(pulumi.ComponentResource):
             plan,
             wait_for=["jsonpath={.status.phase}=Complete"],
             adopted=True,
-            # It is OLM's record of what was done; nothing is undone by deleting it.
+            # It is OLM's record of the installation; deleting it would undo nothing.
             retain=True,
             seconds=_PATIENCE_WITH_PEOPLE if args.approval == "Manual" else _PATIENCE,
         )

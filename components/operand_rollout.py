@@ -1,4 +1,4 @@
-"""The wait for what upstream's operator makes of a SecondaryScheduler, of which it reports nothing itself."""
+"""Waits for the Deployment of upstream's operator, which does not report on it in the SecondaryScheduler."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler
 @dataclass(frozen=True)
 class OperandRolloutArgs:
     """Attributes:
-    scheduler: what the operator was told.
+    scheduler: the SecondaryScheduler that the operator acts on.
     namespace: where the scheduler runs.
     image: its image.
     config_map_name: the ConfigMap with its configuration.
-    adopting: provider that takes over objects which exist: the operator makes the Deployment, and to wait for its
-        roll-out, it has to be this stack's.
-    ready_seconds: how long the roll-out may take until the update has failed.
+    adopting: provider that adopts existing objects. The operator creates the Deployment; the stack must own it to wait
+        for its rollout.
+    ready_seconds: how long the rollout may take before the update fails.
     """
 
     scheduler: SecondaryScheduler
@@ -32,9 +32,9 @@ class OperandRolloutArgs:
 
 
 class OperandRollout(pulumi.ComponentResource):
-    """The Deployment that upstream's operator makes; done when its pods are of this map and this image and run.
+    """The Deployment of upstream's operator; done when its pods run with this ConfigMap and this image.
 
-    Nothing but annotation and labels is said of it: that the stack owns no more leaves the operator alone.
+    The stack owns only an annotation and labels of it, so that it does not fight with the operator.
     """
 
     name: pulumi.Output[str]
@@ -45,14 +45,14 @@ class OperandRollout(pulumi.ComponentResource):
         super().__init__("secondary-scheduler:components:OperandRollout", name, None, opts)
         gate = pulumi.Output.from_input(args.config_map_name).apply(lambda name: json.dumps(_gate(args.image, name)))
         waiting = {
-            # Not known before the operator has written a Deployment: a preview cannot try to patch what is not there.
+            # Unknown until the operator has created the Deployment: a preview must not try to patch it before.
             "pulumi.com/waitFor": pulumi.Output.all(gate, args.scheduler.status).apply(lambda values: values[0]),
         }
         patience = f"{args.ready_seconds}s"
         options = child(
             self,
             depends_on=[args.scheduler],
-            retain_on_delete=True,  # it goes with the resource, and its operator would only make it anew
+            retain_on_delete=True,  # it goes with the SecondaryScheduler; the operator would recreate it before
             custom_timeouts=pulumi.CustomTimeouts(create=patience, update=patience),
         )
         options.provider = args.adopting
@@ -67,8 +67,10 @@ class OperandRollout(pulumi.ComponentResource):
 
 
 def _gate(image: str, config_map: str) -> list[str]:
-    """The Deployment controller says NewReplicaSetAvailable when every replica is of the newest template and available,
-    and `condition=` counts only once the generation at hand has been observed: a stale status does not pass."""
+    """Return the wait conditions.
+
+    The Deployment controller sets NewReplicaSetAvailable when every replica has the newest template and is available,
+    and `condition=` holds only once the current generation has been observed: a stale status does not pass."""
     return [
         f'jsonpath={{.spec.template.spec.volumes[?(@.configMap.name=="{config_map}")].name}}',
         f"jsonpath={{.spec.template.spec.containers[0].image}}={image}",

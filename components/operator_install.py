@@ -25,10 +25,10 @@ class OperatorInstallArgs:
     """Attributes:
     namespace: where the operator runs; it serves the instance `cluster` of this namespace.
     image: the operator's image.
-    needs: what must be there before the operator starts; above all the CRD of what it watches.
-    instances: others that it serves, by namespace (None: its own) and name. Their namespaces must exist.
-    status_of: kinds of scheduler-plugins whose status it keeps, by their plurals.
-    openshift: whether admission picks the numeric user.
+    needs: what must exist before the operator starts; above all the CRD that it watches.
+    instances: further instances that it serves, by namespace (None: its own) and name. Their namespaces must exist.
+    status_of: plurals of the kinds of scheduler-plugins whose status it maintains.
+    openshift: whether admission chooses the numeric user.
     """
 
     namespace: pulumi.Input[str]
@@ -58,7 +58,7 @@ class OperatorInstallArgs:
 class OperatorInstall(pulumi.ComponentResource):
     """The operator from explicit objects; done when its Deployment is available.
 
-    The static ClusterRoles to which it binds schedulers are not its own: see `SchedulerRoles`.
+    It does not own the static ClusterRoles that it binds schedulers to: see `SchedulerRoles`.
     """
 
     namespace: pulumi.Output[str]
@@ -82,7 +82,7 @@ class OperatorInstall(pulumi.ComponentResource):
         deployment = KubeObject(
             f"{name}-deployment",
             _deployment(args, self.service_account_name),
-            # A controller that starts without its rights begins by failing.
+            # A controller that starts before it has its rights begins with errors.
             child(self, depends_on=[*rights, *args.needs]),
         )
         self.namespace = deployment.metadata.apply(lambda metadata: str(metadata["namespace"]))
@@ -102,7 +102,7 @@ class OperatorInstall(pulumi.ComponentResource):
     def _role(
         self, args: OperatorInstallArgs, kind: str, rules: pulumi.Input[Any], namespace: str | None = None
     ) -> list[KubeObject]:
-        """A role with these rules, of the operator's own namespace unless told otherwise, and its binding."""
+        """Create a role with these rules and its binding, in the operator's own namespace by default."""
         suffix = f"-{namespace}" if namespace else ""
         metadata: dict[str, Any] = {"name": OPERATOR_NAME, "labels": {COMPONENT: "operator"}}
         if kind == "Role":
@@ -137,7 +137,7 @@ def _deployment(args: OperatorInstallArgs, service_account: pulumi.Input[str]) -
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},
-            # Two operators at once would only wait for one another's Lease.
+            # A second operator during a rollout would only wait for the first one's Lease.
             "strategy": {"type": "Recreate"},
             "template": {
                 "metadata": {"labels": labels, "annotations": {"openshift.io/required-scc": "restricted-v2"}},
@@ -153,7 +153,7 @@ def _deployment(args: OperatorInstallArgs, service_account: pulumi.Input[str]) -
 
 
 def _arguments(args: OperatorInstallArgs) -> list[str]:
-    """What differs from the operator's own defaults."""
+    """The arguments that differ from the operator's defaults."""
     flags = [f"--watch-namespaces={','.join(args.elsewhere)}"] if args.elsewhere else []
     if set(args.status_of) != set(STATUS_KINDS):
         flags.append(f"--status-of={','.join(args.status_of) or 'none'}")
@@ -179,7 +179,7 @@ def _container(args: OperatorInstallArgs) -> dict[str, Any]:
             {"name": "POD_IP", "valueFrom": field("status.podIP")},
         ],
         "ports": [{"name": "health", "containerPort": _HEALTH_PORT, "protocol": "TCP"}],
-        # Until the first answer the liveness probe waits, however slow the node.
+        # The liveness probe waits for the first answer, however slow the node is.
         "startupProbe": {**probe("/healthz"), "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {**probe("/healthz"), "failureThreshold": 6},
         "readinessProbe": probe("/readyz"),

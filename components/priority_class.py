@@ -13,7 +13,7 @@ from components.kube_object import KubeObject, child
 class SchedulerPriorityArgs:
     """Attributes:
     name: of the PriorityClass.
-    value: the highest that users may give; only the cluster's own components are above it.
+    value: the highest that users may set; only the cluster's own components are above it.
     """
 
     name: str
@@ -21,7 +21,7 @@ class SchedulerPriorityArgs:
 
 
 class SchedulerPriority(pulumi.ComponentResource):
-    """A PriorityClass, so that a full node gives up ordinary pods before the scheduler that places them."""
+    """A PriorityClass, so that ordinary pods are preempted or evicted before the scheduler that schedules them."""
 
     name: pulumi.Output[str]
 

@@ -1,4 +1,4 @@
-"""The scheduler in any install mode: described to an operator, or made by this program itself."""
+"""The scheduler in any install mode: as a SecondaryScheduler for an operator, or created by this program itself."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, S
 @dataclass(frozen=True)
 class SchedulerArgs:
     """Attributes:
-    image, flavour: the scheduler's image, and what it is where its name does not tell.
+    image, flavour: the scheduler's image, and its flavour where the name does not show it.
     extra_plugins: plugins that only a custom image has, with their extension points by name.
     config_map_name: the ConfigMap with its configuration.
     configuration_hash: hash of that configuration.
     scheduler_names: of the profiles.
     log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
-    metric_credentials: with what the scheduler reads its metric source, if from a Secret.
-    replicas: how many to run; with an operator at most as many as there are nodes for them.
-    allow_default_scheduler_name: let a profile be named default-scheduler.
-    priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule: which optional objects there are.
-        Without a word about the ServiceMonitor, an operator makes it where the cluster has the kind, and this program
-        on OpenShift.
+    metric_credentials: Secret with the credentials for the metric source, if any.
+    replicas: number of schedulers; with an operator at most as many as there are nodes for them.
+    allow_default_scheduler_name: allow a profile named default-scheduler.
+    priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule: which optional objects to create.
+        None for service_monitor: an operator creates it where the cluster has the kind, and this program does on
+        OpenShift.
     protect: refuse to delete the SecondaryScheduler.
-    ready_seconds: how long the scheduler may take until the update has failed.
-    needs: what must be there before, beside the installation.
+    ready_seconds: how long the scheduler may take to become ready before the update fails.
+    needs: what must exist before, in addition to the installation.
     """
 
     image: str
@@ -59,12 +59,12 @@ class SchedulerArgs:
 def run_scheduler(
     installation: Installation, args: SchedulerArgs, opts: pulumi.ResourceOptions
 ) -> SecondaryScheduler | DirectScheduler | OperandRollout:
-    """Register the scheduler upon an installation."""
+    """Register the scheduler of an installation."""
     namespace = installation.namespace_of_mode
     priority: pulumi.Input[str] = ""
     needs: list[pulumi.Resource] = [*installation.needs, *args.needs]
     if args.priority_class and not installation.upstream:
-        # Made for this stack alone: classes have no namespace, and another stack's is another cluster's.
+        # Named without the stack: PriorityClasses have no namespace, but another stack is on another cluster.
         scheduler_priority = SchedulerPriority("priority", SchedulerPriorityArgs(SCHEDULER_NAME), opts)
         priority, needs = scheduler_priority.name, [*needs, scheduler_priority]
     if args.prometheus_rule:

@@ -12,15 +12,15 @@ from scheduler.config import configuration_hash
 CONFIGURATION_KEY = "config.yaml"
 _HASH_DIGITS = 8
 _BEFORE = "configmap"
-"""What the resource was called while one replaced the other."""
+"""Alias: the resource's name in older versions, where one resource was replaced."""
 
 
 @dataclass(frozen=True)
 class SchedulerConfigurationArgs:
     """Attributes:
     namespace: where the scheduler runs.
-    base_name: the ConfigMap's name without its suffix; at most 54 characters, because upstream's operator makes an
-        annotation key of the whole name.
+    base_name: the ConfigMap's name without its suffix; at most 54 characters, because upstream's operator uses the
+        whole name as an annotation key.
     content: a valid KubeSchedulerConfiguration as YAML.
     """
 
@@ -30,11 +30,11 @@ class SchedulerConfigurationArgs:
 
 
 class SchedulerConfiguration(pulumi.ComponentResource):
-    """A ConfigMap whose name follows from its content, and so does that of its resource.
+    """A ConfigMap whose name, and whose resource's name, follow from its content.
 
-    A change therefore creates a new map, switches the SecondaryScheduler over to it, waits for that, and only then
-    deletes the old one; bringing the old content back brings the old name back. One resource that is replaced would not
-    do: where the wait has failed, the old map is still there, to be deleted, and could not be gone back to.
+    A change therefore creates a new map, switches the SecondaryScheduler to it, waits for the rollout and only then
+    deletes the old map; restoring the old content restores the old name. Replacing one resource instead would prevent a
+    rollback: after a failed wait the old map is pending deletion, and Pulumi cannot go back to it.
     """
 
     config_map_name: pulumi.Output[str]
@@ -55,7 +55,7 @@ class SchedulerConfiguration(pulumi.ComponentResource):
                     "name": f"{args.base_name}-{digits}",
                     "namespace": args.namespace,
                 },
-                "immutable": True,  # the name says what is in it
+                "immutable": True,  # the name follows from the content
                 "data": {CONFIGURATION_KEY: args.content},
             },
             options,

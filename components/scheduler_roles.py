@@ -16,17 +16,17 @@ from scheduler.catalog import OPERAND, PolicyRule, cluster_role_binding_name
 _RBAC = "rbac.authorization.k8s.io/v1"
 _SCHEDULER = "scheduler"
 _BEFORE = ("operator", "secondary-scheduler:components:OperatorInstall")
-"""Name and type of the component whose children the roles once were."""
+"""Name and type of the component that was the roles' parent in older versions, for aliases."""
 
 
 @dataclass(frozen=True)
 class SchedulerRolesArgs:
     """Attributes:
     roles: rules by the role's name.
-    bind: roles, these or the cluster's own, to which the account of the scheduler is bound.
-    namespace: of that account.
+    bind: roles, these or the cluster's own, to bind the scheduler's ServiceAccount to.
+    namespace: of that ServiceAccount.
     bundled: those of the roles that OLM writes too, from the operator's bundle.
-    needs: what must be there before; above all the record of the mode.
+    needs: what must exist before; above all the record of the install mode.
     """
 
     roles: Mapping[str, Sequence[PolicyRule]]
@@ -37,11 +37,11 @@ class SchedulerRolesArgs:
 
 
 def bundled_role(role: str, rules: Sequence[PolicyRule]) -> dict[str, Any]:
-    """A role as the operator's bundle for OLM has it, and as this program makes it where OLM installs that bundle.
+    """Return a role as the operator's OLM bundle has it, and as this program creates it where OLM installs that bundle.
 
-    Both write the whole object, so it is the same for both: each InstallPlan takes labels and annotations off that the
-    bundle has not. It has no label with an owner: OLM deletes what bears the name of a ClusterServiceVersion when that
-    is replaced, while the InstallPlan of the next one is still writing roles of the same names.
+    Both write the whole object, so both must write the same: each InstallPlan removes labels and annotations that the
+    bundle does not have. It has no owner label: OLM deletes objects labelled with a ClusterServiceVersion's name when
+    that version is replaced, while the next InstallPlan is still writing roles of the same names.
     """
     return {
         "apiVersion": _RBAC,
@@ -49,7 +49,7 @@ def bundled_role(role: str, rules: Sequence[PolicyRule]) -> dict[str, Any]:
         "metadata": {
             "name": role,
             "labels": {PART_OF: PROJECT, COMPONENT: _SCHEDULER},
-            # Rules that another version's bundle has changed are put back: they follow from the stack's image.
+            # Rules that the bundle of another version has changed are restored: they follow from the stack's image.
             "annotations": {"pulumi.com/patchForce": "true"},
         },
         "rules": [rule.to_dict() for rule in rules],
@@ -57,8 +57,8 @@ def bundled_role(role: str, rules: Sequence[PolicyRule]) -> dict[str, Any]:
 
 
 class SchedulerRoles(pulumi.ComponentResource):
-    """The roles, so that a scheduler gets those of its plugins and no more, and the bindings where nobody else makes
-    them: our operator does, upstream's binds the cluster's own roles only."""
+    """The roles, so that a scheduler gets only the rights of its plugins, and the bindings where nobody else creates
+    them: our operator does, upstream's binds only the cluster's own roles."""
 
     names: list[pulumi.Output[str]]
 
@@ -87,7 +87,8 @@ class SchedulerRoles(pulumi.ComponentResource):
             "apiVersion": _RBAC,
             "kind": "ClusterRoleBinding",
             "metadata": {
-                # The operator writes bindings of these names, too: derived from the namespace, they go with the mode.
+                # The operator writes bindings of these names too, so a change of mode must delete them first: the
+                # name depends on the mode's namespace.
                 "name": namespace_output.apply(lambda value: cluster_role_binding_name(role, value)),
                 "labels": {COMPONENT: _SCHEDULER},
             },

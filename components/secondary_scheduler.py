@@ -1,4 +1,4 @@
-"""The SecondaryScheduler resource, with which the operator is told what to run."""
+"""The SecondaryScheduler resource, which tells the operator what to run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pulumi
 from components.kube_object import KubeObject, child
 from components.metric_credentials import SecretKeyReference
 
-# Upstream's operator serves the resource of this name only. What it makes of it is named as below.
+# Upstream's operator serves only the resource of this name, and names the objects it creates as below.
 RESOURCE_NAME = "cluster"
 SCHEDULER_NAME = "secondary-scheduler"
 
@@ -21,22 +21,22 @@ SCHEDULER_NAME = "secondary-scheduler"
 class SecondarySchedulerArgs:
     """Attributes:
     namespace: where operator and scheduler run.
-    image, flavour: the scheduler's image, and what it is where its name does not tell.
+    image, flavour: the scheduler's image, and its flavour where the name does not show it.
     extra_plugins: plugins that only a custom image has, with their extension points by name.
     config_map_name: the ConfigMap with its configuration.
     configuration_hash: hash of that configuration, which the running scheduler must report.
     log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
-    metric_credentials: with what the scheduler reads its metric source, if from a Secret.
-    needs: what must be there before this resource and outlive it; above all the operator, which takes the scheduler
-        away when the resource is deleted.
+    metric_credentials: Secret with the credentials for the metric source, if any.
+    needs: what must exist before this resource and outlive it; above all the operator, which removes the scheduler when
+        the resource is deleted.
     protect: refuse to delete the resource.
-    allow_default_scheduler_name: let a profile be named default-scheduler.
-    replicas: how many schedulers to run at most; one leads, the others wait for its Lease.
+    allow_default_scheduler_name: allow a profile named default-scheduler.
+    replicas: maximum number of schedulers; one leads, the others wait for the Lease.
     priority_class_name: priority of the scheduler's pods.
-    without: kinds of optional objects that the operator shall not make.
-    upstream: the operator is upstream's, which knows none of what ours added to the resource and reports no condition.
-    ready_seconds: how long the scheduler may take until the update has failed; an update that a candidate has to prove
-        first may take twice that.
+    without: kinds of optional objects that the operator must not create.
+    upstream: the operator is upstream's, which has none of our additional fields and reports no conditions.
+    ready_seconds: how long the scheduler may take to become ready before the update fails; an update with a canary may
+        take twice as long.
     """
 
     namespace: pulumi.Input[str]
@@ -60,8 +60,8 @@ class SecondarySchedulerArgs:
 class SecondaryScheduler(pulumi.ComponentResource):
     """The resource; done when the scheduler is available *with the configuration and the image of this stack*.
 
-    `Available` alone would pass at once on an update: it was true of the scheduler with the old ones.
-    Upstream's operator reports nothing of the kind: there `OperandRollout` waits.
+    `Available` alone would pass at once on an update: it still holds for the scheduler with the old ones.
+    Upstream's operator reports no conditions: `OperandRollout` waits instead.
     """
 
     name: pulumi.Output[str]
@@ -87,8 +87,8 @@ class SecondaryScheduler(pulumi.ComponentResource):
                 self,
                 depends_on=args.needs,
                 protect=args.protect or None,
-                # The default of ten minutes is long to look at a scheduler that does not come up. An update is first
-                # proven by a candidate, which has three minutes of its own.
+                # The default of ten minutes is long for a scheduler that does not become ready. An update is first
+                # tried with a canary, which has three minutes of its own.
                 custom_timeouts=pulumi.CustomTimeouts(
                     create=f"{args.ready_seconds}s", update=f"{2 * args.ready_seconds}s", delete="3m"
                 ),
@@ -105,22 +105,22 @@ class SecondaryScheduler(pulumi.ComponentResource):
 
 def _gate(args: SecondarySchedulerArgs) -> list[str]:
     if args.upstream:
-        # All that it reports is that it has written the Deployment, which may have been long ago.
+        # It only reports that it has written the Deployment, which may have been long ago.
         return ["jsonpath={.status.generations[0].lastGeneration}"]
     return [
         "condition=Available",
-        # These two tell what is missing, in words: how far a candidate is, and what was refused or does not run.
+        # The messages of these two say what is missing: how far the canary is, and what was refused or does not run.
         "condition=Progressing=False",
         "condition=Degraded=False",
         f"jsonpath={{.status.configurationHash}}={args.configuration_hash}",
-        # A change of the image alone leaves all of the above as it was, and so does one that was taken back.
+        # A change of the image alone does not affect the above, nor does one that was rolled back.
         f"jsonpath={{.status.lastRollout.image}}={args.image}",
         "jsonpath={.status.lastRollout.outcome}=Succeeded",
     ]
 
 
 def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
-    # Only what this stack means to decide: observedConfig and status belong to the operator.
+    # Only fields that this stack decides: observedConfig and status belong to the operator.
     spec: dict[str, Any] = {
         "managementState": "Managed",
         "schedulerConfig": args.config_map_name,

@@ -1,4 +1,4 @@
-"""OpenShift's own operator from explicit objects, those of its repository's `deploy/`, by an image of one's choice."""
+"""OpenShift's own operator from explicit objects, those of its repository's `deploy/`, with any image."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class UpstreamOperatorArgs:
     """Attributes:
     namespace: where the operator runs; it serves the instance `cluster` of this namespace only.
     image: the operator's image.
-    needs: what must be there before the operator starts; above all the CRD of what it watches.
-    openshift: whether admission picks the numeric user.
+    needs: what must exist before the operator starts; above all the CRD that it watches.
+    openshift: whether admission chooses the numeric user.
     """
 
     namespace: pulumi.Input[str]
@@ -55,7 +55,8 @@ class UpstreamOperatorArgs:
 class UpstreamOperator(pulumi.ComponentResource):
     """The operator; done when its Deployment is available.
 
-    Its account is bound to the roles of the cluster's own scheduler, because one may only pass on what one holds.
+    Its ServiceAccount is bound to the roles of the cluster's own scheduler, because RBAC lets it grant only rights that
+    it has itself.
     """
 
     namespace: pulumi.Output[str]
@@ -149,7 +150,7 @@ class UpstreamOperator(pulumi.ComponentResource):
                 "metadata": {"labels": labels, "annotations": {"openshift.io/required-scc": "restricted-v2"}},
                 "spec": {
                     "serviceAccountName": self._account.object_name,
-                    # The image's own user has no number, which only OpenShift replaces.
+                    # The image's user is not numeric; only OpenShift assigns a numeric one.
                     "securityContext": operand.pod_security(openshift=self._args.openshift),
                     "containers": [container],
                     "volumes": [{"name": "tmp", "emptyDir": {}}],

@@ -20,7 +20,7 @@ from pulumi_policy.proxy import UnknownValueError
 
 
 def plain(value: Any) -> Any:
-    """Properties without the SDK's wrapping, which raises where something is not known yet."""
+    """Return properties as plain data; values not known yet, on which the SDK raises, become `UNKNOWN`."""
     if isinstance(value, Mapping):
         return {key: _item(value, key) for key in value}
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -31,7 +31,7 @@ CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 CONFIG_KEY = "config.yaml"
 UNKNOWN: Final = object()
 _DEFAULT_NAME = "default-scheduler"
-# Of the CRD, beside what our operator acts on: upstream's, ignored or written by it.
+# Fields of the CRD that our operator does not act on; they are upstream's.
 _UPSTREAM_FIELDS = frozenset({"unsupportedConfigOverrides", "observedConfig"})
 _SECRET = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
 _NOT_SECRET = re.compile(r"(file|path|name|seconds)$", re.IGNORECASE)
@@ -42,8 +42,8 @@ Properties = Mapping[str, Any]
 
 
 def configuration_problems(scheduler: Properties, config_maps: Iterable[Properties]) -> Iterator[str]:
-    """What is wrong with the configuration that a SecondaryScheduler names, as the scheduler's own code judges it for
-    the image that the SecondaryScheduler names. A ConfigMap that the program does not make is not judged."""
+    """Yield the errors in the configuration that a SecondaryScheduler refers to, found by the scheduler's own code for
+    the SecondaryScheduler's image. A ConfigMap that the program does not create is not checked."""
     spec = _mapping(scheduler.get("spec"))
     config_map = _config_map_of(scheduler, config_maps)
     if config_map is None:
@@ -61,7 +61,7 @@ def configuration_problems(scheduler: Properties, config_maps: Iterable[Properti
             text,
             source=f"ConfigMap {name}, {CONFIG_KEY}",
             flavour=_flavour(spec.get("schedulerImage")),
-            # Rules of their own tell of these.
+            # Separate rules report these.
             allow_token_in_config_map=True,
             allow_default_scheduler_name=True,
         )
@@ -70,7 +70,7 @@ def configuration_problems(scheduler: Properties, config_maps: Iterable[Properti
 
 
 def default_name_problems(scheduler: Properties, config_maps: Iterable[Properties]) -> Iterator[str]:
-    """A profile that takes the pods of the cluster's own scheduler, unless the SecondaryScheduler allows it aloud."""
+    """Yield profiles named like the cluster's own scheduler, unless the SecondaryScheduler allows it explicitly."""
     config_map = _config_map_of(scheduler, config_maps)
     if config_map is None or _mapping(scheduler.get("spec")).get("allowDefaultSchedulerName") in (True, UNKNOWN):
         return
@@ -82,7 +82,7 @@ def default_name_problems(scheduler: Properties, config_maps: Iterable[Propertie
 
 
 def token_problems(config_map: Properties) -> Iterator[str]:
-    """Literal secrets in a scheduler's configuration, under whatever key of a ConfigMap. None is repeated."""
+    """Yield literal secrets in scheduler configurations, under any key of a ConfigMap; messages do not quote them."""
     for key, text in _mapping(config_map.get("data")).items():
         for path in _literal_secrets(_configuration(text), ()):
             place = f"data[{key}].{'.'.join(path)}"
@@ -90,7 +90,7 @@ def token_problems(config_map: Properties) -> Iterator[str]:
 
 
 def image_problems(scheduler: Properties, *, require_digest: bool = False) -> Iterator[str]:
-    """An image that tomorrow may be another one."""
+    """Yield an image reference that is not pinned to a version, or with `require_digest` to a digest."""
     image = _mapping(scheduler.get("spec")).get("schedulerImage")
     if image is UNKNOWN:
         return
@@ -105,7 +105,7 @@ def image_problems(scheduler: Properties, *, require_digest: bool = False) -> It
 
 
 def field_problems(scheduler: Properties) -> Iterator[str]:
-    """Fields of a SecondaryScheduler that the CRD does not know, and values that the operator cannot act on."""
+    """Yield fields of a SecondaryScheduler that the CRD does not have, and values that the operator cannot act on."""
     spec = _without_unknowns(_mapping(scheduler.get("spec")))
     for path, allowed in _unknown_fields(SecondarySchedulerSpec, spec, ("spec",), _UPSTREAM_FIELDS):
         yield f"{'.'.join(path)}: unknown field; allowed: {', '.join(sorted(allowed))}"
@@ -135,7 +135,7 @@ def _flavour(image: Any) -> Flavour:
 
 
 def _configuration(text: Any) -> Mapping[str, Any]:
-    """The KubeSchedulerConfiguration in a text; empty where there is none."""
+    """The KubeSchedulerConfiguration in a text; empty if it holds none."""
     if not isinstance(text, str) or KIND not in text:
         return {}
     try:
@@ -188,7 +188,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _without_unknowns(value: Any) -> Any:
-    """Without what is not known yet; whole numbers as such, since on the wire every number is a double."""
+    """The value without `UNKNOWN` parts, and whole numbers as int: on the wire every number is a double."""
     if isinstance(value, Mapping):
         return {key: _without_unknowns(item) for key, item in value.items() if item is not UNKNOWN}
     if isinstance(value, list):

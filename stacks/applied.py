@@ -1,7 +1,7 @@
-"""The scheduler's configuration that was applied last, and what the stack would change of it, in words.
+"""How the stack changes the previously applied scheduler configuration, as lines for the preview.
 
-It is read from the stack's own state by a function of the engine's. Unlike a StackReference that leaves no trace in
-the state, and unlike an output it is no change itself. No cluster is asked.
+The engine's function `readStackResourceOutputs` reads the stack's own state. A StackReference would be stored in that
+state, and an output would itself show up as a change. The cluster is not contacted.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _KIND = "kind: KubeSchedulerConfiguration"
 
 
 def log_changes(new: Configuration) -> None:
-    """Log what changes of the scheduler's profiles, and nothing where nothing does or nothing was applied yet."""
+    """Log what changes in the scheduler's profiles; log nothing if there is no change or no previous configuration."""
     lines = changes(_state(), new)
     if lines:
         pulumi.log.info("\n".join(["the scheduler's behaviour changes:", *(f"  {line}" for line in lines)]))
 
 
 def changes(state: Mapping[str, Any], new: Configuration) -> list[str]:
-    """Return what changes against a stack's state, in words.
+    """Return one line per change against a stack's state; empty if nothing changes.
 
     Args:
         state: outputs of every resource, by URN, as the engine hands them over.
@@ -57,7 +57,7 @@ def _state() -> Mapping[str, Any]:
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         answer: Any = pulumi.runtime.invoke(_READ_STATE, {"stackName": name}).value
-    except Exception as error:  # what was applied last is a help to the reader; no deployment fails for want of it
+    except Exception as error:  # the comparison only helps the reader: an update must not fail for lack of it
         pulumi.log.debug(f"the stack's own state cannot be read: {error}")
         return {}
     outputs = answer.get("outputs") if isinstance(answer, Mapping) else None
@@ -73,7 +73,7 @@ def _outputs(state: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]
 
 
 def _configurations(state: Mapping[str, Any]) -> list[str]:
-    """The configurations in the state; first the one that is in use: after an update that failed there are two."""
+    """The configurations in the state, the one in use first: after a failed update there are two."""
     used = set(_config_maps_in_use(state))
     ranked = []
     for outputs in _outputs(state, "ConfigMap"):
@@ -84,7 +84,7 @@ def _configurations(state: Mapping[str, Any]) -> list[str]:
 
 
 def _config_maps_in_use(state: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the ConfigMaps that the SecondaryScheduler, or a Deployment that the program owns, names."""
+    """Names of the ConfigMaps that a SecondaryScheduler, or a Deployment of the stack, refers to."""
     for outputs in _outputs(state, "SecondaryScheduler"):
         yield str((outputs.get("spec") or {}).get("schedulerConfig", ""))
     for outputs in _outputs(state, "Deployment"):
@@ -93,7 +93,7 @@ def _config_maps_in_use(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _images(state: Mapping[str, Any]) -> Iterator[str]:
-    """The scheduler's images in the state: of the SecondaryScheduler, or of a Deployment that the program owns."""
+    """The scheduler images in the state: of a SecondaryScheduler, or of a Deployment of the stack."""
     for outputs in _outputs(state, "SecondaryScheduler"):
         yield str((outputs.get("spec") or {}).get("schedulerImage", ""))
     for outputs in _outputs(state, "Deployment"):
@@ -102,7 +102,7 @@ def _images(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _load(text: str, images: Iterator[str], new: Configuration) -> Configuration | None:
-    """Load what was accepted once, though perhaps for another image than the one that it is to run on now."""
+    """Load a configuration that was accepted before, perhaps for another image than the new one."""
     for flavour in (*(flavour_of(image) for image in images), new.flavour, OURS, CUSTOM):
         try:
             return load_configuration(

@@ -1,6 +1,6 @@
-"""What the engine hands over, checked: settings, the scheduler's configuration and the credentials, or every mistake.
+"""Checking a stack: its settings, the scheduler's configuration that follows from them, and the credentials.
 
-Free of pulumi, so that the command line can check a stack file without an engine.
+Does not import pulumi, so that the command line can check a stack file without an engine.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ def check(
     *,
     with_kubeconfig: bool = True,
 ) -> tuple[StackSettings, StackConfiguration, MetricCredentialValues]:
-    """Check the values of this project's keys as the engine hands them over: text, structured ones as JSON.
+    """Check the values of this project's keys and return settings, scheduler configuration and credentials.
 
     Args:
-        values: by key, without the project's name.
+        values: text by key, without the project's prefix, as the engine passes them: structured values are JSON.
         encrypted: the keys that are encrypted in the stack file.
-        environment: where `pulumi` runs.
-        directory: of the stack file, where a configuration file is looked for.
-        with_kubeconfig: look at the kubeconfig too, which is no part of the file.
+        environment: the environment variables of the `pulumi` process.
+        directory: the folder of the stack file, which `configurationFile` is relative to.
+        with_kubeconfig: also check the kubeconfig, which is not part of the stack file.
 
     Raises:
-        ConfigurationError: with all mistakes; `stacks.problems.locate` gives them file and line.
+        ConfigurationError: with every problem found; `stacks.problems.locate` adds file and line.
     """
     problems = misplaced_secrets(encrypted, values)
     document = _document({key: value for key, value in values.items() if key not in SECRET_KEYS})
     settings: StackSettings | None = None
     profile_settings: ProfileSettings | None = None
     try:
+        # As JSON, because strict models take a list for a tuple, and text for an enum, from JSON only.
         profile_settings = settings = StackSettings.model_validate_json(json.dumps(document))
     except ValidationError as error:
         part_problems = list(from_validation_error(error, StackSettings))
@@ -83,7 +84,7 @@ def check(
 
 
 def _document(values: Mapping[str, str]) -> dict[str, Any]:
-    """The values with their types; what does not parse stays text, which the models then refuse."""
+    """The values with their types; a value that does not parse stays text, and the models reject it."""
     document: dict[str, Any] = {}
     for key, text in values.items():
         if key in OBJECTS:
@@ -101,7 +102,7 @@ def _document(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _profile_settings(document: Mapping[str, Any], wrong_keys: set[str | int]) -> ProfileSettings | None:
-    """The profile's part of the settings if only others are wrong, so that its mistakes are told in the same go."""
+    """The settings of the profiles if only other settings are wrong, so that one run reports the problems of both."""
     keys = [field.alias or name for name, field in ProfileSettings.model_fields.items()]
     if wrong_keys & set(keys):
         return None

@@ -9,7 +9,7 @@ from stacks.loading import Stack
 
 
 def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.InstallationArgs:
-    """How the stack's operator gets into the cluster, if it has one; `crds` are those of plugins."""
+    """Return how the stack's operator is installed, if it has one; `crds` are the CRDs that plugins need."""
     settings, operator = stack.settings, stack.settings.operator
     mode, catalog = settings.install_mode, settings.operator.catalog
     source, source_namespace = operator.usual_source
@@ -44,7 +44,7 @@ def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.I
 def scheduler_args(
     stack: Stack, configuration: components.SchedulerConfiguration, credentials: components.MetricCredentials
 ) -> components.SchedulerArgs:
-    """What the stack's scheduler is."""
+    """Return the description of the stack's scheduler."""
     settings, objects = stack.settings, stack.settings.optional_objects
     return components.SchedulerArgs(
         settings.scheduler_image,

@@ -1,4 +1,4 @@
-"""What a stack's metric credentials amount to: values for a Secret, and paths in the scheduler's pod."""
+"""A stack's metric credentials: values for a Secret, and paths in the scheduler's pod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SERVICE_ACCOUNT_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @dataclass(frozen=True)
 class CredentialFiles:
-    """Where the scheduler's pod finds its token and certificate authority; None: there is none."""
+    """Paths in the scheduler's pod of its token and certificate authority; None if it has none."""
 
     token: str | None = None
     certificate_authority: str | None = None
@@ -27,14 +27,14 @@ class CredentialFiles:
 
 @dataclass(frozen=True)
 class MetricCredentialValues:
-    """Values that were found where the settings say.
+    """The credentials that the settings refer to.
 
     Attributes:
         files: where the scheduler's pod will find them.
-        token: the token itself, in clear; None unless the stack keeps the Secret.
+        token: the token in plain text; None unless the stack manages the Secret.
         certificate_authority: PEM bundle for the same Secret.
-        existing_secret: the Secret that somebody else keeps.
-        cluster_role: what the scheduler's ServiceAccount shall be bound to.
+        existing_secret: a Secret that is managed elsewhere.
+        cluster_role: the ClusterRole to bind the scheduler's ServiceAccount to.
     """
 
     files: CredentialFiles = CredentialFiles()
@@ -47,7 +47,10 @@ class MetricCredentialValues:
 def find_credentials(
     credentials: CredentialSettings | None, secrets: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[MetricCredentialValues, list[Problem]]:
-    """Read the credentials from the stack's encrypted keys and from the files that the environment names."""
+    """Read the credentials from the stack's encrypted keys and from files named by environment variables.
+
+    Returns the values and the problems found; values that could not be read are missing.
+    """
     if credentials is None:
         return MetricCredentialValues(), []
     if (secret := credentials.existing_secret) is not None:
@@ -72,7 +75,7 @@ def find_credentials(
 
 
 def misplaced_secrets(encrypted: Collection[str], present: Collection[str]) -> list[Problem]:
-    """Secrets that stand in clear, and keys that hold one without being made for it."""
+    """Return a problem for each secret in plain text, and for each encrypted value under a key that is not secret."""
     problems = [
         Problem((key,), f"is stored in plain text; encrypt it: pulumi config set --secret {key}")
         for key in SECRET_KEYS
@@ -88,7 +91,7 @@ def misplaced_secrets(encrypted: Collection[str], present: Collection[str]) -> l
 
 
 def unset_variable(name: str) -> str:
-    """What to say of an environment variable that is not there."""
+    """Return the message about an environment variable that is not set."""
     hint = "export it where pulumi runs"
     if name.startswith("SECONDARY_SCHEDULER_"):
         hint = 'for the local cluster: eval "$(secondary-scheduler cluster env)"'

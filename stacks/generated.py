@@ -1,4 +1,4 @@
-"""A KubeSchedulerConfiguration from the settings' plugins and metric source, and the way back for its problems."""
+"""Generating a KubeSchedulerConfiguration from the settings, and mapping its problems back to the settings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PROVIDER = "metricProvider"
 
 @dataclass(frozen=True)
 class DesiredProfile:
-    """A profile as the settings give it, be it the only one or one of several.
+    """A profile as the settings describe it, the only one or one of several.
 
     Attributes:
-        at: where its own settings stand: nowhere in particular for the only one.
-        provider_at: where those of its metric source stand.
-        address: of the metric source, from the environment if the settings say so.
+        at: location of its settings; empty for the only profile, whose settings are the stack's.
+        provider_at: location of its metric source's settings.
+        address: of the metric source, resolved from the environment if the settings say so.
         files: token and certificate authority for that source.
     """
 
@@ -41,7 +41,7 @@ class DesiredProfile:
 def desired_profiles(
     settings: ProfileSettings, files: CredentialFiles, environment: Mapping[str, str]
 ) -> tuple[list[DesiredProfile], list[Problem]]:
-    """Return the profiles that the settings ask for, and what is wrong with them before anything is generated."""
+    """Return the profiles that the settings describe, and the problems that show before generating anything."""
     top: Loc = (_PROVIDER,)
     shared, problems = _address(settings.metric_provider, top, environment)
     if not settings.profiles:
@@ -64,7 +64,7 @@ def desired_profiles(
             provider, provider_at = entry.metric_provider, (*at, _PROVIDER)
             address, address_problems = _address(provider, provider_at, environment)
             problems += address_problems
-            # A token is for the server that it was given for.
+            # A token must only go to the server it was issued for.
             own_files = files if address == shared else CredentialFiles()
             if provider.credentials is not None:
                 message = "may only be set in the stack's metricProvider: the scheduler mounts a single Secret"
@@ -90,7 +90,7 @@ def generate(
     Args:
         desired: the profiles.
         flavour: the image.
-        extra_args: args of plugins that only the image has, where a profile gives none.
+        extra_args: default args, by name, of plugins that only the image has.
     """
     return {
         "apiVersion": f"kubescheduler.config.k8s.io/{flavour.versions[0]}",
@@ -146,7 +146,7 @@ def _profile_problems(desired: DesiredProfile) -> Iterator[Problem]:
 
 
 def _conflicting_sources(desired: list[DesiredProfile]) -> Iterator[Problem]:
-    """Profiles that read one source in two ways: the scheduler has one collector for each source."""
+    """Yield profiles that read one source with different settings: the scheduler has one collector per source."""
     first: dict[tuple[str | None, str | None], DesiredProfile] = {}
     for profile in desired:
         if profile.provider is None:
@@ -202,7 +202,7 @@ def _has_pre_score(plugin: str) -> bool:
 def _plugin_config(
     desired: DesiredProfile, flavour: Flavour, extra_args: Mapping[str, dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    # Whoever gives args at one point need not repeat them at another.
+    # Args given at one extension point apply at all others too.
     chosen: dict[str, PluginChoice] = {}
     for _, plugin in desired.plugins.chosen():
         if plugin.name not in chosen or not chosen[plugin.name].args:
@@ -245,17 +245,17 @@ def _options(desired: DesiredProfile) -> dict[str, Any]:
 
 
 class SettingsLocations:
-    """Where in the settings a field of the generated configuration comes from."""
+    """Maps locations in the generated configuration to locations in the settings."""
 
     def __init__(self, data: Mapping[str, Any], desired: list[DesiredProfile], extra: Mapping[str, int]) -> None:
-        """`extra` has the place of each plugin in `extraPlugins`."""
+        """`extra` maps plugin names to their index in `extraPlugins`."""
         self._profiles = [
             _ProfileLocations(desired_profile, profile, extra)
             for desired_profile, profile in zip(desired, data["profiles"], strict=True)
         ]
 
     def in_settings(self, problem: Problem) -> Problem:
-        """Return the problem at the settings' own key; which file that is in, `stacks.problems.locate` adds."""
+        """Return the problem at the location of the setting that caused it; `stacks.problems.locate` adds the file."""
         return replace(problem, loc=self._location(problem.loc), source="")
 
     def _location(self, loc: Loc) -> Loc:

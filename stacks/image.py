@@ -1,4 +1,4 @@
-"""What a stack's scheduler image is, and whether it goes together with operator and cluster."""
+"""The flavour of a stack's scheduler image, and its compatibility with operator and cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _SCHEDULER_NAME = "secondary-scheduler"
 
 
 def flavour_of_stack(settings: ProfileSettings, image: str | None) -> tuple[Flavour, list[Problem]]:
-    """Return what the image is: as the settings say, else as its name tells; ours where neither can be had."""
+    """Return the image's flavour, by the setting `flavour` or else by the image's name, and what is wrong with it.
+
+    Where the flavour is not known it is ours, so that the rest of the settings can still be checked."""
     try:
         flavour = flavour_named(settings.flavour) if settings.flavour else _flavour_of_image(image, settings)
     except UnknownFlavourError as error:
@@ -62,7 +64,7 @@ def _flavour_of_image(image: str | None, settings: ProfileSettings) -> Flavour:
 
 
 def check_versions(settings: StackSettings, flavour: Flavour) -> list[Problem]:
-    """Return what is known not to go together among operator, scheduler image and cluster."""
+    """Return the known incompatibilities among operator, scheduler image and cluster."""
     cluster = ClusterVersions(settings.cluster.kubernetes_version, settings.cluster.openshift_version)
     version_key = "openshiftVersion" if settings.cluster.openshift_version else "kubernetesVersion"
     by_image = settings.install_mode == "manifests"
@@ -80,7 +82,7 @@ def check_versions(settings: StackSettings, flavour: Flavour) -> list[Problem]:
 
 
 def operator_of_stack(settings: StackSettings) -> OperatorRelease | None:
-    """Return the operator that the stack installs or relies on, as far as the settings tell."""
+    """Return the operator that the stack installs or relies on; None without an operator, or one that is not known."""
     mode, chosen = settings.install_mode, settings.operator
     if mode == "direct":
         return None
@@ -92,7 +94,7 @@ def operator_of_stack(settings: StackSettings) -> OperatorRelease | None:
 
 
 def overridden_key_warnings(settings: StackSettings, configuration: Configuration) -> Iterator[Problem]:
-    """Yield a warning of the `leaderElection` keys in the configuration file that the operator's flags overrule."""
+    """Yield a warning about the configuration file's `leaderElection` keys that the operator's flags override."""
     timings = lease_timings(operator_of_stack(settings))
     if timings is None or settings.configuration_file is None:
         return

@@ -1,4 +1,4 @@
-"""How operator and scheduler get into the cluster."""
+"""Settings of how operator and scheduler are installed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _address(value: str) -> str:
 
 
 def is_production(stack: str) -> bool:
-    """Tell by a stack's name whether it is one of production: `prod`, `prod-eu`, `openshift-production`."""
+    """Tell by its name whether a stack is for production: `prod`, `prod-eu`, `openshift-production`."""
     return _PRODUCTION.search(stack) is not None
 
 
 class Catalog(SettingsModel):
-    """A catalogue of one's own: an index image that OLM runs, or a registry that is served already."""
+    """A custom catalogue for OLM: an index image that OLM runs, or the address of a running registry."""
 
     image: Image | None = None
     address: Annotated[str, AfterValidator(_address)] | None = None
@@ -47,19 +47,19 @@ class Catalog(SettingsModel):
 
 
 class OperatorSource(SettingsModel):
-    """Which operator is, or shall be, there, and where OLM finds it.
+    """Which operator is used, and where OLM finds it.
 
     Attributes:
-        flavour: upstream's operator needs other gates and rights, and does not know what ours added to the resource; if
-            absent, upstream's with olm, else ours.
+        flavour: upstream's operator needs other gates and rights, and does not know the fields that ours added to the
+            resource. Default: upstream's with olm, else ours.
         package: its name in the catalogue, if not the usual one.
         channel: of the package.
         source, source_namespace: the CatalogSource, for olm.
-        starting_csv: version to begin with; the channel's newest if absent.
+        starting_csv: first version to install; default: the channel's newest.
         approval: Manual: `pulumi up` waits, and says what a person has to approve.
-        catalog: what catalog installs from.
-        ready_seconds: how long each step of OLM may take until the update has failed; if absent, some minutes, and an
-            hour for an approval.
+        catalog: the catalogue for install mode catalog.
+        ready_seconds: how long each step of OLM may take before the update fails; default: some minutes, and an hour
+            for an approval.
     """
 
     flavour: OperatorFlavour | None = None
@@ -87,14 +87,14 @@ class OperatorSource(SettingsModel):
 
 
 class OptionalObjects(SettingsModel):
-    """Objects without which a scheduler runs all the same.
+    """Optional objects around the scheduler.
 
     Attributes:
-        priority_class: a PriorityClass for the scheduler's pods, so that ordinary pods do not evict it.
-        network_policy: only the scheduler's authenticated port can be reached.
-        flow_schemas: the API server starves neither Lease nor bindings under load.
-        service_monitor, prometheus_rule: scraping and alerts through the Prometheus operator, whose CRDs must be there;
-            if absent, on OpenShift only.
+        priority_class: a PriorityClass, so that ordinary pods do not preempt the scheduler's.
+        network_policy: allow traffic to the scheduler's authenticated port only.
+        flow_schemas: keep Lease and bindings alive when the API server is under load.
+        service_monitor, prometheus_rule: scraping and alerts through the Prometheus operator, whose CRDs must exist;
+            default: on OpenShift only.
     """
 
     priority_class: bool = True

@@ -1,4 +1,4 @@
-"""Whether the kubeconfig that the provider will read leads to the stack's cluster; told without asking the cluster."""
+"""Checks that the kubeconfig belongs to the stack's cluster, without contacting the cluster."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _LOG_IN = "log in again, for example with oc login, or use another one"
 
 
 def check_kubeconfig(cluster: ClusterSettings, content: str | None, environment: Mapping[str, str]) -> list[Problem]:
-    """Return what is wrong with the kubeconfig. No text repeats anything of it but the names of contexts and servers.
+    """Return what is wrong with the kubeconfig. Messages quote only names of contexts and addresses of servers.
 
     Args:
         cluster: the stack's settings of its cluster.
-        content: of the encrypted key `kubeconfig`; None: the provider looks at $KUBECONFIG and ~/.kube/config.
-        environment: where `pulumi` runs.
+        content: of the encrypted key `kubeconfig`; None: the provider reads $KUBECONFIG or ~/.kube/config.
+        environment: the environment variables of the `pulumi` process.
     """
     try:
         document, source = _read(content, environment)
         if document is None:
-            return []  # in a pod, the provider takes the pod's own credentials
+            return []  # in a pod, the provider uses the pod's own credentials
         return list(_check(_Kubeconfig(document, source), cluster))
     except _UnusableError as error:
         return [Problem((KUBECONFIG_KEY,), str(error))]
 
 
 class _UnusableError(Exception):
-    """The kubeconfig leads nowhere; the text says why and what to do."""
+    """The kubeconfig cannot be used; the text says why and what to do."""
 
 
 def _check(kubeconfig: _Kubeconfig, cluster: ClusterSettings) -> Iterator[Problem]:
@@ -78,7 +78,7 @@ class _Kubeconfig:
         self.source = source
 
     def context(self, wanted: str | None) -> _Context | str:
-        """The wanted context or the current one, or what is wrong with it."""
+        """The wanted context, or the current one; a message if there is no such context."""
         name = wanted or self._document.get("current-context")
         names = sorted(self._named("contexts"))
         listed = ", ".join(names) or "none"
@@ -95,7 +95,7 @@ class _Kubeconfig:
         return _Context(str(name), cluster, user)
 
     def _named(self, kind: str) -> dict[str, Mapping[str, Any]]:
-        """Clusters, users or contexts by name; of several with one name the first counts, as for kubectl."""
+        """Clusters, users or contexts by name; the first of several with one name wins, as in kubectl."""
         entries: dict[str, Mapping[str, Any]] = {}
         for entry in self._document.get(kind) or ():
             if isinstance(entry, Mapping) and "name" in entry:
@@ -105,7 +105,7 @@ class _Kubeconfig:
 
 
 def _read(content: str | None, environment: Mapping[str, str]) -> tuple[Mapping[str, Any] | None, str]:
-    """The kubeconfig, and how to speak of it; None where the provider needs none."""
+    """The kubeconfig and its name for messages; None where the provider needs no kubeconfig."""
     if content is not None:
         return _parse(content, "the stack's kubeconfig"), "the stack's kubeconfig"
     paths = environment.get("KUBECONFIG", "")
@@ -140,7 +140,7 @@ def _parse(text: str, source: str) -> Mapping[str, Any]:
     try:
         document = yaml.load(text, yaml.CSafeLoader)
     except (yaml.YAMLError, ValueError):
-        document = None  # the parser's own words would repeat what stands there
+        document = None  # the parser's message would quote the content
     if not isinstance(document, Mapping) or not isinstance(document.get("clusters"), list):
         raise _UnusableError(f"{source} is not a kubeconfig as kubectl and oc write it; use another file")
     return document
@@ -155,7 +155,7 @@ def _host_and_port(server: str) -> tuple[str, int]:
 
 
 def _expiry_of(user: Mapping[str, Any]) -> datetime | None:
-    """When the user's token or certificate ends, if that can be seen from outside."""
+    """When the user's token or certificate expires; None if that cannot be seen."""
     try:
         if isinstance(user.get("token"), str):
             payload = user["token"].split(".")[1]
@@ -164,25 +164,27 @@ def _expiry_of(user: Mapping[str, Any]) -> datetime | None:
         if isinstance(user.get("client-certificate-data"), str):
             return _expiry_of_certificate(base64.b64decode(user["client-certificate-data"]))
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, OSError, binascii.Error):
-        return None  # a token of another kind, or what the provider will judge
+        return None  # an opaque token, or content that the provider will reject
     return None
 
 
 def _expiry_of_certificate(pem: bytes) -> datetime:
-    """The end of the first certificate's validity (RFC 5280, 4.1): the second time in the fourth or fifth field."""
+    """When the first certificate expires (RFC 5280, 4.1): the second time in the fourth or fifth field.
+
+    Parsed by hand, so that the program does not need a certificate library for one date."""
     body = pem.partition(b"-----BEGIN CERTIFICATE-----")[2].partition(b"-----END")[0]
     certificate = _der_elements(_der_elements(base64.b64decode(body))[0][1])[0][1]
     fields = _der_elements(certificate)
     version_is_said = fields[0][0] == 0xA0
     tag, end = _der_elements(fields[4 if version_is_said else 3][1])[1]
     text = end.decode("ascii").removesuffix("Z")
-    if tag == 0x17:  # UTCTime: two digits of the year
+    if tag == 0x17:  # UTCTime has a two-digit year
         text = ("20" if int(text[:2]) < 50 else "19") + text
     return datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
 
 
 def _der_elements(data: bytes) -> list[tuple[int, bytes]]:
-    """Tags and contents of the DER elements that follow each other."""
+    """Tags and contents of consecutive DER elements."""
     elements = []
     while data:
         tag, length, start = data[0], data[1], 2

@@ -1,4 +1,4 @@
-"""From the engine's configuration and the environment to a stack that is known to be valid, or to a refusal."""
+"""Loading the running stack: a valid one, or an error that lists everything wrong with it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Stack:
     Attributes:
         name: the stack's name.
         settings: what its file says.
-        profile: the scheduler's configuration that follows.
+        profile: the scheduler's configuration that follows from them.
         credentials: for the metric source.
-        kubeconfig: content of the kubeconfig, secret; None: the provider reads $KUBECONFIG.
+        kubeconfig: the kubeconfig's content, secret; None: the provider reads $KUBECONFIG.
     """
 
     name: str
@@ -41,16 +41,16 @@ class Stack:
 
     @property
     def keeps_crds(self) -> bool:
-        """Whether the CRDs stay in the cluster if the stack goes, and with them what others made of their kinds."""
+        """Whether the CRDs, and so all objects of their kinds, stay in the cluster when the stack is destroyed."""
         retain = self.settings.retain_crds
         return self.settings.protect or (is_production(self.name) if retain is None else retain)
 
 
 def load_stack() -> Stack:
-    """Read and check the running program's configuration; every mistake is told at once, before any resource exists.
+    """Read and check the running program's configuration, before any resource is registered.
 
     Raises:
-        pulumi.RunError: the configuration cannot be used; one line per problem.
+        pulumi.RunError: the configuration cannot be used; the message has one line per problem.
     """
     name, project = pulumi.get_stack(), pulumi.get_project()
     prefix = f"{project}:"

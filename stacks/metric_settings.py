@@ -1,4 +1,4 @@
-"""The settings of the metric source: where it is, and how the scheduler proves itself to it."""
+"""The settings of the metric source: its address and the credentials for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stacks.values import EnvironmentName, SecretDataKey, SettingsModel, Subdoma
 
 
 class FromFileInEnvironment(SettingsModel):
-    """A file whose path stands in an environment variable where `pulumi` runs."""
+    """A file whose path is the value of an environment variable of the `pulumi` process."""
 
     from_file_in_env: EnvironmentName
 
@@ -18,7 +18,7 @@ class FromFileInEnvironment(SettingsModel):
 def _token_source(value: object) -> object:
     if isinstance(value, dict):
         return value
-    # The value is not repeated: it may be the token itself.
+    # The message does not quote the value: it may be the token itself.
     raise ValueError("must be {secretKey: prometheusToken} or {fromFileInEnv: VARIABLE}; a literal token is refused")
 
 
@@ -33,7 +33,7 @@ class TokenSource(SettingsModel):
 
     Attributes:
         secret_key: an encrypted key of the stack: `pulumi config set --secret prometheusToken`.
-        from_file_in_env: a file whose path stands in this environment variable where `pulumi` runs.
+        from_file_in_env: the environment variable that holds the path of a file with the token.
     """
 
     secret_key: Literal["prometheusToken"] | None = None
@@ -47,11 +47,11 @@ class TokenSource(SettingsModel):
 
 
 class ExistingSecret(SettingsModel):
-    """A Secret in the scheduler's namespace that somebody else keeps.
+    """A Secret in the scheduler's namespace that is managed elsewhere.
 
     Attributes:
         key: key of the token in it.
-        ca_key: key of the certificate authority in it; the system's authorities are trusted if absent.
+        ca_key: key of the certificate authority in it; default: the system's authorities are trusted.
     """
 
     name: Subdomain
@@ -60,11 +60,11 @@ class ExistingSecret(SettingsModel):
 
 
 class ServiceAccountAccess(SettingsModel):
-    """The scheduler's own projected token: nothing is made, stored or rotated by hand.
+    """The scheduler's own projected token: nobody has to create, store or rotate one.
 
     Attributes:
-        cluster_role: ClusterRole that the metric source asks for; the scheduler's ServiceAccount is bound to it.
-        ca_key: certificate authority next to the token; OpenShift puts the one of its services there.
+        cluster_role: ClusterRole that the metric source requires; the scheduler's ServiceAccount is bound to it.
+        ca_key: file with the certificate authority next to the token; OpenShift's service CA is mounted there.
     """
 
     cluster_role: str = Field("cluster-monitoring-view", min_length=1)
@@ -72,7 +72,7 @@ class ServiceAccountAccess(SettingsModel):
 
 
 class CredentialSettings(SettingsModel):
-    """How the scheduler proves itself to the metric source: exactly one of the three ways."""
+    """The scheduler's credentials for the metric source, from exactly one of three origins."""
 
     token: Annotated[TokenSource, BeforeValidator(_token_source)] | None = None
     ca_file: Annotated[FromFileInEnvironment, BeforeValidator(_file_source)] | None = None
@@ -98,7 +98,7 @@ def _address(value: object) -> object:
 
 
 class Address(SettingsModel):
-    """A URL, given as it is or by the environment variable that holds it where `pulumi` runs."""
+    """A URL, or the environment variable of the `pulumi` process that holds it."""
 
     url: Annotated[str, AfterValidator(source_url)] | None = None
     from_env: EnvironmentName | None = None
@@ -111,14 +111,14 @@ class Address(SettingsModel):
 
 
 class MetricProviderSettings(SettingsModel):
-    """Where the nodes' load is read, once for all plugins.
+    """The source of the nodes' load, shared by all plugins.
 
     Attributes:
-        type: absent only where a configuration file names the source and this gives the credentials.
+        type: may be absent only if a configuration file names the source; then only credentials are allowed.
         address: of Prometheus, or of SignalFx where it is not the public one.
-        window: averaging window of the queries as a Prometheus duration.
-        refresh_seconds: pause between two reads.
-        max_age_seconds: an older sample is not used for scores.
+        window: averaging window of the queries, as a Prometheus duration.
+        refresh_seconds: interval between two reads.
+        max_age_seconds: older samples count as stale.
         timeout_seconds, when_stale, when_absent, when_none_fresh, node_label, queries: as `SecondarySchedulerOptions`
             has them under `load`, where they are checked.
     """

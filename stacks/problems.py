@@ -1,4 +1,4 @@
-"""What is wrong with a stack's configuration, one line per problem: file, line, key, what, and what to do."""
+"""Problems of stack settings: pydantic's errors in plain words, without secrets, and the lines of a stack file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _TYPE_NAMES = {
 _KINDS = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
 # A wrong value below these keys may be the secret itself, put into the wrong place.
 _LOOKS_SECRET = re.compile(r"eyJ|sha256~|Bearer\s|-----BEGIN|\S+://[^/\s]*:[^/\s]*@", re.IGNORECASE)
-"""A JWT, a token of OpenShift's, a header, a PEM block, a URL with a password: shown under no key."""
+"""A JWT, an OpenShift token, a header, a PEM block or a URL with a password: no message quotes it."""
 _NEVER_SHOWN = re.compile(r"credentials|address|token|password|secret", re.IGNORECASE)
 
 
 def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
-    """Put what pydantic found into words."""
+    """Yield a problem per error of pydantic; `model` is the model that was validated."""
     for detail in error.errors(include_url=False):
         location: Loc = detail["loc"]
         kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
@@ -66,19 +66,19 @@ def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Ite
 
 
 def unknown_key(location: Loc, allowed: list[str]) -> Problem:
-    """A key that does not exist, with the one that may have been meant."""
+    """A key that does not exist, with the closest one that does."""
     message = f"unknown key; allowed: {', '.join(allowed)}"
     return Problem(location, message + _did_you_mean(str(location[-1]), allowed))
 
 
 def locate(problems: Iterable[Problem], stack_file: Path, project: str, *, source: str) -> list[Problem]:
-    """Return the problems in the file's order, each with the line of its key or of the nearest key around it.
+    """Return the problems in the order of the file, each with the line of its key or of the closest enclosing key.
 
     Args:
-        problems: those that name a source, such as a configuration file, keep their place and follow at the end.
-        stack_file: where the settings are written.
-        project: what the file's keys start with.
-        source: how messages name the file.
+        problems: those with a source, such as a configuration file, keep their position and come last.
+        stack_file: the file with the settings.
+        project: prefix of the file's keys.
+        source: name of the file in messages.
     """
     document = _read(stack_file)
     own = [
@@ -110,7 +110,7 @@ def _line_of(loc: Loc, project: str, document: Document | None) -> int:
 
 
 def _as_written(model: type[BaseModel], location: Loc) -> Loc:
-    """The location with the name that the file has for the setting: pydantic tells a wrong default by the field's."""
+    """The location with the setting's name in the file: for a wrong default, pydantic reports the field's name."""
     field = model.model_fields.get(str(location[0])) if location else None
     return (field.alias, *location[1:]) if field is not None and field.alias else location
 
@@ -153,7 +153,7 @@ def _missing(location: Loc) -> str:
 
 
 def _shown(location: Loc, value: object, template: str) -> str:
-    """The value within the template, or nothing if it is long, structured or perhaps secret."""
+    """The value within the template; empty if the value is structured or may be secret."""
     if not isinstance(value, str | int | float) or _NEVER_SHOWN.search(path_text(location)):
         return ""
     if _LOOKS_SECRET.match(str(value)):

@@ -1,4 +1,4 @@
-"""The scheduler's configuration that follows from a stack's settings, checked by the scheduler's own code."""
+"""The scheduler's configuration of a stack, from its settings or from a file, checked by the scheduler's own code."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ from stacks.settings import ProfileSettings
 
 @dataclass(frozen=True)
 class StackConfiguration:
-    """A configuration that is valid: one profile or several.
+    """A valid configuration with one profile or several.
 
     Attributes:
-        content: the KubeSchedulerConfiguration as YAML, the same bytes for the same settings.
-        configuration: the same as the scheduler understands it.
-        warnings: what is accepted but probably not meant.
-        crds: CustomResourceDefinitions that enabled plugins read, as `plural.group`.
-        extra_roles: what enabled plugins that only a custom image has need from the API server, by the name of a
-            ClusterRole as those of the catalogue are named.
+        content: the KubeSchedulerConfiguration as YAML; the same settings always give the same bytes.
+        configuration: the same as the scheduler loads it.
+        warnings: settings that are accepted but probably not intended.
+        crds: CustomResourceDefinitions that enabled plugins need, as `plural.group`.
+        extra_roles: RBAC rules of enabled plugins that only a custom image has, by the name of their ClusterRole.
     """
 
     content: str
@@ -46,12 +45,12 @@ class StackConfiguration:
     @property
     def summary(self) -> dict[str, Any]:
         """The stack's output for its first profile: schedulerName, plugins in addition to the default ones,
-        scorePlugins with weights, pluginArgs with secrets masked, and the whole configuration's hash."""
+        scorePlugins with weights, pluginArgs with secrets masked, and the hash of the whole configuration."""
         return self.summaries[0]
 
     @property
     def summaries(self) -> list[dict[str, Any]]:
-        """The same of every profile."""
+        """The same for every profile."""
         return [
             {**_summary(profile), "configurationHash": self.configuration.hash}
             for profile in self.configuration.profiles
@@ -65,14 +64,14 @@ def build_profile(
     flavour: Flavour,
     directory: Path,
 ) -> tuple[StackConfiguration | None, list[Problem]]:
-    """Return the profile, or None and what is wrong with the settings or with the file that they name.
+    """Return the configuration, or None and the problems of the settings or of the file that they name.
 
     Args:
-        settings: the profile's part of the settings.
+        settings: the settings of the profiles.
         files: where the scheduler's pod finds token and certificate authority.
-        environment: where `pulumi` runs.
-        flavour: the image.
-        directory: of the stack file.
+        environment: the environment variables of the `pulumi` process.
+        flavour: of the scheduler's image.
+        directory: the folder of the stack file.
     """
     if settings.configuration_file is not None:
         configuration, content, file_problems = configuration_from_file(settings, files, directory, flavour)
@@ -97,11 +96,11 @@ def build_profile(
         )
     except ConfigurationError as error:
         generated_problems = [places.in_settings(problem) for problem in error.problems]
-        # A name that does not exist stands twice in the configuration, and once in the settings.
+        # A name that does not exist may occur twice in the configuration; in the settings it occurs once.
         once = {problem.loc: problem for problem in reversed(generated_problems)}
         return None, [*problems, *reversed(once.values())]
     warnings = [places.in_settings(problem) for problem in configuration.warnings]
-    # The scheduler starts with a plugin disabled that does not exist; in a stack it is a slip that does nothing.
+    # The scheduler accepts an unknown plugin under disabled; in a stack it is a typing error, so it is refused.
     problems += [replace(warning, severity="error") for warning in warnings if "disabled" in warning.loc]
     if problems:
         return None, problems
@@ -138,7 +137,7 @@ def _is_default(plugin: str) -> bool:
 
 
 def _token_warnings(desired: list[DesiredProfile], flavour: Flavour) -> list[Problem]:
-    """Warnings of how the token travels, once for each place in the settings."""
+    """Warnings about how the token is transported, at most one per location."""
     warnings: dict[Problem, None] = {}
     for profile in desired:
         if profile.files.token is None:

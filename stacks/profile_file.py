@@ -22,17 +22,17 @@ _NOT_SECRET = re.compile(r"(file|path|seconds)$", re.IGNORECASE)
 def configuration_from_file(
     settings: ProfileSettings, files: CredentialFiles, directory: Path, flavour: Flavour
 ) -> tuple[Configuration | None, str, list[Problem]]:
-    """Read and check the file that the settings name.
+    """Read and check the file that the settings refer to.
 
     Args:
         settings: with `configuration_file`.
-        files: where the scheduler's pod finds token and certificate authority, if the stack gives it any.
-        directory: of the stack file.
-        flavour: the image.
+        files: where the scheduler's pod finds token and certificate authority, if the stack provides them.
+        directory: the folder of the stack file.
+        flavour: of the scheduler's image.
 
     Returns:
-        the configuration or None, the text for the ConfigMap, and errors or, with a configuration, warnings. They have
-        the file's name and line.
+        the configuration or None; the text for the ConfigMap; errors or, with a configuration, warnings. Problems of
+        the file have its name, line and column.
     """
     name = settings.configuration_file or ""
     shown = f"{directory.name}/{name}"
@@ -57,7 +57,7 @@ def configuration_from_file(
         return None, "", problems
     warnings = [_from_file(problem) for problem in configuration.warnings]
     warnings += _unused_token(configuration, files, shown)
-    # Comments would be part of the immutable ConfigMap, whose name says nothing of them.
+    # Comments are dropped: the ConfigMap is immutable and its name depends only on the data.
     return configuration, render(configuration.data), warnings
 
 
@@ -81,7 +81,7 @@ def _from_file(problem: Problem) -> Problem:
 
 
 def _secrets_in_args(data: Mapping[str, Any], source: str) -> Iterator[Problem]:
-    """What looks like a secret in args that nobody knows; those of known plugins have been checked."""
+    """Yield what looks like a secret in args of unknown plugins; those of known plugins have been checked."""
     for index, profile in enumerate(data.get("profiles") or ()):
         for number, entry in enumerate(profile.get("pluginConfig") or ()):
             at: Loc = ("profiles", index, "pluginConfig", number, "args")

@@ -1,8 +1,8 @@
-"""The settings of a stack: what stands under `secondary-scheduler:` in `stacks/Pulumi.<stack>.yaml`.
+"""The settings of a stack: the keys `secondary-scheduler:…` of `stacks/Pulumi.<stack>.yaml`.
 
-Names are camelCase in the file; nothing is coerced and an unknown key is an error. Secrets are keys of their own
-(`prometheusToken`, `kubeconfig`) and never part of these models: Pulumi keeps a structured value in clear as soon as
-the program has read it.
+Names are camelCase in the file; nothing is coerced and an unknown key is an error. Secrets have keys of their own
+(`prometheusToken`, `kubeconfig`) and are never part of these models: Pulumi stores a structured value in plain text
+once the program has read it.
 """
 
 from __future__ import annotations
@@ -45,15 +45,14 @@ def _plugin_args(value: dict[str, Any]) -> dict[str, Any]:
 
 
 class PluginChoice(SettingsModel):
-    """A plugin at an extension point, and its args under upstream's names. They count wherever the plugin runs, so
-    that they are given once."""
+    """A plugin at an extension point, and its args under upstream's names; they apply at all of its points."""
 
     name: str = Field(min_length=1)
     args: Annotated[dict[str, Any], AfterValidator(_plugin_args)] = Field(default_factory=dict)
 
 
 class ScorePluginChoice(PluginChoice):
-    """A plugin that may score, and its weight in the sum of scores."""
+    """A plugin that may score, with its weight in the sum of scores."""
 
     weight: int = Field(1, ge=1, le=100)
 
@@ -90,14 +89,14 @@ class PluginSettings(SettingsModel):
     post_bind: PluginSelection = PluginSelection()
 
     def by_point(self) -> Iterator[tuple[str, PluginSelection | ScorePluginSelection]]:
-        """Yield what is chosen, under the names that the file and upstream give the extension points."""
+        """Yield extension point, by its name in the file, and selection, for every point with plugins."""
         for name, field in type(self).model_fields.items():
             selection: PluginSelection | ScorePluginSelection = getattr(self, name)
             if selection.enabled or selection.disabled:
                 yield field.alias or name, selection
 
     def chosen(self) -> Iterator[tuple[Loc, PluginChoice]]:
-        """Yield every enabled plugin with its place below the settings that hold these plugins."""
+        """Yield every enabled plugin with its location below the settings that contain this model."""
         for point, selection in self.by_point():
             for index, choice in enumerate(selection.enabled):
                 yield ("plugins", point, "enabled", index), choice
@@ -107,12 +106,12 @@ class ClusterSettings(SettingsModel):
     """The cluster of the stack.
 
     Attributes:
-        cluster_identifier: a name of your choice that never changes; only a new one makes Pulumi treat the cluster as
-            another one and create everything anew.
-        context: context of the kubeconfig; its current one if absent.
-        server: address of the cluster's API server; a kubeconfig that leads elsewhere is refused.
-        kubernetes_version, openshift_version: what the cluster runs, for the check of compatibility; a preview asks
-            no cluster.
+        cluster_identifier: a name of your choice that never changes; with another one Pulumi replaces every object, as
+            for another cluster.
+        context: context of the kubeconfig; default: its current one.
+        server: address of the cluster's API server; a kubeconfig for another server is refused.
+        kubernetes_version, openshift_version: versions of the cluster, for the compatibility check; a preview does not
+            contact the cluster.
     """
 
     cluster_identifier: str = Field(min_length=1, max_length=253)
@@ -123,7 +122,7 @@ class ClusterSettings(SettingsModel):
 
 
 class Rule(SettingsModel):
-    """One RBAC rule, under the names that a ClusterRole has for it."""
+    """One RBAC rule, with the field names of a ClusterRole."""
 
     api_groups: tuple[str, ...] = Field(min_length=1)
     resources: tuple[str, ...] = Field(min_length=1)
@@ -136,9 +135,9 @@ class ExtraPluginSettings(SettingsModel):
 
     Attributes:
         points: extension points that it implements, under upstream's names.
-        args: passed through unchecked wherever the plugin runs and is not given others.
+        args: default args, passed through unchecked.
         rbac: RBAC rules it needs in addition to every scheduler's.
-        crds: names (plural.group) of the CustomResourceDefinitions that it reads; its own installation brings them.
+        crds: names (plural.group) of the CustomResourceDefinitions that it reads; they must be installed separately.
     """
 
     name: str = Field(min_length=1)
@@ -152,8 +151,9 @@ class ProfileEntry(SettingsModel):
     """One of several profiles.
 
     Attributes:
-        metric_provider: instead of the stack's; its credentials are the stack's and go to the stack's address only.
-        compatibility: instead of the stack's.
+        metric_provider: overrides the stack's. It cannot have credentials: the stack's are used, for the stack's
+            address only.
+        compatibility: overrides the stack's.
     """
 
     scheduler_name: Subdomain
@@ -166,12 +166,12 @@ class ProfileSettings(SettingsModel):
     """The part of the settings that becomes the scheduler's configuration.
 
     Attributes:
-        allow_default_scheduler_name: let schedulerName be default-scheduler, at the risk of two schedulers that place
+        allow_default_scheduler_name: allow schedulerName default-scheduler, at the risk of two schedulers that schedule
             the same pods.
-        compatibility: `upstream` switches off what our image does better than the Go one on purpose.
+        compatibility: `upstream` switches off our image's deliberate improvements over the Go one.
         profiles: several profiles, instead of one from schedulerName and plugins.
         configuration_file: a KubeSchedulerConfiguration next to the stack file, instead of all of these.
-        flavour: what the scheduler's image is, where its name does not tell or tells wrong.
+        flavour: of the scheduler's image, where its name does not show it.
         extra_plugins: plugins that a custom image has in addition to the catalogue's.
     """
 
@@ -202,20 +202,19 @@ class InstanceSettings(SettingsModel):
 
 
 class OperatorSettings(OperatorSource):
-    """Which operator it is, and what it serves in addition to the stack's own scheduler.
+    """Which operator is used, and what it serves in addition to the stack's own scheduler.
 
     Attributes:
-        instances: namespaces (the operator's own if absent) and names of further SecondarySchedulers. Who makes them,
-            and their namespaces, is not this stack.
-        status_of: kinds of scheduler-plugins whose status it keeps; if absent, those that plugins of this stack read,
-            and all where there are further instances.
+        instances: further SecondarySchedulers, which this stack does not create, nor their namespaces.
+        status_of: kinds of scheduler-plugins whose status it maintains; default: those that plugins of this stack
+            read, or all if there are further instances.
     """
 
     instances: tuple[InstanceSettings, ...] = ()
     status_of: tuple[Literal["podgroups", "elasticquotas"], ...] | None = None
 
     def keeps_status_of(self, crds: Collection[str]) -> list[str]:
-        """The plurals, given the CRDs that enabled plugins read."""
+        """Plurals of the kinds whose status the operator maintains, given the CRDs that enabled plugins read."""
         if self.status_of is not None:
             return list(dict.fromkeys(self.status_of))
         return [kind for kind in STATUS_KINDS if self.instances or f"{kind}.scheduling.x-k8s.io" in crds]
@@ -232,18 +231,17 @@ class StackSettings(ProfileSettings):
     """All settings of a stack.
 
     Attributes:
-        compatibility_check: what to do when versions do not go together.
-        install_plugin_crds: install the CRDs that enabled plugins read, such as PodGroup.
-        protect: refuse to delete namespace, CRDs and SecondaryScheduler, and leave the CRDs in the cluster if the stack
-            goes.
-        install_mode: how the operator gets into the cluster, or that there is none.
-        retain_crds: leave the CRDs in the cluster if the stack goes, as protect does, and protect nothing; if absent,
-            in production only.
-        adopt_existing: take over objects that are in the cluster already, and what others set in them.
-        operator: which operator it is, where OLM finds it, and what it serves in addition to this stack's scheduler.
+        compatibility_check: what to do when versions are incompatible.
+        install_plugin_crds: install the CRDs that enabled plugins need, such as PodGroup.
+        protect: refuse to delete namespace, CRDs and SecondaryScheduler, and keep the CRDs when the stack is destroyed.
+        install_mode: how the operator is installed, if there is one.
+        retain_crds: keep the CRDs when the stack is destroyed, as protect does, without protecting anything; default:
+            only for production stacks.
+        adopt_existing: adopt objects that already exist in the cluster, with fields that others set.
+        operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
         optional_objects: optional objects around the scheduler.
-        replicas: how many schedulers to run; one leads, the others wait for its Lease.
-        ready_seconds: how long the scheduler may take until an update has failed.
+        replicas: number of schedulers; one leads, the others wait for the Lease.
+        ready_seconds: how long the scheduler may take to become ready before an update fails.
     """
 
     cluster: ClusterSettings
@@ -267,5 +265,5 @@ class StackSettings(ProfileSettings):
 
     @property
     def openshift(self) -> bool:
-        """Whether the cluster is OpenShift, as far as the settings tell."""
+        """Whether the cluster is OpenShift according to the settings."""
         return self.cluster.openshift_version is not None

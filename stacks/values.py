@@ -1,4 +1,4 @@
-"""What the values of settings have to look like, and the base of every model of them."""
+"""Types of setting values, and the base class of the settings models."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _IMAGE = re.compile(
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 SECRET_ARGUMENT = re.compile(r"token|password|secret|bearer|credential", re.IGNORECASE)
-"""Names of args whose values have no place in a ConfigMap."""
+"""Names of args whose values must not be in a ConfigMap."""
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SettingsModel(BaseModel):
-    """Base of the models: names in camelCase, nothing coerced, no unknown key."""
+    """Base of the settings models: camelCase names, no coercion, no unknown keys, immutable."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=to_camel)
 
@@ -48,7 +48,7 @@ def _environment_name(value: str) -> str:
 
 
 def absent_if_empty(value: object) -> object:
-    """Pulumi.yaml can say "optional" of a mapping only by giving it an empty one as its default."""
+    """Return None for `{}`: Pulumi.yaml can make a mapping optional only by an empty default."""
     return None if value == {} else value
 
 
@@ -56,7 +56,7 @@ def source_url(value: str) -> str:
     """Return the address of a metric source if it is a plain URL.
 
     Raises:
-        ValueError: it is none, or carries a password. The text does not repeat it: what is wrong may be secret.
+        ValueError: it is not a URL, or has a password in it. The message does not quote it, as it may be secret.
     """
     try:
         url = urlsplit(value)

@@ -1,8 +1,8 @@
-"""What a running scheduler is made of in a cluster: its Deployment and the objects around it, as plain manifests.
+"""The objects of a running scheduler in a cluster: its Deployment and what is around it, as plain manifests.
 
-Whoever runs schedulers, the operator or the Pulumi program without one, takes the contents from here, so that both
-keep one contract. Membership: pure functions over data; owners, labels and field managers are the caller's business.
-May import `scheduler.catalog` and `scheduler.config`.
+The operator, and the Pulumi program where there is no operator, take the contents from here, so that both follow one
+contract. Membership: pure functions over data; owners, labels and field managers are up to the caller. May import
+`scheduler.catalog` and `scheduler.config`; does no I/O and reads no clock.
 """
 
 from scheduler.operand.deployment import (

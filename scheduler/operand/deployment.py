@@ -1,8 +1,8 @@
 """The scheduler's Deployment.
 
-Upstream's contract (command, paths, port, flag names, labels) is kept, since users' dashboards and images know it. What
-differs is repaired on purpose: probes that answer at once and tell live from ready, short Lease timings, TLS flags only
-when there is a certificate, a numeric user, the rollout keyed by the configuration's content.
+Upstream's contract (command, paths, port, flag names, labels) is kept, as users' dashboards and images rely on it. The
+differences are deliberate: probes that react at once and tell liveness from readiness, short Lease timings, TLS flags
+only with a certificate, a numeric user, and rollouts triggered by the configuration's content.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,11 @@ _STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
 _METRICS_VOLUME = "metric-credentials"
 _ROLLING: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-"""The Lease keeps two at a time from scheduling; the old one leaves only when the new one is ready."""
+"""The Lease keeps two from scheduling at a time; the old one is removed only when the new one is ready."""
 
 
 class Timings(NamedTuple):
-    """Of the Lease, in Go's duration notation."""
+    """Timings of the Lease, as Go durations."""
 
     lease_duration: str = "15s"
     renew_deadline: str = "10s"
@@ -49,22 +49,28 @@ class Timings(NamedTuple):
 
 @dataclass(frozen=True)
 class Operand:
-    """One scheduler, in as many replicas as are wanted.
+    """One scheduler with its replicas.
 
     Attributes:
         name: of Deployment and Lease, and value of the pods' label `app`.
         namespace: where it runs.
-        image: what runs; how it is started follows from its name unless `command` says otherwise.
+        image: of the container; the command follows from its name unless `command` is given.
         config_map: the ConfigMap whose key `config.yaml` is its configuration.
         service_account: the identity that it runs under.
-        openshift: whether admission picks the numeric user.
+        openshift: whether admission chooses the numeric user.
         labels: of the pods; `app` among them.
         annotations: of the pods.
         strategy: how the Deployment replaces pods.
-        arguments: what follows the fixed command line.
-        serving_cert_secret: Secret with the certificate to serve; without one it makes its own.
+        replicas: number of pods.
+        command: of the container; empty for that of the image's flavour.
+        arguments: appended to the fixed arguments.
+        timings: of the Lease.
+        verbosity: the scheduler's `-v`.
+        env: of the container.
+        serving_cert_secret: Secret with the serving certificate; without it the scheduler generates its own.
         metric_secret: Secret with the credentials for the metric source.
-        resources: None for the default.
+        priority_class_name, image_pull_secrets, node_selector, tolerations: of the pods; left out if empty.
+        resources: of the container; None for requests of 100m CPU and 128Mi memory.
         affinity: None to prefer different nodes for replicas.
     """
 
@@ -110,27 +116,27 @@ def deployment_spec(operand: Operand) -> Json:
 
 
 def environment_for(image: Flavour, *, openshift: bool) -> list[Json]:
-    """Return what upstream gives its image: the load-watcher in it then trusts OpenShift's own certificates.
+    """Return the environment that upstream sets: the image's load-watcher then trusts OpenShift's certificates.
 
-    Elsewhere the variable would make it distrust those that the configuration names.
+    On other clusters the variable would make it distrust those that the configuration names.
     """
     wanted = openshift and not image.is_ours
     return [{"name": "ENABLE_OPENSHIFT_AUTH", "value": "true"}] if wanted else []
 
 
 def pod_security(*, openshift: bool) -> Json:
-    """Return what Kubernetes' restricted pods are."""
+    """Return a pod security context for the `restricted` Pod Security Standard."""
     security: Json = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     if not openshift:
-        # OpenShift's SCC assigns a user from the namespace's range and refuses any other.
+        # OpenShift's SCC assigns a user from the namespace's range and rejects any other.
         security["runAsUser"] = _USER
     return security
 
 
 def is_fixed_flag(argument: str) -> bool:
-    """Tell whether an argument gives a flag that is part of the contract, and may not be given another value.
+    """Tell whether an argument sets a flag that is part of the contract and must not be overridden.
 
-    Whoever runs a scheduler relies on where its configuration and its Lease are and on the port that it serves.
+    Operator and program rely on the location of configuration and Lease and on the serving port.
     """
     # Kubernetes' flags may be written with underscores.
     flag = argument.partition("=")[0].replace("_", "-")
@@ -138,7 +144,7 @@ def is_fixed_flag(argument: str) -> bool:
 
 
 def _arguments(operand: Operand) -> list[str]:
-    """The scheduler's command line. The Lease flags win over leaderElection in the file, as upstream."""
+    """The scheduler's command line. The Lease flags take precedence over leaderElection in the file, as upstream."""
     args = [f"--config={CONFIG_DIRECTORY}/{CONFIG_KEY}"]
     if operand.serving_cert_secret:
         args += [
@@ -211,7 +217,7 @@ def _volumes(operand: Operand) -> list[Json]:
     if operand.serving_cert_secret:
         volumes.append({"name": CERTS_VOLUME, "secret": {"secretName": operand.serving_cert_secret}})
     if operand.metric_secret:
-        # Mounted whole, so that a renewed token reaches the running pod and a ca.crt beside it is found.
+        # Mounted as a whole, so that a rotated token reaches the running pod and a ca.crt next to it is found.
         volumes.append({"name": _METRICS_VOLUME, "secret": {"secretName": operand.metric_secret}})
     return volumes
 

@@ -1,4 +1,4 @@
-"""Names and paths on which users, images and whoever runs them rely. Changing one breaks upgrades."""
+"""Names and paths that users, images and the operator rely on. Changing one breaks upgrades."""
 
 from scheduler.catalog import OPERAND
 
@@ -19,10 +19,10 @@ def lease_role_name(operand: str) -> str:
 
 
 def metrics_service_name(operand: str) -> str:
-    """Return the name of the Service that is scraped."""
+    """Return the name of the Service that Prometheus scrapes."""
     return "metrics" if operand == OPERAND else f"{operand}-metrics"
 
 
 def serving_cert_secret_name(operand: str) -> str:
-    """Return the name of the Secret with the certificate to serve, where somebody provides one."""
+    """Return the name of the Secret with the serving certificate, if one is provided."""
     return f"{operand}-serving-cert"

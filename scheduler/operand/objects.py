@@ -15,19 +15,24 @@ _PROMETHEUS_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noq
 
 
 def lease_rules(*leases: str) -> list[Json]:
-    """Return the right to hold Leases of these names."""
+    """Return the RBAC rules for holding Leases of these names."""
     leases_of_the_cluster = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     return [
         {**leases_of_the_cluster, "resourceNames": list(leases), "verbs": ["get", "update", "patch"]},
-        # RBAC cannot tie a create to a name: the name is not yet known to the authorizer.
+        # RBAC cannot restrict create by name: the authorizer does not know the name yet.
         {**leases_of_the_cluster, "verbs": ["create"]},
     ]
 
 
 def cluster_roles_for(run: Iterable[tuple[Collection[str], Flavour | None]]) -> list[str]:
-    """Return the ClusterRoles that a scheduler is bound to: the base one and those of plugins that have rules, for all
-    of the pairs (enabled plugins, image or None) that are run; an image that is not ours gets those of the cluster's
-    own scheduler, too. What only a custom image has, has no ClusterRole here."""
+    """Return the ClusterRoles to bind a scheduler to: the base role, and that of each enabled plugin with rules.
+
+    An image that is not ours also gets the roles of the cluster's own scheduler. Plugins that only a custom image has
+    have no ClusterRole here.
+
+    Args:
+        run: enabled plugins and flavour (None if unknown) of every revision that runs at the same time.
+    """
     shipped = static_cluster_roles()
     wanted = [BASE_CLUSTER_ROLE]
     for plugins, flavour in run:
@@ -62,20 +67,20 @@ def metrics_service_spec(operand: str) -> Json:
 
 
 def metrics_service_annotations(operand: str) -> dict[str, str]:
-    """Return what asks OpenShift's service-ca for the serving certificate."""
+    """Return the annotations that request a serving certificate from OpenShift's service CA."""
     return {"service.beta.openshift.io/serving-cert-secret-name": serving_cert_secret_name(operand)}
 
 
 def disruption_budget_spec(operand: str) -> Json:
-    """Return a budget of one: one replica at a time may be drained.
+    """Return the spec of a PodDisruptionBudget that lets one replica at a time be drained.
 
-    A single replica shall have none: it would make its node undrainable.
+    Do not use it for a single replica: its node could not be drained.
     """
     return {"maxUnavailable": 1, "selector": {"matchLabels": _pods(operand)}}
 
 
 def network_policy_spec(operand: str) -> Json:
-    """Return a policy under which only the port that is authenticated can be reached."""
+    """Return the spec of a NetworkPolicy that allows ingress to the authenticated port only."""
     return {
         "podSelector": {"matchLabels": _pods(operand)},
         "policyTypes": ["Ingress"],
@@ -86,8 +91,8 @@ def network_policy_spec(operand: str) -> Json:
 def flow_schema_spec(purpose: str, operand: str, namespace: str) -> Json:
     """Return the FlowSchema for one of `scheduler.catalog.FLOW_SCHEMAS`.
 
-    Under load the API server shall neither starve the Lease, whose loss ends the process, nor the bindings. The
-    priority levels are those that every API server has.
+    They keep an API server under load from starving the Lease, whose loss ends the process, and the bindings. The
+    priority levels are built into every API server.
     """
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"], "namespaces": ["*"], "clusterScope": True}
     leases = {
@@ -111,8 +116,8 @@ def flow_schema_spec(purpose: str, operand: str, namespace: str) -> Json:
 
 
 def service_monitor_spec(operand: str, namespace: str, *, openshift: bool) -> Json:
-    """Return how the Prometheus operator has the Service scraped."""
-    tls: Json = {"insecureSkipVerify": True}  # it serves a certificate that it made itself
+    """Return the spec of a ServiceMonitor for the metrics Service."""
+    tls: Json = {"insecureSkipVerify": True}  # its certificate is self-signed
     if openshift:
         tls = {"caFile": _SERVICE_CA, "serverName": f"{metrics_service_name(operand)}.{namespace}.svc"}
     endpoint = {
@@ -122,7 +127,7 @@ def service_monitor_spec(operand: str, namespace: str, *, openshift: bool) -> Js
         "interval": "30s",
         "bearerTokenFile": _PROMETHEUS_TOKEN,
         "tlsConfig": tls,
-        # The namespace of the pod that a metric is about, not of the scheduler that tells it.
+        # The namespace of the pod that a metric is about; `namespace` is that of the scheduler which reports it.
         "metricRelabelings": [
             {"action": "replace", "sourceLabels": ["exported_namespace"], "targetLabel": "pod_namespace"}
         ],
