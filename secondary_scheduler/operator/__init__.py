@@ -1,5 +1,8 @@
-"""The operator: it turns a SecondaryScheduler into a running scheduler and tells in the status how that went.
+"""The operator: it turns a SecondaryScheduler into a running scheduler and reports on it in the status.
 
-`reconcile` decides and is pure. The rest of this package watches, carries decisions out and reports; it imports
-`scheduler.kube`, `scheduler.config` and `scheduler.catalog`, and nothing else of the project.
+`reconcile` decides and is pure: no I/O, no clock, no logging. `groups` keeps the status of PodGroups and
+ElasticQuotas by rules of its own. The rest of this package watches, executes decisions and reports. It imports
+`scheduler.kube`, `scheduler.catalog`, `scheduler.config` and `scheduler.operand`, never the scheduler's runtime, the
+command line or the local cluster. `app` wires it; nothing is public here, as nobody but the program `secondary-
+scheduler-operator` uses it.
 """

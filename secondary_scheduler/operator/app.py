@@ -92,7 +92,7 @@ class _Process:
             on_lost=self._stop_leading,
             user_agent=user_agent,
         )
-        # Competed for by the holder of the operator's own Lease only, so that two replicas do not take half each.
+        # Only the holder of the operator's own Lease competes for these; two replicas would otherwise share them out.
         self._leases = NamespaceLeases(
             config,
             [namespace for namespace in self._served if namespace != self.namespace],
@@ -128,7 +128,7 @@ class _Process:
         for task in (work, stopped, announcing):
             task.cancel()
         await asyncio.gather(work, stopped, announcing, return_exceptions=True)
-        # Only now, when no write is under way any more, may another operator begin.
+        # Only after the last write may another operator take over.
         await asyncio.to_thread(self._leases.stop)
         await asyncio.to_thread(self._elector.stop)
         if work.done() and not work.cancelled() and (error := work.exception()) is not None:
@@ -141,7 +141,7 @@ class _Process:
         return 0
 
     async def _finish_deletions(self) -> None:
-        """Where instance and operator are deleted together, the finalizer would otherwise never be removed."""
+        """Where an instance and the operator are deleted together, nobody else would ever remove the finalizer."""
         deadline = self._loop.time() + _FINISH_SECONDS
         while self._controller and self._controller.has_finalizing_instances() and self._loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # the end of a deletion comes with the caches, whichever way it happens
@@ -202,7 +202,7 @@ class _Process:
 
 
 def _ignore_answer(key: ObjectKey, answer: Unstructured) -> Json:
-    """Of an Event nothing is kept."""
+    """Events are not cached."""
     return answer.content
 
 

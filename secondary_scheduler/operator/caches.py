@@ -38,6 +38,7 @@ OnChange = Callable[[str, Unstructured | None, Unstructured | None], None]
 TIMING = ReflectorTiming(backoff_most=10.0)
 """A right that was taken away and given back is noticed within seconds, at the cost of a list every ten."""
 
+# Bounded, since an operator runs for months; the writes that are under way at one time are far fewer.
 _REMEMBERED_DELETIONS = 256
 """Per kind; each has to be remembered only as long as a write may be under way."""
 
@@ -111,7 +112,7 @@ class Caches:
         return obj.content if obj is not None else None
 
     def record_answer(self, key: ObjectKey, answer: Unstructured) -> Json:
-        """Take over the API server's answer to a write; the watch, which may lag, cannot undo it."""
+        """Store the API server's answer to a write; the watch, which may lag behind, cannot undo it."""
         return self._caches[key.kind, key.namespace].record_answer(answer)
 
 
@@ -130,7 +131,7 @@ class KindCache:
         labels = _LABELS.get(kind, "")
         self.reflector: Reflector[Unstructured, Unstructured] | Reflector[Object, Unstructured]
         if kind == "Secret":
-            # That a Secret exists is all we want to know: its content is not even decoded.
+            # Only whether a Secret exists matters: its content is not even decoded.
             self.reflector = Reflector(
                 client,
                 path,
@@ -154,7 +155,7 @@ class KindCache:
             )
 
     def record_answer(self, answer: Unstructured) -> Json:
-        """Take over the API server's answer to a write, unless what was written is already known to be deleted."""
+        """Store the API server's answer to a write, unless the object is already known to be deleted."""
         known = _with_kind(self._kind, answer)
         # The answer to our write and the news of a deletion come over different connections, in any order.
         if known.metadata.uid not in self._deleted_uids:
@@ -167,7 +168,7 @@ class KindCache:
         error = None if state.absent else state.error
         if isinstance(error, ApiError) and (not state.synced or error.status in (401, 403, 404)):
             return ApiFailure(error.status, error.message)
-        # A connection that broke is repaired in time; until then what was seen last is the best there is.
+        # A broken connection is re-established in time; until then the last state seen is the best there is.
         return ApiFailure(0, str(error)) if error is not None and not state.synced else None
 
     def replace(self, items: Sequence[Unstructured], resource_version: ResourceVersion) -> None:
@@ -178,13 +179,13 @@ class KindCache:
         self._notify(changes.deleted, changes.updated, changes.added)
 
     def apply(self, events: Sequence[tuple[EventType, Unstructured]]) -> None:
-        """Sink: what a watch brought."""
+        """Sink: the events of a watch."""
         self._deleted_uids.extend(obj.metadata.uid for kind, obj in events if kind is EventType.DELETED)
         changes = self.store.apply(events)
         self._notify(changes.deleted, changes.updated, changes.added)
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
-        """Sink: an object that cannot be read is as good as absent."""
+        """Sink: an object that cannot be decoded counts as absent."""
         del error
         held = self.store.get(metadata.uid)
         if held is not None:

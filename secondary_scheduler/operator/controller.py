@@ -43,7 +43,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass
 class _Memory:
-    """What is remembered about an instance between reconciles; losing it costs one apply per object."""
+    """State of an instance between reconciles; losing it costs one apply per object."""
 
     applied: dict[ObjectKey, AppliedRecord] = field(default_factory=dict)
     failures: dict[ObjectKey, ApiFailure] = field(default_factory=dict)
@@ -63,13 +63,23 @@ class Controller:
         openshift: bool = False,
         kubernetes_minor: int | None = None,
     ) -> None:
-        """`holds` says whether this operator, and no other, may write for the instances of a namespace."""
+        """Args:
+        client: reads and writes everything; its rights may be fewer than wanted.
+        namespaces: whose instances are reconciled.
+        version: the operator's own, shown in the status.
+        metrics: what `/metrics` exposes.
+        holds: whether this operator, and no other, may write for the instances of a namespace at this moment.
+        openshift: whether the cluster assigns numeric users itself and issues serving certificates.
+        kubernetes_minor: the API server's, of Kubernetes 1.x; None where it is not known.
+        """
         self._namespaces = tuple(namespaces)
         self._version = version
         self._openshift = openshift
         self._kubernetes_minor = kubernetes_minor
         self._metrics = metrics
         self._holds = holds
+        # One worker: instances share cluster-scoped names and decide about each other's scheduler names, and a cluster
+        # has few of them. A second worker would need locks and save nothing.
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._memory: dict[ObjectKey, _Memory] = {}
         self.caches = Caches(client, namespaces, self._changed)
@@ -87,7 +97,7 @@ class Controller:
             group.create_task(self._work(), name="worker")
 
     def set_kubernetes_minor(self, kubernetes_minor: int | None) -> None:
-        """Take note of the API server's version; the cluster may be upgraded while this process runs."""
+        """Record the API server's version; the cluster may be upgraded while this process runs."""
         if kubernetes_minor not in (None, self._kubernetes_minor):
             self._kubernetes_minor = kubernetes_minor
             for key in self.caches.instances():
@@ -100,7 +110,7 @@ class Controller:
                 self._queue.add(key)
 
     def _serves(self, namespace: str) -> bool:
-        # In a namespace that is being deleted nobody can make a Lease any more.
+        # In a namespace that is being deleted no Lease can be created any more; its finalizers must not wait for one.
         return self._holds(namespace) or self.caches.terminating(namespace)
 
     def liveness_problem(self) -> str | None:
@@ -167,7 +177,7 @@ class Controller:
                 for key in self.caches.instances():
                     self._queue.add(key)
             return
-        # Nodes tell every few seconds that they live.
+        # Nodes send a heartbeat every few seconds.
         if kind == "Node" and before and after and before.content == after.content:
             return
         # A Lease is renewed every two seconds; what it reports, and who holds it, changes rarely.
@@ -186,7 +196,7 @@ class Controller:
             try:
                 outcome = await self.reconcile(key)
             except Exception:
-                # A defect of ours: said once with all there is to know about it, then tried again ever more slowly.
+                # A defect of ours: logged with its traceback and retried with growing delays. Other instances go on.
                 delay = self._queue.retry(key)
                 log.exception("reconcile failed", instance=str(key), retry_in_seconds=delay)
             finally:
@@ -195,7 +205,7 @@ class Controller:
                 self._metrics.reconcile_seconds.observe(time.monotonic() - started)
 
     async def reconcile(self, key: ObjectKey) -> str:
-        """Do one round for an instance and queue the next one if needed; returns the outcome in a word for metrics."""
+        """Reconcile an instance once and requeue it if needed; returns the outcome as the metrics' label."""
         if not self._serves(key.namespace):
             return "standby"
         memory = self._memory.setdefault(key, _Memory())
@@ -214,7 +224,7 @@ class Controller:
             if plan is None:
                 self._forget(key)
                 return "gone"
-            # What became necessary only now (the next step of a removal, say) is work for the next round.
+            # What became necessary only now, such as the next step of a removal, is left to the next reconcile.
             again = bool(plan.actions)
         reported = await self._report(key, plan)
         if failures or conflict or not reported:
@@ -258,7 +268,7 @@ class Controller:
     async def _execute(
         self, namespace: str, actions: Sequence[Action], memory: _Memory
     ) -> tuple[dict[ObjectKey, ApiFailure], bool]:
-        """Do what can be done; return what failed, and whether something had changed since it was looked at."""
+        """Execute the actions in order; return the failures by object, and whether a write met a conflict."""
         failures: dict[ObjectKey, ApiFailure] = {}
         conflict = False
         for action in actions:
@@ -288,7 +298,7 @@ class Controller:
             log.info("deleted", object=str(action.key), why=action.why)
 
     async def _report(self, key: ObjectKey, plan: Plan) -> bool:
-        """Write the status and send the Events about it; whether the status is as it should be."""
+        """Write the status and send its Events; returns false if the status could not be written."""
         resource = self.caches.get(key)
         if resource is None or plan.status is None:
             if resource is not None:

@@ -1,4 +1,4 @@
-"""Upstream's operator Lease in the namespaces that are served beside the operator's own: its holder serves them."""
+"""Leases of upstream's operator in further namespaces: the operator that holds one reconciles that namespace."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -12,7 +12,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class NamespaceLeases:
-    """Competes for one Lease per namespace. One that is lost is competed for anew: the others go on being served."""
+    """Competes for one Lease per namespace, and again for one that is lost; the other namespaces stay served."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the operator is told on its command line and by its pod's environment."""
+"""The operator's flags, with defaults from its pod's environment."""
 
 import argparse
 import os
@@ -22,13 +22,13 @@ class Options:
     namespace: str | None
     """Where the operator's Lease is, and instances are served; None: where this process runs."""
     watch_namespaces: tuple[str, ...] = ()
-    """Where instances are served beside it."""
+    """Further namespaces whose instances are served."""
     status_of: tuple[str, ...] = tuple(KINDS)
     """Kinds of scheduler-plugins whose status is kept, where they are installed."""
     kubeconfig: Path | None
     """None: as a pod, or as kubectl would."""
     bind_address: str
-    """For health and metrics; the pod's own address unless told otherwise."""
+    """For health and metrics; the pod's own address by default."""
     port: int
     """0 lets the kernel choose."""
     verbosity: int

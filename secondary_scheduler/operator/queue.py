@@ -1,4 +1,7 @@
-"""A queue of keys: each key is there at most once, with the time from which it is due."""
+"""A queue of keys, like client-go's rate-limited workqueue: each key is queued at most once, with the time it is due.
+
+One worker takes from it, so that a key is never worked on twice at the same time and needs no `done`.
+"""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Tells the instances that another operator serves, by an Event: their status is that operator's to write."""
+"""Sends an Event to instances that another operator serves; only that operator may write their status."""
 
 import asyncio
 import json
@@ -20,13 +20,13 @@ NOTIFY_AFTER = 20.0
 that died and whose Lease runs out."""
 _CHECK_SECONDS = 1.0
 _LIST_SECONDS = 10.0
-"""Seconds between looks for instances that have not been told."""
+"""Seconds between lists for instances that have not had the Event yet."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 class LeaseHolder(NamedTuple):
-    """A Lease and who has it."""
+    """A Lease and its holder."""
 
     lease: str
     holder: str
@@ -41,7 +41,7 @@ class _Waiting:
 
 
 class Standby:
-    """Looks after the namespaces that are not this operator's at the moment."""
+    """Watches the namespaces whose Lease another operator holds."""
 
     def __init__(
         self, client: KubeClient, writer: Writer, namespaces: Collection[str], held: Callable[[str], LeaseHolder | None]
@@ -60,7 +60,7 @@ class Standby:
             await asyncio.sleep(_CHECK_SECONDS)
 
     async def look(self, now: float) -> None:
-        """Tell what has become worth telling; `now` in seconds."""
+        """Send the Events that are due; `now` in monotonic seconds."""
         for namespace in self._namespaces:
             held = self._held(namespace)
             if held is None:

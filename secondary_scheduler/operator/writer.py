@@ -38,7 +38,7 @@ class Writer:
                 return self._learn(key, _CODEC.decode(await self._count_write("patch", key.kind, call)))
 
     async def write_status(self, resource: Json, status: Json) -> Json:
-        """Apply the status of an instance, unless it was deleted and made anew in between."""
+        """Apply the status of an instance, unless it was deleted and created again in between."""
         metadata = resource["metadata"]
         identity = {name: metadata[name] for name in ("name", "namespace", "uid")}
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": status}

@@ -47,7 +47,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class StatusKind(Generic[O, P]):
-    """What tells one of these controllers from the other.
+    """How the controllers of PodGroups and ElasticQuotas differ.
 
     Attributes:
         kind, plural, codec: of the objects.
@@ -181,7 +181,7 @@ class StatusController(Generic[O, P]):
             await asyncio.sleep(_CHECK_SECONDS)
 
     def _log_watch_errors(self) -> None:
-        """Say once what keeps this from reading; a CRD that is not there is no trouble."""
+        """Log once why the objects cannot be read; a CRD that is not installed is no error."""
         states = [self._watch.state]
         if self._watch_pods is not None:
             states.append(self._watch_pods.state)

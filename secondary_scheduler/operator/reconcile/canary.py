@@ -1,6 +1,6 @@
 """The canary: a scheduler of its own that proves a revision by binding one pod before the real one takes it over.
 
-It has its own labels, Lease and profile names, so that it places nothing but the pod that is made for it.
+It has its own labels, Lease and profile names, so that it places only its own test pod.
 """
 
 from collections.abc import Iterable, Iterator
@@ -154,7 +154,7 @@ def exists(observed: Observed) -> bool:
 
 
 def leftovers(observed: Observed, keep: Run | None) -> Iterator[Delete]:
-    """What is left of canaries other than the one to keep; the Lease goes when nobody can hold it any more."""
+    """Delete what canaries other than `keep` left behind; the Lease goes last, when no pod can hold it any more."""
     canary_name = observed.names.canary
     pods = pods_of(observed, canary_name)
     live = observed.get("Deployment", canary_name)
@@ -172,7 +172,7 @@ def leftovers(observed: Observed, keep: Run | None) -> Iterator[Delete]:
 
 
 def config_maps(observed: Observed) -> Iterable[Json]:
-    """The configurations that were made for canaries."""
+    """The ConfigMaps of canaries."""
     return [
         config_map
         for config_map in observed.of_kind("ConfigMap")

@@ -1,4 +1,4 @@
-"""Which configuration the scheduler shall run: the user's if it is good, else the last one that was."""
+"""Which configuration the scheduler runs: the user's if it is valid, else the last valid one."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ def lease_flag_warning(text: str, flags: Mapping[str, object]) -> str:
     try:
         keys = overridden_lease_keys(read_document(text, "configuration").data, LeaseFlags.model_validate(flags))
     except (ConfigurationError, ValueError):
-        # Whatever is wrong is told by who reads it.
+        # Validation of the configuration reports what is wrong with it.
         return ""
     if not keys:
         return ""

@@ -43,7 +43,7 @@ def desired_revision(
             *spec.extra_args,
         ),
         env=json.dumps([*_environment(observed, spec), *spec.env], sort_keys=True),
-        # To say what the image's name tells, too, changes nothing.
+        # A spec.flavour that repeats what the image's name says is no new revision.
         flavour_name="" if spec.image_flavour == flavour_of(spec.scheduler_image) else spec.flavour,
     )
 
@@ -130,7 +130,7 @@ def _deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, part
         tolerations=[*(topology.tolerations if topology else []), *spec.tolerations],
         affinity=spec.affinity,
     )
-    # Claimed, because a Deployment that somebody pauses would take no revision any more.
+    # Owned by the operator, because a Deployment that a user paused would never get another revision.
     spec_of_deployment = {**operand.deployment_spec(content), "paused": False}
     body = new_object(observed, "Deployment", part.name, part.labels, spec=spec_of_deployment)
     body["metadata"]["annotations"] = {names.ANNOTATION_REVISION: annotation_value(run)}

@@ -35,7 +35,7 @@ class ObjectKey(NamedTuple):
 
 @dataclass(frozen=True)
 class AppliedRecord:
-    """What an apply asked for and what the API server made of it.
+    """Digests of what was applied and of the object that resulted.
 
     As long as both stay the same there is nothing to apply. This finds drift without knowing the server's defaults,
     mutating webhooks or the canonical form of quantities.

@@ -93,7 +93,7 @@ class InstanceNames:
 
     @property
     def serving_cert_secret(self) -> str:
-        """The Secret with the certificate to serve, where somebody provides one."""
+        """The Secret with the serving certificate, which is optional."""
         return operand.serving_cert_secret_name(self.operand)
 
     def active_config_map(self, configuration_hash: str) -> str:
@@ -114,7 +114,7 @@ class InstanceNames:
         return f"{self.operand}{CANARY_SUFFIX}"
 
     def canary_config_map(self, configuration_hash: str) -> str:
-        """The canary's configuration, named after the one that it was made from."""
+        """The canary's configuration, named after the configuration that it was derived from."""
         return f"{self.canary}-{configuration_hash}"
 
     def probe(self, key: str) -> str:
@@ -123,11 +123,11 @@ class InstanceNames:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of an object that was made for the instance."""
+        """Labels of every object that the operator creates for the instance."""
         return {LABEL_APP: self.operand, LABEL_MANAGED_BY: FIELD_MANAGER, LABEL_INSTANCE: self.operand}
 
     def owns(self, obj: Mapping[str, Any]) -> bool:
-        """Whether the object was made by this operator for the instance."""
+        """Whether this operator created the object for the instance."""
         labels = obj["metadata"].get("labels") or {}
         mine = labels.get(LABEL_MANAGED_BY) == FIELD_MANAGER and labels.get(LABEL_INSTANCE) == self.operand
         namespace = obj["metadata"].get("namespace") or labels.get(LABEL_NAMESPACE)

@@ -16,7 +16,7 @@ def service_account(observed: Observed) -> Json:
 
 
 def lease_role(observed: Observed, *, canary_runs: bool) -> Json:
-    """The right to hold one Lease, the scheduler's own; beside it the canary's, as long as there is one."""
+    """The right to hold the scheduler's Lease, and the canary's as long as there is a canary."""
     held = [observed.names.operand, *([observed.names.canary] if canary_runs else [])]
     return _object(observed, "Role", observed.names.lease_role, rules=operand.lease_rules(*held))
 

@@ -1,6 +1,6 @@
 """Objects that make a scheduler safer or better observed, and without which it runs all the same.
 
-A failure to write one is told as a warning and holds nothing else up.
+A failure to write one is reported as a warning and blocks nothing else.
 """
 
 from collections.abc import Collection, Iterator

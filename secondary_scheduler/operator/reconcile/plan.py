@@ -69,7 +69,7 @@ _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
 
 
 def reconcile(observed: Observed) -> Plan:
-    """Decide about one instance. Raises nothing: what is wrong is told in the plan's status."""
+    """Decide about one instance. Raises nothing: every problem goes into the plan's status."""
     if is_terminating(observed.resource) or observed.terminating_namespace is not None:
         return _plan_finalization(observed)
     try:
@@ -127,7 +127,7 @@ def _revision_to_keep(observed: Observed) -> Revision | None:
 
 
 def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: Decision | None) -> list[Json]:
-    """Bindings for what is run now, what shall be, and what a canary proves."""
+    """Bindings for the revision that runs, the desired one and the canary's."""
     if decision is None:
         return objects.cluster_role_bindings(observed, [(effective.plugins, None)])
     live = read_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
@@ -154,7 +154,7 @@ def _apply_actions(
         (account, ()),
         (objects.lease_role(observed, canary_runs=canary_run is not None or canary.exists(observed)), ()),
         (objects.lease_role_binding(observed), ()),
-        # Without the finalizer nobody would delete what Kubernetes' garbage collector cannot.
+        # Without the finalizer, objects that Kubernetes' garbage collector does not delete would stay forever.
         *((binding, (instance,)) for binding in bindings),
     ]
     notes = decision.notes if decision is not None else {}
@@ -276,7 +276,7 @@ def _teardown(observed: Observed, *, wait_for_pods: bool) -> tuple[list[Action],
         return [], True
     rest = [obj for kind in _OWNED_KINDS for obj in _owned(observed, kind)]
     leases = filter(None, (observed.get("Lease", name) for name in (observed.names.operand, canary_name)))
-    # A Lease that may not be deleted gives nobody a right; it is not worth an instance that never goes.
+    # A leftover Lease grants no rights: an instance must not stay forever because its Lease cannot be deleted.
     rest += (lease for lease in leases if not _forbidden(observed, lease))
     if observed.terminating_namespace:
         rest = [obj for obj in rest if not obj["metadata"].get("namespace")]

@@ -1,4 +1,4 @@
-"""What the cluster around the scheduler asks for: a Kubernetes version that fits, and OpenShift's choice of TLS."""
+"""What the cluster requires of the scheduler: a matching Kubernetes version, and OpenShift's TLS profile."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

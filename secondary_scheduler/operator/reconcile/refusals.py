@@ -1,4 +1,4 @@
-"""What a spec asks for that no revision can be made of: what runs already is kept instead."""
+"""Specs that pass the schema and still describe no valid revision: the operator keeps what runs."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""How many schedulers to run, from the nodes that can run one."""
+"""How many replicas to run, given the nodes that can run one."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

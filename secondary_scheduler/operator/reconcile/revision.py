@@ -1,4 +1,4 @@
-"""What the scheduler is made of, as far as it can be proven, and what is known about such revisions.
+"""Revisions: what a canary can prove about the scheduler, and what the objects record about each.
 
 All of it stands in annotations, since the operator keeps nothing: on the Deployment the revision it runs and since
 when; on the immutable copy of a configuration whether a canary proved it, and which revision ran with it.
@@ -37,7 +37,7 @@ class Revision:
     env: str = "[]"
     """The environment as JSON."""
     flavour_name: str = ""
-    """What the image is, where its name does not tell or tells wrong."""
+    """The image's flavour, where its name does not say it or is misleading."""
 
     @property
     def key(self) -> str:

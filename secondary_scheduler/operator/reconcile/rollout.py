@@ -1,4 +1,4 @@
-"""Which revision the Deployment shall run: a new one only after a canary proved it, the one before if it fails.
+"""Which revision the Deployment runs: a new one only after a canary proved it, the previous one if it fails.
 
 Everything is decided from what stands on the objects, so that an operator that was killed at any write goes on where
 it was. See docs/operator.md for the states.
@@ -39,13 +39,13 @@ class Decision:
 
     wanted: Revision
     target: Run
-    """What the Deployment shall run, and since when it was to."""
+    """The desired revision of the Deployment, and since when it is desired."""
     canary: Run | None = None
-    """What a canary shall prove, and since when it does."""
+    """The revision that a canary proves, and since when."""
     probe: bool = False
     """Whether the canary is ready for the pod that it has to bind."""
     stage: str = ""
-    """How far the canary is, in words."""
+    """How far the canary is, for people."""
     trial: Trial | None = None
     """How the last attempt at `wanted` ended, if it did."""
     finished: Run | None = None
@@ -63,7 +63,7 @@ class Decision:
 
     @property
     def problem(self) -> InstanceProblem | None:
-        """The refusal, in words."""
+        """The failed attempt as a problem of the instance; None if there is none."""
         trial = self.refused
         if trial is None:
             return None
@@ -76,9 +76,16 @@ class Decision:
 
 
 def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: bool) -> Decision:
-    """Choose between the revision that is wanted, the one that runs and the one before.
+    """Choose between the desired revision, the one that runs and the previous one.
 
-    `rollout` is the live Deployment's; `prove` says whether a new revision needs a canary first.
+    Args:
+        observed: everything that may be looked at; its annotations are the only memory.
+        wanted: the desired revision.
+        rollout: the state of the live Deployment.
+        prove: whether a new revision needs a canary first.
+
+    A live revision that does not run within its time is rolled back to the previous one, if there is one. A desired
+    revision that failed is not tried again before `RETRY_AFTER`, unless the spec changes.
     """
     copies = {str(copy["metadata"]["name"]): copy for copy in active_copies(observed)}
     ran = [read_run(copy, names.ANNOTATION_RAN) for copy in copies.values()]
@@ -115,20 +122,22 @@ def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: boo
 
 
 def _decide_first(observed: Observed, wanted: Revision, trial: Trial | None, ran: list[Run | None]) -> Decision:
-    """There is no Deployment (or one that an older operator made): nothing runs that could be harmed."""
+    """Choose where there is no Deployment (or one of an older operator): no running scheduler can be harmed."""
     before = newest(run for run in ran if run and run.revision.key != wanted.key)
-    select = before.revision if before and trial and _is_still_refused(observed, trial) else wanted
-    return Decision(wanted, Run(select, observed.now), trial=trial)
+    # Also after the Deployment was deleted by hand: a revision that just failed must not come back that way.
+    revision = before.revision if before and trial and _is_still_refused(observed, trial) else wanted
+    return Decision(wanted, Run(revision, observed.now), trial=trial)
 
 
 def _decide_change(observed: Observed, now: Decision, *, prove: bool) -> Decision:
-    """Another revision is wanted than the Deployment has."""
+    """Choose where the desired revision is not the Deployment's; `now` is the decision without such a change."""
     wanted, trial = now.wanted, now.trial
     if trial is not None and _is_still_refused(observed, trial):
         return _wait_for_retry(observed, now, trial)
     if not prove or (trial is not None and trial.proven):
         return Decision(wanted, Run(wanted, observed.now), trial=trial)
     run = canary.current_run(observed, wanted)
+    # A canary that is older than the last attempt belongs to that one: it must not pass or fail this one.
     if run is None or (trial is not None and run.at <= trial.at):
         run = Run(wanted, observed.now)
     assessment = canary.assess(observed, run)

@@ -1,4 +1,4 @@
-"""The status of an instance, in words, and the Events about its changes."""
+"""The status of an instance and the Events about its changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,19 +39,19 @@ class Condition:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a reconcile found out, ready to be told."""
+    """The results of a reconcile that the status reports."""
 
     rollout: Rollout
     problems: Sequence[InstanceProblem] = ()
     warnings: Sequence[str] = ()
-    """What does not degrade anything, and is told all the same."""
+    """Messages that the condition Degraded shows without becoming True."""
     selection: Selection | None = None
     decision: Decision | None = None
-    """What is to be run; None if nothing can be."""
+    """The revision to run; None if there is none."""
     running: bool = True
-    """Whether a scheduler is wanted at all."""
+    """Whether a scheduler is desired at all."""
     hold: str = ""
-    """Why nothing is being changed (a management state), if so."""
+    """The management state for which nothing is changed; empty otherwise."""
     removing: bool = False
 
 
@@ -154,7 +154,7 @@ def _upgradeable(findings: Findings, last: Json) -> Condition:
 
 
 def _last_rollout(findings: Findings, previous: Json) -> Json:
-    """The revision that is wanted and how far it got; what was told before, where nothing is decided."""
+    """The desired revision and how far its rollout is; the previous report where nothing was decided."""
     decision = findings.decision
     if decision is None or findings.hold:
         return dict(previous.get("lastRollout") or {})

@@ -86,7 +86,7 @@ def assess_rollout(observed: Observed, name: str = "") -> Rollout:
 def _reports(live: Json) -> bool:
     image = str(live["spec"]["template"]["spec"]["containers"][0].get("image", ""))
     run = read_run(live, names.ANNOTATION_REVISION)
-    # What somebody else wrote into the Deployment is of no revision.
+    # An image that a user wrote into the Deployment belongs to no revision.
     return image_flavour(image, run.revision.flavour_name if run and run.revision.image == image else "").is_ours
 
 
@@ -104,7 +104,7 @@ def lease_annotations(observed: Observed, name: str = "") -> dict[str, str]:
 
 
 def scheduler_pods(observed: Observed) -> list[Json]:
-    """The scheduler's pods, whoever made them."""
+    """The scheduler's pods, also those that this operator did not create."""
     return pods_of(observed, observed.names.operand)
 
 
@@ -114,9 +114,9 @@ def pods_of(observed: Observed, app: str) -> list[Json]:
 
 
 def permanent_failure(pods: Iterable[Json]) -> str:
-    """Why one of the pods will not run however long one waits, in words; empty if they may.
+    """A message if one of the pods will never run, however long the operator waits; empty if all of them may.
 
-    An image that was refused repeatedly, or a process that failed again after it was started anew.
+    That is an image that was refused repeatedly, or a process that failed again after a restart.
     """
     for pod in pods:
         if pod["metadata"].get("deletionTimestamp"):
@@ -133,7 +133,7 @@ def permanent_failure(pods: Iterable[Json]) -> str:
 
 
 def pod_problem_text(pod: Json) -> str:
-    """What is wrong with a pod at the moment, in words; empty if nothing is known."""
+    """A message about what is wrong with a pod at the moment; empty if nothing is known."""
     problem = _pod_problem(pod)
     return problem.message if problem is not None else ""
 
