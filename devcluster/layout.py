@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import kubeconfig, pki
+from devcluster import pki
 from devcluster.bootstrap import NODE_AGENTS, READERS
 from devcluster.olm import CATALOG_USER, OLM_USER
 from devcluster.ports import LOOPBACK
@@ -121,4 +121,4 @@ def write_credentials(layout: Layout, cluster: str, api_server: str, real_nodes:
         if path == layout.kubeconfig:
             pki.write_private(layout.pki("admin.crt"), pair.certificate)
             pki.write_private(layout.pki("admin.key"), pair.key)
-        kubeconfig.write(path, context, api_server, authority.pair.certificate, user, pair)
+        pki.write_kubeconfig(path, context, api_server, authority.pair.certificate, user, pair)

@@ -4,11 +4,9 @@ from typing import Any, Protocol
 
 from devcluster.node_agent.objects import Obj
 
-STRATEGIC = "application/strategic-merge-patch+json"
-
 
 class Api(Protocol):
-    """Calls by path. All raise ``scheduler.kube.client.errors.KubeError``."""
+    """Calls by path. All raise ``scheduler.kube.client.KubeError``."""
 
     async def get(self, path: str) -> Obj:
         """Read an object."""
@@ -21,8 +19,3 @@ class Api(Protocol):
 
     async def delete(self, path: str, options: dict[str, Any]) -> None:
         """Delete with DeleteOptions."""
-
-
-def pod_path(namespace: str, name: str, subresource: str = "") -> str:
-    """The API path of a pod or one of its subresources."""
-    return f"/api/v1/namespaces/{namespace}/pods/{name}" + (f"/{subresource}" if subresource else "")

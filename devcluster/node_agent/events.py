@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from devcluster.node_agent.api import Api
 from devcluster.node_agent.objects import Clock, Obj, timestamp
-from scheduler.kube.client.errors import KubeError
+from scheduler.kube.client import KubeError
 
 COMPONENT = "secondary-scheduler-node-agent"
 _QUEUE = 1000

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import shutil
 
-from devcluster.node_agent.api import pod_path
 from devcluster.node_agent.container import ContainerRunner
 from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, is_sidecar, pod_name
 from devcluster.node_agent.runtime import NodeRuntime, PodRuntime, log
@@ -13,7 +12,7 @@ from devcluster.node_agent.supported_fields import unsupported_fields
 from devcluster.node_agent.volumes.manager import MountError, VolumeManager
 from devcluster.node_agent.volumes.sources import references
 from devcluster.node_agent.volumes.tokens import TokenManager
-from scheduler.kube.client.errors import Conflict, KubeError, NotFound
+from scheduler.kube.client import Conflict, KubeError, NotFound, api_path
 
 # A pod whose object is gone already has nobody left to wait for.
 GONE_GRACE = 2.0
@@ -241,7 +240,7 @@ class PodWorker:
 
     async def _delete(self) -> None:
         metadata = self._home.pod["metadata"]
-        path = pod_path(metadata["namespace"], metadata["name"])
+        path = api_path("v1", "pods", namespace=metadata["namespace"], name=metadata["name"])
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}}
         while self._exists:
             try:
@@ -310,6 +309,6 @@ class PodWorker:
         if status == self._written:
             return
         metadata = pod["metadata"]
-        path = pod_path(metadata["namespace"], metadata["name"], "status")
+        path = api_path("v1", "pods", namespace=metadata["namespace"], name=metadata["name"], subresource="status")
         await self._node.api.patch(path, {"metadata": {"uid": self.uid}, "status": status})
         self._written = status

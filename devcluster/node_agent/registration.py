@@ -11,7 +11,7 @@ from pathlib import Path
 
 from devcluster.node_agent.api import Api
 from devcluster.node_agent.objects import Clock, Obj, micro_timestamp, timestamp
-from scheduler.kube.client.errors import AlreadyExists, KubeError, NotFound
+from scheduler.kube.client import AlreadyExists, KubeError, NotFound
 
 log = logging.getLogger(__name__)
 

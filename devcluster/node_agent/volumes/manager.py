@@ -15,7 +15,7 @@ from devcluster.node_agent.volumes.sources import (
 )
 from devcluster.node_agent.volumes.tokens import TokenManager
 from devcluster.node_agent.volumes.writer import FileContent, write_payload
-from scheduler.kube.client.errors import KubeError
+from scheduler.kube.client import KubeError
 
 
 class MountError(RuntimeError):

@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
-from devcluster import kubeconfig, pki
+from devcluster import pki
 from devcluster.layout import Layout, write_credentials
 
 
@@ -68,7 +68,7 @@ def test_a_kubeconfig_stands_alone(tmp_path: Path) -> None:
     authority = pki.CertificateAuthority("test")
     pair = authority.client("admin", ["system:masters"])
     path = tmp_path / "kubeconfig"
-    kubeconfig.write(path, "local", "https://127.0.0.1:6443", authority.pair.certificate, "admin", pair)
+    pki.write_kubeconfig(path, "local", "https://127.0.0.1:6443", authority.pair.certificate, "admin", pair)
     content = yaml.safe_load(path.read_text())
     assert content["current-context"] == content["contexts"][0]["name"]
     assert content["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:6443"

@@ -19,7 +19,7 @@ from devcluster.node_agent.status import (
     terminated,
     waiting,
 )
-from scheduler.kube.client.errors import AlreadyExists, NotFound, ServerError
+from scheduler.kube.client import AlreadyExists, NotFound, ServerError
 
 
 def ended(code: int) -> dict[str, Any]:
