@@ -17,10 +17,10 @@ import yaml
 
 from scheduler.config import load_configuration
 from scheduler.core import explain
-from scheduler.framework import CycleState, ProfileRunner
+from scheduler.engine import assemble
+from scheduler.framework import CycleState
 from scheduler.helpers import PodReducer
 from scheduler.kube.model import decode_pod
-from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from tests.conformance import numa, schedulerplugins
 from tests.conformance.apiclient import Api, ApiError
@@ -112,10 +112,7 @@ class OursWithZones:
 
     def __init__(self, reserving: Json | None = None) -> None:
         text = configuration("", ours=True, reserving=reserving)
-        self._runners: dict[str, ProfileRunner] = {
-            profile.scheduler_name: build_profile(profile)
-            for profile in load_configuration(text, source="conformance").profiles
-        }
+        self._runners = assemble(load_configuration(text, source="conformance")).runners
 
     def ask(self, pod: Json, world: tuple[Json, ...]) -> Answer:
         """Answer for a pod in a cluster given by its objects."""

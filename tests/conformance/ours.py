@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from scheduler.config import load_configuration
 from scheduler.core import Explanation, Placement, decide, explain, run_post_filters
+from scheduler.engine import assemble
 from scheduler.framework import PodInfo, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
-from scheduler.plugins import build_profile
 from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
 from tests.conformance import profiles
 from tests.conformance.case import BOUND, ERROR, GATED, UNSCHEDULABLE, Answer, Json
@@ -32,9 +32,7 @@ class Ours:
     def __init__(self, text: str | None = None) -> None:
         text = profiles.configuration("") if text is None else text
         configuration = load_configuration(text, source="conformance")
-        self._runners: dict[str, ProfileRunner] = {
-            profile.scheduler_name: build_profile(profile) for profile in configuration.profiles
-        }
+        self._runners = assemble(configuration).runners
         self.exercised: list[Exercised] = []
 
     def ask(self, pod: Json, world: Iterable[Json]) -> Answer:

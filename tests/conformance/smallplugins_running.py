@@ -15,10 +15,9 @@ from functools import partial
 
 from scheduler.config import load_configuration
 from scheduler.core import decide, explain
-from scheduler.framework import ProfileRunner
+from scheduler.engine import assemble
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
-from scheduler.plugins import build_profile
 from scheduler.state import CODEC_OF_KIND, ClusterState
 from tests.conformance import smallplugins, smallplugins_queue
 from tests.conformance.apiclient import Api
@@ -88,10 +87,7 @@ class OursSmall:
 
     def __init__(self) -> None:
         text = smallplugins.configuration("", ours=True)
-        self._runners: dict[str, ProfileRunner] = {
-            profile.scheduler_name: build_profile(profile)
-            for profile in load_configuration(text, source="conformance").profiles
-        }
+        self._runners = assemble(load_configuration(text, source="conformance")).runners
 
     def ask(self, pod: Json, world: tuple[Json, ...]) -> Answer:
         """Answer for a pod in a cluster given by its objects."""

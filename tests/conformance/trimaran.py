@@ -19,12 +19,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from devcluster.ports import LOOPBACK
 from scheduler.config import load_configuration
 from scheduler.core import explain
-from scheduler.engine import plugin_environment
-from scheduler.framework import ProfileRunner
+from scheduler.engine import assemble
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.load import parse_watcher
-from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 from tests.conformance import schedulerplugins
 from tests.conformance.case import Answer, Case, Json
@@ -238,10 +236,7 @@ class OursWithLoad:
 
     def __init__(self, watcher: Watcher, models: Json) -> None:
         text = configuration(watcher.url, models, "", ours=True)
-        self._runners: dict[str, ProfileRunner] = {
-            wanted.scheduler_name: build_profile(wanted, environment=plugin_environment())
-            for wanted in load_configuration(text, source="conformance").profiles
-        }
+        self._runners = assemble(load_configuration(text, source="conformance")).runners
         reading = parse_watcher(watcher.body, watcher.url)
         self._load = replace(reading, source=f"watcher:{watcher.url}")
 
