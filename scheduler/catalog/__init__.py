@@ -1,7 +1,8 @@
 """One pure descriptor per plugin: names, extension points, args, RBAC rules, CRDs.
 
-May import pydantic and `scheduler.kube.primitives`; the Pulumi program and the controller import it, so it
-must not pull in numpy, an HTTP client or a plugin's implementation.
+Membership: data about plugins, and what follows from it for RBAC and names. May import pydantic and
+`scheduler.kube.primitives`. The Pulumi program and the operator import it, so it must not load numpy, an HTTP client or
+a plugin's implementation; it does no I/O and reads no clock.
 """
 
 from scheduler.catalog.args_intree import (
@@ -16,6 +17,7 @@ from scheduler.catalog.args_intree import (
     ScoringStrategy,
     UtilizationShapePoint,
     VolumeBindingArgs,
+    is_qualified_name,
 )
 from scheduler.catalog.args_schedulerplugins import (
     CoschedulingArgs,
@@ -43,7 +45,7 @@ from scheduler.catalog.descriptor import (
     PolicyRule,
     Watch,
 )
-from scheduler.catalog.intree import REMOVED_IN_V1
+from scheduler.catalog.intree import IN_TREE, REMOVED_IN_V1
 from scheduler.catalog.options import LoadOptions, LoadQueries, SecondarySchedulerOptionsArgs
 from scheduler.catalog.registry import (
     BASE_CLUSTER_ROLE,
@@ -81,6 +83,7 @@ __all__ = [
     "GO_CLUSTER_ROLES",
     "GO_INTERFACES",
     "INSTANCE_NAME",
+    "IN_TREE",
     "LOG_VERBOSITY",
     "OPERAND",
     "OPERATOR_NAMESPACE",
@@ -133,6 +136,7 @@ __all__ = [
     "descriptors",
     "flow_schema_name",
     "format_duration",
+    "is_qualified_name",
     "known_names",
     "lookup",
     "operand_name",

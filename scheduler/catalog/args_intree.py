@@ -108,14 +108,14 @@ class AddedAffinityPreference(StrictModel):
 
 
 class AddedAffinity(StrictModel):
-    """Core v1 NodeAffinity."""
+    """`addedAffinity`: a core v1 NodeAffinity, validated as upstream validates it."""
 
     required_during_scheduling_ignored_during_execution: AddedAffinitySelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[AddedAffinityPreference] = Field(default_factory=list)
 
 
 class NodeAffinityArgs(ArgsModel):
-    """NodeAffinity: `addedAffinity` is enforced on every pod of the profile besides its own."""
+    """NodeAffinity: `addedAffinity` applies to every pod of the profile, in addition to the pod's own affinity."""
 
     added_affinity: AddedAffinity | None = None
 
@@ -159,7 +159,7 @@ class ResourceSpec(StrictModel):
 
 
 class _DefaultResources(StrictModel):
-    """Base of what scores resources: an empty list stands for cpu and memory."""
+    """Base of args that score resources: an empty list stands for cpu and memory."""
 
     @model_validator(mode="before")
     @classmethod
@@ -195,7 +195,7 @@ class ScoringStrategy(_DefaultResources):
 
     @property
     def effective_resources(self) -> list[ResourceSpec]:
-        """Return the resources that count."""
+        """Return the resources to score."""
         return self.resources
 
     def check(self) -> Iterator[tuple[Loc, str]]:
@@ -276,8 +276,7 @@ class NodeResourcesBalancedAllocationArgs(ArgsModel, _DefaultResources):
 
 
 class DefaultConstraint(StrictModel):
-    """A default constraint; `labelSelector` is accepted by the decoder only to be refused by the check, as upstream
-    does."""
+    """A default constraint. It decodes `labelSelector` only so that the check can refuse it, as upstream does."""
 
     max_skew: int
     topology_key: str

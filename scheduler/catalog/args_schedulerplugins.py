@@ -30,7 +30,7 @@ class CoschedulingArgs(ArgsModel):
 
 
 class WeightedResource(StrictModel):
-    """A resource and its weight; no default stands in for a weight of 0."""
+    """A resource and its weight; a weight of 0 has no default and is refused."""
 
     name: str
     weight: int = 0
@@ -74,7 +74,7 @@ class TopologyScoringStrategy(StrictModel):
 
 
 class TopologyCacheArgs(StrictModel):
-    """How NodeResourceTopologyMatch keeps its view of the zones up to date."""
+    """How NodeResourceTopologyMatch keeps its cache of zones up to date."""
 
     foreign_pods_detect: str = "All"
     resync_method: str = "Autodetect"
@@ -117,7 +117,7 @@ class NodeResourceTopologyMatchArgs(ArgsModel):
 
 
 class PreemptionTolerationArgs(DefaultPreemptionArgs):
-    """PreemptionToleration: the candidate counts of DefaultPreemption."""
+    """PreemptionToleration: the candidate limits of DefaultPreemption."""
 
 
 class TopologicalSortArgs(ArgsModel):

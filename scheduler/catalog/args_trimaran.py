@@ -12,7 +12,7 @@ PROVIDER_TYPES = ("KubernetesMetricsServer", "Prometheus", "SignalFx")
 
 
 class MetricProvider(StrictModel):
-    """Where the load comes from when no watcher is named."""
+    """The source of the load where no load-watcher is given."""
 
     type: str = ""
     address: str | None = None
@@ -21,7 +21,7 @@ class MetricProvider(StrictModel):
 
 
 class TrimaranArgs(ArgsModel):
-    """What every load-aware plugin has: a metric provider, or the address of a load-watcher.
+    """Args of every load-aware plugin: a metric provider, or the address of a load-watcher.
 
     Defaults follow upstream: the provider's type becomes KubernetesMetricsServer only when neither it nor
     `watcherAddress` is given. `insecureSkipVerify` stays as written: upstream turns it on by itself for Prometheus,
@@ -47,7 +47,7 @@ class TrimaranArgs(ArgsModel):
         return f"{self.metric_provider.type}:{(self.metric_provider.address or '').rstrip('/')}"
 
     def check(self) -> Iterator[tuple[Loc, str]]:
-        """The provider is one that exists, and a Prometheus has an address."""
+        """The provider type exists, and addresses are URLs."""
         provider = self.metric_provider
         if self.watcher_address:
             if not self.watcher_address.startswith(("http://", "https://")):
@@ -144,7 +144,7 @@ class LowRiskOverCommitmentArgs(TrimaranArgs):
 
 
 class PowerModel(StrictModel):
-    """Power of a node in watts at CPU utilisation x per cent: k0 + k1 * e^(k2 * x)."""
+    """Power of a node in watts at a CPU utilization of x per cent: k0 + k1 * e^(k2 * x)."""
 
     k0: float = 0.0
     k1: float = 0.0
@@ -152,7 +152,7 @@ class PowerModel(StrictModel):
 
 
 class PeaksArgs(ArgsModel):
-    """Peaks. The keys begin with capital letters: the tags of upstream's Go fields are malformed, and it accepts no
+    """Peaks. Its keys begin with capital letters: the tags of upstream's Go fields are malformed, so it accepts no
     others."""
 
     watcher_address: str = Field(default="", alias="WatcherAddress")

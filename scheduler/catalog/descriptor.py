@@ -1,4 +1,4 @@
-"""What is known of a plugin without importing its implementation."""
+"""The description of a plugin, without its implementation."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -39,11 +39,11 @@ GO_INTERFACES: dict[ExtensionPoint, str] = {
     ExtensionPoint.BIND: "BindPlugin",
     ExtensionPoint.POST_BIND: "PostBindPlugin",
 }
-"""Upstream's interface names; they stand in its error messages, which ours repeat."""
+"""Upstream's interface names; its error messages contain them, and ours repeat those messages."""
 
 
 class ActionType(IntFlag):
-    """What happened to an object, as specific as it can be told (k8s.io/kube-scheduler/framework ActionType)."""
+    """What happened to an object, as specifically as can be determined (k8s.io/kube-scheduler/framework ActionType)."""
 
     ADD = 1 << 0
     DELETE = 1 << 1
@@ -73,7 +73,7 @@ class ActionType(IntFlag):
 
 
 class Watch(NamedTuple):
-    """A resource a plugin reads besides nodes and pods, such as ("apps/v1", "replicasets")."""
+    """A resource that a plugin reads in addition to nodes and pods, such as ("apps/v1", "replicasets")."""
 
     api_version: str
     resource: str
@@ -89,7 +89,7 @@ class PolicyRule:
     resource_names: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rule as it stands in a ClusterRole."""
+        """Return the rule as an entry of a ClusterRole's `rules`."""
         rule: dict[str, Any] = {
             "apiGroups": list(self.api_groups),
             "resources": list(self.resources),
@@ -102,7 +102,7 @@ class PolicyRule:
 
 @dataclass(frozen=True, slots=True)
 class PluginDescriptor:
-    """Everything that validation, RBAC and rendering need to know of a plugin. An out-of-tree package returns this
+    """Everything that validation, RBAC and rendering need to know about a plugin. Out-of-tree packages provide this
     type too.
 
     Attributes:

@@ -156,7 +156,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
         "DynamicResources",
         points(["preEnqueue", "preFilter", "filter", "postFilter", "reserve", "preBind"]),
         DynamicResourcesArgs,
-        # Pods with claims are turned away whatever happens: it reads and registers nothing.
+        # It rejects every pod with resource claims, so it reads nothing and registers for no events.
         implemented=True,
         default=True,
     ),
@@ -185,4 +185,4 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
 )
 
 REMOVED_IN_V1 = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
-"""Names that v1 rejects wherever they stand: NodeVolumeLimits covers them."""
+"""Plugin names that v1 rejects everywhere: NodeVolumeLimits covers them."""

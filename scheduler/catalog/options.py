@@ -1,6 +1,7 @@
-"""`SecondarySchedulerOptions`: what is ours and not upstream's.
+"""`SecondarySchedulerOptions`: the options that upstream does not have.
 
-It stands in `pluginConfig` under a name no Go binary has a plugin for; they ignore it, so one file serves both images.
+They are an entry of `pluginConfig` with a name that no plugin of a Go binary has; Go binaries ignore it, so one file
+works with both images.
 """
 
 import re
@@ -18,8 +19,8 @@ _WINDOW = re.compile(r"([0-9]+(ms|[smhdwy]))+")
 class LoadQueries(StrictModel):
     """PromQL templates; `$window` is replaced by the window. Results are ratios of 0..1 per node.
 
-    `sampleTime` yields the time of each node's newest sample instead (seconds since the epoch), which its age follows
-    from; without a result a value is as old as the answer.
+    `sampleTime` yields the time of each node's newest sample instead (seconds since the epoch), from which its age is
+    computed; without a result, a value is as old as the response.
     """
 
     cpu_average: str = "avg_over_time(instance:node_cpu:ratio[$window])"
@@ -30,18 +31,17 @@ class LoadQueries(StrictModel):
 
 
 Fallback = Literal["requests", "leaveOut"]
-"""What stands in for a node's load: what its pods request, or nothing, which neither favours nor disfavours it."""
+"""What replaces a node's load: its pods' requests, or nothing, which neither favours nor disfavours the node."""
 
 
 class LoadOptions(StrictModel):
-    """How load is read: credential files, how often, how long one query may take, how old it may be (seconds), over
-    which window.
+    """How load is read: credential files, interval, timeout of a query, maximum age (all in seconds), window.
 
-    A value is fresh, stale (older than `maxAgeSeconds`) or absent (never had, or no number). `whenStale` and
-    `whenAbsent` say what happens on such a node beside others with fresh load; `whenNoneFresh` what happens where no
-    node that the pod fits has fresh load: by default the plugin is left out of the attempt and the others decide.
+    A value is fresh, stale (older than `maxAgeSeconds`) or absent (never read, or not a number). `whenStale` and
+    `whenAbsent` say what happens for such a node when others have fresh load; `whenNoneFresh` what happens when no node
+    that the pod fits has fresh load: by default the plugin skips the attempt and the others decide.
 
-    `nodeLabel` is the label of Prometheus' series that says which node they are of, by name or by address.
+    `nodeLabel` is the label of Prometheus' series that identifies the node, by name or by address.
     """
 
     token_file: str | None = None

@@ -1,4 +1,4 @@
-"""Looking plugins up by name, and the ClusterRoles that follow from them."""
+"""Plugins by name, and the ClusterRoles and object names that follow from them."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from scheduler.catalog.intree import IN_TREE
 from scheduler.catalog.schedulerplugins import OPTIONS_DESCRIPTOR, SCHEDULER_PLUGINS
 
 OPERATOR_NAMESPACE = "openshift-secondary-scheduler-operator"
-"""Where upstream's operator lives, and ours unless told otherwise."""
+"""Namespace of upstream's operator, and the default of ours."""
 
 INSTANCE_NAME = "cluster"
 """The SecondaryScheduler whose objects have upstream's names."""
 OPERAND = "secondary-scheduler"
 CANARY_SUFFIX = "-canary"
-"""Ends the names of candidates, and of the profiles in their configuration."""
+"""Suffix of the names of canaries, and of the profiles in their configuration."""
 _LONGEST_OPERAND = 39
-"""Names made from it are a Service's or a label's value, which have 63 characters at most."""
+"""Services and label values are named after it, with at most 63 characters."""
 
 LOG_VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
 """`spec.logLevel` of a SecondaryScheduler -> the scheduler's `-v`; the names are OpenShift's."""
@@ -85,7 +85,7 @@ def lookup(name: str) -> PluginDescriptor | None:
 
 
 def known_names() -> tuple[str, ...]:
-    """Return the names that can stand in a plugin set."""
+    """Return the names that are valid in a plugin set."""
     return tuple(name for name in _all() if name != OPTIONS_DESCRIPTOR.name)
 
 
@@ -102,10 +102,10 @@ def cluster_role_name(plugin: str) -> str:
 def cluster_role_binding_name(role: str, namespace: str, scheduler: str = OPERAND) -> str:
     """Return the name under which a scheduler's account is bound to one of the static ClusterRoles.
 
-    Who runs the operator may write bindings of these names only, so both sides make them here.
+    The operator's RBAC allows it to write bindings of these names only, so both sides take the name from here.
     """
     if not role.startswith("secondary-scheduler:"):
-        # One of the cluster's own, whose binding has its name already.
+        # A role of the cluster itself; a binding of that name already exists.
         role = f"secondary-scheduler:{role.replace(':', '-')}"
     if (namespace, scheduler) == (OPERATOR_NAMESPACE, OPERAND):
         return role
@@ -113,11 +113,11 @@ def cluster_role_binding_name(role: str, namespace: str, scheduler: str = OPERAN
 
 
 def operand_name(instance: str) -> str:
-    """Return what the ServiceAccount, Deployment and Lease of a SecondaryScheduler are called: upstream's name for
-    `cluster`, one derived from its own for any other.
+    """Return the name of a SecondaryScheduler's ServiceAccount, Deployment and Lease: upstream's for `cluster`, else
+    one derived from the instance's name.
 
-    A name that is too long, that a Service cannot have, or that would be the operator's or a candidate's, is cut and
-    made unique by a hash.
+    A name that is too long, invalid for a Service, or equal to the operator's or a canary's, is shortened and made
+    unique by a hash.
     """
     if instance == INSTANCE_NAME:
         return OPERAND
@@ -130,29 +130,29 @@ def operand_name(instance: str) -> str:
 
 
 GO_CLUSTER_ROLES = ("system:kube-scheduler", "system:volume-scheduler")
-"""The cluster's own roles, which an image of the Go scheduler is written for: beside its plugins' it gets these."""
+"""The roles of the cluster's own scheduler, which Go images need in addition to those of their plugins."""
 
 STATUS_KINDS = ("podgroups", "elasticquotas")
-"""Kinds of `scheduling.x-k8s.io` whose status the operator can keep, by their plurals."""
+"""Plurals of the kinds of `scheduling.x-k8s.io` whose status the operator can maintain."""
 
 FLOW_SCHEMAS = ("leases", "requests")
-"""What each scheduler has a FlowSchema for."""
+"""The purposes for which each scheduler has a FlowSchema."""
 
 
 def flow_schema_name(purpose: str, namespace: str, scheduler: str = OPERAND) -> str:
-    """Return the name of a scheduler's FlowSchema, which is the cluster's."""
+    """Return the name of a scheduler's FlowSchema, which has no namespace."""
     if (namespace, scheduler) == (OPERATOR_NAMESPACE, OPERAND):
         return f"secondary-scheduler-{purpose}"
     return f"{namespace}.{scheduler}-{purpose}"
 
 
 def base_rules() -> tuple[PolicyRule, ...]:
-    """Return what the daemon needs whatever plugins it runs. Its Lease is covered by a Role in its own namespace."""
+    """Return the rules that the daemon needs with any plugins. A Role in its own namespace covers its Lease."""
     return _BASE_RULES
 
 
 def plugin_rules(name: str) -> tuple[PolicyRule, ...]:
-    """Return what a plugin needs beyond `base_rules()`; nothing for an unknown one."""
+    """Return the rules that a plugin needs beyond `base_rules()`; none for an unknown plugin."""
     descriptor = lookup(name)
     return descriptor.rules if descriptor else ()
 

@@ -1,7 +1,7 @@
 """The plugins of sigs.k8s.io/scheduler-plugins, and the entry for this scheduler's own options.
 
-All of them are known, so that a configuration for an image that has them can be checked; `implemented` says which ones
-this scheduler can run itself.
+All of them have a descriptor, so that a configuration for an image that has them can be checked; `implemented` says
+which ones this scheduler can run itself.
 """
 
 from scheduler.catalog.args_schedulerplugins import (
@@ -23,8 +23,7 @@ from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule, Watch, po
 from scheduler.catalog.options import SecondarySchedulerOptionsArgs
 
 OPTIONS = "SecondarySchedulerOptions"
-"""Name of the pluginConfig entry that carries our own options. No plugin has this name and none can be enabled by
-it."""
+"""Name of the pluginConfig entry with our own options. It is not a plugin and cannot be enabled."""
 
 _FLAVOURS = frozenset({"ours", "scheduler-plugins"})
 _NODE_METRICS = (PolicyRule(("metrics.k8s.io",), ("nodes",), ("get", "list")),)

@@ -1,7 +1,7 @@
 """Value types that plugin args and the configuration share: the strict base model, Go durations, quantities.
 
-Semantic checks are not pydantic validators: they live in `check()`, so that every problem of a file is found in one
-pass, each at its own field path, worded as upstream words it.
+Semantic checks are not pydantic validators but methods `check()`, so that one pass finds every problem of a file, each
+at its own field path and in upstream's words.
 """
 
 import re
@@ -14,14 +14,14 @@ from pydantic.alias_generators import to_camel
 from scheduler.kube.primitives.quantity import QuantityError, milli_value
 
 Loc = tuple[str | int, ...]
-"""Where in a document: field names as written and list indices."""
+"""A location in a document: field names as written, and list indices."""
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 
 class StrictModel(BaseModel):
-    """Base of everything decoded from a configuration: camelCase names only, no coercion, no unknown field,
+    """Base of everything decoded from a configuration: camelCase names only, no coercion, no unknown fields,
     immutable."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)

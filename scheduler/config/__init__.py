@@ -1,7 +1,9 @@
 """Versioned configuration: decode, default, validate, expand, render.
 
-May import pydantic, ruamel.yaml, `scheduler.catalog` and `scheduler.kube.primitives`; does no I/O. What
-passes here in `pulumi preview` is what the scheduler loads.
+Membership: everything that says whether a configuration, or the spec of a SecondaryScheduler, is valid and what it
+means. May import pydantic, ruamel.yaml, `scheduler.catalog` and `scheduler.kube.primitives`. It does no I/O beyond its
+own table of versions and reads no clock and no environment: what passes in `pulumi preview` is what the scheduler
+loads.
 """
 
 from scheduler.config.compatibility import (

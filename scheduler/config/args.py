@@ -23,7 +23,7 @@ from scheduler.config.problems import Problem
 
 
 class ArgsReader:
-    """Reads the pluginConfig of one profile and gathers what is wrong with it."""
+    """Reads the pluginConfig of one profile and collects its problems."""
 
     def __init__(
         self, document: Document, loc: Loc, flavour: Flavour, *, allow_token_in_config_map: bool, load_given: bool
@@ -36,7 +36,7 @@ class ArgsReader:
         self.problems: list[Problem] = []
 
     def read(self, profile: KubeSchedulerProfile) -> dict[str, ArgsModel]:
-        """Return the args the file gives, by plugin name."""
+        """Return the args in the file, by plugin name; without those that have errors."""
         result: dict[str, ArgsModel] = {}
         seen: set[str] = set()
         for index, entry in enumerate(profile.plugin_config):
@@ -55,12 +55,12 @@ class ArgsReader:
     def check_sources(
         self, profile: KubeSchedulerProfile, given_args: Mapping[str, ArgsModel], effective: Mapping[str, ArgsModel]
     ) -> None:
-        """Refuse, for plugins that run, args that name no load source.
+        """Report enabled plugins whose args name no load source.
 
         Args:
             profile: as written.
             given_args: args that decoded; a plugin with args in the profile and none here has a problem already.
-            effective: args of what runs, defaults filled in.
+            effective: args of enabled plugins, with defaults.
         """
         if self._load_given or not self._flavour.is_ours:
             return
@@ -138,7 +138,7 @@ class ArgsReader:
 
 
 def missing_plugin(name: str, flavour: Flavour, kind: str = "plugin") -> str:
-    """Return what to say of a plugin that the image does not have."""
+    """Return the message about a plugin that the image does not have."""
     if flavour.is_ours or lookup(name) is None:
         return f'{kind} "{name}" does not exist'
     return f'{kind} "{name}" does not exist in {flavour.name}'
@@ -147,7 +147,7 @@ def missing_plugin(name: str, flavour: Flavour, kind: str = "plugin") -> str:
 def with_defaults(
     given_args: Mapping[str, ArgsModel], enabled: tuple[str, ...], flavour: Flavour = OURS
 ) -> dict[str, ArgsModel]:
-    """Return the args of every enabled plugin that has an args model, defaults filled in."""
+    """Return the args, with defaults, of every enabled plugin that takes any."""
     result: dict[str, ArgsModel] = {}
     for name in enabled:
         descriptor = flavour.find(name)
@@ -157,6 +157,6 @@ def with_defaults(
 
 
 def options_of(given_args: Mapping[str, ArgsModel]) -> SecondarySchedulerOptionsArgs:
-    """Return our own options of a profile; the defaults where the file has none."""
+    """Return a profile's `SecondarySchedulerOptions`; defaults if the file has none."""
     options = given_args.get(OPTIONS)
     return options if isinstance(options, SecondarySchedulerOptionsArgs) else SecondarySchedulerOptionsArgs()

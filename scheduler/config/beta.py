@@ -1,7 +1,7 @@
-"""From v1beta1, v1beta2 and v1beta3 to v1: what ran before runs after, with the same weights, written out.
+"""Conversion from v1beta1, v1beta2 and v1beta3 to v1: the same plugins run with the same weights, written out.
 
-The conversion edits a tree of maps and lists in place and moves what it keeps instead of copying it. So it serves plain
-data, whose places in the file stay known, and a commented tree of ruamel.yaml, whose comments stay.
+The conversion edits a tree of maps and lists in place, and moves entries instead of copying them. So it works on plain
+data, whose positions in the file stay known, and on a commented tree of ruamel.yaml, whose comments stay.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping, MutableSequence
@@ -24,28 +24,28 @@ from scheduler.config.problems import Severity
 
 Tree = MutableMapping[str, Any]
 Report = Callable[[object, str | int | None, str, str, Severity], None]
-"""Called with the container, the key in it, message, hint and severity."""
+"""Called with container, key in it, message, hint and severity."""
 
 FIT = "NodeResourcesFit"
 _POINTS = tuple(point.value for point in ExtensionPoint)
 
 
 def version_of(data: object) -> str:
-    """Return `v1`, `v1beta3`, … of a configuration's data; empty if it is of another group or none."""
+    """Return the version (`v1`, `v1beta3`, …) of a configuration's data; empty for another API group."""
     value = data.get("apiVersion") if isinstance(data, MutableMapping) else None
     group, _, version = str(value).partition("/")
     return version if group == GROUP else ""
 
 
 def is_converted(version: str) -> bool:
-    """Tell whether a version is accepted by converting it."""
+    """Tell whether a version is accepted through conversion."""
     return version in CONVERTED_VERSIONS
 
 
 def convert(data: Tree, report: Report) -> None:
-    """Turn the data of a convertible version into v1, in place, and report every change that a user should know of.
+    """Convert data of a convertible version to v1, in place, and report every change that a user should know about.
 
-    What does not have the shape of a configuration is left as it is: decoding refuses it afterwards.
+    Parts that do not have the shape of a configuration stay as they are: decoding refuses them afterwards.
     """
     version = version_of(data)
     message = (
@@ -96,7 +96,7 @@ def _weight(entry: Tree) -> int:
 
 
 def _well_formed(profile: Tree) -> bool:
-    """Whether maps and lists are where they belong. Other profiles stay as they are, and decoding says why."""
+    """Whether maps and lists are where they belong. Other profiles are not converted, and decoding reports why."""
     plugins = profile.get("plugins")
     if not isinstance(plugins, MutableMapping | None):
         return False
@@ -155,7 +155,7 @@ class _ProfileConversion:
                     self._report(entry, "name", message, EXPLAINED.get(name, ""), "error")
 
     def _drop_volume_limits(self, plugin_set: Tree) -> None:
-        """NodeVolumeLimits counts the volumes of all drivers; it stands in for the first of the old four."""
+        """NodeVolumeLimits counts the volumes of all drivers; it replaces the first of the four old plugins."""
         enabled = plugin_set.get("enabled")
         names = {entry["name"] for entry in _named_entries(enabled)}
         only = any(entry["name"] == "*" for entry in _named_entries(plugin_set.get("disabled")))
@@ -170,7 +170,7 @@ class _ProfileConversion:
                 _remove(enabled, entry)
 
     def _score(self) -> str | None:
-        """Write the score plugins out with the weights they had; returns which plugin NodeResourcesFit stands for."""
+        """Write out the score plugins with their weights; return the plugin that becomes NodeResourcesFit."""
         score = self._child(self._child(self._profile, "plugins"), "score")
         enabled, disabled = self._list(score, "enabled"), self._list(score, "disabled")
         off = {entry["name"] for entry in _named_entries(disabled)}
@@ -228,7 +228,7 @@ class _ProfileConversion:
         if "*" in off:
             return
         for plugin in default_plugins():
-            # VolumeBinding scores in v1's default profile only; so does what the old defaults did not have.
+            # Only v1's default profile scores with VolumeBinding and with plugins that the old defaults did not have.
             if plugin.default_weight and plugin.name not in enabled | off:
                 disabled.append({"name": plugin.name})
 
@@ -237,7 +237,7 @@ class _ProfileConversion:
         self._report(entry, "name", f"{name} is left out", EXPLAINED[name], "warning")
 
     def _strategy(self, scoring: str | None) -> None:
-        """Move the args of the plugin that scored by resources into NodeResourcesFit; drop those of the others."""
+        """Move the args of the plugin that scored resources into NodeResourcesFit; drop those of the others."""
         config = self._profile.get("pluginConfig")
         fit = next((entry for entry in _named_entries(config) if entry["name"] == FIT), None)
         for entry in _named_entries(config):
@@ -265,7 +265,7 @@ class _ProfileConversion:
             self._written_strategy(fit, self._strategy_of(scoring, {}))
 
     def _written_strategy(self, fit: Tree | None, strategy: Tree) -> None:
-        """For a plugin that scored without args of its own."""
+        """Write the strategy of a plugin that had no args of its own."""
         if fit is None:
             self._list(self._profile, "pluginConfig").append({"name": FIT, "args": {"scoringStrategy": strategy}})
         else:
@@ -278,12 +278,13 @@ class _ProfileConversion:
             strategy["resources"] = args.pop("resources")
         if "shape" in args:
             strategy["requestedToCapacityRatio"] = {"shape": args.pop("shape")}
-        # What the old args did not know either is refused under the new name.
+        # Fields that the old args did not have are refused under the new name.
         strategy.update({key: value for key, value in args.items() if key not in ("apiVersion", "kind")})
         return strategy
 
     def _keep_order(self, point: str) -> None:
-        """v1 moves a default plugin that is enabled again to the front; v1beta2 left it, or moved it to the end."""
+        """Write the plugins in their old order: v1 moves a default plugin that is enabled again to the front, while
+        v1beta2 left it in place or moved it to the end."""
         plugin_set = (self._profile.get("plugins") or {}).get(point)
         if not isinstance(plugin_set, MutableMapping):
             return
@@ -335,7 +336,7 @@ class _ProfileConversion:
 
 
 def _remove(items: Any, item: object) -> None:
-    # Equal entries may stand twice: identity decides.
+    # Compared by identity: there may be several equal entries.
     del items[next(index for index, entry in enumerate(items) if entry is item)]
 
 

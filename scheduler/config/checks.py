@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler.catalog import ExtensionPoint, Loc
-from scheduler.catalog.args_intree import is_qualified_name
+from scheduler.catalog import ExtensionPoint, Loc, is_qualified_name
 from scheduler.config.document import Document
 from scheduler.config.expand import EffectiveProfile
 from scheduler.config.flavours import Flavour
@@ -12,7 +11,7 @@ from scheduler.config.problems import Problem
 
 
 def check_top_level(document: Document, model: KubeSchedulerConfiguration, flavour: Flavour) -> Iterator[Problem]:
-    """Yield what is wrong outside the profiles."""
+    """Yield the problems outside the profiles."""
 
     def problem(message: str, *loc: str | int) -> Problem:
         return document.problem(loc, message)
@@ -98,7 +97,7 @@ def _check_extenders(document: Document, model: KubeSchedulerConfiguration) -> I
 
 
 def check_profiles(document: Document, profiles: list[EffectiveProfile]) -> Iterator[Problem]:
-    """Yield what is wrong between profiles: names, and the queue that all of them share."""
+    """Yield the problems between profiles: their names, and the queue that all of them share."""
     seen: set[str] = set()
     for index, profile in enumerate(profiles):
         if profile.scheduler_name and profile.scheduler_name in seen:

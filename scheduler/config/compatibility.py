@@ -1,4 +1,4 @@
-"""Whether the versions of operator, scheduler image and cluster go together, by the table in compatibility.yaml."""
+"""Compatibility of the versions of operator, scheduler image and cluster, by the table in compatibility.yaml."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,11 @@ Version = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class OperatorRelease:
-    """An operator as its image or ClusterServiceVersion tells.
+    """An operator, as identified by its image or ClusterServiceVersion.
 
     Attributes:
         is_ours: this project's; otherwise OpenShift's.
-        version: None if nothing tells it.
+        version: None if it is not known.
     """
 
     is_ours: bool
@@ -34,7 +34,7 @@ class OperatorRelease:
 
 @dataclass(frozen=True, slots=True)
 class ClusterVersions:
-    """What is known of the cluster; None: nothing."""
+    """Versions of the cluster; None where they are not known."""
 
     kubernetes: str | None = None
     openshift: str | None = None
@@ -42,11 +42,11 @@ class ClusterVersions:
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """Two versions that do not go together.
+    """Two incompatible versions.
 
     Attributes:
-        subject: whose version should be another one.
-        message: which do not go together and why; what to do after a semicolon.
+        subject: whose version should change.
+        message: which versions are incompatible and why; after a semicolon, what to do.
     """
 
     subject: Subject
@@ -54,13 +54,13 @@ class Incompatibility:
 
 
 def parse_version(text: str) -> Version | None:
-    """Return major, minor and patch level (0 if not given) of `1.34`, `v1.34.7` or `4.17.3-rc.1`; None of others."""
+    """Return major, minor and patch level (default 0) of `1.34`, `v1.34.7` or `4.17.3-rc.1`; None for other texts."""
     match = _VERSION.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
 def operator_of(image: str) -> OperatorRelease | None:
-    """Return what an operator's image tells of it; None for an image that is neither ours nor OpenShift's."""
+    """Return the operator of an image; None for an image that is neither ours nor OpenShift's."""
     repository, tag = split_image(image)
     if _OUR_OPERATOR.search(repository):
         return OperatorRelease(True, parse_version(tag))
@@ -68,15 +68,15 @@ def operator_of(image: str) -> OperatorRelease | None:
 
 
 def operator_of_csv(name: str) -> OperatorRelease | None:
-    """Return what the name of a ClusterServiceVersion tells, such as `secondaryscheduleroperator.v1.5.0`; else None."""
+    """Return the operator of a ClusterServiceVersion's name, such as `secondaryscheduleroperator.v1.5.0`, or None."""
     package, _, version = name.partition(".")
     return OperatorRelease(False, parse_version(version)) if package == "secondaryscheduleroperator" else None
 
 
 def lease_timings(operator: OperatorRelease | None) -> Mapping[str, str] | None:
-    """Return the Lease's timings that an operator gives the scheduler as flags; None if it gives none.
+    """Return the Lease timings that an operator passes to the scheduler as flags; None if it passes none.
 
-    An empty mapping stands for those of this project's operator.
+    An empty mapping means the defaults of this project's operator.
     """
     if operator is None or operator.is_ours or operator.version is None:
         return {}
@@ -89,13 +89,13 @@ def lease_timings(operator: OperatorRelease | None) -> Mapping[str, str] | None:
 def incompatibilities(
     cluster: ClusterVersions, operator: OperatorRelease | None, scheduler_image: str, flavour: Flavour
 ) -> Iterator[Incompatibility]:
-    """Yield everything that is known not to go together; what is not known is not judged.
+    """Yield all known incompatibilities; nothing is reported about versions that are not known.
 
     Args:
-        cluster: the versions of the cluster, as far as they are given.
-        operator: who starts the scheduler; None for nobody or an operator that is not known.
+        cluster: the known versions of the cluster.
+        operator: the operator that runs the scheduler; None without one, or for one that is not known.
         scheduler_image: reference of the scheduler's image.
-        flavour: what that image is.
+        flavour: of that image.
     """
     yield from _check_cluster(cluster)
     if operator is not None:
@@ -221,7 +221,7 @@ def _kubernetes_of(openshift: Version) -> Version:
 
 
 def _highest_patch(kubernetes: Version, cluster: ClusterVersions) -> Version:
-    """The version itself; where its patch level is not given, the last one of its minor."""
+    """The version, with the highest patch level if the cluster's is not given."""
     text = cluster.kubernetes or ""
     return kubernetes if text.count(".") > 1 else (kubernetes[0], kubernetes[1], 1 << 16)
 

@@ -12,11 +12,11 @@ from scheduler.config.render import render
 
 
 def completed(configuration: Configuration, leader_election: Mapping[str, Any] | None = None) -> str:
-    """Return the configuration as YAML: every field with its default, multiPoint merged with the default plugins, the
-    args of every plugin that is instantiated.
+    """Return the configuration as YAML: every field with its default, multiPoint merged with the default plugins, and
+    the args of every plugin that is instantiated.
 
     Args:
-        configuration: what was loaded.
+        configuration: as loaded.
         leader_election: fields of `leaderElection` that flags override.
     """
     data = configuration.model.to_dict()
@@ -43,7 +43,7 @@ def _profile(configuration: Configuration, profile: KubeSchedulerProfile, name: 
         plugins[point.value] = _set([_entry(entry) for entry in own.enabled], [_entry(entry) for entry in own.disabled])
     disabled = [_entry(entry) for entry in profile.plugins.multi_point.disabled]
     chosen = {entry.name for entry in profile.plugins.multi_point.enabled}
-    # Upstream's list gives VolumeBinding no weight, which counts as 1.
+    # Upstream's default list has no weight for VolumeBinding, which means 1.
     merged = [
         EnabledPlugin(plugin.name) if plugin.name == "VolumeBinding" and plugin.name not in chosen else plugin
         for plugin in multi_point
@@ -62,7 +62,7 @@ def _profile(configuration: Configuration, profile: KubeSchedulerProfile, name: 
 
 
 def _without_empty(value: Any) -> Any:
-    """Go leaves empty lists and maps out."""
+    """Return the value without empty lists and maps, which Go leaves out."""
     if isinstance(value, dict):
         kept = {key: _without_empty(item) for key, item in value.items()}
         return {key: item for key, item in kept.items() if item not in ([], {})}

@@ -1,4 +1,4 @@
-"""From plain data to models, every mistake named at its place in words a user can act on."""
+"""Decoding plain data into models; every error has a location and a message that a user can act on."""
 
 import difflib
 import inspect
@@ -18,7 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 
 _BELONGS = "it belongs under"
 _LOST_INDENTATION = 3
-"""As many keys that belong deeper are no slip any more."""
+"""With this many keys that belong deeper, the whole file has lost its indentation."""
 _EXPECTED = {
     "int_type": "an integer",
     "int_from_float": "an integer",
@@ -49,11 +49,11 @@ def decode(document: Document, data: Any, model: type[M], loc: Loc, problems: li
 
 
 def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], base: Loc) -> Problem:
-    # A location inside a union names the branch as well ("str", "constrained-int"); only parts that exist in the
-    # data help.
+    # A location inside a union also names the branch ("str", "constrained-int"), which is not part of the data; the
+    # position falls back to the closest enclosing location.
     loc: Loc = (*base, *detail["loc"])
     kind = detail["type"]
-    # A token of the wrong type is still a token.
+    # A token of the wrong type is still secret.
     value = "…" if str(loc[-1]).lower() == "token" else detail["input"]
     if kind == "extra_forbidden":
         name = str(loc[-1])
@@ -72,7 +72,7 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
 
 
 def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...], base: Loc) -> str:
-    """A slip in case, a field of an older version, lost indentation, or a slip of the pen: in this order."""
+    """Return a hint. Tried in this order: wrong case, a field of an older version, lost indentation, a typing error."""
     known = field_names(model, loc)
     if name in FIELD_HINTS:
         return FIELD_HINTS[name]
@@ -95,7 +95,8 @@ def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...
 
 
 def _path_to_field(name: str, model: type[BaseModel]) -> Loc | None:
-    """Return below which field of a model a field of this name stands; where several are as near, what holds them."""
+    """Return the path of the model's field that contains a field of this name; if several are equally close, the path
+    of what contains those."""
     if name in field_names(model, ()):
         return ()
     paths = list(_paths_to_field(name, model, ()))
@@ -106,7 +107,7 @@ def _path_to_field(name: str, model: type[BaseModel]) -> Loc | None:
 
 
 def _paths_to_field(name: str, model: type[BaseModel], path: Loc) -> Iterator[Loc]:
-    """Yield where below a model a field of this name exists, the nearest first."""
+    """Yield the paths below a model that contain a field of this name, the closest first."""
     inner = []
     for info in model.model_fields.values():
         child = _model_in(info.annotation)
@@ -121,7 +122,7 @@ def _paths_to_field(name: str, model: type[BaseModel], path: Loc) -> Iterator[Lo
 
 
 def describe_value(value: Any) -> str:
-    """Return a value for a message: short, quoted, with its kind where that is what is wrong."""
+    """Return a value as text for a message: shortened, and with its kind."""
     if isinstance(value, str):
         return f'the text "{value if len(value) <= 40 else value[:37] + "..."}"'
     if isinstance(value, bool):
@@ -134,8 +135,7 @@ def describe_value(value: Any) -> str:
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """Return a hint naming the closest allowed name: one that differs in case only wins over one that is spelt
-    alike."""
+    """Return a hint with the closest allowed name; one that differs only in case wins over a similar one."""
     names = sorted(allowed)
     for candidate in names:
         if candidate.lower() == name.lower():

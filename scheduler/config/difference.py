@@ -1,4 +1,4 @@
-"""What changes between two configurations, in words: what a reviewer wants to know, not which lines differ."""
+"""What changes between two configurations, in words: the effects that a reviewer wants to know, not the lines."""
 
 import json
 import re
@@ -12,13 +12,13 @@ from scheduler.config.model import KubeSchedulerProfile
 
 _ABSENT = object()
 _SECRET = re.compile(r"(token|password|secret|bearer|credential|keyData)(?!\w*(File|Seconds)$)", re.IGNORECASE)
-"""Names of what is never shown; the path of a file is no secret."""
+"""Names of fields whose values are never shown; the path of a file is not secret."""
 
 
 def differences(old: Configuration, new: Configuration) -> list[str]:
-    """Return one line per change in what runs, by profile; empty when both configurations do the same.
+    """Return one line per change of behaviour, by profile; empty if both configurations do the same.
 
-    Defaults are filled in on both sides, so that writing down a default is no change. Secrets are never shown.
+    Both sides have their defaults filled in, so writing out a default is not a change. Secrets are never shown.
     """
     lines = list(_data_changes("", _without_profiles(old), _without_profiles(new)))
     for name in (*old.scheduler_names, *(name for name in new.scheduler_names if name not in old.scheduler_names)):
@@ -39,7 +39,7 @@ def _scores(profile: EffectiveProfile) -> str:
 
 
 def _written_profile(configuration: Configuration, name: str) -> KubeSchedulerProfile:
-    """The profile as it is written; the default one of a file without profiles."""
+    """The profile as written; the default profile for a file without profiles."""
     profiles = configuration.model.profiles or [KubeSchedulerProfile()]
     return profiles[configuration.scheduler_names.index(name)]
 
@@ -83,13 +83,13 @@ def _plugin_changes(old: EffectiveProfile, new: EffectiveProfile) -> Iterator[st
         names = [[plugin.name for plugin in profile.plugins(point)] for profile in (old, new)]
         common = set(names[0]) & set(names[1])
         orders = [[name for name in names_of_profile if name in common] for names_of_profile in names]
-        # The sum of scores is the same in any order.
+        # Order does not affect the sum of scores.
         if orders[0] != orders[1] and point not in (ExtensionPoint.SCORE, ExtensionPoint.PRE_SCORE):
             yield f"{point.value} runs in a different order: {', '.join(names[1])}"
 
 
 def _points(profile: EffectiveProfile, name: str) -> dict[str, int]:
-    """The extension points where a plugin runs, with its weight there."""
+    """The extension points where a plugin runs, with its weight at each."""
     return {
         point.value: plugin.weight
         for point in ExtensionPoint
@@ -107,7 +107,7 @@ def _weight(weight: int | None) -> str:
 
 
 def _args(profile: EffectiveProfile, written: KubeSchedulerProfile, name: str) -> dict[str, Any]:
-    """A plugin's args with their defaults; those of a plugin that is not known as they are written."""
+    """A plugin's args with defaults; those of an unknown plugin as written."""
     model = profile.args(name)
     if model is not None:
         return model.to_dict()
@@ -115,7 +115,7 @@ def _args(profile: EffectiveProfile, written: KubeSchedulerProfile, name: str) -
 
 
 def _data_changes(path: str, old: Any, new: Any) -> Iterator[str]:
-    """Yield what differs below a path; lists are compared as a whole."""
+    """Yield a line per difference below a path; lists are compared as a whole."""
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         if old != new:
             yield _change(path, _display(path, old), _display(path, new))

@@ -1,15 +1,14 @@
-"""Reading YAML text into plain data while remembering where everything stood.
+"""Reading YAML text into plain data, with the position of every key and value.
 
 The file is composed into nodes and not constructed: nodes carry line and column, and duplicate keys can all be
 reported at once. Scalars are read as sigs.k8s.io/yaml reads them (YAML 1.1 booleans, no sexagesimal numbers), because
 the Go binaries will read the same file.
 
-The project has two YAML libraries, each for what the other cannot do. ruamel.yaml reads what users write: it knows
-positions (here) and keeps comments (`rewrite`), but needs 200 ms for a CRD of 17 kB. PyYAML's `CSafeLoader`, in 11 ms,
-reads what programs write (CRDs, kubeconfigs, snapshots of a cluster), where nobody needs a line number; it would let
-duplicate keys pass and is no dependency of this package. PyYAML's loader in pure Python and ruamel's constructors of
-plain data have no use of their own beside these two, except for stack files in the command line: Pulumi's engine reads
-them as YAML 1.2, as ruamel does.
+The project uses two YAML libraries, each for what the other cannot do. ruamel.yaml reads what users write: it has
+positions (here) and keeps comments (`rewrite`), but takes about 200 ms for a CRD of 17 kB. PyYAML's `CSafeLoader`, at
+about 11 ms, reads what programs write (CRDs, kubeconfigs, snapshots of a cluster), where nobody needs line numbers; it
+accepts duplicate keys, and this package does not depend on it. The command line also reads stack files as plain data
+with ruamel, because Pulumi's engine reads them as YAML 1.2, unlike PyYAML.
 """
 
 import math
@@ -27,7 +26,7 @@ from scheduler.config.problems import ConfigurationError, Problem, Severity
 MAX_SIZE = 1 << 20
 """The API server refuses a larger ConfigMap."""
 _MAX_NODES = 100_000
-"""Aliases can make a small text huge; nobody writes a configuration of this many values."""
+"""A small text can expand to a huge one through aliases; no real configuration has this many values."""
 
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"})
 _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"})
@@ -36,33 +35,33 @@ _INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[0-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?")
 PLACEHOLDER_MESSAGE = "unresolved placeholder"
 _FOREIGN_BLANKS = re.compile("^[ \\t]*[\u00a0\u2000-\u200a\u202f\u3000]", re.MULTILINE)
-"""Blanks of web pages and word processors at the beginning of a line, where YAML takes them for text."""
+"""Non-ASCII spaces, from web pages and word processors, at the start of a line, where YAML reads them as text."""
 _ANY_FOREIGN_BLANK = re.compile("[\u00a0\u2000-\u200a\u202f\u3000]")
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}?")
 
 
 class Document:
-    """A configuration as plain data (dicts, lists, scalars), with what is needed to name a place in it.
+    """A configuration as plain data (dicts, lists, scalars), with what is needed to report problems in it.
 
-    `read_document` also records the line and column of every key and value; `document_of` has no text to point into.
+    `read_document` also records the line and column of every key and value; `document_of` has no text to point to.
     """
 
     def __init__(self, source: str, *, origin: tuple[int, int] = (1, 1)) -> None:
-        """`origin` is the position of what has none of its own."""
+        """`origin` is the line and column of locations that have no position."""
         self.source = source
         self._origin = origin
         self.data: Any = None
         self.problems: list[Problem] = []
         self._keys: dict[Loc, tuple[int, int]] = {}
         self._values: dict[Loc, tuple[int, int]] = {}
-        # Every map and list with its place. They are kept alive here, so that no identity is used twice.
+        # Every map and list with its location. The references keep them alive, so that no id() is reused.
         self._containers: list[tuple[Any, Loc]] = []
         self._moved: dict[Loc, Loc] | None = None
 
     def problem(
         self, loc: Loc, message: str, *, hint: str = "", severity: Severity = "error", at_key: bool = False
     ) -> Problem:
-        """Return a problem at a location; where the file has no such place, at the nearest place that contains it."""
+        """Return a problem at a location; its position is that of the closest enclosing location in the text."""
         loc = self.original(loc)
         line, column = self._position(loc, at_key=at_key)
         return Problem(loc, message, line, column, severity, hint, self.source)
@@ -76,7 +75,7 @@ class Document:
         return self.original(loc) in self._values
 
     def original(self, loc: Loc) -> Loc:
-        """Return where in the file a location of the data stands; another one only after `track_moves`."""
+        """Return the location in the file of a location in the data; they differ only after `track_moves`."""
         for length in range(len(loc), -1, -1) if self._moved is not None else ():
             place = (self._moved or {}).get(loc[:length])
             if place is not None:
@@ -84,13 +83,13 @@ class Document:
         return loc
 
     def location_of(self, container: object) -> Loc:
-        """Return where in the file a map or list of the data stands; the root for one that does not come from it."""
+        """Return the location in the file of a map or list of the data; the root for a new one."""
         return next((loc for known, loc in self._containers if known is container), ())
 
     def track_moves(self) -> None:
-        """Look where every map and list of the file is now, so that problems are told at the places in the file."""
+        """Record where the maps and lists of the file are now, so that problems are reported at their place in it."""
         places = {id(container): loc for container, loc in self._containers}
-        self._moved = dict(_moved(self.data, (), places))
+        self._moved = dict(_moves(self.data, (), places))
 
     def _position(self, loc: Loc, *, at_key: bool) -> tuple[int, int]:
         tables = (self._keys, self._values) if at_key else (self._values, self._keys)
@@ -165,7 +164,7 @@ class Document:
         if node.style is not None:
             return text
         value = plain_scalar(text)
-        # The composer itself reads numbers as numbers; where it says string, the author tagged the scalar !!str.
+        # The composer resolves numbers itself; if it says string, the author tagged the scalar with !!str.
         tagged = str(node.tag).endswith(":str") and isinstance(value, int | float) and not isinstance(value, bool)
         return text if tagged else value
 
@@ -179,13 +178,13 @@ class Document:
             self.problems.append(Problem(loc, message, *position, "error", hint, self.source))
 
 
-def _moved(value: Any, loc: Loc, places: Mapping[int, Loc]) -> Iterator[tuple[Loc, Loc]]:
+def _moves(value: Any, loc: Loc, places: Mapping[int, Loc]) -> Iterator[tuple[Loc, Loc]]:
     if not isinstance(value, dict | list):
         return
     if id(value) in places:
         yield loc, places[id(value)]
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from _moved(item, (*loc, key), places)
+        yield from _moves(item, (*loc, key), places)
 
 
 def plain_scalar(text: str) -> Any:
@@ -213,7 +212,7 @@ def _integer(text: str) -> Any:
                 return sign * int(digits[len(prefix) :], base)
             except ValueError:
                 return text
-    # Python refuses to convert texts of thousands of digits; no field of the configuration holds such a number.
+    # Python refuses to convert thousands of digits; no field of the configuration holds such a number.
     return sign * int(digits) if len(digits) <= 400 else text
 
 
@@ -253,7 +252,7 @@ def read_document(text: str, source: str) -> Document:
         )
         column = foreign.end() - foreign.start()
         document.problems.append(Problem((), message, line, column, "error", "replace them with plain spaces", source))
-        # Read on as it was meant, so that the other mistakes are told as well. Every place stays the same.
+        # Continue with plain spaces, so that other problems are reported too. All positions stay the same.
         text = _ANY_FOREIGN_BLANK.sub(" ", text)
     try:
         root = YAML(pure=True).compose(text)

@@ -1,4 +1,4 @@
-"""Keys of `leaderElection` that a file says in vain, because flags win."""
+"""Keys of `leaderElection` in a file that have no effect, because flags override them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,9 @@ from scheduler.catalog import Duration, StrictModel
 
 
 class LeaseFlags(StrictModel):
-    """What `--leader-elect-…` say, under the names that `leaderElection` of a configuration has for it.
+    """The flags `--leader-elect-…`, with the field names of `leaderElection` in a configuration.
 
-    The timings default to what this project's operator gives unless it is told otherwise.
+    Timings in seconds; the defaults are those that this project's operator passes.
     """
 
     leader_elect: bool = True
@@ -22,9 +22,9 @@ class LeaseFlags(StrictModel):
 
 
 def overridden_lease_keys(data: Any, flags: LeaseFlags) -> tuple[str, ...]:
-    """Return the keys of `leaderElection` in a configuration's data that say something else than the flags, sorted.
+    """Return the sorted keys of `leaderElection` in a configuration's data whose values differ from the flags.
 
-    What is no mapping, and a value that does not decode, is somebody else's to refuse.
+    Data that is not a mapping, or does not decode, is ignored: `load_configuration` refuses it.
     """
     election = data.get("leaderElection") if isinstance(data, Mapping) else None
     if not isinstance(election, Mapping):

@@ -1,4 +1,4 @@
-"""From the plugin sets a user wrote to the plugins that run at each extension point.
+"""Expansion of the plugin sets in a file to the plugins that run at each extension point.
 
 Follows pkg/scheduler/apis/config/v1/default_plugins.go (merge) and pkg/scheduler/framework/runtime/framework.go
 (expansion, weights) of kube-scheduler 1.34, including their error texts.
@@ -40,16 +40,16 @@ class EnabledPlugin:
 
 @dataclass(frozen=True)
 class EffectiveProfile:
-    """What a profile really runs, after merging with the defaults and expanding multiPoint.
+    """What a profile runs, after merging with the defaults and expanding multiPoint.
 
     Attributes:
         scheduler_name: pods of this schedulerName use the profile.
         points: enabled plugins per extension point, in the order they run.
         plugin_args: decoded and defaulted args by plugin name.
         options: our own options.
-        left_out: default plugins that this scheduler does not have yet and that were left out with a warning.
+        left_out: default plugins that this scheduler does not implement yet; there is a warning about them.
         percentage_of_nodes_to_score: the profile's or the file's value; None means all nodes.
-        given_args: the args that the file gives, also of plugins that do not run.
+        given_args: the args in the file, also of plugins that do not run.
     """
 
     scheduler_name: str
@@ -74,7 +74,7 @@ class EffectiveProfile:
         return self.plugin_args.get(name)
 
     def summary(self) -> dict[str, Any]:
-        """Return the profile for people and outputs: names, score weights, args with secrets masked."""
+        """Return the profile as data for users: names, score weights, args with secrets masked."""
         args = {name: _masked(model.to_dict()) for name, model in self.plugin_args.items()}
         return {
             "schedulerName": self.scheduler_name,
@@ -92,7 +92,7 @@ def _masked(data: dict[str, Any]) -> dict[str, Any]:
 
 
 class Expander:
-    """Works out one profile and gathers what is wrong with it."""
+    """Expands one profile and collects its problems."""
 
     def __init__(self, document: Document, profile: KubeSchedulerProfile, loc: Loc, flavour: Flavour = OURS) -> None:
         self._document = document
@@ -112,7 +112,7 @@ class Expander:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Return the default plugins that would run if this scheduler had them."""
+        """Return the default plugins that would run if this scheduler implemented them."""
         return tuple(plugin.name for plugin in default_plugins() if plugin.name in self._left_out)
 
     def _error(self, loc: Loc, message: str, hint: str = "") -> None:
@@ -188,7 +188,7 @@ class Expander:
             overrides = [plugin for name, plugin in specific.items() if name in in_multi_point]
         rest = [plugin for plugin in specific.values() if plugin not in overrides]
         ordered = [plugin for plugin in (*overrides, *general, *rest) if self._runs(plugin.name)]
-        # Weight 0 becomes 1 and not the default weight, as upstream does it.
+        # Weight 0 becomes 1 and not the default weight, as upstream does.
         weighs = point is ExtensionPoint.SCORE
         return tuple(EnabledPlugin(plugin.name, (plugin.weight or 1) if weighs else 0) for plugin in ordered)
 
@@ -220,7 +220,7 @@ class Expander:
 
 
 def merged_multi_point(profile: KubeSchedulerProfile, flavour: Flavour = OURS) -> list[EnabledPlugin]:
-    """Return multiPoint after merging with the defaults: an enabled default is replaced where it stands."""
+    """Return multiPoint merged with the defaults: a default plugin that is enabled again keeps its position."""
     custom = profile.plugins.multi_point
     disabled = {entry.name for entry in custom.disabled}
     chosen = {entry.name: entry for entry in custom.enabled}

@@ -1,4 +1,4 @@
-"""Which scheduler image a configuration is for: what its binary reads, which plugins it has, how it is started.
+"""Flavours of scheduler images: what the binary reads, which plugins it has, how it is started.
 
 The table was read from the sources of each release of sigs.k8s.io/scheduler-plugins (cmd/scheduler/main.go,
 apis/config, build/scheduler/Dockerfile).
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from scheduler.catalog import ExtensionPoint, PluginDescriptor, PolicyRule, descriptors, lookup
-from scheduler.catalog.intree import IN_TREE
+from scheduler.catalog import IN_TREE, ExtensionPoint, PluginDescriptor, PolicyRule, descriptors, lookup
 from scheduler.config.decode import nearest
 
 Family = Literal["ours", "scheduler-plugins", "custom"]
@@ -41,7 +40,7 @@ class ExtraPlugin:
 
 @dataclass(frozen=True)
 class Flavour:
-    """What is valid for an image, and how it is run.
+    """What is valid for an image, and how it is started.
 
     Attributes:
         name: `ours`, `scheduler-plugins@0.NN` or `custom`.
@@ -50,8 +49,8 @@ class Flavour:
         kubernetes: minor version of the Kubernetes 1.x it is built from.
         command: how the container is started.
         user: numeric user of the image; 0 means that it runs as root unless told otherwise.
-        plugins: names it knows; None means that every plugin of the catalogue is taken to exist.
-        extra: what a custom image has beside them, by name.
+        plugins: names it knows; None means that it may have every plugin of the catalogue.
+        extra: further plugins of a custom image, by name.
     """
 
     name: str
@@ -73,7 +72,7 @@ class Flavour:
         return version in self.versions
 
     def find(self, name: str) -> PluginDescriptor | None:
-        """Return the plugin of this name if the image knows it, be it able to run it or not."""
+        """Return the plugin of this name if the image knows it, whether or not it can run it."""
         extra = self.extra.get(name)
         if extra is not None:
             return PluginDescriptor(extra.name, extra.points, rules=extra.rules, crds=extra.crds, implemented=True)
@@ -87,13 +86,13 @@ class Flavour:
         return descriptor.implemented or not self.is_ours
 
     def names(self) -> tuple[str, ...]:
-        """Return the plugin names that may stand in a plugin set."""
+        """Return the plugin names that are valid in a plugin set."""
         known = (descriptor.name for descriptor in descriptors() if descriptor.points)
         return (*(name for name in known if self.plugins is None or name in self.plugins), *self.extra)
 
 
 class UnknownFlavourError(ValueError):
-    """A flavour's name that is not in the table; the text says which ones are."""
+    """The name is not in the table of flavours; the message lists the names or the closest one."""
 
 
 OURS = Flavour("ours", "ours", ("v1", "v1beta3", "v1beta2", "v1beta1"), 34)
@@ -126,7 +125,7 @@ _VERSIONS: dict[int, tuple[str, ...]] = {
 }
 _DISTROLESS_SINCE = 29
 _COMMAND_OF_RELEASE = {"0.29.7": ("/kube-scheduler",)}
-"""Releases whose binary is not where the others have it."""
+"""Releases whose binary has another path than the others'."""
 
 
 def _release(minor: int) -> Flavour:
@@ -153,7 +152,7 @@ def flavour_names() -> tuple[str, ...]:
 
 
 def flavour_named(name: str) -> Flavour:
-    """Return the flavour of a name: `ours`, `custom`, `scheduler-plugins@0.34`, or with a patch level behind it.
+    """Return the flavour of a name: `ours`, `custom`, `scheduler-plugins@0.34`, or with a patch level at the end.
 
     Raises:
         UnknownFlavourError: there is no such flavour.
@@ -168,14 +167,14 @@ def flavour_named(name: str) -> Flavour:
 
 
 def flavour_of(image: str, named: str = "") -> Flavour:
-    """Return the flavour of an image reference, judged by its repository and tag wherever it is mirrored.
+    """Return the flavour of an image reference, by its tag and the end of its repository, so that mirrors work too.
 
     `…/secondary-scheduler/kube-scheduler` is ours; `…/scheduler-plugins/kube-scheduler:v0.NN.P` is that release, and
-    without a tag that tells (a digest, `latest`) or of a release that is not in the table it is custom, as is any
-    other image. `named` is what its user says that it is, and counts if it is given.
+    without a version tag (a digest, `latest`), or with a release that is not in the table, it is custom, as is any
+    other image. `named` is the name of a flavour that overrides all this.
 
     Raises:
-        UnknownFlavourError: there is no flavour of the name given.
+        UnknownFlavourError: there is no flavour called `named`.
     """
     if named:
         return flavour_named(named)
@@ -201,13 +200,13 @@ def image_flavour(image: str, named: str = "") -> Flavour:
 
 
 def _with_command_of_release(flavour: Flavour, release: re.Match[str]) -> Flavour:
-    """The same with the command of that very release."""
+    """The flavour with the command of that patch release."""
     command = _COMMAND_OF_RELEASE.get(f"0.{release[1]}{release[2] or ''}")
     return replace(flavour, command=command) if command else flavour
 
 
 def custom_flavour(plugins: Iterable[ExtraPlugin]) -> Flavour:
-    """Return the flavour of a custom image with the plugins it has beside those of the catalogue."""
+    """Return the flavour of a custom image that has these plugins in addition to the catalogue's."""
     extra = {plugin.name: plugin for plugin in plugins}
     return Flavour("custom", "custom", CUSTOM.versions, CUSTOM.kubernetes, extra=MappingProxyType(extra))
 

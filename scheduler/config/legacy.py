@@ -1,4 +1,4 @@
-"""What older API versions had: their default plugin sets, and plugins that went away, each with what to write instead.
+"""Older API versions: their default plugin sets, and the plugins and fields that were removed, with replacements.
 
 Read from pkg/scheduler/apis/config/{v1beta1,v1beta2,v1beta3} of the Kubernetes releases that served them.
 """
@@ -38,7 +38,7 @@ EXPLAINED = MappingProxyType(
         ),
     }
 )
-"""Plugins that nothing replaces one to one, with what does what they did."""
+"""Plugins without a direct replacement, with the closest equivalent."""
 
 _FILTER = (
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
@@ -106,13 +106,13 @@ REMOVED_ARGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""Fields that v1beta1 or v1beta2 args had and v1 has not, with what became of them."""
+"""Fields of v1beta1 or v1beta2 args that v1 does not have, with what applies instead."""
 
 BIND_ADDRESSES = ("healthzBindAddress", "metricsBindAddress")
 
 
 def replacement(name: str) -> str:
-    """Return what to write instead of a plugin that is gone; empty for a name that never was one."""
+    """Return what to write instead of a removed plugin; empty for a name that never was a plugin."""
     if name in STRATEGIES:
         return (
             f"since v1beta2 it is a strategy of NodeResourcesFit: pluginConfig NodeResourcesFit, "
@@ -137,4 +137,4 @@ FIELD_HINTS: Mapping[str, str] = MappingProxyType(
         "metricProviderToken": "write it as token under metricProvider",
     }
 )
-"""Fields of older versions and other places, with what to write now."""
+"""Fields of older versions or other locations, with what to write now."""

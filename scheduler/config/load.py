@@ -33,11 +33,11 @@ class Configuration:
         source: where it came from, as given by the caller.
         data: what the caller gave, as plain data, before conversion and defaults.
         version: API version of that data: `v1`, or one that was converted.
-        flavour: the image it was checked for.
+        flavour: of the image it was checked for.
         hash: `configuration_hash` of that data.
         model: every top-level field with its default filled in.
         profiles: what runs, one per scheduler name.
-        warnings: what is accepted but probably not meant.
+        warnings: what is accepted but probably not intended.
     """
 
     source: str
@@ -81,7 +81,7 @@ def load_configuration(
         flavour: the image the configuration is for, or the name of its flavour.
         allow_token_in_config_map: accept a literal metric token, with a warning.
         allow_default_scheduler_name: accept a profile named `default-scheduler`, with a warning.
-        load_given: the nodes' load is not read from the source that the args name, so any source will do.
+        load_given: the nodes' load comes from elsewhere, so args need not name a load source.
         converting: the text will be rewritten as v1, so the image need not read its present version.
 
     Raises:
@@ -94,7 +94,7 @@ def load_configuration(
     document = read_document(content, source) if isinstance(content, str) else document_of(content, source)
     data, digest, version = document.data, hash_of(document.data), version_of(document.data)
     if is_converted(version):
-        # Converting edits the tree in place; one copy of all of the document keeps what knows a container by identity.
+        # Converting edits the tree in place; copying the whole document keeps the identities that positions rely on.
         document = copy.deepcopy(document)
     model, problems = _decode_model(document, chosen, converting=converting)
     if model is None:
@@ -123,7 +123,7 @@ def load_configuration(
 
 
 def _without_consequences_of_placeholders(problems: list[Problem]) -> list[Problem]:
-    """Return the problems; of the value in a place where a placeholder stands nothing else is said."""
+    """Return the problems, without others about a value that is an unresolved placeholder."""
     unfilled = {problem.loc for problem in problems if problem.message.startswith(PLACEHOLDER_MESSAGE)}
     stays = (PLACEHOLDER_MESSAGE, "unknown field")
     return [problem for problem in problems if problem.loc not in unfilled or problem.message.startswith(stays)]
@@ -174,7 +174,7 @@ def _decode_model(
         problems += _check_version(document, version_of(data), flavour)
     if is_converted(version_of(data)):
         notes = _convert(document, data)
-        # An image that reads the old version gets the file as it is: only what no version can express matters to it.
+        # An image that reads the old version gets the file unchanged: only errors matter to it.
         problems += notes if flavour.is_ours or converting else [note for note in notes if note.severity == "error"]
     model = decode(document, data, KubeSchedulerConfiguration, (), problems)
     if model is None:
@@ -211,8 +211,7 @@ def _check_version(document: Document, version: str, flavour: Flavour) -> Iterat
 
 
 def _problems_in_profiles(document: Document, data: dict[str, Any], flavour: Flavour) -> Iterator[Problem]:
-    """Look into the profiles of a file that does not decode as a whole, so that their mistakes show in the same
-    pass."""
+    """Check the profiles of a file that does not decode as a whole, so that their problems show in the same pass."""
     profiles = data.get("profiles")
     for index, raw in enumerate(profiles if isinstance(profiles, list) else []):
         loc: Loc = ("profiles", index)
@@ -245,7 +244,7 @@ def _check_type_meta(document: Document, data: dict[str, Any]) -> Iterator[Probl
 
 
 def _named_profiles(model: KubeSchedulerConfiguration) -> list[KubeSchedulerProfile]:
-    """Apply the default name, which upstream gives only to an only profile."""
+    """Apply the default name, which upstream gives only to a single profile."""
     profiles = model.profiles or [KubeSchedulerProfile()]
     if len(profiles) == 1 and not profiles[0].scheduler_name:
         return [profiles[0].model_copy(update={"scheduler_name": DEFAULT_SCHEDULER_NAME})]

@@ -17,7 +17,7 @@ INT64 = (1 << 63) - 1
 
 
 class _ZeroMeansDefault(StrictModel):
-    """Go's zero value of a field that has a default stands for the default; booleans excepted."""
+    """Go's zero value of a field means its default, except for booleans."""
 
     @model_validator(mode="before")
     @classmethod
@@ -32,7 +32,7 @@ _ZEROS = ("", 0, "0", "0s")
 
 
 class LeaderElectionConfiguration(_ZeroMeansDefault):
-    """Lease by which one of several replicas is active; durations in seconds."""
+    """The Lease that makes one of several replicas active; durations in seconds."""
 
     leader_elect: bool = True
     lease_duration: Duration = 15.0
@@ -44,7 +44,7 @@ class LeaderElectionConfiguration(_ZeroMeansDefault):
 
 
 class ClientConnectionConfiguration(_ZeroMeansDefault):
-    """The API client: queries per second and burst bound the binding rate; 0 stands for the default."""
+    """The API client: queries per second and burst limit the binding rate; 0 means the default."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -126,14 +126,14 @@ class ExtenderTLSConfig(StrictModel):
 
 
 class ExtenderManagedResource(StrictModel):
-    """A resource that an extender looks after."""
+    """A resource that an extender manages."""
 
     name: str
     ignored_by_scheduler: bool = False
 
 
 class Extender(StrictModel):
-    """An HTTP extender. This scheduler calls none and refuses it in words; images of scheduler-plugins call them."""
+    """An HTTP extender. This scheduler does not support extenders and says so; images of scheduler-plugins do."""
 
     url_prefix: str
     filter_verb: str = ""

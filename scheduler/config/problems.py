@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, as data and as one line of text."""
+"""Problems of configurations and settings, as data and as one line of text."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Problem:
         message: what is wrong, without the place and without a secret.
         line: counted from 1; 0 where the place in the text is not known.
         column: counted from 1; 0 where only the line is known.
-        severity: whether the configuration can be used nevertheless.
+        severity: `warning` if the configuration can be used nevertheless.
         hint: what to do about it.
         source: the file or object.
     """
@@ -42,7 +42,7 @@ class Problem:
             place += f":{self.line}:{self.column}" if self.column else f":{self.line}"
         text = ": ".join(part for part in (place, self.path, self.message) if part)
         text = f"{text}; {self.hint}" if self.hint else text
-        # Quoted values come from the file and may hold anything; a problem is one line of printable text.
+        # Quoted values may contain anything; a problem must stay one line of printable text.
         return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
@@ -51,7 +51,7 @@ class ConfigurationError(Exception):
 
     Attributes:
         problems: every error found, in the order of the file.
-        warnings: what else was found; there may be more once the errors are gone.
+        warnings: found before the errors stopped the check; there may be more.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:

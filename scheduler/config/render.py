@@ -1,4 +1,4 @@
-"""Writing a configuration: canonical text for the ConfigMap, and the hash by which everybody names it."""
+"""Rendering a configuration: canonical text for the ConfigMap, and the hash that identifies it."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from scheduler.config.document import plain_scalar, read_document
 
 _PLAIN = re.compile(r"[A-Za-z0-9/_.][-A-Za-z0-9/_.+$()\[\]]*(:[-A-Za-z0-9/_.+]+)*")
 _UNPRINTABLE = re.compile("[\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufeff\\ufffe\\uffff]")
-"""What JSON leaves as it is and YAML does not allow, or breaks lines at."""
+"""Characters that JSON does not escape, but that YAML does not allow or treats as line breaks."""
 _FIRST = ("apiVersion", "kind", "name", "schedulerName")
-"""Keys that readers look for first; all others follow in alphabetical order."""
+"""Keys that come first; all others follow in alphabetical order."""
 
 
 def configuration_hash(text: str) -> str:
-    """Return the first 16 hex digits of the sha256 of the file's data; comments, blanks and key order do not count.
+    """Return the first 16 hex digits of the sha256 of the file's data; comments, style and key order do not matter.
 
     Raises:
         ConfigurationError: the text is not YAML.
@@ -33,7 +33,7 @@ def hash_of(data: Any) -> str:
 def render(data: Mapping[str, Any]) -> str:
     """Return YAML text of a configuration's data in a stable order, byte for byte the same for equal data.
 
-    Text that any YAML reader could take for something else (`yes`, `012`, an empty string) is quoted as JSON quotes it.
+    Text that some YAML reader could read as something else (`yes`, `012`, an empty string) is quoted as in JSON.
     """
     return "\n".join(_lines(data, "")) + "\n" if data else "{}\n"
 

@@ -1,4 +1,4 @@
-"""Writing a configuration of an older version anew as v1, with its comments and its style."""
+"""Rewriting a configuration of an older version as v1, with its comments and its style."""
 
 import io
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from scheduler.config.load import Configuration, load_configuration
 from scheduler.config.problems import ConfigurationError, Problem, Severity
 
 _WIDTH = 4096
-"""Lines stay as they are, however long."""
+"""Long lines are not wrapped."""
 
 
 def convert_text(text: str, *, source: str, flavour: Flavour = OURS) -> tuple[str, Configuration]:
-    """Return the text as v1 and what it means; a text that is v1 already comes back unchanged.
+    """Return the text as v1, and the configuration; text that is v1 already is returned unchanged.
 
-    Every comment is kept; one that stood in a line which v1 has no place for stands at the end. A literal token and the
-    name `default-scheduler` are accepted: converting is not installing.
+    Every comment is kept; a comment of a line that v1 does not have moves to the end. A literal token and the name
+    `default-scheduler` are accepted: converting is not installing.
 
     Raises:
         ConfigurationError: the text is not valid in its own version, or cannot be expressed in v1.
@@ -37,7 +37,7 @@ def convert_text(text: str, *, source: str, flavour: Flavour = OURS) -> tuple[st
     written = _restore_comments(text, out.getvalue())
     after = _load(written, source, flavour)
     if _meaning(before) != _meaning(after):
-        # Anchors that several profiles share can make one edit do the work of two.
+        # If profiles share an anchor, editing one also edits the other.
         message = "cannot be converted without changing its meaning; expand anchors and merge keys and try again"
         raise ConfigurationError([Problem((), message, source=source)])
     return written, before
@@ -71,7 +71,7 @@ def _ignore_report(_container: object, _key: str | int | None, _message: str, _h
 
 
 def _yaml(text: str) -> YAML:
-    """A round-trip reader and writer that indents lists as the text does."""
+    """Return a round-trip reader and writer that indents lists as the text does."""
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = _WIDTH
@@ -84,7 +84,7 @@ def _yaml(text: str) -> YAML:
 
 
 def _offsets(node: Node | None, column: int, kind: type[SequenceNode] | type[MappingNode]) -> Iterator[int]:
-    """Yield by how much the values of keys are indented, for lists or for maps written as blocks."""
+    """Yield the indentation of block lists, or of block maps, relative to their keys."""
     if isinstance(node, SequenceNode):
         for item in node.value:
             yield from _offsets(item, item.start_mark.column, kind)
@@ -96,7 +96,7 @@ def _offsets(node: Node | None, column: int, kind: type[SequenceNode] | type[Map
 
 
 def _restore_comments(before: str, after: str) -> str:
-    """Put back the comments that went away with their neighbours: above the line they stood above, else at the end."""
+    """Restore comments that were lost with removed neighbours: above the same line as before, else at the end."""
     kept = [text for _, text in _comments(after)]
     lost: list[tuple[int, str]] = []
     for line, comment in _comments(before):
@@ -118,7 +118,7 @@ def _restore_comments(before: str, after: str) -> str:
 
 
 def _line_above_which(source: list[str], line: int, lines: list[str]) -> int | None:
-    """Where the line stands that a comment of its own line stood above."""
+    """Return the index in `lines` of the line below a full-line comment; None for other comments, or if it is gone."""
     if not source[line].lstrip().startswith("#"):
         return None
     below = next((text.strip() for text in source[line:] if text.strip() and not text.lstrip().startswith("#")), None)

@@ -16,7 +16,7 @@ class InvalidSpecError(Exception):
 
 
 class _SpecModel(BaseModel):
-    # Unknown fields are the CRD's business: a newer CRD must not make an older operator stop.
+    # The CRD checks unknown fields: a newer CRD must not stop an older operator.
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     @model_validator(mode="before")
@@ -42,14 +42,14 @@ class HighlyAvailableTopology(_SpecModel):
 
 
 class OperandTopology(_SpecModel):
-    """One scheduler, or several of which one leads."""
+    """One scheduler, or several with a leader."""
 
     mode: Literal["", "SingleReplica", "HighlyAvailable"] = "SingleReplica"
     highly_available_topology: HighlyAvailableTopology = HighlyAvailableTopology()
 
 
 class MetricCredentialsSource(_SpecModel):
-    """Where the token for the metric source is kept: a Secret of the instance's namespace and a key in it."""
+    """The Secret, in the instance's namespace, and its key with the token for the metric source."""
 
     secret_name: str = Field(min_length=1)
     key: str = "token"
@@ -69,7 +69,7 @@ class DeclaredPlugin(_SpecModel):
 
 
 class SecondarySchedulerSpec(_SpecModel):
-    """Desired state; the defaults are the CRD's, repeated for instances written before the CRD had them."""
+    """The desired state. Defaults repeat the CRD's, for instances that were written before the CRD had them."""
 
     management_state: Literal["", "Managed", "Unmanaged", "Force", "Removed"] = "Managed"
     log_level: str = "Normal"
