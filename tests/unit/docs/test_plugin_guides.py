@@ -16,6 +16,7 @@ import pytest
 from scheduler import catalog, plugins
 from scheduler.catalog import registry
 from scheduler.catalog.descriptor import PluginDescriptor, points
+from scheduler.framework.locality import DependsOn, Locality
 from tests.support.guides import CHECKOUT, Shell, blocks, text_of
 
 IN_TREE, OUT_OF_TREE = "add-an-in-tree-plugin", "write-an-out-of-tree-plugin"
@@ -69,6 +70,14 @@ def test_the_plugin_of_the_in_tree_guide_passes_the_test_of_the_guide(monkeypatc
     assert len(tests) == 1
     for run in tests:
         run()
+
+
+def test_the_page_about_plugins_shows_a_locality_that_the_framework_accepts() -> None:
+    page = (CHECKOUT / "docs" / "writing-a-plugin.md").read_text(encoding="utf-8")
+    (expression,) = re.findall(r"return (Locality\(.*\))", page)
+    declared = eval(expression, {"Locality": Locality, "DependsOn": DependsOn})
+    assert (declared.filters, declared.scores) == (DependsOn.PODS, DependsOn.NODE)
+    assert set(re.findall(r"^\| `([A-Z]+)`", page, re.MULTILINE)) == {member.name for member in DependsOn}
 
 
 def test_the_in_tree_guide_names_files_that_exist() -> None:
