@@ -29,7 +29,7 @@ _ENTRY_POINTS = {
 
 def main() -> int:
     """Run the named benchmark. Exit code: the benchmark's own, or 2 for an unknown command."""
-    # So that a benchmark that is told to end stops its servers first.
+    # A benchmark that is terminated must stop its servers first.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in _ENTRY_POINTS:

@@ -1,4 +1,4 @@
-"""Objects every local cluster has from its start."""
+"""The RBAC objects of every local cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _READ = ["get", "list", "watch"]
 def apply_access(api: AdminClient) -> None:
     """Give the read-only user and the node agents their rights.
 
-    The user has the system role `view` everywhere, and what `view` leaves out although reading it is harmless; Secrets
-    stay closed. Agents are nodes to the Node authorizer, and watch all ConfigMaps and Secrets besides: a kubelet opens
-    one watch per object instead, which would be no safer where every node is this machine.
+    The user has the system role `view` everywhere, and may read what `view` leaves out without need; Secrets
+    stay closed. Agents are nodes to the Node authorizer. They may also watch all ConfigMaps and Secrets: a kubelet
+    opens one watch per object instead, which would be no safer where every node is this machine.
     """
     objects = {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": _READ}
     _grant(api, NODE_AGENTS, NODE_AGENTS, [objects])

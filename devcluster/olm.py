@@ -1,4 +1,4 @@
-"""What the operator lifecycle manager needs in a cluster before its processes start, and how far they are.
+"""What the Operator Lifecycle Manager needs in a cluster before its processes start, and their progress.
 
 The objects are those of its own installation, but for what a process outside the cluster has no use for: Deployments,
 Services, and the package server, an aggregated API that no installation depends on.
@@ -51,7 +51,7 @@ def apply_definitions(api: AdminClient) -> None:
 
 
 def kinds_missing(api: AdminClient) -> str:
-    """Which of the kinds the API server does not serve yet; empty when there is none."""
+    """The kinds that the API server does not serve yet, as text; empty when it serves all."""
     wanted = {file.name.partition(".")[0] for file in _DEFINITIONS.glob("*.yaml")}
     served: set[str] = set()
     for version in ("v1", "v1alpha1", "v2"):
@@ -81,7 +81,7 @@ def apply_objects(api: AdminClient, catalog_address: str) -> None:
 
 
 def not_ready(api: AdminClient) -> str:
-    """What OLM's processes have not done yet: each has one object whose status only it writes."""
+    """What OLM's processes have not done yet, as text: each has one object whose status only it writes."""
     source = api.get(_source_path()).get("status", {})
     if source.get("connectionState", {}).get("lastObservedState") != "READY":
         return "the catalog's connection"

@@ -43,7 +43,7 @@ def write_private(path: Path, content: bytes) -> Path:
 
 
 class CertificateAuthority:
-    """A self-signed authority that lives as long as the object; its files are what stays."""
+    """A self-signed authority. Its key exists in memory only, unless the caller writes `pair`."""
 
     def __init__(self, common_name: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())

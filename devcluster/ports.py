@@ -70,7 +70,10 @@ def require_free(service: str, port: int) -> None:
 
 @contextlib.contextmanager
 def hold_port(address: str, port: int) -> Iterator[None]:
-    """Hold a port on one address, so that nobody can take it on all of them; nothing where somebody has done so."""
+    """Bind a port on one address while the block runs, so that no process can bind it on all addresses.
+
+    If the port is already in use there, it is as good as held.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
         with contextlib.suppress(OSError):
             holder.bind((address, port))

@@ -39,7 +39,7 @@ def https_ok(port: int, path: str, authority: Path | None) -> Probe:
 
 
 def accepts(port: int) -> Probe:
-    """Succeeds when somebody accepts connections."""
+    """Succeeds when a process accepts connections."""
 
     def probe() -> bool:
         try:

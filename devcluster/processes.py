@@ -1,7 +1,7 @@
 """Processes of a cluster: started detached, known by identity, ended with everything they started.
 
 A process is identified by its pid together with the boot and the clock tick it started at, so that a pid which the
-kernel has given to somebody else since is never signalled. Every process carries the cluster's state directory in its
+kernel has reused for another process is never signalled. Every process carries the cluster's state directory in its
 environment (`CLUSTER_MARKER`); children inherit it, which is how orphans are found after a crash.
 """
 
@@ -61,7 +61,7 @@ class ServiceProcess:
 
 
 def identity(pid: int) -> str | None:
-    """Boot id and start tick of a live process; None when there is none or it has ended and only waits to be reaped."""
+    """Boot id and start tick of a live process; None for a missing process or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -101,8 +101,9 @@ def start(service: ServiceProcess, state_dir: Path) -> ProcessRecord:
             )
         except OSError as error:
             raise ServiceError(f"{service.name} cannot be started: {service.argv[0]}: {error.strerror}") from error
-    # An ended child is then reaped by `is_alive`, not reported by the interpreter as forgotten.
-    _children[process.pid] = process
+    # It outlives this process on purpose: without an exit code, Popen would warn of a forgotten child. `_reap` waits.
+    process.returncode = 0
+    _children.add(process.pid)
     started = identity(process.pid) or "ended"
     return ProcessRecord(
         service=service.name,
@@ -154,7 +155,7 @@ def stop(records: Iterable[ProcessRecord]) -> None:
     """End processes with their groups: SIGTERM to all, SIGKILL to each that outlives its `stop_seconds`.
 
     Those marked `stop_first` have gone before the others are asked. Records whose process has ended, or whose pid
-    belongs to somebody else by now, are left alone.
+    belongs to another process by now, are left alone.
     """
     known = list(records)
     _stop_together(record for record in known if record.stop_first)
@@ -197,13 +198,18 @@ def sweep(state_dir: Path) -> int:
     return count
 
 
-_children: dict[int, subprocess.Popen[bytes]] = {}
+_children: set[int] = set()
 
 
 def _reap(pid: int) -> None:
-    child = _children.get(pid)
-    if child is not None and child.poll() is not None:
-        del _children[pid]
+    if pid not in _children:
+        return
+    try:
+        ended, _ = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        ended = pid
+    if ended:
+        _children.discard(pid)
 
 
 def _signal(record: ProcessRecord, number: signal.Signals) -> bool:

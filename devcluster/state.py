@@ -148,7 +148,7 @@ class StateDirectory:
                 raise ClusterStateError(
                     f"another command (process {holder}) is using cluster {self.name}: wait for it, or stop it"
                 ) from error
-            # The holder before us removes the file: what we locked may be nobody's any more.
+            # The previous holder removes the file, so the file that we locked may already be unlinked.
             with contextlib.suppress(FileNotFoundError):
                 if os.stat(file).st_ino == os.fstat(descriptor).st_ino:
                     return descriptor

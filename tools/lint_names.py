@@ -1,7 +1,7 @@
 """Refuses local names that do not say what they hold: `one`, `found`, `told`, `it`, `what` and their kind.
 
-Every assignment, loop variable and parameter is looked at; an attribute or a keyword of somebody else's API is not.
-Exit code: 0 when there is none, else 1 with one line per place: file:line: name.
+Checks assignments, loop variables and parameters; not attributes, nor keywords of other APIs.
+Exit code: 0 without findings, else 1 with one line each: file:line: name.
 """
 
 from __future__ import annotations

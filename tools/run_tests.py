@@ -38,7 +38,7 @@ def e2e_files() -> list[str]:
 
 
 def interleave(busy: list[str], waiting: list[str]) -> list[str]:
-    """`few` spread over the beginning of `many`: one of them, which keep a core busy, beside two that mostly wait."""
+    """Mix files that keep a core busy with files that mostly wait: two waiting ones after each busy one."""
     rest = list(waiting)
     mixed = [file for busy_file in busy for file in (busy_file, *(rest.pop(0) for _ in range(2) if rest))]
     return mixed + rest

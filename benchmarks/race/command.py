@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     except ScenarioError as error:
         print(f"benchmarks race: {error}", file=sys.stderr)
         return _INVALID
-    # So that a race that is told to stop ends what it has started.
+    # A race that is terminated must stop the processes that it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         return _race_all(chosen, options)

@@ -183,7 +183,7 @@ class NullBinder:
 
 
 async def main() -> None:
-    """Run until told to stop."""
+    """Run until SIGTERM."""
     config = ClientConfig.load(kubeconfig=Path(sys.argv[1]), context=None, master=None)
     task = asyncio.current_task()
     assert task is not None

@@ -33,7 +33,7 @@ _SERVED_SECONDS = 30.0
 
 
 def pod_template(template: Json, *, measured: bool) -> Json:
-    """A pod that vanishes at once when deleted, as nobody runs it, and that the contestants are to place."""
+    """A pod for the contestants to place. It disappears at once when deleted, since no kubelet runs it."""
     metadata, spec = template.get("metadata", {}), template.get("spec", {})
     labels = {**metadata.get("labels", {}), **({ROLE: "measured"} if measured else {})}
     return {

@@ -25,9 +25,9 @@ Limits of both tiers
     ``kubectl logs --timestamps`` and ``--since`` are refused; exec, attach and port-forward are not served.
     It is for trying things out, not for keeping hostile programs in: a pod can read what the user who runs the agent
     can read, except this agent's state and kubeconfig and what ``--mask`` names.
-    Pods end with the agent, however it ends, and are started again by its successor with new addresses. An agent that
-    ends in order removes their volumes, emptyDirs included. A Node object that somebody deletes comes back only with
-    the next start, as with kubelet.
+    Pods end with the agent, however it exits, and are started again by its successor with new addresses. An agent that
+    exits cleanly removes their volumes, emptyDirs included. A deleted Node object is only registered again at the next
+    start, as with kubelet.
 
 Limits of ``mounts``
     The root shows the host's directories read-only; only the root itself, /tmp, /run, /var/tmp, /var and volumes can be

@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until told to end; 0, or 1 with a line on stderr when it cannot start, 4 for a bad image map."""
+    """Run until SIGTERM or SIGINT; exit code 1 (with a line on stderr) if it cannot start, 4 for a bad image map."""
     options = _parser().parse_args(argv)
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.INFO,

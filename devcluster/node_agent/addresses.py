@@ -7,7 +7,7 @@ DEFAULT_PREFIX = 24
 
 
 class AddressPool:
-    """Hands out each address of a range once until it is given back; round-robin, so that none is reused soon."""
+    """Allocates addresses of a range, round-robin, so that a released one is not reused soon."""
 
     def __init__(self, base: str) -> None:
         """``base`` is a network like ``127.10.0.0/24``; without a prefix length, a /24. ValueError if not loopback."""
@@ -33,5 +33,5 @@ class AddressPool:
         raise RuntimeError(f"no free pod address in {self.network}")
 
     def release(self, address: str) -> None:
-        """Give an address back; unknown ones are ignored."""
+        """Release an address; unknown ones are ignored."""
         self._used.discard(address)

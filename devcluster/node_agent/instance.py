@@ -136,7 +136,7 @@ class ContainerInstance:
         # On its own: finish() cancels the probes as soon as the process has ended.
         await asyncio.shield(asyncio.ensure_future(self.stop(grace)))
 
-    # --- commands beside it -------------------------------------------------------------------------------------------
+    # --- commands in the container ------------------------------------------------------------------------------------
     async def run_command(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
         """Run a command of the image in the container; (exit code, output). TimeoutError, StartError."""
         try:

@@ -1,4 +1,4 @@
-"""Container output on disk: one file per container, the previous instance's beside it, and a cap on growth."""
+"""Container output on disk: one file per container and one of its previous instance, capped in size."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def open_log(path: Path) -> int:
 
 
 def cap(path: Path, limit: int = MAX_BYTES) -> bool:
-    """If a log has outgrown its limit, keep its last half beside it (``.rotated``) and empty it."""
+    """If a log exceeds its limit, keep its last half as ``.rotated`` and truncate it."""
     try:
         if path.stat().st_size <= limit:
             return False

@@ -57,5 +57,5 @@ def all_containers(spec: Obj) -> Iterator[Obj]:
 
 
 def is_sidecar(container: Obj) -> bool:
-    """An init container that keeps running beside the main ones."""
+    """Whether it is a sidecar: an init container that keeps running beside the main containers."""
     return container.get("restartPolicy") == "Always"

@@ -14,7 +14,7 @@ from devcluster.node_agent.volumes.sources import references
 from devcluster.node_agent.volumes.tokens import TokenManager
 from scheduler.kube.client import Conflict, KubeError, NotFound, api_path
 
-# A pod whose object is gone already has nobody left to wait for.
+# Nobody waits for a pod whose object is already deleted.
 GONE_GRACE = 2.0
 DEFAULT_GRACE = 30.0
 RETRY_SECONDS = 1.0

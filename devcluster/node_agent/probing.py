@@ -77,7 +77,7 @@ def http_url(action: Obj, container: Obj, address: str) -> str:
 
 
 def port_number(port: Any, container: Obj) -> int:
-    """A port given by number or by the name of one of the container's ports. ValueError if there is none."""
+    """A port given by number or by the name of one of the container's ports. Raises ValueError for an unknown name."""
     if isinstance(port, int):
         return port
     for known in container.get("ports") or []:

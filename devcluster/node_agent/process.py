@@ -25,7 +25,7 @@ class ContainerProcess:
 
     launcher: asyncio.subprocess.Process
     entry_pid: int
-    """What ``Sandbox.exec_spec`` needs to run a command beside it."""
+    """What ``Sandbox.exec_spec`` needs to run a command in the container."""
     record: Path | None = None
 
     async def wait(self) -> int:

@@ -57,7 +57,7 @@ class Registration:
         self._clock = clock
         self._uid = ""
         self.port = 0
-        """Of the log endpoint; 0 while there is none."""
+        """Port of the log endpoint; 0 without one."""
         self._ready_since = timestamp(clock())
 
     async def run(self) -> None:
@@ -76,7 +76,7 @@ class Registration:
             await asyncio.sleep(RENEW_SECONDS)
 
     async def mark_not_ready(self) -> None:
-        """Say that the node is not ready any more; best effort."""
+        """Report the node as not ready; best effort."""
         with contextlib.suppress(KubeError):
             await self._report(self._ready(False))
 
@@ -143,7 +143,7 @@ class Registration:
             "type": "Ready",
             "status": "True" if ready else "False",
             "reason": "NodeAgentReady" if ready else "NodeAgentStopped",
-            "message": "the node agent runs pods as processes" if ready else "the node agent was told to end",
+            "message": "the node agent runs pods as processes" if ready else "the node agent is shutting down",
             "lastTransitionTime": self._ready_since if ready else timestamp(self._clock()),
         }
 

@@ -25,11 +25,11 @@ class AgentTiming:
     """First CrashLoopBackOff and ImagePullBackOff."""
     backoff_limit: float = 300.0
     sync: float = 2.0
-    """How often what waits for something (a volume's source, a refused configuration) is tried again."""
+    """Seconds between retries of what waits (a volume's source, a refused configuration)."""
     refresh: float = 30.0
-    """How often tokens are looked at, and volumes even without a change."""
+    """Seconds between checks of tokens, and refreshes of unchanged volumes."""
     shutdown_grace: float = 8.0
-    """Longest grace a pod gets when the agent itself is told to end."""
+    """Longest grace period of a pod when the agent itself shuts down."""
 
 
 @dataclass(frozen=True, slots=True)

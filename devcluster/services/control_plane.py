@@ -81,7 +81,7 @@ def kube_apiserver(binary: Path, layout: Layout, ports: Mapping[str, int], extra
             f"--service-account-issuer={_ISSUER}",
             f"--service-account-key-file={layout.pki('service-account.pub')}",
             f"--service-account-signing-key-file={layout.pki('service-account.key')}",
-            # How it asks node agents for a pod's logs: by address, since nobody resolves a real node's name.
+            # Logs are requested from node agents by address, since no DNS resolves the nodes' names.
             f"--kubelet-client-certificate={layout.pki('kubelet-client.crt')}",
             f"--kubelet-client-key={layout.pki('kubelet-client.key')}",
             "--kubelet-preferred-address-types=InternalIP",

@@ -1,4 +1,4 @@
-"""The operator lifecycle manager, as processes beside the cluster, and the catalog that it installs from."""
+"""The Operator Lifecycle Manager as processes of this machine, and the catalog that it installs from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from devcluster.probes import accepts
 from devcluster.processes import ServiceProcess
 
 HEALTH_PORT = 8080
-"""Where both operators listen on every interface, as nothing can be told to them about it."""
+"""Both operators listen on this port of every interface; no flag changes that."""
 
 
 def opm(binary: Path, layout: Layout, ports: Mapping[str, int], catalog: Path) -> ServiceProcess:

@@ -92,7 +92,7 @@ BINARIES: dict[str, Binary] = {
         _kubernetes("kube-apiserver"),
         _kubernetes("kube-controller-manager"),
         _kubernetes("kube-scheduler"),
-        # Any kubectl that somebody has installed on purpose serves them better than ours.
+        # A kubectl that the user installed on purpose serves better than ours.
         _kubernetes("kubectl", OnPath.ANY),
         Binary("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", _KWOK, f"-X sigs.k8s.io/kwok/pkg/consts.Version={_KWOK}"),
         # Built without a version stamp, so a release on PATH is recognised and ours is found by its cache name.

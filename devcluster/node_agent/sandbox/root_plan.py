@@ -1,7 +1,7 @@
 """Plans the root file system of the ``mounts`` tier. Pure, but for listing the host's directories.
 
 The host's top-level directories appear read-only. A directory that a volume must appear in, though the host has no such
-mount point, is *opened*: made anew on a tmpfs, with each of the host's entries bound or linked into it.
+mount point, is *opened*: created on a tmpfs, with each of the host's entries bound or linked into it.
 """
 
 import os

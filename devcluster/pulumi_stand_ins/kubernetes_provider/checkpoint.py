@@ -44,7 +44,7 @@ class Checkpoint:
     def read(cls, outputs: Object, inputs: Object | None = None) -> "Checkpoint":
         """Read the form of `outputs()`; the live object loses its secret marks, the inputs keep theirs.
 
-        `inputs`, where the engine sends them beside the outputs, win over those inside.
+        `inputs`, where the engine sends them separately, win over those inside the outputs.
         """
         plain = reveal(outputs)
         inside = outputs.get(_INPUTS) or {}

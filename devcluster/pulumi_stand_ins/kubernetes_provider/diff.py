@@ -34,7 +34,7 @@ class ChangeKind(Enum):
 
 @dataclass(frozen=True)
 class PropertyChange:
-    """One property that changes; `replaces` if the object must be made anew for it."""
+    """One property that changes; `replaces` if the object must be recreated for it."""
 
     path: Path
     kind: ChangeKind
@@ -65,7 +65,7 @@ def difference(
 ) -> Difference:
     """Compare the object as last seen on the cluster, in the shape of the old inputs, with the new inputs.
 
-    Fields that only the server set never count. What somebody changed on the cluster counts once a refresh has seen it.
+    Fields that only the server set never count. Changes on the cluster count once a refresh has seen them.
     Every argument is free of secret marks. `cluster_scoped`: a namespace given for the kind means nothing.
     """
     base = prune(old_state, old_inputs)
@@ -127,7 +127,7 @@ def _is_quantity(path: Path) -> bool:
 
 
 def _quantity(value: Any) -> Decimal | None:
-    """A quantity's value, however it is spelled; None if it is none."""
+    """The value of a quantity, however it is spelled; None for other text."""
     text = str(value)
     number, suffix = text, ""
     for length in (2, 1):

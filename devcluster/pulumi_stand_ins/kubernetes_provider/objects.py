@@ -93,7 +93,7 @@ def namespaced_built_in(api_version: str, kind: str) -> bool | None:
 
 
 def metadata_of(obj: Object) -> Object:
-    """The metadata, or an empty object where there is none or it is not known."""
+    """The metadata, or an empty object where it is absent or unknown."""
     metadata = obj.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
 

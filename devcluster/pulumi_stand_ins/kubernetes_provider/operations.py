@@ -62,7 +62,7 @@ class PartialFailure(Exception):
 
 
 class ResourceReporter(Protocol):
-    """Messages to the user beside a resource."""
+    """Messages to the user about a resource."""
 
     def status(self, urn: str, message: str) -> None:
         """A line that the next one replaces."""
@@ -81,7 +81,7 @@ class ConfiguredCluster:
     problem: str = ""
 
     def is_namespaced(self, api_version: str, kind: str) -> bool:
-        """Whether a kind lives in a namespace; one that nobody knows yet is taken to."""
+        """Whether a kind lives in a namespace; a kind that is not served yet is assumed to."""
         known = namespaced_built_in(api_version, kind)
         if known is not None or self.api is None:
             return known is not False
@@ -273,7 +273,7 @@ class Operations:
         try:
             state = current_state(api, live)
         except ValueError:
-            return  # somebody else's waitFor annotation, which we cannot read
+            return  # a waitFor annotation of another tool, which we cannot read
         if isinstance(state, Pending | Failed):
             reasons = list(state.reasons) or [state.status] if isinstance(state, Pending) else list(state.reasons)
             raise PartialFailure(

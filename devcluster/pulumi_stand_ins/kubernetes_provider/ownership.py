@@ -53,7 +53,7 @@ def foreign_conflicts(causes: Iterable[StatusCause], live: Object, manager: str)
 
 
 def is_owned(live: Object, path: Path, *, by: str | None = None, except_by: str | None = None) -> bool:
-    """Whether somebody owns the field: the manager `by`, or anyone except `except_by`. Paths through lists: never."""
+    """Whether a manager owns the field: `by`, or any except `except_by`. False for paths through lists."""
     for entry in metadata_of(live).get("managedFields") or ():
         manager = entry.get("manager")
         if (by is None or manager == by) and manager != except_by and _has(entry.get("fieldsV1") or {}, path):

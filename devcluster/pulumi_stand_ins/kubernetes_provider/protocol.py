@@ -81,7 +81,7 @@ def abort(context: Any, message: str) -> NoReturn:
 
 
 class EngineLog:
-    """Messages that the engine shows beside a resource; losing one is not a failure of the resource."""
+    """Messages that the engine shows with a resource; losing one does not fail the resource."""
 
     def __init__(self, address: str) -> None:
         self._engine: Any = engine_pb2_grpc.EngineStub(engine_channel(address)) if address else None

@@ -72,7 +72,7 @@ def client_config(path_or_content: str | None, *, context: str | None, cluster: 
 
 
 def _cluster_of(path_or_content: Any, *, context: str | None, cluster: str | None) -> tuple[object, ...] | None:
-    """What identifies the cluster in force, or None where it cannot be told (then nothing is known to have changed)."""
+    """The identity of the current cluster, or None where it cannot be determined (then it counts as unchanged)."""
     if not isinstance(path_or_content, str) or not path_or_content:
         return None
     try:

@@ -70,7 +70,7 @@ class ObjectWriter:
         """The object as the server would make it.
 
         By apply, not POST: in the preview of a replacement the old object may still be in the way. Where an existing
-        one refuses because of fixed fields, a name beside it is tried.
+        one refuses because of immutable fields, another name is tried.
         """
         if not metadata_of(obj).get("name"):
             return self._api.request(
@@ -175,7 +175,7 @@ def _query(manager: str, *, dry_run: bool = False) -> dict[str, str]:
 
 
 def _without_ignored(obj: Object, live: Object, manager: str, ignore: Iterable[Path]) -> Object:
-    """`obj` with ignored fields left to whoever owns them on the cluster, else at their live value."""
+    """`obj` with ignored fields left to their owner on the cluster, or else at their live value."""
     for path in ignore:
         if not path or any(isinstance(step, int) or step == ANY for step in path):
             continue

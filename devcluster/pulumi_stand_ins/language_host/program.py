@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-BAIL_EXIT_CODE = 32  # the program has told the user already: the engine adds nothing
+BAIL_EXIT_CODE = 32  # the program has already reported the error: the engine adds nothing
 _SHIM = Path(__file__).with_name("shim.py")
 _KILL_AFTER_SECONDS = 2.0
 

@@ -263,7 +263,7 @@ class KubeClient:
         return URL(f"{self._base}{path}?{urlencode(params)}" if params else self._base + path, encoded=True)
 
     def _security(self, content_type: str | None = None) -> dict[str, Any]:
-        """Options taken anew for each request, so that rotated tokens and certificates take effect."""
+        """Options computed for each request, so that rotated tokens and certificates take effect."""
         headers = {"Content-Type": content_type} if content_type is not None else {}
         authorization = self._credentials.authorization()
         if authorization is not None:

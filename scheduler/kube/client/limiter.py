@@ -9,8 +9,8 @@ import time
 class TokenBucket:
     """Let `burst` calls through at once and `qps` a second in the long run, first come first served.
 
-    `qps` of 0 or less means no limit, as a negative one in client-go. Each caller reserves its moment on arrival, so no
-    one is overtaken and nobody polls.
+    `qps` of 0 or less means no limit, as a negative one in client-go. Each caller reserves its moment on arrival, so
+    that callers keep their order and none polls.
     """
 
     def __init__(self, qps: float, burst: int) -> None:

@@ -1,10 +1,10 @@
-"""List and watch: a copy of one resource that is never silently out of date.
+"""List and watch: a copy of one resource that is never silently stale.
 
 The rules, each for a failure seen in the field:
 - lists ask for a quorum read (no resourceVersion=0) in pages, so that a lagging API server cannot answer from the past;
   a list older than what was already seen is refused for a while all the same (failover, restored backups);
 - the watch asks for bookmarks and resumes from the last version seen; a stream that stays silent longer than bookmarks
-  allow is cut and resumed, and listed anew if it stays silent (a version from the future, after a restored backup,
+  allow is cut and resumed, and relisted if it stays silent (a version from the future, after a restored backup,
   would otherwise wait for ever);
 - "too old" arrives as a status 410 or as an ERROR event in a 200 answer, and leads to one new list either way;
 - a line cut in the middle is dropped, not parsed; the resumed watch brings it again;

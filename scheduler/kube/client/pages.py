@@ -58,7 +58,7 @@ class PageReader:
             self._early.popleft().cancel()
 
     def _read_on(self, page: asyncio.Task[bytes]) -> None:
-        # A failure is for whoever asks for the page.
+        # A failure is raised to the caller that requests the page.
         if self._wanted or page.cancelled() or page.exception() or len(self._early) >= _EARLY:
             return
         token = continue_token(page.result())

@@ -183,7 +183,7 @@ class SyncClient:
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    """Whether the server sent something that nobody asked for: the end of the connection, in practice."""
+    """Whether the server sent something without a request: in practice, that it closed the connection."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))

@@ -104,7 +104,7 @@ class Codec(Generic[T]):
             return self._decode_slowly(data)
 
     def decode_list(self, data: bytes) -> Page[T]:
-        """Decode a page of a list. Undecodable items are told apart; DecodeError if it is no list at all."""
+        """Decode a page of a list. Undecodable items are kept apart. Raises DecodeError if it is not a list."""
         try:
             fast = self._list.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -210,7 +210,7 @@ POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 # --- SeccompProfile: permitted system calls (security-profiles-operator.x-k8s.io/v1beta1) -----------------------------
 class Syscall(Struct, frozen=True, gc=False, rename="camel"):
-    """v1beta1.Syscall: calls, and what happens to whoever makes one."""
+    """v1beta1.Syscall: system calls, and the action when a container makes one."""
 
     names: tuple[str, ...] = ()
     action: str = ""

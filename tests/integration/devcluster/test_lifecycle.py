@@ -66,7 +66,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for process in running:
         if process.poll() is None:
             process.kill()
-        process.wait()
+        process.communicate()
     ended = run("down", "--all")
     ended.communicate()
 
