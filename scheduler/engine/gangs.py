@@ -267,14 +267,14 @@ class Gangs:
         self._end_binding(gang, attempt.pod)
 
     def member_unreserved(self, attempt: BindingAttempt, reason: str) -> str:
-        """Note that a pod gave its node up; returns the message for the pod."""
+        """Note that a pod gave up its node; returns the message for the pod."""
         gang = attempt.gang
         if gang is None:
             return reason
         gang.reserved.discard(attempt.pod.uid)
         count = gang.members_on_nodes
         self._end_binding(gang, attempt.pod)
-        text = f"{gang.name}: {count} members hold nodes, minMember is {gang.minimum}, this one gave its node up"
+        text = f"{gang.name}: {count} members hold nodes, minMember is {gang.minimum}, this one gave up its node"
         return f"{text}: {reason}"
 
     def may_retry_at_once(self, attempt: BindingAttempt) -> bool:

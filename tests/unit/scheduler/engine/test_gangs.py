@@ -192,7 +192,7 @@ async def test_a_member_that_fails_to_bind_is_placed_again_before_others(start: 
     await eventually(lambda: bool(engine.bound), "the first")
     engine.add_pod("greedy", cpu="700m", priority=1000)
     await eventually(lambda: engine.bound == {"g-0", "g-1", "g-2"}, "all of them")
-    message = "pod group ns/g: 2 members hold nodes, minMember is 3, this one gave its node up"
+    message = "pod group ns/g: 2 members hold nodes, minMember is 3, this one gave up its node"
     await eventually(lambda: any(message in text and "boom" in text for text in engine.messages), "the one that failed")
 
 
@@ -256,7 +256,7 @@ async def test_a_member_that_fails_before_binding_is_placed_again_and_the_others
     del volumes.blocked["g-1"]
     volume.set_result(Status(Code.ERROR, error="no such disk"))
     await eventually(lambda: len(engine.bound) == 3, "the gang")
-    await eventually(lambda: "this one gave its node up" in engine.message("g-1"), "the reason")
+    await eventually(lambda: "this one gave up its node" in engine.message("g-1"), "the reason")
 
 
 async def test_a_gang_that_is_not_ready_in_time_gives_all_nodes_up(start: Start) -> None:
