@@ -83,14 +83,16 @@ def find_targets(request: PreflightRequest) -> Iterator[list[Target]]:
     if request.config is not None and request.stack is not None:
         raise CommandError("--config and --stack: give only one of them", ExitCode.USAGE)
     sources, needed, credential = _sources(request)
-    try:
-        api = ClientConfig.load(request.kubeconfig, request.context)
-        connection = SyncConnection(api, timeout=_TIMEOUT, user_agent="secondary-scheduler/preflight")
-        nodes, counted = _nodes(connection, request.selector)
-        on_openshift = openshift.is_openshift(connection)
-    except KubeError as error:
-        raise CommandError(str(error)) from error
-    with tempfile.TemporaryDirectory(prefix="preflight-") as directory:
+    with contextlib.ExitStack() as opened:
+        try:
+            api = ClientConfig.load(request.kubeconfig, request.context)
+            connection = SyncConnection(api, timeout=_TIMEOUT, user_agent="secondary-scheduler/preflight")
+            opened.callback(connection.close)
+            nodes, counted = _nodes(connection, request.selector)
+            on_openshift = openshift.is_openshift(connection)
+        except KubeError as error:
+            raise CommandError(str(error)) from error
+        directory = opened.enter_context(tempfile.TemporaryDirectory(prefix="preflight-"))
         cluster = Check("cluster", CheckStatus.OK, f"{api.server}: {len(counted)} nodes must have a load")
         builder = _TargetBuilder(request, connection, Path(directory), on_openshift, credential)
         targets = []
@@ -99,7 +101,6 @@ def find_targets(request: PreflightRequest) -> Iterator[list[Target]]:
             figures, own_address = needed.get(key, _ALL), settings.address or completed.address
             targets.append(Target(key, completed, figures, api, nodes, counted, own_address, [cluster, *notes]))
         yield targets
-    connection.close()
 
 
 @dataclass(frozen=True, slots=True)
