@@ -71,7 +71,7 @@ def test_the_order_of_a_map_does_not_make_another_class() -> None:
     assert class_key(first) == class_key(two)
 
 
-def test_specs_nobody_uses_are_not_kept() -> None:
+def test_unused_specs_are_not_kept() -> None:
     reducer = PodReducer()
     for index in range(100):
         reducer.reduce(api_pod("p", container(f"{index}m")))
@@ -160,7 +160,7 @@ def test_tolerations(toleration: Toleration, expected: bool) -> None:
     assert has_untolerated_taint([taint], [toleration]) is not expected
 
 
-def test_soft_taints_keep_nobody_away() -> None:
+def test_prefer_no_schedule_taints_reject_no_pod() -> None:
     assert not has_untolerated_taint([Taint(key="k", effect="PreferNoSchedule")], [])
 
 

@@ -66,7 +66,7 @@ def test_a_namespace_without_a_quota_is_free(safe: ProfileRunner) -> None:
     assert attempt(state, incoming("90"), safe).node == "n1"
 
 
-def test_the_limit_holds_to_the_last_milli(safe: ProfileRunner) -> None:
+def test_the_limit_is_exact_to_the_last_millicpu(safe: ProfileRunner) -> None:
     state = with_quotas(placed(wide(), running("r", "a", "1500m", LOW)), quota("a", {"cpu": "9"}, {"cpu": "3"}))
     assert attempt(state, incoming("1500m"), safe).node == "n1"
     refused = attempt(state, incoming("1501m"), safe)
@@ -109,7 +109,7 @@ def test_a_guarantee_that_names_no_cpu_guarantees_none(safe: ProfileRunner, leas
     assert attempt(state, incoming("1m"), safe).message == OVER_MIN.strip()
 
 
-def test_a_resource_nobody_is_guaranteed_cannot_be_had(safe: ProfileRunner) -> None:
+def test_a_resource_that_no_quota_guarantees_is_rejected(safe: ProfileRunner) -> None:
     state = with_quotas(wide(), quota("a", {"cpu": "9"}))
     wanted = pod("p", container("1", requests={"example.com/gpu": "1"}), namespace="a")
     assert attempt(state, wanted, safe).message == OVER_MIN.strip()
@@ -230,21 +230,21 @@ def full(*pods: PodInfo, cpu: str = "3") -> ClusterState:
     return placed(cluster(node("n1", allocatable={"cpu": cpu})), *pods)
 
 
-def test_beyond_its_guarantee_a_namespace_takes_from_its_own_less_important_pods(safe: ProfileRunner) -> None:
+def test_above_its_min_a_namespace_preempts_its_own_pods_of_lower_priority(safe: ProfileRunner) -> None:
     state = full(running("mine", "a", "1", MID), running("r1", "b", "1", LOW), running("r2", "b", "1", LOW))
     with_quotas(state, quota("a", {"cpu": "1"}, {"cpu": "4"}), quota("b", {"cpu": "4"}, {"cpu": "4"}))
     outcome = preempt(state, incoming("1"), safe)
     assert (outcome.nominated_node, names(outcome.victims)) == ("n1", ["mine"])
 
 
-def test_within_its_guarantee_it_takes_back_from_borrowers_whatever_their_priority(safe: ProfileRunner) -> None:
+def test_within_its_min_a_namespace_preempts_borrowers_of_any_priority(safe: ProfileRunner) -> None:
     state = full(running("mine", "a", "1", LOW), running("r1", "b", "1", 900), running("r2", "b", "1", 800))
     with_quotas(state, quota("a", {"cpu": "3"}, {"cpu": "4"}), quota("b", {"cpu": "1"}, {"cpu": "4"}))
     outcome = preempt(state, incoming("1", priority=0), safe)
     assert names(outcome.victims) == ["r2"], "the less important one, and no more than was borrowed"
 
 
-def test_nobody_takes_from_a_namespace_within_its_guarantee(safe: ProfileRunner) -> None:
+def test_a_namespace_within_its_min_has_no_victims(safe: ProfileRunner) -> None:
     state = full(running("r1", "b", "1", LOW), running("r2", "b", "2", LOW))
     with_quotas(state, quota("a", {"cpu": "2"}), quota("b", {"cpu": "3"}))
     outcome = preempt(state, incoming("1"), safe)
@@ -255,14 +255,14 @@ def test_nobody_takes_from_a_namespace_within_its_guarantee(safe: ProfileRunner)
     assert outcome.nominated_node == ""
 
 
-def test_without_a_quota_pods_take_from_less_important_ones_without_one(safe: ProfileRunner) -> None:
+def test_without_a_quota_pods_preempt_pods_of_lower_priority_without_one(safe: ProfileRunner) -> None:
     state = full(running("r1", "b", "1", LOW), running("free", "c", "1", MID), running("top", "c", "1", 900))
     with_quotas(state, quota("b", {"cpu": "9"}))
     outcome = preempt(state, pod("p", container("1"), namespace="d", priority=HIGH), safe)
     assert names(outcome.victims) == ["free"]
 
 
-def test_a_pod_turned_down_by_its_limit_may_preempt_in_its_namespace(safe: ProfileRunner) -> None:
+def test_a_pod_rejected_by_its_max_may_preempt_in_its_namespace(safe: ProfileRunner) -> None:
     state = with_quotas(
         placed(wide(), running("r1", "a", "2", LOW), running("r2", "a", "1", MID)),
         quota("a", {"cpu": "1"}, {"cpu": "4"}),
@@ -333,7 +333,7 @@ def test_a_node_without_victims_is_named_by_upstream_and_counted_by_us(
     )
 
 
-def test_nobody_goes_in_vain_where_a_nominated_pod_will_take_the_quota(
+def test_no_pod_is_evicted_for_quota_that_a_nominated_pod_will_use(
     safe: ProfileRunner, upstream: ProfileRunner
 ) -> None:
     state = with_quotas(
@@ -363,9 +363,7 @@ def test_upstream_stumbles_over_a_pod_that_neither_fits_nor_leaves_room_in_the_q
     assert outcome.message.endswith("1 No preemption victims found for incoming pod, 1 global quota max exceeded.")
 
 
-def test_a_broken_budget_counts_also_where_a_quota_is_why_the_pod_goes(
-    safe: ProfileRunner, upstream: ProfileRunner
-) -> None:
+def test_a_pdb_violation_counts_also_for_a_victim_of_the_quota(safe: ProfileRunner, upstream: ProfileRunner) -> None:
     # Two nodes with room: only the quota makes pods go. The pod of n1 breaks a budget, that of n2 is more important.
     state = wide("n1")
     state.upsert_node(node("n2", allocatable={"cpu": "100", "memory": "100Gi"}))
@@ -453,7 +451,7 @@ def examples(draw: st.DrawFn) -> Example:
 
 @settings(max_examples=150, deadline=None)
 @given(examples())
-def test_once_the_victims_are_gone_the_pod_fits_on_the_node(safe: ProfileRunner, example: Example) -> None:
+def test_the_pod_fits_on_the_node_once_the_victims_are_deleted(safe: ProfileRunner, example: Example) -> None:
     state, wanted = example.state, example.incoming
     if attempt(state, wanted, safe).node is not None:
         return

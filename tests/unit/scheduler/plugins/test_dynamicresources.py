@@ -25,7 +25,7 @@ def test_a_pod_with_claims_fits_nowhere_and_says_why():
     assert (rejection.plugin, rejection.code) == ("DynamicResources", Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
-def test_it_enters_the_queue_so_that_its_owner_hears_of_it():
+def test_a_pod_with_claims_enters_the_queue_so_that_its_status_says_why_it_waits():
     assert PROFILE.run_pre_enqueue(pod("new", **CLAIMING)).is_success
 
 

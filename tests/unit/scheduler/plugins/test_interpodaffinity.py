@@ -71,7 +71,7 @@ def test_verdicts_and_scores_are_the_references(
 
 @settings(max_examples=60, deadline=None)
 @given(worlds(caring), pods("new", caring), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6))
-def test_they_stay_so_while_the_cluster_changes(
+def test_they_remain_the_references_while_the_cluster_changes(
     built: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
 ) -> None:
     state, world = built
@@ -103,7 +103,7 @@ def test_they_stay_so_while_the_cluster_changes(
 @given(
     worlds(caring), pods("new", caring), pods("other", caring), st.integers(0, 4), st.sampled_from(["safe", "upstream"])
 )
-def test_a_pod_added_for_a_trial_counts_as_if_it_were_there(
+def test_a_pod_added_in_a_what_if_run_counts_as_if_it_were_there(
     built: tuple[ClusterState, reference.World], info: PodInfo, other: PodInfo, index: int, kind: str
 ) -> None:
     view = built[0].snapshot(NOW)
@@ -123,7 +123,7 @@ def test_a_pod_added_for_a_trial_counts_as_if_it_were_there(
 
 @settings(max_examples=60, deadline=None)
 @given(worlds(caring), pods("new", caring), st.integers(0, 20))
-def test_a_pod_taken_away_for_a_trial_no_longer_counts(
+def test_a_pod_removed_in_a_what_if_run_no_longer_counts(
     built: tuple[ClusterState, reference.World], info: PodInfo, index: int
 ) -> None:
     state, _ = built
@@ -197,7 +197,7 @@ def test_a_namespace_that_is_not_known_has_no_labels() -> None:
     assert not explain(state.snapshot(NOW), mine, PROFILES["safe"]).node("n0").feasible
 
 
-def test_the_first_of_its_kind_goes_where_all_keys_are() -> None:
+def test_the_first_pod_with_affinity_to_itself_needs_nodes_with_all_keys() -> None:
     state = cluster(node("n0", labels={ZONE: "a"}), node("n1"))
     explanation = explain(state.snapshot(NOW), web("mine", **near(term())), PROFILES["safe"])
     assert explanation.best == ("n0",)
@@ -205,7 +205,7 @@ def test_the_first_of_its_kind_goes_where_all_keys_are() -> None:
     assert explain(state.snapshot(NOW), pod("mine", **near(term())), PROFILES["safe"]).best == ()
 
 
-def test_a_term_that_cannot_be_read_rejects_the_pod_and_does_no_harm_on_a_running_one() -> None:
+def test_an_invalid_term_rejects_its_pod_and_is_ignored_on_a_running_one() -> None:
     wrong = {"topologyKey": ZONE, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
     state = cluster(node("n0", labels={ZONE: "a"}), pods={"n0": [web("p", **far(wrong))]})
     explanation = explain(state.snapshot(NOW), web("mine", **near(wrong)), PROFILES["safe"])

@@ -242,7 +242,7 @@ def test_upstream_scores_equal_a_node_by_node_reference(
         assert abs(int(score) - exact) <= 0.5 + 1e-5
 
 
-def test_what_was_worked_out_before_never_shows_after_a_change() -> None:
+def test_cached_risks_never_survive_a_change() -> None:
     rng, state = random.Random(5), cluster(*(node(f"n{index}") for index in range(12)))
     kept = {mode: profile(mode) for mode in ("safe", "upstream")}
     info, placed = sized("probe", ("500m", "2", "1Gi", "4Gi")), []
@@ -304,9 +304,7 @@ def test_pods_that_are_only_assumed_count_in_safe_mode() -> None:
 
 
 @pytest.mark.parametrize("mode", ["safe", "upstream"])
-def test_risks_that_were_worked_out_ahead_are_used_and_change_no_score(
-    mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_precomputed_risks_are_used_and_change_no_score(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(7)
     sizes = (sized(f"x{index}", ("500m", "3", "1Gi", "6Gi")) for index in range(8))
     state = cluster(

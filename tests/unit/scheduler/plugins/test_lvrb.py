@@ -122,7 +122,7 @@ def test_a_deviation_alone_looks_idle_upstream_and_is_missing_in_safe_mode() -> 
     assert raw(state, info, profile()) == {"a": 75, "odd": 63}
 
 
-def test_an_unknown_deviation_is_taken_as_the_mean_of_the_known_ones() -> None:
+def test_an_unknown_deviation_counts_as_the_mean_of_the_known_ones() -> None:
     state = cluster(node("a"), node("b"))
     state.set_load(loads({"a": NodeLoad(cpu_average=50, cpu_stddev=10), "b": NodeLoad(cpu_average=50)}))
     info = pod("p", container("0"))

@@ -170,7 +170,7 @@ def test_many_nodes_share_the_last_reason_upstream() -> None:
 
 
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])
-def test_a_pod_whose_app_group_is_not_there_is_placed_without(compatibility: str) -> None:
+def test_a_pod_of_a_missing_app_group_is_scheduled_as_without_one(compatibility: str) -> None:
     """Upstream ends the process with a nil dereference."""
     decision = decide(basic(group=False).snapshot(NOW), member("p1"), profile(compatibility), random.Random(0))
     assert decision.node
@@ -178,7 +178,7 @@ def test_a_pod_whose_app_group_is_not_there_is_placed_without(compatibility: str
 
 
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])
-def test_without_a_network_topology_only_zones_are_told_apart(compatibility: str) -> None:
+def test_without_a_network_topology_only_zones_are_distinguished(compatibility: str) -> None:
     """Upstream ends the process with a nil dereference."""
     answers = asked(basic(costs=False), member("p1"), profile(compatibility))
     assert [answer[0] for answer in answers.values() if not isinstance(answer, str)] == [
@@ -208,7 +208,7 @@ def test_pods_of_other_groups_do_not_count() -> None:
     assert set(asked(state, member("p1", group="other"), profile()).values()) == {(0, 0)}
 
 
-def test_a_member_on_a_node_that_is_gone_is_passed_over() -> None:
+def test_a_member_on_a_deleted_node_is_ignored() -> None:
     """Upstream fails the attempt: `pod hostname not found: nodeinfo not found for node name`."""
     state = basic()
     state.upsert_pod(msgspec.structs.replace(member("p2", "lost"), node_name="gone"))

@@ -43,7 +43,7 @@ def test_only_nodes_with_a_conflict_are_rejected():
     assert answers(state, with_port("new")) == {"a": ("NodePorts", "UNSCHEDULABLE", (REASON,))}
 
 
-def test_a_sidecar_holds_its_port_and_an_init_container_gives_it_back():
+def test_a_sidecar_keeps_its_port_and_an_init_container_frees_it():
     port = [{"containerPort": 80, "hostPort": 9000}]
     sidecar = pod("sidecar", initContainers=[container(ports=port, restartPolicy="Always")])
     initial = pod("initial", initContainers=[container(ports=port)])

@@ -74,7 +74,7 @@ def test_another_drivers_limit_does_not_matter():
     assert answers(state, pod("new", **mount("one")), PROFILE) == {}
 
 
-def test_what_is_attached_for_nobody_counts_too_but_not_twice():
+def test_attachments_without_a_pod_count_but_not_twice():
     objects = (*bound("one"), *bound("two"), *bound("three"))
     new = pod("new", **mount("two"))
     assert answers(state_with(limit("n", 2), *objects, attached("three"), pods=[OLD]), new, PROFILE) == FULL

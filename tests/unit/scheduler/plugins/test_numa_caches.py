@@ -34,7 +34,7 @@ def test_without_a_cache_placed_pods_do_not_count_until_the_agent_says_so() -> N
     assert world.verdicts(named("b", TWO)) == {"n": ""}
 
 
-async def test_a_node_that_a_pod_is_on_its_way_to_takes_no_other_until_that_one_is_bound() -> None:
+async def test_a_reserved_node_takes_no_other_pod_until_the_first_is_bound() -> None:
     world = World(topology("n", *two_zones()), topology("m", *two_zones()), discardReservedNodes=True, **OVER_RESERVE)
     first, second = named("a", TWO), named("b", TWO)
     world.place(first, "n")
@@ -94,7 +94,7 @@ def test_new_numbers_count_once_they_include_exactly_the_pods_on_the_node() -> N
     assert world.resync() == 0
 
 
-def test_numbers_are_not_looked_at_while_nobody_was_turned_down() -> None:
+def test_published_numbers_are_ignored_while_no_pod_was_rejected() -> None:
     world = World(signed("n", *two_zones("4")), **OVER_RESERVE)
     first = named("a", TWO)
     assert world.verdicts(first) == {"n": ""}
@@ -138,7 +138,7 @@ def test_pods_that_have_ended_may_be_part_of_a_fingerprint(informer: str, synced
     assert world.handle.asked == ["n"] * synced
 
 
-def test_ended_pods_are_asked_for_only_where_the_others_do_not_do_and_on_few_nodes_at_once() -> None:
+def test_ended_pods_are_listed_only_on_a_mismatch_and_on_few_nodes_per_round() -> None:
     items = [signed(f"n-{number}", *two_zones(), pods=[named("gone", TWO)]) for number in range(25)]
     world = World(signed("good", *two_zones()), *items, **OVER_RESERVE)
     world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
@@ -220,9 +220,7 @@ def test_the_fingerprint_of_no_pods_frees_a_node_that_upstream_never_looks_at(co
 
 
 @pytest.mark.parametrize(("compatibility", "woken"), [("safe", ["b"]), ("upstream", [])])
-def test_a_pod_that_was_turned_down_is_tried_again_as_soon_as_numbers_are_fresh(
-    compatibility: str, woken: list[str]
-) -> None:
+def test_a_rejected_pod_is_retried_as_soon_as_numbers_are_fresh(compatibility: str, woken: list[str]) -> None:
     """Upstream leaves it to the next event or to five minutes."""
     world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
     first = named("a", TWO)
@@ -246,7 +244,7 @@ def test_a_pod_that_found_its_node_is_not_woken() -> None:
 
 
 @pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
-def test_a_pod_that_is_not_started_yet_goes_on_holding_back(compatibility: str, expected: str) -> None:
+def test_a_pod_that_is_not_started_yet_keeps_its_reservation(compatibility: str, expected: str) -> None:
     """Upstream: the old numbers have the fingerprint of the pods that have been started, and thus count; what the new
     pod will take once its image is there is promised to others."""
     world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
@@ -280,7 +278,7 @@ def test_another_topology_manager_does_not_free_what_is_held_back(compatibility:
 
 
 @pytest.mark.parametrize(("scope", "expected"), [("All", ""), ("OnlyResources", FULL)])
-def test_a_changed_topology_manager_is_taken_in_without_a_fingerprint(scope: str, expected: str) -> None:
+def test_a_changed_topology_manager_is_accepted_without_a_fingerprint(scope: str, expected: str) -> None:
     world = World(topology("n", *two_zones("1")), cache={"resyncScope": scope}, **OVER_RESERVE)
     new = named("a", TWO)
     assert world.verdicts(named("tiny", {"cpu": "1", "memory": "1Gi"})) == {"n": ""}

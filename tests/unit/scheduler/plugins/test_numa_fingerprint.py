@@ -34,5 +34,5 @@ def test_fingerprints_are_those_of_the_go_module_in_any_order(vector: dict[str, 
         ("pfp0v0010123456789abcdef", ""),
     ],
 )
-def test_a_fingerprint_of_another_kind_is_told_apart(text: str, why: str) -> None:
+def test_an_incompatible_fingerprint_is_recognised(text: str, why: str) -> None:
     assert incompatibility(text) == why

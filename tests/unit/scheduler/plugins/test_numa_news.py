@@ -44,7 +44,7 @@ def test_a_foreign_pod_closes_its_node_until_the_numbers_include_it() -> None:
     assert world.verdicts(new) == {"n": STALE, "m": ""}
 
 
-def test_the_same_state_of_a_foreign_pod_listed_again_is_no_news() -> None:
+def test_a_foreign_pod_relisted_unchanged_is_ignored() -> None:
     world = World(signed("n", *two_zones(), pods=[foreign("f")]), **OVER_RESERVE)
     other = world.show(foreign("f"), "n")
     world.verdicts(named("a", TWO))
@@ -105,7 +105,7 @@ def test_a_node_that_gets_its_object_later_is_judged_by_it(compatibility: str, e
 
 
 @pytest.mark.parametrize(("compatibility", "expected"), [("safe", ""), ("upstream", FULL)])
-def test_an_object_that_is_gone_counts_no_longer(compatibility: str, expected: str) -> None:
+def test_a_deleted_object_no_longer_counts(compatibility: str, expected: str) -> None:
     """Upstream goes on with its copy."""
     world = World(topology("n", *two_zones("1")), compatibility=compatibility, **OVER_RESERVE)
     new = named("a", TWO)
@@ -160,7 +160,7 @@ def test_an_object_that_makes_no_sense_is_named_once_per_version() -> None:
     ]
 
 
-def test_why_nodes_stay_closed_is_told_once_until_it_changes() -> None:
+def test_why_nodes_stay_closed_is_logged_once_per_change() -> None:
     world = World(signed("n", *two_zones()), topology("m", *two_zones()), **OVER_RESERVE)
     world.verdicts(named("a", TWO))
     other = world.show(foreign("f"), "n")

@@ -63,7 +63,7 @@ def test_a_pod_that_asks_for_nothing_of_the_zones_finds_the_best_score() -> None
 
 
 @pytest.mark.parametrize(("compatibility", "expected"), [("safe", 0), ("upstream", 100 - 12 + 6)])
-def test_a_container_takes_from_the_zone_that_was_chosen_for_it(compatibility: str, expected: int) -> None:
+def test_a_container_reduces_the_zone_chosen_for_it(compatibility: str, expected: int) -> None:
     """Upstream takes a zone's number for its position in the list: the second container finds the CPUs that the first
     one has taken."""
     zones = [zone(1, cpu="1", memory="4Gi"), zone(0, cpu="2", memory="4Gi")]

@@ -69,7 +69,7 @@ def test_verdicts_and_scores_are_the_references(
 
 @settings(max_examples=60, deadline=None)
 @given(worlds(), pods("new", spreading), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=6))
-def test_they_stay_so_while_the_cluster_changes(
+def test_they_remain_the_references_while_the_cluster_changes(
     built: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
 ) -> None:
     state, world = built
@@ -96,7 +96,7 @@ def test_they_stay_so_while_the_cluster_changes(
 
 @settings(max_examples=80, deadline=None)
 @given(worlds(), pods("new", spreading), pods("other"), st.integers(0, 4))
-def test_a_pod_added_for_a_trial_counts_as_if_it_were_there(
+def test_a_pod_added_in_a_what_if_run_counts_as_if_it_were_there(
     built: tuple[ClusterState, reference.World], info: PodInfo, other: PodInfo, index: int
 ) -> None:
     state, _ = built
@@ -318,7 +318,7 @@ def test_hints_know_the_default_constraints_of_a_pod_they_rejected() -> None:
     assert hint(mine, None, bound(OTHER)) is Hint.SKIP
 
 
-def test_rows_asked_for_singly_get_the_same_verdicts() -> None:
+def test_single_rows_get_the_same_verdicts() -> None:
     state = cluster(*TWO_ZONES, pods={"n0": [web("p0")], "n1": [web("p1"), web("p2")]})
     view = state.snapshot(NOW)
     cycle = CycleState()

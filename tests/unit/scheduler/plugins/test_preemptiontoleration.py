@@ -132,9 +132,7 @@ def test_the_search_ends_with_as_many_candidates_as_the_args_say() -> None:
 # Repairs: the two modes side by side --------------------------------------------------------------------------------
 
 
-def test_a_class_that_is_gone_fails_upstream_and_protects_nobody_here(
-    safe: ProfileRunner, upstream: ProfileRunner
-) -> None:
+def test_a_deleted_class_fails_upstream_and_protects_no_pod_here(safe: ProfileRunner, upstream: ProfileRunner) -> None:
     state = world(protected())
     assert preempt(state, incoming(), upstream).message == (
         f'{START}priorityclass.scheduling.k8s.io "protected" not found'

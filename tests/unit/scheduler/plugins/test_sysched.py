@@ -126,7 +126,7 @@ def test_without_any_profile_all_nodes_are_alike(compatibility: str) -> None:
     assert scores(state, user("new", "one"), profile(compatibility)) == expected
 
 
-def test_a_profile_that_changes_or_goes_shows_at_once() -> None:
+def test_a_changed_or_deleted_profile_shows_at_once() -> None:
     state, scheduler = with_profiles(cluster(node("a")), one="ab", new="x"), profile()
     state.upsert_pod(msgspec.structs.replace(user("1", "one"), node_name="a"))
     assert scores(state, user("new", "new"), scheduler)["a"][0] == 2 + 1

@@ -96,7 +96,7 @@ def matched(state, new):
     ],
     ids=["no ephemeral claim", "lost", "deleted", "not its own", "immediate", "no class", "class unset", "pre-bound"],
 )
-def test_claims_that_cannot_be_used_now_are_told(objects, volumes, reason):
+def test_claims_that_cannot_be_used_now_are_reported(objects, volumes, reason):
     state = zoned(*objects)
     assert explained(state, pod("new", **volumes), PROFILE).message == f"0/2 nodes are available: {reason}."
 
@@ -121,7 +121,7 @@ def test_a_bound_volume_is_used_where_it_can_be_reached():
     assert answers(state, pod("new", **mount("data")), PROFILE) == {"n-b": rejected(CONFLICT)}
 
 
-def test_a_bound_volume_that_is_gone_closes_every_node():
+def test_a_deleted_bound_volume_rejects_every_node():
     state = zoned(claim("data", volume="gone"))
     answer = answers(state, pod("new", **mount("data")), WITHOUT_ZONE)
     assert answer == {"n-a": rejected(NO_VOLUME), "n-b": rejected(NO_VOLUME)}
@@ -181,7 +181,7 @@ def test_a_volume_must_suit_the_claim(wanted, offered, expected):
     assert answer == ({} if expected else {"n-a": rejected(NO_MATCH), "n-b": rejected(NO_MATCH)})
 
 
-def test_the_smallest_volume_that_is_large_enough_is_taken_on_each_node():
+def test_the_smallest_volume_that_is_large_enough_is_chosen_on_each_node():
     volumes = [volume("huge", "9Gi"), volume("small", "1Gi"), volume("near", "3Gi", zone="a"), volume("big", "5Gi")]
     state = zoned(claim("data", "2Gi"), NO_PROVISIONER, *volumes)
     assert matched(state, pod("new", **mount("data"))) == {"n-a": {"data": "near"}, "n-b": {"data": "big"}}
@@ -208,7 +208,7 @@ def test_a_volume_of_an_unreadable_size_is_passed_over():
 
 
 @pytest.mark.parametrize("provisioner", ["", "kubernetes.io/no-provisioner"])
-def test_a_class_that_makes_no_volumes_needs_one_that_is_there(provisioner):
+def test_a_class_without_provisioner_needs_an_existing_volume(provisioner):
     state = zoned(claim("data"), storage_class(provisioner=provisioner))
     assert answers(state, pod("new", **mount("data")), PROFILE)["n-a"] == rejected(NO_MATCH)
 
@@ -291,7 +291,7 @@ def reserved(state, new, node_name):
     return cycle
 
 
-def test_a_reserved_volume_is_not_offered_to_the_next_pod_until_it_is_given_back():
+def test_a_reserved_volume_is_not_offered_to_the_next_pod_until_unreserve():
     state = zoned(claim("mine"), claim("other"), volume("disk"), NO_PROVISIONER)
     mine, other = pod("mine", **mount("mine")), pod("other", **mount("other"))
     cycle = reserved(state, mine, "n-a")
@@ -311,7 +311,7 @@ def test_a_claim_to_be_provisioned_is_meant_for_its_node_at_once():
     assert answers(state, pod("second", **mount("shared")), PROFILE) == {"n-a": rejected(NO_MATCH)}
 
 
-def test_the_volume_reserved_is_the_one_of_the_chosen_node():
+def test_the_reserved_volume_is_that_of_the_chosen_node():
     state = zoned(claim("data"), volume("near", zone="a"), volume("far", "2Gi", zone="b"), NO_PROVISIONER)
     reserved(state, pod("new", **mount("data")), "n-b")
     assert state.objects.latest("PersistentVolume", "", "far").spec.claim_ref.name == "data"

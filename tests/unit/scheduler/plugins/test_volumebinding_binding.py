@@ -124,13 +124,13 @@ def test_a_claim_to_be_provisioned_gets_its_node_written(dynamic):
     assert dynamic.written == [("PersistentVolumeClaim", "data", {"metadata": {"annotations": {SELECTED: "n"}}})]
 
 
-def test_nobody_binds_within_the_time(dynamic):
+def test_binding_ends_with_an_error_at_the_deadline(dynamic):
     status = bind(dynamic, timeout=30)
     assert (status.code, status.error) == (Code.ERROR, "binding volumes: context deadline exceeded")
     assert dynamic.time == pytest.approx(30)
 
 
-def test_a_refused_write_ends_it_and_nothing_stays_taken(static):
+def test_a_failed_write_ends_the_binding_and_reverts_all(static):
     static.refusal = "the object has been modified"
     status = bind(static)
     assert status.error == "the object has been modified"
@@ -158,7 +158,7 @@ def test_a_volume_made_out_of_reach_ends_the_wait(dynamic):
     )
 
 
-def test_a_volume_whose_claim_was_taken_off_ends_the_wait(static):
+def test_a_volume_that_lost_its_claim_ends_the_wait(static):
     static.controller = lambda: static.change("PersistentVolume", "disk", claim_ref=None)
     assert bind(static).error == 'binding volumes: ClaimRef got reset for pv "disk"'
 

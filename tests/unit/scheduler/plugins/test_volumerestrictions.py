@@ -73,7 +73,7 @@ def test_a_missing_claim_is_reported_by_this_plugin_first():
     assert explanation.node("n").rejection.plugin == "VolumeRestrictions"
 
 
-def test_a_claim_for_one_pod_in_use_anywhere_closes_every_node():
+def test_a_read_write_once_pod_claim_in_use_rejects_every_node():
     state = put(cluster(node("a"), node("b"), pods={"b": [pod("old", **mount("only"))]}), *EXCLUSIVE)
     assert answers(state, pod("new", **mount("only")), PROFILE) == {"a": IN_USE, "b": IN_USE}
 

@@ -62,7 +62,7 @@ def test_a_volume_is_used_in_its_zone_only(volume_labels, node_labels, fits):
         ([claim("data"), storage_class(mode=None)], 'VolumeBindingMode not set for StorageClass "fast"'),
     ],
 )
-def test_a_claim_without_a_volume_to_look_at_is_told(objects, reason):
+def test_a_claim_without_a_volume_is_reported(objects, reason):
     state = put(cluster(node("n", labels={ZONE: "a"})), *objects)
     assert explained(state, POD, PROFILE).message == f"0/1 nodes are available: {reason}."
 
