@@ -11,7 +11,7 @@ _GC_THRESHOLD_WHILE_STARTING = 1_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the daemon until it is told to stop; returns the exit code."""
+    """Run the daemon until a signal; returns the exit code."""
     gc.set_threshold(_GC_THRESHOLD_WHILE_STARTING)
     with requires_extra("kube-scheduler", "scheduler"):
         _import_structlog()

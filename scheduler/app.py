@@ -20,7 +20,7 @@ log = structlog.get_logger(component="app")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the daemon with a command line; returns the exit code: 0 told to stop, 1 error, 4 invalid input."""
+    """Run the daemon with a command line; returns the exit code: 0 after a signal, 1 error, 4 invalid input."""
     options = parse_options(arguments, __version__)
     configure_logging(options.logging_format, options.verbosity)
     try:
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(options: Options, configuration: Configuration, client_config: ClientConfig) -> int:
-    # Here, so that a configuration that is refused is refused at once.
+    # Here, so that an invalid configuration is reported before the slow imports.
     from scheduler.start import run_daemon
 
     try:
@@ -62,7 +62,7 @@ def _configuration(options: Options) -> Configuration:
     return load_configuration(
         text,
         source=str(options.config),
-        # Whether a literal token is wise was asked in preview; here it is what the user decided.
+        # `pulumi preview` warns of a literal token in a ConfigMap; here the user has decided.
         allow_token_in_config_map=True,
         allow_default_scheduler_name=options.allow_default_scheduler_name,
     )

@@ -1,4 +1,4 @@
-"""The start: first the API server is asked for what will take longest, then everything else is imported."""
+"""Starting the daemon: everything else is imported while the first lists arrive from the API server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SWITCH_INTERVAL_SECONDS: Final = 0.0001
 
 
 def run_daemon(options: Options, configuration: Configuration, client_config: ClientConfig) -> int:
-    """Run the daemon until it is told to stop; returns the exit code.
+    """Run the daemon until a signal; returns the exit code.
 
     Raises:
         OSError: a port cannot be used, or the certificate for serving cannot be read.

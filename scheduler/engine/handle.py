@@ -134,7 +134,7 @@ class EngineHandle:
         """Run a coroutine beside the scheduling loop; its failure is logged, never lost."""
         task = asyncio.create_task(coroutine, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._task_ended)
 
     def event(
         self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: PodInfo | None = None
@@ -312,7 +312,7 @@ class EngineHandle:
                 return _error(f"the pod was bound to {bound_to} by another scheduler")
             return _error("the API server did not accept the binding")
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("background task failed", task=task.get_name(), exc_info=task.exception())

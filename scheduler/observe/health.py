@@ -28,7 +28,7 @@ class HealthChecks:
 def report(endpoint: str, checks: Mapping[str, Check], *, exclude: Iterable[str], verbose: bool) -> tuple[bool, str]:
     """Run checks; the body is `ok`, or a line per check where one failed or `verbose` asks for it.
 
-    Reasons are withheld from anonymous readers, as upstream does; they are in the log.
+    Reasons are withheld from anonymous readers, as upstream does.
     """
     excluded = set(exclude)
     lines, healthy = [], True
@@ -47,7 +47,7 @@ def report(endpoint: str, checks: Mapping[str, Check], *, exclude: Iterable[str]
 
 
 class LoopWatchdog:
-    """Knows since when the event loop has not come round, so that a stuck loop is seen from another thread."""
+    """Notices an event loop that hangs. It is asked from another thread, which a stuck loop does not stop."""
 
     def __init__(self, tolerance_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._tolerance = tolerance_seconds
@@ -61,7 +61,7 @@ class LoopWatchdog:
             self._last = self._clock()
 
     def check(self) -> str | None:
-        """A health check: None while the loop comes round."""
+        """A health check: None while the loop beats."""
         with self._lock:
             silent = self._clock() - self._last
-        return None if silent <= self._tolerance else f"the event loop has not come round for {silent:.0f} s"
+        return None if silent <= self._tolerance else f"the event loop has not run for {silent:.0f} s"
