@@ -47,7 +47,7 @@ kind: KubeSchedulerConfiguration
 profiles:
 - {PROFILES[name].strip()}
 """
-    configuration = load_configuration(text, source="benchmark", load_given=True)
+    configuration = load_configuration(text, source="benchmark", external_load=True)
     return assemble(configuration, clock=lambda: NOW).runners["secondary-scheduler"]
 
 

@@ -111,7 +111,7 @@ def _load(text: str, images: Iterator[str], new: Configuration) -> Configuration
                 flavour=flavour,
                 allow_token_in_config_map=True,
                 allow_default_scheduler_name=True,
-                load_given=True,
+                external_load=True,
             )
         except ConfigurationError:
             continue

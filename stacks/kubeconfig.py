@@ -175,8 +175,8 @@ def _expiry_of_certificate(pem: bytes) -> datetime:
     body = pem.partition(b"-----BEGIN CERTIFICATE-----")[2].partition(b"-----END")[0]
     certificate = _der_elements(_der_elements(base64.b64decode(body))[0][1])[0][1]
     fields = _der_elements(certificate)
-    version_is_said = fields[0][0] == 0xA0
-    tag, end = _der_elements(fields[4 if version_is_said else 3][1])[1]
+    has_version = fields[0][0] == 0xA0
+    tag, end = _der_elements(fields[4 if has_version else 3][1])[1]
     text = end.decode("ascii").removesuffix("Z")
     if tag == 0x17:  # UTCTime has a two-digit year
         text = ("20" if int(text[:2]) < 50 else "19") + text

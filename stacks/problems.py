@@ -46,8 +46,8 @@ def from_validation_error(error: ValidationError, model: type[BaseModel]) -> Ite
         elif kind in ("literal_error", "enum"):
             message = _not_allowed(location, value, re.findall(r"'([^']*)'", context["expected"]))
         elif kind in _TYPE_NAMES:
-            kind_given = _KINDS.get(type(value), "nothing")
-            message = f"must be {_TYPE_NAMES[kind]}, not {kind_given}{_shown(location, value, ' ({})')}"
+            actual = _KINDS.get(type(value), "nothing")
+            message = f"must be {_TYPE_NAMES[kind]}, not {actual}{_shown(location, value, ' ({})')}"
             if kind == "string_type" and isinstance(value, int | float):
                 message += "; put it in quotes"
         elif kind == "greater_than_equal":

@@ -92,7 +92,7 @@ def build_profile(
             source="stack configuration",
             flavour=flavour,
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
-            load_given=bool(problems),
+            external_load=bool(problems),
         )
     except ConfigurationError as error:
         generated_problems = [places.in_settings(problem) for problem in error.problems]

@@ -26,13 +26,13 @@ class ArgsReader:
     """Reads the pluginConfig of one profile and collects its problems."""
 
     def __init__(
-        self, document: Document, loc: Loc, flavour: Flavour, *, allow_token_in_config_map: bool, load_given: bool
+        self, document: Document, loc: Loc, flavour: Flavour, *, allow_token_in_config_map: bool, external_load: bool
     ) -> None:
         self._document = document
         self._loc: Loc = (*loc, "pluginConfig")
         self._flavour = flavour
         self._allow_token = allow_token_in_config_map
-        self._load_given = load_given
+        self._external_load = external_load
         self.problems: list[Problem] = []
 
     def read(self, profile: KubeSchedulerProfile) -> dict[str, ArgsModel]:
@@ -62,7 +62,7 @@ class ArgsReader:
             given_args: args that decoded; a plugin with args in the profile and none here has a problem already.
             effective: args of enabled plugins, with defaults.
         """
-        if self._load_given or not self._flavour.is_ours:
+        if self._external_load or not self._flavour.is_ours:
             return
         places = {entry.name: index for index, entry in enumerate(profile.plugin_config)}
         for name, model in effective.items():

@@ -69,7 +69,7 @@ def load_configuration(
     flavour: Flavour | str = OURS,
     allow_token_in_config_map: bool = False,
     allow_default_scheduler_name: bool = False,
-    load_given: bool = False,
+    external_load: bool = False,
     converting: bool = False,
 ) -> Configuration:
     """Decode, convert, default, validate and expand a `KubeSchedulerConfiguration`.
@@ -81,7 +81,7 @@ def load_configuration(
         flavour: the image the configuration is for, or the name of its flavour.
         allow_token_in_config_map: accept a literal metric token, with a warning.
         allow_default_scheduler_name: accept a profile named `default-scheduler`, with a warning.
-        load_given: the nodes' load comes from elsewhere, so args need not name a load source.
+        external_load: the nodes' load comes from elsewhere, so args need not name a load source.
         converting: the text will be rewritten as v1, so the image need not read its present version.
 
     Raises:
@@ -107,7 +107,7 @@ def load_configuration(
         expander = Expander(document, profile, loc, chosen)
         points = expander.expand()
         reader = ArgsReader(
-            document, loc, chosen, allow_token_in_config_map=allow_token_in_config_map, load_given=load_given
+            document, loc, chosen, allow_token_in_config_map=allow_token_in_config_map, external_load=external_load
         )
         given_args = reader.read(profile)
         effective = _effective_profile(model, profile, points, given_args, expander.left_out, chosen)
@@ -224,7 +224,7 @@ def _problems_in_profiles(document: Document, data: dict[str, Any], flavour: Fla
                 expander.expand()
                 yield from expander.problems
             elif profile is not None:
-                reader = ArgsReader(document, loc, flavour, allow_token_in_config_map=True, load_given=True)
+                reader = ArgsReader(document, loc, flavour, allow_token_in_config_map=True, external_load=True)
                 reader.read(profile)
                 yield from reader.problems
 

@@ -36,7 +36,7 @@ def convert_text(text: str, *, source: str, flavour: Flavour = OURS) -> tuple[st
     yaml.dump(tree, out)
     written = _restore_comments(text, out.getvalue())
     after = _load(written, source, flavour)
-    if _meaning(before) != _meaning(after):
+    if _behaviour(before) != _behaviour(after):
         # If profiles share an anchor, editing one also edits the other.
         message = "cannot be converted without changing its meaning; expand anchors and merge keys and try again"
         raise ConfigurationError([Problem((), message, source=source)])
@@ -50,12 +50,12 @@ def _load(text: str, source: str, flavour: Flavour) -> Configuration:
         flavour=flavour,
         allow_token_in_config_map=True,
         allow_default_scheduler_name=True,
-        load_given=True,
+        external_load=True,
         converting=True,
     )
 
 
-def _meaning(configuration: Configuration) -> list[object]:
+def _behaviour(configuration: Configuration) -> list[object]:
     top = configuration.model.model_dump(exclude={"api_version", "profiles"})
     return [
         top,

@@ -112,7 +112,7 @@ def test_a_bundled_crd_is_found_under_its_own_name(name: str) -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", sorted(bundled_crds() - {SECONDARY_SCHEDULERS}))
-def test_the_api_server_serves_what_a_bundled_crd_defines(name: str, control_plane: Any) -> None:
+def test_the_api_server_serves_every_bundled_crd(name: str, control_plane: Any) -> None:
     definitions = client.ApiextensionsV1Api(config.new_client_from_config(str(control_plane.kubeconfig)))
     try:
         definitions.create_custom_resource_definition(load_manifest(name))
@@ -145,7 +145,7 @@ def test_refuses(spec: dict[str, Any], message: str, api: client.CustomObjectsAp
 
 
 @pytest.mark.integration
-def test_key_of_the_token_is_token_unless_said_otherwise(api: client.CustomObjectsApi) -> None:
+def test_the_key_of_the_token_defaults_to_token(api: client.CustomObjectsApi) -> None:
     created = create(api, {"metricCredentials": {"secretName": "metrics"}})
     assert created["spec"]["metricCredentials"]["key"] == "token"
 
@@ -192,7 +192,7 @@ def test_status_is_a_subresource_with_every_field_that_the_operator_reports(api:
 
 
 @pytest.mark.integration
-def test_get_prints_what_a_person_wants_to_know(api: client.CustomObjectsApi) -> None:
+def test_get_prints_the_useful_columns(api: client.CustomObjectsApi) -> None:
     name = "printed"
     api.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, resource(name, {"schedulerImage": "i:1"}))
     conditions = [

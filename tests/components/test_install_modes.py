@@ -70,7 +70,7 @@ def test_the_scheduler_comes_after_everything_and_so_is_destroyed_first(graph: G
     assert {resource.urn for resource in graph.objects} - {last.urn} <= graph.before(last)
 
 
-def test_what_belongs_to_a_mode_follows_from_its_record_and_the_rest_does_not(graph: Graph, mode: str) -> None:
+def test_objects_of_a_mode_depend_on_its_record_and_others_do_not(graph: Graph, mode: str) -> None:
     record = next(each for each in graph.of("ConfigMap") if each.object_name == "secondary-scheduler-installation")
     assert record.manifest["data"] == {"installMode": mode}
     assert record.manifest["immutable"] is True
@@ -81,13 +81,13 @@ def test_what_belongs_to_a_mode_follows_from_its_record_and_the_rest_does_not(gr
             assert record.urn not in resource.property_dependencies.get("metadata", ()), resource.name
 
 
-def test_everything_that_an_operator_makes_too_goes_with_the_mode(preview: bool, local_environment: None) -> None:
+def test_objects_that_an_operator_creates_too_are_deleted_with_the_mode(preview: bool, local_environment: None) -> None:
     graph = run("direct", preview=preview, replicas="2")
     record = next(each for each in graph.of("ConfigMap") if each.object_name == "secondary-scheduler-installation")
-    made_by_operator = {"ServiceAccount", "Role", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment"}
-    made_by_operator |= {"PodDisruptionBudget", "NetworkPolicy", "FlowSchema"}
-    owned = [each for each in graph.objects if each.type.rpartition(":")[2] in made_by_operator]
-    assert {each.type.rpartition(":")[2] for each in owned} == made_by_operator
+    operator_kinds = {"ServiceAccount", "Role", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment"}
+    operator_kinds |= {"PodDisruptionBudget", "NetworkPolicy", "FlowSchema"}
+    owned = [each for each in graph.objects if each.type.rpartition(":")[2] in operator_kinds]
+    assert {each.type.rpartition(":")[2] for each in owned} == operator_kinds
     for resource in owned:
         assert record.urn in resource.property_dependencies["metadata"], resource.name
 
@@ -134,13 +134,13 @@ def test_direct_has_the_contract_of_the_operators_deployment(
     world = World(resource, config_map(content), secret(credentials["secretName"]))
     world.observed_fields["unreadable"] = {"Node": ApiFailure(403, "nodes is forbidden")}
     world.settle()
-    theirs = world.get("Deployment", "secondary-scheduler")["spec"]
-    pod, other = ours["template"]["spec"], theirs["template"]["spec"]
+    upstream_spec = world.get("Deployment", "secondary-scheduler")["spec"]
+    pod, other = ours["template"]["spec"], upstream_spec["template"]["spec"]
     assert pod["containers"] == other["containers"]
     assert {key: pod[key] for key in pod if key != "volumes"} == {key: other[key] for key in other if key != "volumes"}
     assert [volume["name"] for volume in pod["volumes"]] == [volume["name"] for volume in other["volumes"]]
     assert (ours["selector"], ours["strategy"], ours["replicas"]) == (
-        theirs["selector"], theirs["strategy"], theirs["replicas"],
+        upstream_spec["selector"], upstream_spec["strategy"], upstream_spec["replicas"],
     )  # fmt: skip
     for kind in ("ClusterRoleBinding", "Role", "RoleBinding", "Service", "NetworkPolicy", "FlowSchema"):
         assert {each.object_name for each in graph.of(kind)} == world.names(kind), kind
@@ -184,7 +184,7 @@ def test_the_deployment_of_direct_changes_with_the_content_of_its_configuration(
     assert mounted[0] != mounted[1]
 
 
-def test_where_an_operator_is_already_only_the_resource_and_what_it_names_is_made(graph: Graph, mode: str) -> None:
+def test_with_an_existing_operator_only_the_resource_and_its_references_are_created(graph: Graph, mode: str) -> None:
     if mode == "none":
         assert kinds(graph) == {"ConfigMap", "Secret", "PriorityClass", "SecondaryScheduler"}
 
@@ -224,7 +224,7 @@ def test_with_upstreams_operator_the_roll_out_of_this_map_is_waited_for_on_the_d
     assert graph.outputs["scheduler"]["readyReplicas"] == 1
 
 
-def test_a_deployment_that_upstreams_operator_has_not_made_is_not_asked_for_in_a_preview(
+def test_a_preview_does_not_read_a_deployment_that_upstreams_operator_has_not_created(
     local_environment: None,
 ) -> None:
     values = stack_values("local") | {"installMode": "none", "operator": json.dumps({"flavour": "upstream"})}
@@ -276,7 +276,7 @@ def test_olm_is_waited_for_step_by_step(approval: str, expected: list[str], loca
     assert version.urn in graph.before(graph.only("SecondaryScheduler"))
 
 
-def test_what_olm_makes_is_taken_over_and_nothing_else_is(preview: bool, local_environment: None) -> None:
+def test_only_objects_that_olm_creates_are_adopted(preview: bool, local_environment: None) -> None:
     graph = run("olm", preview=preview)
     providers = {each.name: each for each in graph.resources if each.type == PROVIDER_TYPE}
     assert set(providers) == {"cluster", "cluster-adopting"}
@@ -288,7 +288,9 @@ def test_what_olm_makes_is_taken_over_and_nothing_else_is(preview: bool, local_e
     assert sorted(retained) == ["Deployment", "InstallPlan"]
 
 
-def test_manual_approval_says_what_to_approve(local_environment: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_manual_approval_names_the_install_plan_to_approve(
+    local_environment: None, caplog: pytest.LogCaptureFixture
+) -> None:
     pending = {**STATUS["Subscription"], "installedCSV": "operator.v0", "state": "UpgradePending"}
     values = stack_values("local") | {"installMode": "olm", "operator": json.dumps({"approval": "Manual"})}
     run_program(values, statuses={**STATUS, "Subscription": pending})
@@ -298,7 +300,7 @@ def test_manual_approval_says_what_to_approve(local_environment: None, caplog: p
 
 
 @pytest.mark.parametrize("approval", ["Automatic", "Manual"])
-def test_nobody_is_asked_to_approve_what_is_installed(
+def test_an_installed_version_needs_no_approval(
     approval: str, local_environment: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     run("olm", operator={"approval": approval})
@@ -342,7 +344,7 @@ def test_optional_objects_can_be_switched_off(preview: bool, local_environment: 
     assert "priorityClassName" not in graph.only("Deployment").manifest["spec"]["template"]["spec"]
 
 
-def test_an_operator_is_told_which_optional_objects_it_shall_not_make(local_environment: None) -> None:
+def test_the_resource_lists_the_optional_objects_that_the_operator_must_not_create(local_environment: None) -> None:
     assert "without" not in run("manifests").only("SecondaryScheduler").manifest["spec"]
     nothing = {"networkPolicy": False, "flowSchemas": False, "serviceMonitor": False, "priorityClass": False}
     spec = run("manifests", optionalObjects=nothing).only("SecondaryScheduler").manifest["spec"]
@@ -356,7 +358,7 @@ def test_crds_are_kept_where_the_stack_says_so_without_protecting_them(local_env
 
 
 @pytest.mark.parametrize("mode", ["manifests", "direct"])
-def test_an_installation_made_by_hand_is_taken_over_where_the_stack_says_so(
+def test_a_manual_installation_is_adopted_if_the_stack_asks_for_it(
     mode: str, preview: bool, local_environment: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     switches = {"upsertExistingObjects": "true", "enablePatchForce": "true"}
@@ -371,9 +373,7 @@ def test_an_installation_made_by_hand_is_taken_over_where_the_stack_says_so(
 
 
 @pytest.mark.parametrize("stack", ["prod", "prod-eu", "openshift-production", "local"])
-def test_stacks_of_production_keep_the_crds_without_being_told(
-    stack: str, preview: bool, local_environment: None
-) -> None:
+def test_production_stacks_keep_the_crds_by_default(stack: str, preview: bool, local_environment: None) -> None:
     graph = run_program(stack_values("local"), stack=stack, preview=preview, statuses=STATUS)
     assert graph.only("CustomResourceDefinition").retain_on_delete is (stack != "local")
     assert not graph.only("CustomResourceDefinition").protect

@@ -82,7 +82,7 @@ def test_every_object_has_the_component_of_its_purpose_for_a_parent(graphs: dict
 
 
 @pytest.mark.parametrize("variant", THROUGH_OLM)
-def test_each_step_of_olm_waits_for_the_one_before(graphs: dict[str, Graph], variant: str) -> None:
+def test_each_step_of_olm_waits_for_the_previous_one(graphs: dict[str, Graph], variant: str) -> None:
     graph = graphs[variant]
     for earlier, later in itertools.pairwise(ORDER):
         assert graph.only(earlier).urn in graph.before(graph.only(later)), (earlier, later)
@@ -92,7 +92,7 @@ def test_each_step_of_olm_waits_for_the_one_before(graphs: dict[str, Graph], var
 
 
 @pytest.mark.parametrize("variant", ["olm", "none"])
-def test_only_a_catalogue_of_ones_own_is_made(graphs: dict[str, Graph], variant: str) -> None:
+def test_only_a_custom_catalogue_is_created(graphs: dict[str, Graph], variant: str) -> None:
     assert not graphs[variant].of("CatalogSource")
     assert graphs["catalog-image"].of("CatalogSource")
     assert graphs["catalog-address"].of("CatalogSource")

@@ -59,15 +59,15 @@ def resources(urn: str, config_map: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def test_only_a_change_is_told_and_telling_it_leaves_no_trace_in_the_state(applied: Project) -> None:
+def test_only_a_change_is_logged_and_logging_leaves_no_trace_in_the_state(applied: Project) -> None:
     state = applied.ok("stack", "export", "--stack", "local")
-    assert told(applied) == []
+    assert logged_changes(applied) == []
     file = applied.stack_file("local")
     changed = (
         file.read_text().replace("weight: 10", "weight: 20").replace("targetUtilization: 50", "targetUtilization: 60")
     )
     file.write_text(changed.replace("        - NodeResourcesFit\n", ""))
-    assert told(applied) == [
+    assert logged_changes(applied) == [
         "profile secondary-scheduler: NodeResourcesFit enabled at score (weight 1)",
         "profile secondary-scheduler: TargetLoadPacking weight 10 -> 20",
         "profile secondary-scheduler: TargetLoadPacking targetUtilization 50 -> 60",
@@ -75,7 +75,7 @@ def test_only_a_change_is_told_and_telling_it_leaves_no_trace_in_the_state(appli
     assert applied.ok("stack", "export", "--stack", "local") == state
 
 
-def told(project: Project) -> list[str]:
+def logged_changes(project: Project) -> list[str]:
     """What a preview says of changes; it says nothing of the token in any case."""
     plan = project.preview("local")
     assert CANARY_TOKEN not in json.dumps(plan)
@@ -97,7 +97,7 @@ profiles:
 """
 
 
-def test_a_file_beside_the_stack_and_several_profiles_come_through_the_engine(project: Project) -> None:
+def test_a_configuration_file_and_several_profiles_pass_through_the_engine(project: Project) -> None:
     file = project.stack_file("local")
     project.ok("stack", "init", "local")
     document = yaml.safe_load(file.read_text())
@@ -105,15 +105,15 @@ def test_a_file_beside_the_stack_and_several_profiles_come_through_the_engine(pr
         del document["config"][f"secondary-scheduler:{key}"]
     document["config"]["secondary-scheduler:configurationFile"] = "kube-scheduler.yaml"
     file.write_text(yaml.safe_dump(document))
-    beside = file.with_name("kube-scheduler.yaml")
-    beside.write_text(FILE.replace("disabled", "disable"))
+    configuration_file = file.with_name("kube-scheduler.yaml")
+    configuration_file.write_text(FILE.replace("disabled", "disable"))
     refused = project.run("preview", "--stack", "local")
     assert refused.returncode != 0
     assert (
         'stacks/kube-scheduler.yaml:7:7: profiles[0].plugins.score.disable: unknown field "disable"; '
         'did you mean "disabled"?'
     ) in refused.stdout
-    beside.write_text(FILE)
+    configuration_file.write_text(FILE)
     of_file = config_map(project)
     del document["config"]["secondary-scheduler:configurationFile"]
     profile = {"schedulerName": "from-a-file", "plugins": {"score": {"disabled": ["NodeResourcesFit"]}}}

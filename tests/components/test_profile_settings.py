@@ -25,7 +25,7 @@ def run(**changes: Any) -> Graph:
     return run_program(values, preview=True)
 
 
-def test_several_profiles_are_one_config_map_and_one_output_each(local_environment: None) -> None:
+def test_several_profiles_give_one_config_map_and_one_output_each(local_environment: None) -> None:
     graph = run(profiles=[{"schedulerName": "online"}, {"schedulerName": "batch"}])
     data = [config_map.manifest["data"] for config_map in graph.of("ConfigMap")]
     (text,) = [content["config.yaml"] for content in data if "config.yaml" in content]
@@ -46,7 +46,7 @@ def test_a_plugin_of_a_custom_image_gets_the_rights_it_declares_if_it_runs(local
     assert ROLE in bound
 
 
-def test_our_operator_is_told_what_an_image_of_ones_own_is_and_has(local_environment: None) -> None:
+def test_the_resource_describes_flavour_and_plugins_of_a_custom_image(local_environment: None) -> None:
     plugins = {"score": {"enabled": [{"name": "GpuAware", "weight": 3}]}}
     graph = run(schedulerImage=CUSTOM, flavour="custom", extraPlugins=[RUNS], plugins=plugins)
     (resource,) = graph.of("SecondaryScheduler")
@@ -56,7 +56,7 @@ def test_our_operator_is_told_what_an_image_of_ones_own_is_and_has(local_environ
     assert not {"flavour", "extraPlugins"} & plain.manifest["spec"].keys()
 
 
-def test_without_an_operator_a_mirrored_image_is_started_as_what_it_is(local_environment: None) -> None:
+def test_without_an_operator_a_mirrored_image_starts_with_the_command_of_its_flavour(local_environment: None) -> None:
     graph = run(installMode="direct", schedulerImage=CUSTOM, flavour="scheduler-plugins@0.29.7")
     (deployment,) = (
         candidate for candidate in graph.of("Deployment") if candidate.object_name == "secondary-scheduler"

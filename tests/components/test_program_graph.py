@@ -76,7 +76,7 @@ def test_provider_is_bound_to_the_cluster_identifier_and_not_to_a_path_of_this_m
     assert provider.inputs == {"clusterIdentifier": "local", "enableSecretMutable": "true"}
 
 
-def test_every_name_and_namespace_is_given_and_not_guessed_by_the_provider(graph: Graph) -> None:
+def test_every_name_and_namespace_is_explicit_and_not_guessed_by_the_provider(graph: Graph) -> None:
     for resource in graph.objects:
         metadata = resource.manifest["metadata"]
         kind = resource.manifest["kind"]
@@ -143,7 +143,7 @@ def test_config_map_is_named_after_its_content_and_wired_into_the_scheduler(grap
     assert graph.only("SecondaryScheduler").manifest["spec"]["schedulerConfig"] == config_map.object_name
 
 
-def test_configuration_is_what_the_settings_say(local: Graph) -> None:
+def test_the_configuration_follows_from_the_settings(local: Graph) -> None:
     content = configuration(local).manifest["data"]["config.yaml"]
     profile = load_configuration(content, source="test").profile("secondary-scheduler")
     weights = {plugin["name"]: plugin["weight"] for plugin in profile.summary()["score"]}
@@ -203,7 +203,7 @@ def test_on_openshift_the_schedulers_own_account_reads_the_metrics_and_no_secret
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "secondary-scheduler", "namespace": NAMESPACE}]
 
 
-def test_an_existing_secret_is_referred_to_and_not_made(preview: bool) -> None:
+def test_an_existing_secret_is_referenced_and_not_created(preview: bool) -> None:
     values = stack_values("openshift-prod")
     provider = json.loads(values["metricProvider"])
     provider["credentials"] = {"existingSecret": {"name": "thanos", "key": "bearer", "caKey": "ca.crt"}}
@@ -216,7 +216,7 @@ def test_an_existing_secret_is_referred_to_and_not_made(preview: bool) -> None:
     assert "/var/run/secrets/secondary-scheduler/metrics/bearer" in configuration(graph).manifest["data"]["config.yaml"]
 
 
-def test_production_keeps_what_would_take_everything_along(production: Graph, local: Graph) -> None:
+def test_production_protects_objects_whose_deletion_cascades(production: Graph, local: Graph) -> None:
     kept = {"Namespace", "CustomResourceDefinition", "SecondaryScheduler"}
     assert {resource.manifest["kind"] for resource in production.objects if resource.protect} == kept
     assert [r.manifest["kind"] for r in production.objects if r.retain_on_delete] == ["CustomResourceDefinition"]

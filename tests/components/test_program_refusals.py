@@ -53,7 +53,7 @@ def test_nothing_is_registered_and_every_mistake_has_file_and_line(
     assert registered.resources == []
 
 
-def test_environment_that_stack_local_needs_is_asked_for_by_name(
+def test_a_missing_environment_variable_of_stack_local_is_reported_by_name(
     local_environment: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("URL", "TOKEN_FILE", "CA_FILE"):

@@ -45,7 +45,7 @@ def described(hint: Any) -> Iterator[type]:
 
 
 @pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
-def test_a_component_is_made_from_a_name_its_args_and_options(component: type[pulumi.ComponentResource]) -> None:
+def test_a_component_takes_a_name_its_args_and_options(component: type[pulumi.ComponentResource]) -> None:
     parameters = inspect.signature(component.__init__, eval_str=True).parameters
     assert list(parameters) == ["self", "name", "args", "opts"]
     assert dataclasses.is_dataclass(parameters["args"].annotation)

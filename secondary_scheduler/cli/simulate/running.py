@@ -92,7 +92,7 @@ def _configuration(path: Path, report: Report) -> Configuration:
             source=str(path),
             allow_token_in_config_map=True,
             allow_default_scheduler_name=True,
-            load_given=True,
+            external_load=True,
         )
     except ConfigurationError as error:
         for problem in error.problems:

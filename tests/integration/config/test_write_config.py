@@ -122,7 +122,7 @@ def upstream() -> Path:
     return binaries.ensure(["kube-scheduler"], SilentReporter())["kube-scheduler"]
 
 
-def theirs(upstream: Path, directory: Path, text: str, *more: str) -> tuple[int, str]:
+def upstream_output(upstream: Path, directory: Path, text: str, *more: str) -> tuple[int, str]:
     """Exit code, and what was written, or what was said of it."""
     source, target = directory / "in.yaml", directory / "theirs.yaml"
     source.write_text(text)
@@ -134,7 +134,7 @@ def theirs(upstream: Path, directory: Path, text: str, *more: str) -> tuple[int,
     return finished.returncode, target.read_text() if target.exists() else finished.stderr
 
 
-def ours(text: str) -> str:
+def our_output(text: str) -> str:
     return completed(load_configuration(text, source="in.yaml"))
 
 
@@ -142,21 +142,21 @@ def ours(text: str) -> str:
 def test_a_configuration_is_completed_as_upstream_completes_it_and_reads_it_back(
     upstream: Path, tmp_path: Path, body: str
 ) -> None:
-    code, expected = theirs(upstream, tmp_path, HEAD + body)
+    code, expected = upstream_output(upstream, tmp_path, HEAD + body)
     assert code == 0, expected
-    written = ours(HEAD + body)
+    written = our_output(HEAD + body)
     assert yaml.safe_load(written) == yaml.safe_load(expected)
     (tmp_path / "theirs.yaml").unlink()
-    assert theirs(upstream, tmp_path, written) == (0, expected)
+    assert upstream_output(upstream, tmp_path, written) == (0, expected)
 
 
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED.keys())
-def test_what_upstream_refuses_ours_refuses_too(upstream: Path, tmp_path: Path, body: str | None) -> None:
+def test_a_configuration_that_upstream_refuses_is_refused(upstream: Path, tmp_path: Path, body: str | None) -> None:
     old = HEAD.replace("/v1\n", "/v1alpha2\n") + "profiles: [{schedulerName: a}]"
     text = old if body is None else HEAD + body
-    assert theirs(upstream, tmp_path, text)[0] == 1
+    assert upstream_output(upstream, tmp_path, text)[0] == 1
     with pytest.raises(ConfigurationError):
-        ours(text)
+        our_output(text)
 
 
 def test_the_daemon_writes_it_and_ends_without_asking_an_api_server(upstream: Path, tmp_path: Path) -> None:
@@ -167,5 +167,5 @@ def test_the_daemon_writes_it_and_ends_without_asking_an_api_server(upstream: Pa
     flags = ["--leader-elect=false", "--leader-elect-resource-name=other"]
     finished = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60, check=False)
     assert finished.returncode == 0, finished.stderr
-    expected = yaml.safe_load(theirs(upstream, tmp_path, text, *flags)[1])
+    expected = yaml.safe_load(upstream_output(upstream, tmp_path, text, *flags)[1])
     assert yaml.safe_load(target.read_text()) == expected

@@ -34,7 +34,7 @@ def csv() -> dict[str, Any]:
     return content
 
 
-def test_the_bundle_is_what_the_components_say_now(checked_in: dict[str, Any]) -> None:
+def test_the_bundle_matches_the_components(checked_in: dict[str, Any]) -> None:
     assert checked_in == olm_bundle.bundle(Release()), "run: make olm"
 
 
@@ -46,7 +46,7 @@ def test_the_operator_gets_the_rights_of_an_install_from_manifests(csv: dict[str
     assert strategy["permissions"] == [{**account, "rules": rules.namespace_rules()}]
 
 
-def test_every_cluster_role_that_may_be_bound_comes_along(checked_in: dict[str, Any]) -> None:
+def test_the_bundle_has_every_cluster_role_that_may_be_bound(checked_in: dict[str, Any]) -> None:
     roles = {
         each["metadata"]["name"]: each["rules"] for each in checked_in.values() if each.get("kind") == "ClusterRole"
     }
@@ -61,7 +61,7 @@ def test_no_cluster_role_belongs_to_a_version_with_which_olm_would_delete_it(che
         assert not metadata.get("ownerReferences")
 
 
-def test_every_image_is_named_among_the_related_ones(csv: dict[str, Any]) -> None:
+def test_every_image_is_listed_under_related_images(csv: dict[str, Any]) -> None:
     (deployment,) = csv["spec"]["install"]["spec"]["deployments"]
     run = {container["image"] for container in deployment["spec"]["template"]["spec"]["containers"]}
     (example,) = json.loads(csv["metadata"]["annotations"]["alm-examples"])

@@ -57,7 +57,7 @@ def config_map(text: Any = CONFIGURATION, key: str = "config.yaml", **metadata: 
     return {"metadata": {"name": "config", "namespace": NS, **metadata}, "data": {key: text}}
 
 
-def test_what_our_own_program_makes_passes_all_rules() -> None:
+def test_the_objects_of_our_own_program_pass_all_rules() -> None:
     mine, maps = scheduler(logLevel="Normal", managementState="Managed"), [config_map()]
     assert list(rules.configuration_problems(mine, maps)) == []
     assert list(rules.default_name_problems(mine, maps)) == []
@@ -66,7 +66,7 @@ def test_what_our_own_program_makes_passes_all_rules() -> None:
     assert list(rules.field_problems(mine)) == []
 
 
-def test_an_invalid_configuration_is_told_with_config_map_line_and_field() -> None:
+def test_an_invalid_configuration_is_reported_with_config_map_line_and_field() -> None:
     (problem,) = rules.configuration_problems(
         scheduler(), [config_map(CONFIGURATION.replace("weight: 3", "weigth: 3"))]
     )
@@ -75,14 +75,14 @@ def test_an_invalid_configuration_is_told_with_config_map_line_and_field() -> No
     assert "weight" in problem.partition("weigth")[2]
 
 
-def test_a_configuration_is_judged_for_the_image_that_is_named() -> None:
+def test_a_configuration_is_checked_for_the_image_in_the_resource() -> None:
     older = config_map(CONFIGURATION.replace("config.k8s.io/v1", "config.k8s.io/v1beta3"))
     assert list(rules.configuration_problems(scheduler(), [older])) == []
     image = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
     assert list(rules.configuration_problems(scheduler(schedulerImage=image), [older]))
 
 
-def test_a_config_map_without_the_operators_key_is_told_with_its_keys() -> None:
+def test_a_config_map_without_the_operators_key_is_reported_with_its_keys() -> None:
     (problem,) = rules.configuration_problems(scheduler(), [config_map(key="scheduler.yaml")])
     assert "no key config.yaml" in problem
     assert "scheduler.yaml" in problem
@@ -93,11 +93,11 @@ def test_a_config_map_without_the_operators_key_is_told_with_its_keys() -> None:
     [config_map("nonsense", name="another"), config_map("nonsense", namespace="another")],
     ids=["another name", "another namespace"],
 )
-def test_config_maps_that_no_scheduler_names_are_not_judged(other: dict[str, Any]) -> None:
+def test_config_maps_that_no_scheduler_refers_to_are_not_checked(other: dict[str, Any]) -> None:
     assert list(rules.configuration_problems(scheduler(), [other])) == []
 
 
-def test_what_a_preview_does_not_know_is_not_judged() -> None:
+def test_values_that_a_preview_does_not_know_are_not_checked() -> None:
     unknown = rules.UNKNOWN
     assert list(rules.configuration_problems(scheduler(schedulerConfig=unknown), [config_map("nonsense")])) == []
     assert list(rules.configuration_problems(scheduler(), [config_map(unknown)])) == []
@@ -128,7 +128,7 @@ def test_paths_of_token_files_are_no_tokens() -> None:
     assert list(rules.token_problems(config_map(text))) == []
 
 
-def test_other_config_maps_may_hold_what_they_want() -> None:
+def test_other_config_maps_may_hold_anything() -> None:
     assert list(rules.token_problems(config_map("kind: Other\ntoken: abc\n"))) == []
     assert list(rules.token_problems(config_map("not: [yaml"))) == []
 
@@ -153,14 +153,14 @@ def test_an_image_has_a_tag_that_stays_or_a_digest(
     assert (list(rules.image_problems(mine, require_digest=True)) == []) is good_where_digests_are_required
 
 
-def test_fields_that_the_crd_does_not_know_are_told_with_those_it_knows() -> None:
+def test_unknown_fields_are_reported_with_the_known_ones() -> None:
     problems = list(rules.field_problems(scheduler(schedulerImages="x", topology={"mod": "HighlyAvailable"})))
     assert [problem.partition(":")[0] for problem in problems] == ["spec.schedulerImages", "spec.topology.mod"]
     assert "schedulerImage" in problems[0]
     assert "mode" in problems[1]
 
 
-def test_values_that_the_operator_cannot_act_on_are_told() -> None:
+def test_values_that_the_operator_cannot_act_on_are_reported() -> None:
     (problem,) = rules.field_problems(scheduler(managementState="managed"))
     assert problem.startswith("spec.managementState:")
 

@@ -37,7 +37,7 @@ def load(text: str, **options: Any) -> Configuration:
     return load_configuration(text, source="new", **options)
 
 
-def test_a_change_is_told_and_none_is_not() -> None:
+def test_only_a_change_is_reported() -> None:
     new = load(plugins("ImageLocality"))
     assert changes(state(plugins()), new) == ["profile mine: ImageLocality weight 1 -> 2"]
     assert changes(state(plugins("ImageLocality")), new) == []
@@ -70,11 +70,11 @@ def test_after_an_update_that_failed_the_configuration_that_is_in_use_counts(use
 @pytest.mark.parametrize(
     "nothing", [{}, {"urn": {"type": "kubernetes:core/v1:ConfigMap", "outputs": {}}}, {"urn": None}]
 )
-def test_of_a_stack_that_applied_nothing_yet_nothing_is_told(nothing: dict[str, Any]) -> None:
+def test_a_stack_that_applied_nothing_yet_has_no_changes(nothing: dict[str, Any]) -> None:
     assert changes(nothing, load(HEAD)) == []
 
 
-def test_what_ran_on_another_image_can_still_be_compared() -> None:
+def test_a_configuration_of_another_image_can_be_compared() -> None:
     release = flavour_named("scheduler-plugins@0.28")
     old = plugins("QOSSort").replace("score", "queueSort").replace("        weight: 2\n", "")
     old += "      disabled: [{name: PrioritySort}]\n"
@@ -93,5 +93,5 @@ def test_plugins_that_only_the_image_has_are_compared_with_their_args() -> None:
 
 
 @pytest.mark.parametrize("text", ["kind: KubeSchedulerConfiguration\n", "kind: KubeSchedulerConfiguration: x: y"])
-def test_what_cannot_be_read_any_more_is_said_to_be_so(text: str) -> None:
+def test_an_unreadable_configuration_is_reported(text: str) -> None:
     assert changes(state(text), load(HEAD)) == ["the previously applied configuration cannot be read"]

@@ -106,7 +106,7 @@ def test_comments_of_a_file_do_not_make_another_config_map(stack: Stack) -> None
         ("[]", 1, ["is not a map"]),
     ],
 )  # fmt: skip
-def test_a_mistake_in_the_file_is_told_with_its_line_and_field(
+def test_a_problem_in_the_file_is_reported_with_its_line_and_field(
     stack: Stack, text: str, line: int, words: list[str]
 ) -> None:
     (stack.directory / "kube-scheduler.yaml").write_text(text)
@@ -147,7 +147,7 @@ def test_a_secret_in_args_that_nobody_knows_is_refused_without_being_shown(stack
         ("metricProvider", PROMETHEUS),
     ],
 )
-def test_what_stands_in_the_file_may_not_stand_in_the_settings_too(stack: Stack, key: str, value: Any) -> None:
+def test_settings_that_the_file_replaces_are_refused(stack: Stack, key: str, value: Any) -> None:
     (stack.directory / "f.yaml").write_text(FILE)
     (message,) = stack.refused(configurationFile="f.yaml", **{key: value})
     assert message.startswith(f"Pulumi.test.yaml: {key}: ")
@@ -267,7 +267,7 @@ def test_several_profiles_share_the_metric_source_and_may_have_their_own(stack: 
         ),
     ],
 )  # fmt: skip
-def test_a_mistake_in_one_of_several_profiles_is_told_there(
+def test_a_problem_in_one_of_several_profiles_is_reported_there(
     stack: Stack, changes: dict[str, Any], path: str | None, words: list[str]
 ) -> None:
     if path is None:
@@ -298,7 +298,7 @@ def test_a_plugin_that_the_release_has_not_is_refused(stack: Stack) -> None:
     assert 'LowRiskOverCommitment" does not exist in scheduler-plugins@0.25' in message
 
 
-def test_the_flavour_said_wins_over_the_one_that_the_image_seems_to_be(stack: Stack) -> None:
+def test_the_flavour_setting_wins_over_the_images_name(stack: Stack) -> None:
     digest = "mirror.example.com/schedulers/go@sha256:" + "0" * 64
     assert stack.check(schedulerImage=digest).configuration.flavour.name == "custom"
     flavour = stack.check(schedulerImage=digest, flavour="scheduler-plugins@0.33").configuration.flavour
@@ -360,7 +360,7 @@ def test_a_custom_image_may_have_plugins_of_its_own_whose_args_are_passed_throug
         ),
     ],
 )  # fmt: skip
-def test_a_mistake_in_extra_plugins_is_told_where_it_stands(
+def test_a_problem_in_extra_plugins_is_reported_at_its_place(
     stack: Stack, changes: dict[str, Any], path: str, words: list[str]
 ) -> None:
     messages = stack.refused(**changes)
@@ -389,7 +389,7 @@ def test_without_the_versions_of_the_cluster_nothing_is_guessed(stack: Stack) ->
     assert stack.warned(operatorImage=NEW_OPERATOR, schedulerImage=GO.format("0.30.12")) == []
 
 
-def test_versions_of_the_cluster_that_contradict_each_other_are_told_at_the_cluster(stack: Stack) -> None:
+def test_contradicting_versions_are_reported_at_the_cluster(stack: Stack) -> None:
     cluster = {**OLD_CLUSTER, "kubernetesVersion": "1.34"}
     assert any(
         line.startswith("Pulumi.test.yaml: cluster.openshiftVersion: ") for line in stack.warned(cluster=cluster)

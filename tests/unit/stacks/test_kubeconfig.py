@@ -75,7 +75,7 @@ def only(problems: list[Problem]) -> str:
         with_user(**{"client-certificate-data": "bm8gY2VydGlmaWNhdGU="}),
     ],
 )
-def test_what_may_work_is_left_to_the_provider(content: str) -> None:
+def test_credentials_that_may_work_are_left_to_the_provider(content: str) -> None:
     assert check_kubeconfig(cluster(server="https://API.one.example:6443/"), content, {}) == []
 
 
@@ -111,11 +111,11 @@ def test_a_context_that_leads_nowhere_is_refused(change: dict[str, Any], context
 
 
 @pytest.mark.parametrize("content", ["", "no kubeconfig", f"a: [{CANARY}", f"token: {CANARY}", "[]"])
-def test_what_is_no_kubeconfig_is_refused_without_being_shown(content: str) -> None:
+def test_an_invalid_kubeconfig_is_refused_without_being_shown(content: str) -> None:
     assert "is not a kubeconfig as kubectl and oc write it" in only(check_kubeconfig(cluster(), content, {}))
 
 
-def test_without_any_kubeconfig_the_way_to_give_one_is_told(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_reported_with_a_remedy(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     assert "kubeconfig: missing: $KUBECONFIG is not set and" in only(check_kubeconfig(cluster(), None, home))
     message = only(check_kubeconfig(cluster(), None, {"KUBECONFIG": str(tmp_path / "nowhere")}))
@@ -131,7 +131,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     assert "it is not text" in message
 
 
-def test_several_files_count_as_one_of_which_the_first_wins(kubeconfig: Path, tmp_path: Path) -> None:
+def test_several_files_are_merged_and_the_first_wins(kubeconfig: Path, tmp_path: Path) -> None:
     other = copy.deepcopy(KUBECONFIG)
     other["current-context"] = "two"
     other["contexts"][0]["name"] = "two"  # type: ignore[index]

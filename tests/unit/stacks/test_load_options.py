@@ -31,7 +31,7 @@ def values(**load: object) -> dict[str, str]:
     }
 
 
-def test_every_option_of_the_load_arrives_and_what_is_not_given_keeps_its_default(kubeconfig: Path) -> None:
+def test_every_load_option_reaches_the_configuration_and_others_keep_their_default(kubeconfig: Path) -> None:
     environment = {"KUBECONFIG": str(kubeconfig)}
     _, profile, _ = check(values(**LOAD), set(), environment)
     load = profile.configuration.profiles[0].options.load
@@ -52,7 +52,7 @@ def test_every_option_of_the_load_arrives_and_what_is_not_given_keeps_its_defaul
         ({"timeoutSeconds": 0}, "metricProvider.timeoutSeconds"),
     ],
 )
-def test_a_mistake_is_told_where_it_stands(load: dict[str, object], place: str, kubeconfig: Path) -> None:
+def test_a_problem_is_reported_at_its_place(load: dict[str, object], place: str, kubeconfig: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
         check(values(**load), set(), {"KUBECONFIG": str(kubeconfig)})
     assert [problem.path for problem in refused.value.problems] == [place]

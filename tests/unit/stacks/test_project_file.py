@@ -35,7 +35,7 @@ def test_declared_type_is_that_of_the_model(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", sorted(FIELDS))
-def test_declared_default_is_that_of_the_model_or_empty_for_what_must_be_given(key: str) -> None:
+def test_declared_defaults_are_the_models_or_empty_for_required_settings(key: str) -> None:
     field = FIELDS[key]
     empty = {"object": {}, "array": []}.get(DECLARED[key]["type"], "")
     absent = (None, (), PluginSettings(), OperatorSettings(), OptionalObjects())
@@ -43,10 +43,10 @@ def test_declared_default_is_that_of_the_model_or_empty_for_what_must_be_given(k
     assert DECLARED[key]["default"] == expected
 
 
-def test_engine_is_not_told_of_plugins_and_so_takes_the_official_ones() -> None:
+def test_the_project_pins_no_plugins_so_the_engine_uses_the_official_ones() -> None:
     assert "plugins" not in PROJECT
 
 
-def test_users_environment_is_the_one_that_pulumi_install_makes() -> None:
+def test_the_users_environment_is_that_of_pulumi_install() -> None:
     assert PROJECT["runtime"] == {"name": "python", "options": {"toolchain": "pip", "virtualenv": ".venv"}}
     assert PROJECT["stackConfigDir"] == "stacks"

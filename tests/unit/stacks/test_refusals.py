@@ -29,7 +29,7 @@ GOOD: dict[str, Any] = {
     },
 }
 GO_IMAGE = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.34.7"
-GONE = object()
+ABSENT = object()
 PLUGIN = "plugins.score.enabled[0]"
 CREDENTIALS = "metricProvider.credentials"
 
@@ -37,13 +37,13 @@ CREDENTIALS = "metricProvider.credentials"
 REFUSALS = {
     "unknown key": ("schedulerImge", "x:1", "schedulerImge", ["unknown key", 'did you mean "schedulerImage"?']),
     "key in snake case": ("log_level", "Normal", "log_level", ['did you mean "logLevel"?']),
-    "no scheduler image": ("schedulerImage", GONE, "schedulerImage", ["missing", "pulumi config set schedulerImage"]),
+    "no scheduler image": ("schedulerImage", ABSENT, "schedulerImage", ["missing", "pulumi config set schedulerImage"]),
     "empty scheduler image": ("schedulerImage", "", "schedulerImage", ["missing"]),
     "image with a blank": ("schedulerImage", "a b", "schedulerImage", ['"a b" is not an image', "repository:tag"]),
     "image in capitals": ("operatorImage", "Example/Image:1", "operatorImage", ["is not an image"]),
     "image that is a mapping": ("schedulerImage", {"name": "x"}, "schedulerImage", ["is not an image"]),
-    "no operator image": ("operatorImage", GONE, "operatorImage", ["missing"]),
-    "no cluster": ("cluster", GONE, "cluster", ["missing"]),
+    "no operator image": ("operatorImage", ABSENT, "operatorImage", ["missing"]),
+    "no cluster": ("cluster", ABSENT, "cluster", ["missing"]),
     "cluster without identifier": ("cluster", {}, "cluster.clusterIdentifier", ["missing", "--path"]),
     "empty identifier": ("cluster.clusterIdentifier", "", "cluster.clusterIdentifier", ["must not be empty"]),
     "number as identifier": ("cluster.clusterIdentifier", 5, "cluster.clusterIdentifier", ["must be a string", "(5)"]),
@@ -138,7 +138,7 @@ REFUSALS = {
         f"{PLUGIN}.name", "TargetLoadPackin", f"{PLUGIN}.name", ['"TargetLoadPackin"', "TargetLoadPacking"],
     ),
     "plugin that does not score": ("plugins.score.enabled", [{"name": "NodeName"}], f"{PLUGIN}.name", ["NodeName", "ScorePlugin"]),
-    "plugin without a name": (f"{PLUGIN}.name", GONE, f"{PLUGIN}.name", ["missing"]),
+    "plugin without a name": (f"{PLUGIN}.name", ABSENT, f"{PLUGIN}.name", ["missing"]),
     "plugin given twice": (
         "plugins.score.enabled", [{"name": "NodeAffinity"}] * 2, "plugins.score.enabled[1]", ["NodeAffinity"],
     ),
@@ -170,13 +170,13 @@ REFUSALS = {
         "plugins.score.disabled", ["NodeResourceFit"], "plugins.score.disabled[0]", ["NodeResourceFit", "NodeResourcesFit"],
     ),
     "no metric source for a plugin that reads load": (
-        "metricProvider", GONE, "metricProvider", ["missing", "TargetLoadPacking scores by load"],
+        "metricProvider", ABSENT, "metricProvider", ["missing", "TargetLoadPacking scores by load"],
     ),
     "empty metric source": ("metricProvider", {}, "metricProvider", ["missing"]),
     "metric source that is none": (
         "metricProvider.type", "Datadog", "metricProvider.type", ['"Datadog" is not allowed; allowed: Prometheus'],
     ),
-    "no address": ("metricProvider.address", GONE, "metricProvider", ["must hold address"]),
+    "no address": ("metricProvider.address", ABSENT, "metricProvider", ["must hold address"]),
     "metrics server with an address": (
         "metricProvider.type", "KubernetesMetricsServer", "metricProvider", ["neither address nor credentials"],
     ),
@@ -248,7 +248,7 @@ def environment(tmp_path: Path, kubeconfig: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("path", "value", "named", "words"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_mistake_is_told_in_one_line_with_key_and_remedy(
+def test_a_problem_is_one_line_with_key_and_remedy(
     path: str, value: object, named: str, words: list[str], environment: dict[str, str]
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
@@ -263,13 +263,13 @@ def test_mistake_is_told_in_one_line_with_key_and_remedy(
 
 @pytest.mark.parametrize("secret", ["eyJhbGciOi.eyJz.x", "sha256~abcdef", "Bearer abcdef", "https://me:abc@prometheus"])
 @pytest.mark.parametrize("key", ["schedulerName", "logLevel", "schedulerImage", "cluster", "protect"])
-def test_what_looks_like_a_secret_is_shown_under_no_key(key: str, secret: str, environment: dict[str, str]) -> None:
+def test_a_value_that_looks_secret_is_never_shown(key: str, secret: str, environment: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError) as refused:
         check(engine_values(changed(key, secret)), set(), environment)
     assert secret not in str(refused.value)
 
 
-def test_where_other_keys_are_wrong_the_profile_is_judged_for_its_own_image(environment: dict[str, str]) -> None:
+def test_the_profile_is_checked_for_its_own_image_even_if_other_keys_are_wrong(environment: dict[str, str]) -> None:
     extra = [{"name": "Mine", "points": ["score"]}]
     plugins = {"score": {"enabled": [{"name": "Mine"}]}}
     document = GOOD | {"logLevel": "loud", "schedulerImage": "my/own:1", "extraPlugins": extra, "plugins": plugins}
@@ -281,18 +281,18 @@ def test_where_other_keys_are_wrong_the_profile_is_judged_for_its_own_image(envi
     assert {problem.path for problem in refused.value.problems} == {"logLevel", "schedulerImage"}
 
 
-def test_the_table_is_no_short_one() -> None:
+def test_the_table_has_many_refusals() -> None:
     assert len(REFUSALS) >= 80
 
 
-def test_a_plugin_that_the_image_has_not_is_told_with_the_release(environment: dict[str, str]) -> None:
+def test_a_plugin_that_the_image_does_not_have_is_reported_with_the_release(environment: dict[str, str]) -> None:
     document = changed(f"{PLUGIN}.name", "Peaks") | {"schedulerImage": GO_IMAGE.replace("0.34.7", "0.29.8")}
     with pytest.raises(ConfigurationError, match=r'"Peaks" does not exist in scheduler-plugins@0\.29'):
         check(engine_values(document), set(), environment)
 
 
 @pytest.mark.parametrize("key", ["cluster", "plugins", "profiles", "extraPlugins"])
-def test_a_secret_in_a_structured_key_is_refused_for_every_one(key: str, environment: dict[str, str]) -> None:
+def test_a_secret_in_a_structured_key_is_refused_for_every_key(key: str, environment: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match=f"{key}: holds an encrypted value") as refused:
         check(engine_values(GOOD) | {key: engine_values(GOOD).get(key, "[]")}, {key}, environment)
     assert TOKEN not in str(refused.value)
@@ -304,7 +304,7 @@ def test_a_kubeconfig_in_clear_is_refused(environment: dict[str, str]) -> None:
         check(engine_values(GOOD) | {"kubeconfig": text}, set(), environment)
 
 
-def test_all_mistakes_are_told_at_once(environment: dict[str, str]) -> None:
+def test_all_problems_are_reported_at_once(environment: dict[str, str]) -> None:
     document = changed(f"{PLUGIN}.args.targetUtilization", 200) | {"schedulerImage": "", "logLevel": "loud"}
     with pytest.raises(ConfigurationError) as refused:
         check(engine_values(document), set(), environment)
@@ -353,9 +353,7 @@ def test_a_plugin_of_multi_point_runs_wherever_it_extends(environment: dict[str,
 
 
 @pytest.mark.parametrize("compatibility", ["safe", "upstream"])
-def test_compatibility_reaches_our_scheduler_and_is_not_told_to_others(
-    compatibility: str, environment: dict[str, str]
-) -> None:
+def test_compatibility_reaches_only_our_scheduler(compatibility: str, environment: dict[str, str]) -> None:
     document = changed("compatibility", compatibility)
     _, profile, _ = check(engine_values(document), set(), environment)
     assert profile.configuration.profiles[0].options.compatibility == compatibility
@@ -376,7 +374,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
     node: Any = document
     for part in parents:
         node = node[part]
-    if value is GONE:
+    if value is ABSENT:
         del node[last]
     else:
         node[last] = value
@@ -397,5 +395,5 @@ def engine_values(document: Mapping[str, Any]) -> dict[str, str]:
         ({"statusOf": ["elasticquotas"]}, [], ["elasticquotas"]),
     ],
 )
-def test_the_operator_keeps_the_status_that_is_asked_for_or_that_plugins_read(settings, crds, kept) -> None:
+def test_the_operator_maintains_the_requested_status_or_that_of_kinds_which_plugins_read(settings, crds, kept) -> None:
     assert OperatorSettings.model_validate_json(json.dumps(settings)).keeps_status_of(crds) == kept

@@ -14,7 +14,7 @@ from scheduler.config import ConfigurationError, convert_text, load_configuratio
 from scheduler.config.legacy import EXPLAINED, STRATEGIES, VOLUME_LIMITS
 
 T = TypeVar("T")
-ALLOW: dict[str, Any] = {"allow_default_scheduler_name": True, "load_given": True}
+ALLOW: dict[str, Any] = {"allow_default_scheduler_name": True, "external_load": True}
 POINTS = ("score", "filter", "queueSort", "bind", "multiPoint", "preEnqueue", "nonsense")
 NAMES = st.sampled_from([*known_names(), *STRATEGIES, *VOLUME_LIMITS, *EXPLAINED, "*", "", "Nope", 3, None])
 ODD: st.SearchStrategy[Any] = st.one_of(

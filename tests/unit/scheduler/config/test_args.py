@@ -79,7 +79,7 @@ def test_bad_args_are_refused_at_their_field(entry: dict[str, Any], expected: st
     assert expected in problems(entry)
 
 
-def test_a_literal_token_can_be_allowed_aloud() -> None:
+def test_a_literal_token_can_be_allowed_explicitly() -> None:
     provider = {"type": "Prometheus", "address": "https://p", "token": "secret"}
     entry = args("TargetLoadPacking", metricProvider=provider)
     configuration = load(entry, allow_token_in_config_map=True)
@@ -136,7 +136,7 @@ def test_equal_load_sources_have_equal_keys(values: dict[str, Any], key: str) ->
             {"schedulerName": "mine", "plugins": plugins, "pluginConfig": [args("TargetLoadPacking", **values)]}
         ],
     }
-    configuration = load_configuration(msgspec.json.encode(data).decode(), source="f", load_given=True)
+    configuration = load_configuration(msgspec.json.encode(data).decode(), source="f", external_load=True)
     assert configuration.profiles[0].args("TargetLoadPacking").source_key() == key
 
 
@@ -158,7 +158,7 @@ def test_durations_read_as_go_reads_them(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "15", "s", "1 s", "1d", "1m30", "x1s", "1s x", None, 15, True])
-def test_what_is_no_duration_is_refused(text: object) -> None:
+def test_an_invalid_duration_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration(text)
 

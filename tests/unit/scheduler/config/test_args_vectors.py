@@ -41,7 +41,7 @@ def test_in_tree_defaults_are_upstreams(plugin: str) -> None:
 @pytest.mark.parametrize(
     "case", [pytest.param(vector, id=vector["name"]) for vector in VECTORS if vector["kind"] == "args_validate"]
 )
-def test_validation_says_what_upstreams_says(case: dict[str, Any]) -> None:
+def test_validation_gives_upstreams_messages(case: dict[str, Any]) -> None:
     args = lookup(case["plugin"]).args_model.model_validate(case["input"])
     problems = [f"{path_text(loc)}: {message}".split("; allowed are")[0] for loc, message in args.check()]
     expected = case["expected"]

@@ -34,7 +34,7 @@ def reported(kubernetes: str | None, openshift: str | None, operator: str, image
         ("1.31", None, UPSTREAM.format("1.4.0"), GO.format("0.31.8")),
     ],
 )  # fmt: skip
-def test_what_the_table_says_goes_together_is_accepted(
+def test_combinations_in_the_table_are_accepted(
     kubernetes: str | None, openshift: str | None, operator: str, image: str
 ) -> None:
     assert reported(kubernetes, openshift, operator, image) == []
@@ -58,7 +58,7 @@ def test_what_the_table_says_goes_together_is_accepted(
         ("1.30", None, OUR_OPERATOR, OURS, "scheduler", ["tested with Kubernetes 1.34, not 1.30"]),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_told_with_a_remedy(
+def test_incompatible_versions_are_reported_with_a_remedy(
     kubernetes: str | None, openshift: str | None, operator: str, image: str, subject: str, words: list[str]
 ) -> None:
     ((reported_subject, message),) = reported(kubernetes, openshift, operator, image)
@@ -100,5 +100,5 @@ def test_every_version_of_the_table_can_be_read_and_every_release_has_a_flavour(
 
 
 @pytest.mark.parametrize("text", ["", "1", "one.two", "1.x", "latest", "1.2.3.4"])
-def test_what_is_no_version_is_none(text: str) -> None:
+def test_an_invalid_version_is_none(text: str) -> None:
     assert parse_version(text) is None

@@ -40,7 +40,7 @@ def text_of(version: str, profile: str, top: str = "") -> str:
 def load(text: str) -> Configuration:
     # An image of the newest release runs every default plugin.
     return load_configuration(
-        convert_text(text, source="f")[0], source="f", flavour="scheduler-plugins@0.34", load_given=True
+        convert_text(text, source="f")[0], source="f", flavour="scheduler-plugins@0.34", external_load=True
     )
 
 
@@ -142,7 +142,7 @@ def test_an_old_score_plugin_becomes_the_strategy_it_was(
     ],
     ids=["NodeLabel", "ServiceAffinity", "two strategies", "gone in v1beta2", "gone in v1beta3", "multiPoint too early", "slip"],
 )  # fmt: skip
-def test_what_cannot_be_converted_is_explained(version: str, profile: str, expected: str) -> None:
+def test_plugins_that_cannot_be_converted_are_explained(version: str, profile: str, expected: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         convert_text(text_of(version, profile), source="f")
     assert any(line.endswith(expected) or expected in line for line in str(refused.value).splitlines()), str(
@@ -164,7 +164,7 @@ def test_what_cannot_be_converted_is_explained(version: str, profile: str, expec
     ],
     ids=["bind addresses", "lock", "avoided pods enabled", "avoided pods by default", "volume limits", "args of what does not run", "list constraints", "coscheduling"],
 )  # fmt: skip
-def test_what_is_left_out_or_changed_is_told_at_its_place(
+def test_everything_dropped_or_changed_is_reported_at_its_place(
     version: str, profile: str, top: str, expected: list[str]
 ) -> None:
     lines = warnings_of(text_of(version, profile, top))
@@ -230,7 +230,7 @@ profiles:
 """
 
 
-def test_every_comment_survives_and_stands_where_it_stood() -> None:
+def test_every_comment_is_kept_in_its_place() -> None:
     text, _ = convert_text(COMMENTED, source="f")
     lines = [line.strip() for line in text.splitlines()]
     assert lines[0] == "# Packs nodes."
@@ -262,7 +262,7 @@ def test_an_image_that_reads_the_old_version_gets_it_without_a_word() -> None:
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {"apiVersion": 3}, {"apiVersion": "v1"}], ids=str)
-def test_what_is_no_configuration_has_no_version(data: object) -> None:
+def test_other_data_has_no_version(data: object) -> None:
     assert version_of(data) == ""
 
 

@@ -61,19 +61,19 @@ def load(profiles: str, top: str = "") -> Configuration:
         (f"{BARE}- schedulerName: batch\n", BARE, ["profile batch: removed; nothing schedules pods that name it"]),
     ],
 )
-def test_a_change_is_told_in_words(old: str, new: str, lines: list[str]) -> None:
+def test_a_change_is_described_in_words(old: str, new: str, lines: list[str]) -> None:
     changes = differences(load(old), load(new))
     assert len(changes) == len(lines)
     assert all(line.startswith(start) for line, start in zip(sorted(changes), sorted(lines), strict=True))
 
 
-def test_what_does_the_same_is_no_change() -> None:
+def test_equivalent_configurations_have_no_change() -> None:
     written_down = PROFILE.replace("targetUtilization: 40", "targetUtilization: 40, defaultRequests: {cpu: 1000m}")
     assert differences(load(PROFILE), load(f"# a comment\n{written_down}")) == []
     assert differences(load(BARE), load(BARE, "parallelism: 16\n")) == []
 
 
-def test_fields_of_the_file_itself_are_told_without_a_profile() -> None:
+def test_top_level_fields_are_reported_without_a_profile() -> None:
     old, new = load(BARE), load(BARE, "podMaxBackoffSeconds: 20\nleaderElection: {leaseDuration: 30s}\n")
     assert differences(old, new) == ["leaderElection.leaseDuration 15s -> 30s", "podMaxBackoffSeconds 10 -> 20"]
 
@@ -85,7 +85,7 @@ def test_a_token_is_never_shown() -> None:
     assert "canary" not in "".join(differences(load(with_token), load(BARE)))
 
 
-def test_another_order_of_what_scores_is_none_and_one_of_what_filters_is() -> None:
+def test_the_order_of_scores_is_no_change_and_the_order_of_filters_is_one() -> None:
     def order(point: str, first: str, second: str) -> Configuration:
         return load(f"{BARE}  plugins:\n    {point}:\n      enabled: [{{name: {first}}}, {{name: {second}}}]\n")
 

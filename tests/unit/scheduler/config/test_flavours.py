@@ -75,7 +75,7 @@ def test_the_table_knows_each_release(
     assert plugins <= set(flavour.names())
 
 
-def test_an_unknown_name_lists_or_guesses_the_known_ones() -> None:
+def test_an_unknown_flavour_lists_the_known_ones_or_suggests_one() -> None:
     with pytest.raises(UnknownFlavourError, match=r'flavour "scheduler-plugins@0\.99" is not known; did you mean'):
         flavour_named("scheduler-plugins@0.99")
     assert {flavour_named(name).name for name in flavour_names()} == set(flavour_names())
@@ -94,14 +94,16 @@ def test_an_unknown_name_lists_or_guesses_the_known_ones() -> None:
         ("ours", "v1", "  plugins: {score: {enabled: [{name: Peaks}]}}\n", "profiles[0].pluginConfig.WatcherAddress: missing, but Peaks reads the nodes' load only from a load-watcher; give its URL"),
     ],
 )  # fmt: skip
-def test_what_the_image_cannot_do_is_refused(flavour: str, version: str, profile: str, expected: str) -> None:
+def test_features_that_the_image_does_not_have_are_refused(
+    flavour: str, version: str, profile: str, expected: str
+) -> None:
     assert refused(profile, flavour, version) == [expected]
 
 
-def test_the_same_sources_are_fine_where_the_image_reads_them_or_the_load_is_given() -> None:
+def test_the_same_sources_are_accepted_if_the_image_reads_them_or_the_load_is_external() -> None:
     profile = "  plugins: {score: {enabled: [{name: TargetLoadPacking}]}}\n"
     load_configuration(HEAD.format("v1") + profile, source="f", flavour="scheduler-plugins@0.34")
-    load_configuration(HEAD.format("v1") + profile, source="f", load_given=True)
+    load_configuration(HEAD.format("v1") + profile, source="f", external_load=True)
 
 
 def test_a_custom_image_brings_plugins_whose_args_pass_through_with_a_warning() -> None:
@@ -115,7 +117,7 @@ def test_a_custom_image_brings_plugins_whose_args_pass_through_with_a_warning() 
     ]
 
 
-def test_our_options_are_told_to_be_ignored_by_other_images() -> None:
+def test_a_warning_says_that_other_images_ignore_our_options() -> None:
     profile = "  pluginConfig: [{name: SecondarySchedulerOptions, args: {compatibility: upstream}}, {name: Elsewhere, args: {a: 1}}]\n"
     configuration = load_configuration(HEAD.format("v1") + profile, source="f", flavour="scheduler-plugins@0.34")
     assert [warning.message for warning in configuration.warnings] == [

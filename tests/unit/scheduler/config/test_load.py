@@ -204,7 +204,7 @@ def test_an_unknown_flavour_is_refused() -> None:
     ],
     ids=["cycle", "depth", "digits", "tag"],
 )
-def test_hostile_yaml_is_one_line_and_no_crash(value: str, reason: str) -> None:
+def test_hostile_yaml_gives_one_line_and_no_crash(value: str, reason: str) -> None:
     (line,) = problems(f"{HEAD}parallelism: {value}\n{PROFILE}")[:1]
     assert reason in line or "should be an integer" in line
     assert len(line) < 300
@@ -231,7 +231,7 @@ def test_merge_keys_and_anchors_work() -> None:
     ]
 
 
-def test_the_hash_ignores_what_yaml_ignores_and_nothing_else() -> None:
+def test_the_hash_ignores_only_what_yaml_ignores() -> None:
     original = "a: 1  # comment\nb: [x, 'z']\n"
     same = "b:\n- x\n- z\n\na:   1\n"
     assert configuration_hash(original) == configuration_hash(same)
@@ -242,7 +242,7 @@ def test_the_hash_ignores_what_yaml_ignores_and_nothing_else() -> None:
     assert configuration.hash == configuration_hash(HEAD + PROFILE)
 
 
-def test_render_is_stable_and_quotes_what_readers_could_mistake() -> None:
+def test_render_is_stable_and_quotes_ambiguous_text() -> None:
     data = {
         "kind": "K",
         "apiVersion": "g/v1",
@@ -277,7 +277,7 @@ trees = st.dictionaries(
 
 @settings(max_examples=150, deadline=None)
 @given(trees)
-def test_what_is_rendered_reads_back_as_the_same_data(tree: dict[str, object]) -> None:
+def test_rendered_text_reads_back_as_the_same_data(tree: dict[str, object]) -> None:
     from scheduler.config import read_document
 
     text = render(tree)

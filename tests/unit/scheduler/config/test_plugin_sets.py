@@ -19,7 +19,7 @@ def load(plugins: dict[str, Any], config: list[dict[str, Any]] | None = None, **
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"schedulerName": "mine", "plugins": plugins, "pluginConfig": config or []}],
     }
-    options = {"load_given": True, **options}
+    options = {"external_load": True, **options}
     return load_configuration(msgspec.json.encode(data).decode(), source="f", **options)
 
 
@@ -64,7 +64,7 @@ def without(*left_out: str) -> list[tuple[str, int]]:
     return [score for score in DEFAULT_SCORES if score[0] not in left_out]
 
 
-def test_the_default_profile_runs_what_this_scheduler_has_of_upstreams() -> None:
+def test_the_default_profile_runs_the_implemented_ones_of_upstreams() -> None:
     profile = load({}).profiles[0]
     assert effective({}, P.SCORE) == DEFAULT_SCORES
     assert [plugin.name for plugin in profile.plugins(P.FILTER)] == [name for name in UPSTREAM_FILTERS if built(name)]
@@ -75,7 +75,7 @@ def test_the_default_profile_runs_what_this_scheduler_has_of_upstreams() -> None
     assert not profile.plugins(P.PERMIT)
 
 
-def test_defaults_that_are_not_built_yet_are_left_out_aloud() -> None:
+def test_defaults_that_are_not_implemented_are_left_out_with_a_warning() -> None:
     configuration = load({})
     left_out = configuration.profiles[0].left_out
     assert left_out == tuple(plugin.name for plugin in default_plugins() if not plugin.implemented)
@@ -186,7 +186,7 @@ def test_a_plugin_that_is_known_and_not_built_is_refused(monkeypatch: pytest.Mon
     assert expected in problems({"score": {"enabled": names("PodState")}})
 
 
-def test_disabling_what_does_not_exist_is_a_warning_that_names_the_nearest() -> None:
+def test_disabling_an_unknown_plugin_warns_and_suggests_the_closest_name() -> None:
     warnings = load({"score": {"disabled": names("ImageLocallity")}}).warnings
     assert warnings[0].message == 'disables "ImageLocallity", which does not exist: it has no effect'
     assert warnings[0].hint == 'did you mean "ImageLocality"?'
@@ -201,7 +201,7 @@ def test_queue_sort_must_be_the_same_in_all_profiles() -> None:
         load_configuration(text, source="f")
 
 
-def test_args_are_filled_in_for_what_runs_and_dropped_for_what_does_not() -> None:
+def test_args_get_defaults_for_plugins_that_run_and_are_dropped_for_others() -> None:
     off = {"disabled": names("PodTopologySpread")}
     profile = load({"multiPoint": off, "score": {"disabled": names("*"), "enabled": names("TargetLoadPacking")}}, [
         {"name": "TargetLoadPacking", "args": {"watcherAddress": "http://w", "targetUtilization": 60}},
@@ -215,7 +215,7 @@ def test_args_are_filled_in_for_what_runs_and_dropped_for_what_does_not() -> Non
     assert profile.args("NodeName") is None
 
 
-def test_our_options_stand_beside_the_plugins() -> None:
+def test_our_options_are_separate_from_the_plugins() -> None:
     assert load({}).profiles[0].options.compatibility == "safe"
     options = [
         {"name": "SecondarySchedulerOptions", "args": {"compatibility": "upstream", "load": {"maxAgeSeconds": 60}}}

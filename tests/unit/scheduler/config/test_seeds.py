@@ -34,7 +34,7 @@ def test_an_unfilled_placeholder_is_the_only_error_of_a_sample_that_is_right_oth
     ]
 
 
-def test_the_blogs_sample_is_told_flattened_leader_election_foreign_blanks_and_the_capital_in_token() -> None:
+def test_the_blogs_sample_has_flattened_leader_election_foreign_spaces_and_a_capital_in_token() -> None:
     assert errors("red-hat-blog-v1beta1") == [
         'f:4:1: leaderElect: unknown field "leaderElect"; it belongs under leaderElection: indent it below that key',
         "f:7:1: 18 lines are indented with non-ASCII spaces (U+00A0), which YAML reads as text; replace them with plain spaces",
@@ -44,7 +44,7 @@ def test_the_blogs_sample_is_told_flattened_leader_election_foreign_blanks_and_t
     ]
 
 
-def test_a_file_without_indentation_is_told_so_and_where_each_key_belongs() -> None:
+def test_lost_indentation_is_reported_with_the_place_of_each_key() -> None:
     lines = errors("operator-page-without-indentation")
     assert lines[0] == (
         "f:1:1: the indentation of the file was lost: 14 keys at the left margin belong further to the right; copy it again from a "

@@ -113,7 +113,7 @@ def runner(
     config.append({"name": "SecondarySchedulerOptions", "args": {"compatibility": compatibility}})
     encode = msgspec.json.encode
     text = CONFIGURATION.format(plugins=encode(plugins or {}).decode(), plugin_config=encode(config).decode())
-    effective = load_configuration(text, source="test", load_given=True).profiles[0]
+    effective = load_configuration(text, source="test", external_load=True).profiles[0]
     return build_profile(effective, environment=plugin_environment())
 
 

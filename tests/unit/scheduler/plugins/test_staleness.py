@@ -39,7 +39,7 @@ def profile(plugin: str, **load: Any) -> ProfileRunner:
         ],
     }
     text = msgspec.json.encode(document).decode()
-    return build_profile(load_configuration(text, source="test", load_given=True).profiles[0])
+    return build_profile(load_configuration(text, source="test", external_load=True).profiles[0])
 
 
 def figures(average: float, age: float = 0.0) -> NodeLoad:
