@@ -79,12 +79,12 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         _exit_with_message(f"{place}{error.strerror or error}", ExitCode.ERROR)
     except Interrupted:
-        _exit_with_message("interrupted: nothing half-made was left behind", ExitCode.INTERRUPTED)
+        _exit_with_message("interrupted; everything unfinished was removed", ExitCode.INTERRUPTED)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     # Cleanup begins: a second Ctrl-C must not leave half of it undone. A handler that does nothing, not SIG_IGN: that
-    # would be inherited by a process which is just being started, and it could not be asked to end.
+    # would be inherited by a process that is just being started, which could then not be stopped.
     for number in _SIGNALS:
         signal.signal(number, _ignore_signal)
     raise Interrupted

@@ -57,7 +57,7 @@ class Embedded:
 
 
 def check_file(path: Path, text: str, flavour: Flavour | None, *, allow_token: bool) -> Iterator[Checked]:
-    """Check what a file holds. `flavour` overrides what a stack's image says; without any of both it is ours."""
+    """Check every configuration in a file. `flavour` overrides the one of a stack's image; the default is ours."""
     if stackfile.is_stack_file(path, text):
         yield _stack(path, text)
         return
@@ -126,7 +126,7 @@ def _stack(path: Path, text: str) -> Checked:
 
 
 def _documents(text: str) -> list[MappingNode]:
-    """The maps among a text's documents; none where it is no YAML, which reading it as a configuration then tells."""
+    """The maps among a text's documents; none where it is no YAML, which the check of the configuration reports."""
     try:
         return [root for root in YAML(pure=True).compose_all(text) if isinstance(root, MappingNode)]
     except (YAMLError, ValueError, RecursionError):

@@ -8,7 +8,7 @@ _LONGEST_LINE = 400
 
 
 class ExitCode(enum.IntEnum):
-    """What a command's exit code says."""
+    """Exit codes of all commands, as documented."""
 
     OK = 0
     ERROR = 1

@@ -41,7 +41,7 @@ def choose_flavour(image: str, flavour: str) -> Flavour | None:
     from scheduler.config import UnknownFlavourError, flavour_named, flavour_of
 
     if image and flavour:
-        raise CommandError("--image and --flavour say the same thing; give one of them", ExitCode.USAGE)
+        raise CommandError("--image and --flavour exclude each other; give one of them", ExitCode.USAGE)
     try:
         return flavour_named(flavour) if flavour else flavour_of(image) if image else None
     except UnknownFlavourError as error:

@@ -65,7 +65,7 @@ def examine_stack(path: Path, text: str) -> tuple[Configuration | None, tuple[Pr
         file.flush()
         assumed = {name: file.name if kind == "fromFileInEnv" else _ASSUMED_URL for kind, name in missing}
         try:
-            # The kubeconfig may stand encrypted, or be another one where the stack is updated: not the file's affair.
+            # The kubeconfig may be encrypted or differ on the machine that runs the update: it is not checked here.
             environment = {**os.environ, **assumed}
             checked = models.check(values, encrypted, environment, path.resolve().parent, with_kubeconfig=False)
             _, profile, credentials = checked

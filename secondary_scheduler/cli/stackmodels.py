@@ -65,4 +65,4 @@ def _project_directory(file: Path) -> Path:
         if name != PROJECT:
             raise CommandError(f"{file}: belongs to the project {name!r} of {project}, not to {PROJECT}")
         return directory
-    raise CommandError(f"{file}: a stack file is checked with its project; there is no Pulumi.yaml above it")
+    raise CommandError(f"{file}: a stack file is checked with its project, but no parent directory has a Pulumi.yaml")

@@ -1,4 +1,4 @@
-"""`secondary-scheduler convert`: a configuration of an older API version, written anew as v1."""
+"""`secondary-scheduler convert`: a configuration of an older API version, rewritten as v1."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ def register(parent: typer.Typer) -> None:
 def convert(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The KubeSchedulerConfiguration; - is stdin.")],
     output: Annotated[str, typer.Option("-o", "--output", help="File to write to; - is stdout.")] = "-",
-    image: Annotated[str, typer.Option(help="Image that shall run the result. Ours if absent.")] = "",
+    image: Annotated[
+        str, typer.Option(help="Image that will run the result (default: this project's scheduler).")
+    ] = "",
 ) -> None:
     """Rewrite a v1beta1, v1beta2 or v1beta3 configuration as v1: what ran before runs after, comments are kept.
 
-    What changed is told on stderr. A file that is v1 already comes out as it is.
+    The changes are reported on stderr. A file that is v1 already is written unchanged.
     """
     from scheduler.config import OURS, ConfigurationError, convert_text
 

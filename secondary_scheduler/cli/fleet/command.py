@@ -27,12 +27,14 @@ Stacks = Annotated[
 ]
 Waves = Annotated[str, typer.Option("--waves", help="Order of the waves.")]
 Parallel = Annotated[int, typer.Option("--parallel", min=1, max=64, help="How many stacks at a time.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that a stack may take, its gate aside.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=1, help="Seconds that a stack may take, its health gate excluded.")
+]
 ClusterTimeout = Annotated[
     float,
-    typer.Option("--cluster-timeout", min=0, help="Seconds in which a stack's cluster must answer; 0: do not ask it."),
+    typer.Option("--cluster-timeout", min=0, help="Seconds in which a stack's cluster must answer; 0 skips the check."),
 ]
-Markdown = Annotated[Path | None, typer.Option("--markdown", help="Write a comment for a pull request into this file.")]
+Markdown = Annotated[Path | None, typer.Option("--markdown", help="Write a pull-request comment to this file.")]
 ProjectDirectory = Annotated[Path, typer.Option("--project", help="The project's directory, or one below it.")]
 Form = Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
 HERE = Path()
@@ -54,13 +56,13 @@ def preview(
     cluster_timeout: ClusterTimeout = 10,
     offline: Annotated[
         bool,
-        typer.Option("--offline", help="Preview from the stacks' states alone; no cluster needs to answer."),
+        typer.Option("--offline", help="Preview from the stacks' states alone, without their clusters."),
     ] = False,
     markdown: Markdown = None,
     project: ProjectDirectory = HERE,
     output: Form = OutputFormat.TABLE,
 ) -> None:
-    """Show what an update would change. Exit code 3: something; 0: nothing; 1: a stack failed."""
+    """Show what an update would change. Exit code 3: there are changes; 0: there are none; 1: a stack failed."""
     plan = FleetPlan(Operation.PREVIEW, seconds=timeout, cluster_seconds=None if offline else cluster_timeout or None)
     _run(plan, stacks, waves, parallel, markdown, project, output)
 
@@ -81,7 +83,7 @@ def up(
     project: ProjectDirectory = HERE,
     output: Form = OutputFormat.TABLE,
 ) -> None:
-    """Update the stacks, a wave after the other; after a failure no later wave is started. Exit code 1: one failed."""
+    """Update the stacks wave by wave; after a failure no later wave starts. Exit code 1: a stack failed."""
     plan = FleetPlan(
         Operation.UP,
         seconds=timeout,
@@ -105,7 +107,7 @@ def refresh(
     project: ProjectDirectory = HERE,
     output: Form = OutputFormat.TABLE,
 ) -> None:
-    """Bring the stacks' states up to what is in their clusters, which are only read. Exit code 1: a stack failed."""
+    """Update the stacks' states from their clusters, which are only read. Exit code 1: a stack failed."""
     plan = FleetPlan(Operation.REFRESH, preview_only, seconds=timeout, cluster_seconds=cluster_timeout or None)
     _run(plan, stacks, waves, parallel, markdown, project, output)
 
@@ -153,7 +155,7 @@ def _run(
         report.print_table(Console(), plan.operation, results)
     code = exit_code(results, previewed=plan.previews)
     if code is ExitCode.INTERRUPTED:
-        say("interrupted: what was running has been cancelled, later stacks were not started")
+        say("interrupted: running stacks were cancelled, later stacks were not started")
     raise typer.Exit(code)
 
 

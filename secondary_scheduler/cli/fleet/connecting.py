@@ -20,7 +20,7 @@ _AGENT = "secondary-scheduler/fleet"
 
 @contextlib.contextmanager
 def client_config(kubeconfig: str | None, context: str | None) -> Iterator[ClientConfig]:
-    """The connection that the stack's kubeconfig (content or path) tells, or $KUBECONFIG where it keeps none.
+    """The connection of the stack's kubeconfig (content or path), or of $KUBECONFIG if the stack has none.
 
     Raises:
         KubeError: there is no kubeconfig, or it cannot be used.
@@ -41,7 +41,7 @@ def connection(config: ClientConfig, timeout: float) -> Iterator[SyncConnection]
 
 
 def connection_problem(config: ClientConfig, timeout: float) -> str:
-    """One line that says why the cluster does not answer; empty if it does."""
+    """One line about why the cluster does not answer; empty if it does."""
     try:
         with connection(config, timeout) as cluster:
             cluster.get("/version")

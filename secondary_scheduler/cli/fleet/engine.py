@@ -28,7 +28,7 @@ from secondary_scheduler.cli.fleet.results import Operation
 
 @dataclass
 class EngineRun:
-    """What came of it.
+    """The result of one operation.
 
     Attributes:
         failure: one line, if it did not succeed.
@@ -75,14 +75,14 @@ class Engine:
         return {key.removeprefix(prefix): value.value for key, value in settings.items() if value.secret}
 
     def reason(self, error: EngineError) -> str:
-        """One line for a run that failed outside an operation."""
+        """One line for an error outside an operation."""
         ending = self._command.ending or ProcessResult()
         return self._stopped(ending) or failure_reason(
             self._stack.name, "", _output_of(ending) or str(error), ending.code
         )
 
     def run(self, operation: Operation, *, preview_only: bool = False) -> EngineRun:
-        """Carry out the operation; failures are told in the result."""
+        """Run the operation; a failure is part of the result."""
         events = EventCollector()
         engine_run = EngineRun(events)
         try:
@@ -118,12 +118,13 @@ class Engine:
         return "cancelled" if ending.interrupted else ""
 
     def _release(self, ending: ProcessResult, events: EventCollector) -> str:
-        """Take away the lock that an engine left which could not end by itself; what to say if that fails."""
+        """Release the lock of an engine that had to be killed; returns what to add to the failure, usually nothing."""
         cleaning = self._command.for_cleanup()
         engine = self._stack_over(cleaning)
         try:
             locked = self._locked_by(engine, ending.pid)
-            # Elsewhere nobody can look; whoever had begun held the lock, and gave it back if it ended by itself.
+            # Other backends cannot be inspected. There, an engine that had started held the lock; it released the lock
+            # if it was not killed.
             if locked or (locked is None and events.began and ending.code < 0):
                 engine.cancel()
         except (EngineError, OSError) as error:

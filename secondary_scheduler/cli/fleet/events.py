@@ -1,4 +1,4 @@
-"""What the engine tells while it works, reduced to what is reported."""
+"""The engine's events, reduced to what is reported."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from secondary_scheduler.cli.fleet.results import ResourceChange
 
 _COLOURS = re.compile(r"<\{%[^%]*%\}>|\x1b\[[0-9;]*[A-Za-z]")
 _NO_CHANGE = frozenset({"same", "read", "refresh", "read-replacement", "discard", "discard-replaced"})
-# Parts of what is told as `replace` as well.
+# Steps of a replacement, which the engine also reports as `replace`.
 _PARTS = {"create-replacement": "replace", "delete-replaced": "replace", "import-replacement": "replace"}
 _GENERIC = re.compile(r"^(preview|update|refresh|resource|destroy)( failed| is failed|d? with errors)\b", re.IGNORECASE)
-# Of no use to a reader: how a plugin was found, and that whoever has just said what is wrong has ended.
+# Noise: how a plugin was found, and that a program exited after it reported its error.
 _NOISE = re.compile(r"^using \S+ from \$PATH at |^an unhandled error occurred: Program exited with non-zero exit code")
 _STACK_TYPE = "pulumi:pulumi:Stack"
 _MOST_MESSAGES = 500
@@ -59,7 +59,7 @@ class EventCollector:
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """What was said, in lines."""
+        """Lines of the diagnostics."""
         with self._lock:
             return tuple(self._messages)
 
@@ -75,7 +75,7 @@ class EventCollector:
             return counted
 
     def failure(self) -> str:
-        """The first error that says more than that there was one; empty if there is none."""
+        """The first error that is more than a generic failure; empty if there is none."""
         with self._lock:
             telling = [error for error in self._errors if not _GENERIC.match(error)]
             return telling[0] if telling else ""

@@ -41,7 +41,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ExpectedScheduler:
-    """What a healthy stack looks like.
+    """What the gate expects of a healthy stack.
 
     Attributes:
         namespace: of the scheduler's Deployment.
@@ -62,19 +62,19 @@ class ExpectedScheduler:
 
 @dataclass(frozen=True)
 class GateResult:
-    """What was found when the gate was passed or given up."""
+    """The checks at the moment when the gate passed, timed out or was cancelled."""
 
     checks: Sequence[GateCheck]
     cancelled: bool = False
 
     @property
     def passed(self) -> bool:
-        """Whether everything was as it should be."""
+        """Whether every check passed and the gate was not cancelled."""
         return not self.cancelled and all(check.passed for check in self.checks)
 
     @property
     def reason(self) -> str:
-        """One line about what is not."""
+        """One line about the checks that failed."""
         return "; ".join(f"{check.name}: {check.detail}" for check in self.checks if not check.passed)
 
 
@@ -97,7 +97,7 @@ class Gate:
         self._pull_secrets: list[Json] = []
 
     def wait(self, seconds: float) -> GateResult:
-        """Wait at most so long for a healthy scheduler that places a pod."""
+        """Wait at most `seconds` for a healthy scheduler that places a pod."""
         deadline = time.monotonic() + seconds
         while True:
             checks = self._state()
@@ -169,7 +169,7 @@ class Gate:
         name = f"pod of {scheduler_name}"
         pods = api_path("v1", "pods", namespace=self._expected.namespace)
         began = time.monotonic()
-        # Named here, so that it can be deleted whether the answer arrives or not.
+        # The name is chosen here, so that the pod can be deleted even if the answer to its creation is lost.
         pod = f"fleet-gate-{secrets.token_hex(5)}"
         path = f"{pods}/{pod}"
         try:
@@ -185,7 +185,7 @@ class Gate:
         except KubeError as error:
             return GateCheck(name, False, one_line(str(error)))
         finally:
-            # Left behind at worst for its deadline; the reason that is told is the first one.
+            # At worst the pod stays until its activeDeadlineSeconds; the first error is the one to report.
             with contextlib.suppress(KubeError):
                 self._cluster.request("DELETE", path, body={"gracePeriodSeconds": 0})
 
@@ -242,7 +242,7 @@ def _scheduling_message(pod: Json) -> str:
 def expected_scheduler(outputs: Mapping[str, Any], flavour: str = "") -> ExpectedScheduler:
     """What a stack's outputs promise: `scheduler` (name, namespace, image) and `profiles`.
 
-    `flavour` is what its settings say the image is, if its name does not tell.
+    `flavour` is the image's flavour as set; empty if the image's name decides.
     """
     scheduler = outputs.get("scheduler")
     scheduler = scheduler if isinstance(scheduler, Mapping) else {}

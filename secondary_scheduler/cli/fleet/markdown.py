@@ -1,4 +1,4 @@
-"""One Markdown comment for a pull request: a table, then what each stack said, within what the forges take."""
+"""One Markdown comment for a pull request: a table, then each stack's details, within the size limits of the forges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def marker(operation: Operation) -> str:
 
 
 def comment(operation: Operation, results: Sequence[StackResult], limit: int = LIMIT) -> str:
-    """The comment, at most `limit` bytes. What does not fit is left out, of every stack alike, and that is said."""
+    """The comment, at most `limit` bytes. What does not fit is cut from every stack alike, with a note."""
     head = f"{marker(operation)}\n### {summary(operation, results)}\n\n"
     table = _table(results, limit // 2 - _size(head))
     details = {result.stack: lines for result in results if (lines := _lines(result))}
@@ -54,7 +54,7 @@ def comment(operation: Operation, results: Sequence[StackResult], limit: int = L
 
 
 def fair_shares(wanted: Mapping[str, int], room: int) -> dict[str, int]:
-    """Divide `room`: whoever wants less than an equal part gets what it wants, and the others share what is left."""
+    """Divide `room`: who wants less than an equal share gets that, and the others share the rest equally."""
     shares: dict[str, int] = {}
     left = max(room, 0)
     for index, (name, size) in enumerate(sorted(wanted.items(), key=lambda item: (item[1], item[0]))):

@@ -1,7 +1,7 @@
 """One run of the pulumi command line in a session of its own, so that it is ended as a whole and in order.
 
-A Ctrl-C at the terminal does not reach it. It is asked to cancel by SIGINT, on which the engine lets running operations
-end, saves its state and gives back its lock; then asked again; only then killed, with all that it started.
+A Ctrl-C at the terminal does not reach it. SIGINT cancels it: the engine lets running operations
+end, saves its state and releases its lock. A second SIGINT ends it at once; then it is killed with all its children.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ProcessResult:
 
     Attributes:
         code: exit code; negative for a signal.
-        interrupted: it was asked to end.
+        interrupted: SIGINT was sent to it.
         timed_out: because its time was up.
         pid: it had.
     """

@@ -1,4 +1,4 @@
-"""The project's stacks as their settings files tell them, the ones that are meant, and the waves they go in."""
+"""A project's stacks as read from their settings files, their selection by name, and their order in waves."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack as far as its settings file tells.
+    """A stack as read from its settings file.
 
     Attributes:
         wave: when its turn is.
         cluster: the name its settings give the cluster; empty if none.
         context: of the kubeconfig; None for the current one.
-        flavour: what its settings say the scheduler's image is; empty if they leave that to the image's name.
+        flavour: of the scheduler's image, as set; empty if the image's name decides.
         has_secrets: whether anything in the file is encrypted.
         token_variables: environment variables that name files with a credential.
     """

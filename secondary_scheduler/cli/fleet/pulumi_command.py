@@ -77,7 +77,7 @@ class StackWorkspace(LocalWorkspace):
     """
 
     def select_stack(self, stack_name: str) -> None:
-        """Do nothing; a stack that is not there is told by the operation itself."""
+        """Do nothing; the operation itself reports a stack that does not exist."""
 
 
 def find_pulumi() -> PulumiCommand:

@@ -31,7 +31,7 @@ def failure_reason(stack: str, event_error: str, printed: str, code: int) -> str
     if errors:
         return _shortened(errors[0])
     last = [line for line in plain_text(printed).splitlines() if line.strip()]
-    return _shortened(last[-1]) if last else f"pulumi ended with exit code {code} and said nothing"
+    return _shortened(last[-1]) if last else f"pulumi ended with exit code {code} and no output"
 
 
 def _known(stack: str, printed: str) -> str:

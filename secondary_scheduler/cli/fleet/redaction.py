@@ -1,4 +1,4 @@
-"""Secrets are taken out of everything that leaves the command, whoever put them there."""
+"""Redaction: no secret leaves the command, whatever put it into a message."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ COLUMNS = ("stack", "wave", "cluster", "result", "changes", "time", "reason")
 
 
 def cells(result: StackResult) -> tuple[str, ...]:
-    """A row under `COLUMNS`; `-` where there is nothing to say."""
+    """A row under `COLUMNS`; `-` for an empty cell."""
     time = f"{result.seconds:.1f} s" if result.seconds else "-"
     return (
         result.stack,

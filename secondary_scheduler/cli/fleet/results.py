@@ -1,4 +1,4 @@
-"""What came of an operation on each stack."""
+"""The plan of an operation and its result for each stack."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class FleetPlan:
     """What is done to every stack.
 
     Attributes:
-        preview_only: of a refresh: tell what it would find, and keep nothing.
+        preview_only: of a refresh: show what it would find, and change no state.
         seconds: for a stack, the gate aside.
-        cluster_seconds: in which its cluster has to answer; None: it is not asked.
+        cluster_seconds: in which its cluster must answer; None: the cluster is not checked.
         gate_seconds: in which the scheduler has to be healthy after an update; None: no gate.
     """
 
@@ -48,9 +48,9 @@ class StackOutcome(enum.StrEnum):
 
     UNCHANGED = "unchanged"
     CHANGES = "changes"
-    """A preview found some."""
+    """A preview found changes."""
     DONE = "done"
-    """They were made."""
+    """The changes were made."""
     FAILED = "failed"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
@@ -73,7 +73,7 @@ class ResourceChange:
 
 @dataclass(frozen=True)
 class GateCheck:
-    """One thing that the health gate looked at."""
+    """The result of one check of the health gate."""
 
     name: str
     passed: bool
@@ -86,9 +86,9 @@ class StackResult:
 
     Attributes:
         seconds: from the stack's start to its end, the gate included; 0 if it was not started.
-        reason: one line; empty where there is nothing to say.
+        reason: one line; may be empty.
         changes: how many resources by operation, without those that stay as they are.
-        messages: what program and providers said, lines.
+        messages: lines printed by the program and its providers.
         outputs: of the stack, secret ones masked.
     """
 
@@ -106,7 +106,7 @@ class StackResult:
 
     @property
     def change_text(self) -> str:
-        """The changes in words, the common ones first."""
+        """The changes as text, the common operations first."""
         order = [*_SHOWN_OPERATIONS, *sorted(set(self.changes) - set(_SHOWN_OPERATIONS))]
         return ", ".join(f"{self.changes[name]} {name}" for name in order if self.changes.get(name))
 

@@ -80,7 +80,7 @@ def _run_stack(stack: Stack, work: Callable[[Stack], StackResult], stopping: thr
     try:
         return work(stack)
     except Exception as error:
-        # Whatever goes wrong with one stack is that stack's affair.
+        # An unexpected error of one stack must not end the others.
         reason = one_line(f"{type(error).__name__}: {error}")
         return StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.FAILED, reason=reason)
 

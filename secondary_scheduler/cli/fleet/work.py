@@ -1,4 +1,4 @@
-"""Everything that is done for one stack: cluster looked for, engine run, health gate, result without secrets."""
+"""The work for one stack: check the cluster, run the engine, wait for the health gate, redact the result."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def register(parent: typer.Typer) -> None:
 
 
 def render(
-    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack whose settings count.")],
+    stack: Annotated[str, typer.Option("--stack", "-s", help="The stack whose settings are used.")],
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="DIR|-", help="Directory for one file per object; - is stdout.")
     ] = "-",
@@ -40,8 +40,8 @@ def render(
 ) -> None:
     """Write the manifests of everything that a stack installs. Needs neither a cluster nor Pulumi's engine.
 
-    They come from the same program as `pulumi up`, in the order in which they can be applied; exit 4 if the stack's
-    settings are not valid. Secrets are told as comments.
+    They come from the same program as `pulumi up`, in the order in which they can be applied. Exit code 4: the stack's
+    settings are not valid. Secrets are left out and mentioned as comments.
     """
     from secondary_scheduler.cli.render.manifests import build, stream, write_directory
     from secondary_scheduler.cli.render.stack import read_stack
@@ -92,6 +92,6 @@ def _record(stack: StackValues) -> list[dict[str, Any]]:
 
 
 def _without_cluster(home: str) -> dict[str, str]:
-    """The environment of a pod, where nobody is asked for a kubeconfig: which cluster it will be, kubectl is told."""
+    """An environment that looks like a pod's, so that the program asks for no kubeconfig: kubectl picks the cluster."""
     environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     return {**environment, "HOME": home, "KUBERNETES_SERVICE_HOST": "rendering.invalid"}

@@ -33,7 +33,7 @@ class RenderedObject:
 
     Attributes:
         manifest: as the API server takes it.
-        left_out: why it is told as a comment only; empty if it is not.
+        left_out: why only a comment stands for it; empty if the object is written.
     """
 
     manifest: Mapping[str, Any]
@@ -63,7 +63,7 @@ def build(objects: Sequence[Mapping[str, Any]], *, show_secrets: bool) -> list[R
     """Order and clean what the program registered.
 
     Args:
-        objects: `urn`, `inputs`, `dependencies` and `adopted` of each, as the recorder tells them. What is adopted is
+        objects: `urn`, `inputs`, `dependencies` and `adopted` of each, as the recorder reports them. What is adopted is
             made by others in the cluster, by OLM for instance, and not written; what depends on it comes after what it
             depends on.
         show_secrets: write secret values in clear instead of leaving out the objects that hold them.
@@ -203,7 +203,7 @@ def _clean_manifest(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Without what only Pulumi's provider reads, and in the order in which people write manifests."""
     metadata = dict(inputs.get("metadata") or {})
     if "name" not in metadata:
-        raise CommandError(f"a {inputs.get('kind')} has no name of its own; without a cluster nobody can give it one")
+        raise CommandError(f"a {inputs.get('kind')} has no metadata.name; a generated name needs a cluster")
     annotations = {
         key: value
         for key, value in (metadata.pop("annotations", None) or {}).items()

@@ -44,7 +44,7 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
     adopting: set[str] = set()
 
     class Recorder(mocks.MockMonitor):
-        """Keeps the request: the mocks alone are not told on what a resource depends."""
+        """Keeps the requests: the mocks alone do not learn what a resource depends on."""
 
         def RegisterResource(self, request: Any) -> Any:
             response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
@@ -64,7 +64,7 @@ def record(request: dict[str, Any]) -> list[dict[str, Any]]:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(ThreadPoolExecutor(_THREADS))
-    # A preview: nobody waits for anything, and what is known only afterwards is marked as unknown.
+    # A preview: the program waits for nothing, and values that only an update knows are marked as unknown.
     options = {"project": request["project"], "stack": request["stack"], "preview": True, "logger": logger}
     mocks.set_mocks(Echo(), monitor=Recorder(Echo()), **options)
     set_all_config(request["config"], request["secretKeys"])

@@ -376,7 +376,7 @@ class _Reader:
             self._cluster.undecidable.append(UndecidablePod(f"{obj.namespace}/{obj.name}", name, reason))
 
     def _add_implied_namespaces(self, names: Iterable[str]) -> None:
-        """A pod's namespace exists, whether a document says so or not."""
+        """Add the namespaces of pods that no document declares."""
         objects = self._cluster.state.objects
         for name in sorted(names):
             if objects.get("Namespace", "", name) is None:

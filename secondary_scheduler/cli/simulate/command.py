@@ -21,36 +21,36 @@ def register(parent: typer.Typer) -> None:
 
 def simulate(
     config: Annotated[
-        Path, typer.Option("--config", help="KubeSchedulerConfiguration, ConfigMap or stack file to decide by.")
+        Path, typer.Option("--config", help="KubeSchedulerConfiguration, ConfigMap or stack file to use.")
     ],
     snapshot: Annotated[
-        list[str], typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; more than once, - for stdin.")
+        list[str], typer.Option("--snapshot", help="Kubernetes objects in YAML or JSON; repeatable, - is stdin.")
     ],
     more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More files of the snapshot.")] = None,
     load: Annotated[
         str | None, typer.Option("--load", help="Measured load: the JSON that load-watcher serves at /watcher.")
     ] = None,
-    pod: Annotated[str | None, typer.Option("--pod", help="One more pod to decide about.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the choice among equally good nodes.")] = 0,
+    pod: Annotated[str | None, typer.Option("--pod", help="File with one more pod to place.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the choice among nodes with equal scores.")] = 0,
     now: Annotated[
         str | None,
         typer.Option(
             "--now",
-            help="Time of the decisions, RFC 3339 or seconds since 1970; else the end of the load's window, else the "
-            "newest time in the snapshot.",
+            help="Time of the decisions, RFC 3339 or seconds since 1970 (default: the end of the load's window, else "
+            "the newest time in the snapshot).",
         ),
     ] = None,
     detail: Annotated[
         str, typer.Option("--detail", help="Nodes shown per pod: full, none, or top:K for the best K.")
     ] = "full",
     preempt: Annotated[
-        bool, typer.Option("--preempt", help="Carry preemption out: remove the victims and place the pod.")
+        bool, typer.Option("--preempt", help="Execute preemption: remove the victims and place the pod.")
     ] = False,
     output: Annotated[ResultFormat, typer.Option("-o", "--output", help="Form of the output.")] = ResultFormat.TABLE,
 ) -> None:
-    """Decide about the pending pods of a snapshot, in queue order, each seeing the earlier ones placed.
+    """Place the pending pods of a snapshot in queue order; each pod sees the earlier ones placed.
 
-    What cannot be used of the snapshot is said on stderr; exit code 4 means that something was no valid object.
+    Objects that cannot be used are reported on stderr; exit code 4 means that one was invalid.
     """
     files = [*snapshot, *(more or ())]
     moment = _parse_time(now) if now is not None else None
@@ -70,7 +70,7 @@ def _detail(text: str) -> Detail:
     count = text.removeprefix("top:")
     if count != text and count.isascii() and count.isdigit() and int(count[:9]) > 0:
         return int(count[:9])
-    raise CommandError(f"--detail {text}: it is full, none, or top:K with K from 1", ExitCode.USAGE)
+    raise CommandError(f"--detail {text}: use full, none, or top:K with K of at least 1", ExitCode.USAGE)
 
 
 def _parse_time(text: str) -> float:

@@ -50,8 +50,10 @@ class Simulation:
         self._preempt = preempt
 
     def run(self, pods: Sequence[PodInfo]) -> Iterator[Outcome]:
-        """Yield the outcomes in queue order, a gang's at the place of its first member. The matrix of one is good until
-        the next is asked for."""
+        """Yield the outcomes in queue order, a gang's at the place of its first member.
+
+        An outcome's matrix is valid until the next outcome is requested: it is computed from the state as it is then.
+        """
         directory = self._state.directory
         for uid in self._state.pod_uids:
             if (placed := self._state.pod(uid)) is not None:
@@ -117,7 +119,7 @@ class Simulation:
         def key(pod: PodInfo) -> Any:
             return first.queue_sort.sort_key(pod, queued_at(pod))
 
-        # A plugin may remember who joined first, so that it is asked in that order.
+        # A plugin may remember which pod was queued first, so it must see them in that order.
         return sorted(sorted(pods, key=queued_at), key=key)
 
     def _attempt(self, pod: PodInfo, runner: ProfileRunner) -> Outcome:

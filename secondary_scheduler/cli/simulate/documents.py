@@ -151,7 +151,7 @@ def _entries(place: Place, data: bytes | None, item_lines: Sequence[int], report
     except _UNUSABLE as error:
         report.leave_out(place, kind, with_field(error))
         return
-    # The items of a typed list, such as the API server sends, do not say what they are.
+    # The items of a typed list, such as the API server sends, carry neither apiVersion nor kind.
     of_all = _TypeMeta(api_version, kind.removesuffix("List")) if kind != "List" else _TypeMeta()
     for index, raw in enumerate(items or ()):
         line = item_lines[index] if index < len(item_lines) else 0

@@ -1,4 +1,4 @@
-"""What the options of `simulate` may say. Apart from what reads them: the command line needs these to start."""
+"""Types of the options of `simulate`, apart from the code behind them: reading the command line needs these alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ResultFormat(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for."""
+    """The options of one call."""
 
     config: Path
     files: list[str]

@@ -29,7 +29,7 @@ class Place:
 
 
 class Report:
-    """Collects problems and says them at once.
+    """Counts problems and prints each at once.
 
     Attributes:
         invalid: objects left out because they are no valid objects; they decide the exit code.
@@ -47,7 +47,7 @@ class Report:
         self.warn(f"{place}{f', {subject}' if subject else ''}: {problem}; left out")
 
     def warn(self, text: str) -> None:
-        """Say one line."""
+        """Print one line."""
         if self._shown >= _MOST_LINES:
             self._hidden += 1
             return

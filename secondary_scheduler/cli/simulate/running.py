@@ -29,7 +29,7 @@ from secondary_scheduler.cli.simulate.watcherload import read_load
 
 
 def run(request: Request) -> bool:
-    """Decide and write; false when something of the snapshot was no valid object, which is said on stderr."""
+    """Decide and write; false when the snapshot holds an invalid object, which is reported on stderr."""
     report = Report(lambda text: typer.echo(text, err=True))
     configuration = _configuration(request.config, report)
     _decide(request, configuration, report)
@@ -123,7 +123,7 @@ def _embedded_configuration(path: Path, text: str, report: Report) -> Configurat
 
 
 class _SnapshotClock:
-    """The clock of a simulation. It stands still, and is set once the files are read, which say what time it is."""
+    """The clock of a simulation. It stands still; its time is set once the files are read, as it may come from them."""
 
     seconds = 0.0
 

@@ -25,7 +25,7 @@ def register(parent: typer.Typer) -> None:
 
 def snapshot(
     kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Connection; a read-only one suffices.")
+        Path | None, typer.Option("--kubeconfig", help="Kubeconfig of the cluster; read-only rights suffice.")
     ] = None,
     context: Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")] = None,
     file: Annotated[
@@ -33,27 +33,33 @@ def snapshot(
     ] = None,
     prometheus: Annotated[
         str | None,
-        typer.Option("--prometheus", envvar="SECONDARY_SCHEDULER_PROMETHEUS_URL", help="Read the nodes' load here."),
+        typer.Option(
+            "--prometheus", envvar="SECONDARY_SCHEDULER_PROMETHEUS_URL", help="Prometheus to read the nodes' load from."
+        ),
     ] = None,
-    watcher: Annotated[str | None, typer.Option("--watcher", help="Read the nodes' load from a load-watcher.")] = None,
+    watcher: Annotated[str | None, typer.Option("--watcher", help="load-watcher to read the nodes' load from.")] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            "--token-file", envvar="SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE", help="Bearer token for the load."
+            "--token-file",
+            envvar="SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE",
+            help="File with the bearer token for the load source.",
         ),
     ] = None,
     ca_file: Annotated[
         Path | None,
         typer.Option(
-            "--ca-file", envvar="SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE", help="Certificate authority for the load."
+            "--ca-file",
+            envvar="SECONDARY_SCHEDULER_PROMETHEUS_CA_FILE",
+            help="Certificate authority of the load source.",
         ),
     ] = None,
     window: Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")] = "15m",
     output: Annotated[SnapshotFormat, typer.Option("-o", "--output", help="Form of the file.")] = SnapshotFormat.JSON,
 ) -> None:
-    """Write a cluster's nodes, pods, volumes, policies and load into one file. Reads only.
+    """Write a cluster's nodes, pods, volumes, policies and load to one file. The cluster is only read.
 
-    Of every object only what a scheduler reads is kept: no Secrets, no environment variables, no commands.
+    Only fields that a scheduler reads are kept: no Secrets, no environment variables, no commands.
     """
     # Here, not above: reading them takes longer than all the rest of the command line.
     from scheduler.kube.client import ClientConfig, KubeError

@@ -80,10 +80,10 @@ def _from_prometheus(
     matched, unmatched = match_nodes(reading, node_of_address)
     fresh = matched.fresh_loads(reading.window_end, _MAX_AGE)
     if unmatched:
-        say(f"load of {len(unmatched)} instances that are no node left out, such as {unmatched[0]}")
+        say(f"left out the load of {len(unmatched)} instances that are no nodes, such as {unmatched[0]}")
     if len(fresh) < len(matched.loads):
         old = sorted(matched.loads.keys() - fresh.keys())
-        say(f"load of {len(old)} nodes older than {_MAX_AGE:.0f} s left out, such as {old[0]}")
+        say(f"left out the load of {len(old)} nodes that is older than {_MAX_AGE:.0f} s, such as {old[0]}")
     return watcher_document(
         fresh,
         source="Prometheus",

@@ -27,9 +27,12 @@ def validate(
     ],
     output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the output.")] = OutputFormat.TABLE,
     image: Annotated[
-        str, typer.Option(help="Image that shall run it; its tag decides what is valid. Ours if absent.")
+        str,
+        typer.Option(help="Image that will run it; its tag decides what is valid (default: this project's scheduler)."),
     ] = "",
-    flavour: Annotated[str, typer.Option(help="Instead of an image: ours, scheduler-plugins@0.NN or custom.")] = "",
+    flavour: Annotated[
+        str, typer.Option(help="Flavour instead of an image: ours, scheduler-plugins@0.NN or custom.")
+    ] = "",
     allow_token_in_config_map: Annotated[
         bool, typer.Option("--allow-token-in-config-map", help="Accept a literal metric token in a ConfigMap.")
     ] = False,

@@ -100,7 +100,7 @@ def test_an_interrupted_up_leaves_nothing_behind(
     up.send_signal(number)
     code, errors = finish(up)
     assert code == 130
-    assert errors.splitlines()[-1] == "secondary-scheduler: interrupted: nothing half-made was left behind"
+    assert errors.splitlines()[-1] == "secondary-scheduler: interrupted; everything unfinished was removed"
     assert "Traceback" not in errors
     assert entries(tmp_path) == []
     assert marked(tmp_path / "clusters" / "dev") == set()

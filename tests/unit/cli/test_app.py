@@ -30,7 +30,7 @@ def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     [
         (CommandError("no such file", ExitCode.INVALID_INPUT), 4, "secondary-scheduler: no such file\n"),
         (OSError(28, "No space left on device", "/x/y"), 1, "secondary-scheduler: /x/y: No space left on device\n"),
-        (Interrupted(), 130, "secondary-scheduler: interrupted: nothing half-made was left behind\n"),
+        (Interrupted(), 130, "secondary-scheduler: interrupted; everything unfinished was removed\n"),
     ],
 )
 def test_expected_errors_are_one_line_and_their_exit_code(

@@ -66,7 +66,7 @@ def test_a_secret_value_outside_a_secret_is_refused_without_repeating_it() -> No
 def test_an_object_without_a_name_is_refused() -> None:
     obj = registered("ConfigMap", "a")
     del obj["inputs"]["metadata"]["name"]
-    with pytest.raises(CommandError, match="ConfigMap has no name"):
+    with pytest.raises(CommandError, match=r"ConfigMap has no metadata\.name"):
         build([obj], show_secrets=False)
 
 

@@ -140,7 +140,11 @@ def test_the_image_decides_what_is_valid(tmp_path: Path) -> None:
     [
         (("validate", "absent.yaml"), ExitCode.INVALID_INPUT, "absent.yaml: No such file or directory"),
         (("validate", "-", "--flavour", "go"), ExitCode.USAGE, '--flavour: flavour "go" is not known'),
-        (("validate", "-", "--flavour", "ours", "--image", "x"), ExitCode.USAGE, "--image and --flavour say the same"),
+        (
+            ("validate", "-", "--flavour", "ours", "--image", "x"),
+            ExitCode.USAGE,
+            "--image and --flavour exclude each other",
+        ),
         (("convert", "absent.yaml"), ExitCode.INVALID_INPUT, "absent.yaml: No such file or directory"),
     ],
 )
@@ -173,11 +177,11 @@ def test_the_stacks_of_this_project_are_valid_and_a_slip_in_one_is_named(tmp_pat
 
 def test_a_stack_file_without_its_project_says_so(tmp_path: Path) -> None:
     error = call("validate", written(tmp_path, "config: {}\n", "Pulumi.x.yaml")).exception
-    assert error is None or "there is no Pulumi.yaml above it" in str(error)
+    assert error is None or "no parent directory has a Pulumi.yaml" in str(error)
     text = "config:\n  secondary-scheduler:schedulerImage: x\n"
     error = call("validate", written(tmp_path, text, "Pulumi.x.yaml")).exception
     assert isinstance(error, CommandError)
-    assert "there is no Pulumi.yaml above it" in str(error)
+    assert "no parent directory has a Pulumi.yaml" in str(error)
 
 
 def test_convert_writes_v1_to_stdout_or_a_file_and_tells_the_changes(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ lock file with `pulumi cancel`.
         ("Traceback (most recent call last):\n  File x\nKeyError: 'y'", "", "KeyError: 'y'"),
         ("", "noise\nerror: preview failed\nerror: it is \x1b[31mred\x1b[0m", "it is red"),
         ("", "only this", "only this"),
-        ("", "", "pulumi ended with exit code 255 and said nothing"),
+        ("", "", "pulumi ended with exit code 255 and no output"),
     ],
 )
 def test_a_failure_is_one_line(event_error: str, printed: str, reason: str) -> None:
