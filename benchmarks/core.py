@@ -72,7 +72,9 @@ def cluster(nodes: int) -> ClusterState:
 
 
 def pod(reducer: PodReducer, name: str, millis: int, mebibytes: int, node: str = "") -> PodInfo:
-    """A pod that asks for CPU and memory and nothing else."""
+    """A pod that requests `millis` of CPU and `mebibytes` of memory and nothing else; on `node`, or pending without
+    one.
+    """
     requests = {"cpu": f"{millis}m", "memory": f"{mebibytes}Mi"}
     data = {
         "metadata": {"name": name, "namespace": "bench", "uid": name},
@@ -99,7 +101,10 @@ def stream(kind: str, number: int) -> Iterator[PodInfo]:
 
 
 def microseconds(runner: ProfileRunner, nodes: int, kind: str, *, seconds: float, from_scratch: bool = False) -> float:
-    """Mean CPU time of a decision and its assumption, over at least so many seconds.
+    """Mean CPU time of a decision and its assumption, in microseconds.
+
+    Measured on `nodes` nodes with a stream of pods of one `kind` (see STREAMS), for at least `seconds`; `from_scratch`
+    is passed on to `decide`.
 
     Raises:
         SystemExit: a pod did not fit.

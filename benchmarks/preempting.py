@@ -31,7 +31,7 @@ GROUPS = 20
 
 
 def pod(reducer: PodReducer, name: str, priority: int, millis: int, node: str = "", **fields: Any) -> PodInfo:
-    """A pod that asks for CPU and memory."""
+    """A pod of a priority that requests `millis` of CPU; on `node`, or pending without one."""
     requests = {"cpu": f"{millis}m", "memory": "500Mi", **fields.get("requests", {})}
     data = {
         "metadata": {"name": name, "namespace": "bench", "uid": name, "labels": fields.get("labels", {})},

@@ -62,7 +62,7 @@ CASES: Mapping[str, tuple[Callable[[int], Spec], bool, bool]] = {
 
 
 def pod(reducer: PodReducer, name: str, app: int, spec: Spec, node: str = "") -> PodInfo:
-    """A pod of a deployment."""
+    """A pod of Deployment `app` with the given constraints (`spec`); on `node`, or pending without one."""
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m", "memory": "100Mi"}}}
     labels = {"app": f"app-{app}", "pod-template-hash": f"{app:08x}"}
     data = {
@@ -93,7 +93,11 @@ def filled(
 
 
 def microseconds(runner: ProfileRunner, nodes: int, pods: int, case: str, number: int, *, from_scratch: bool) -> float:
-    """Median CPU time of a decision and its assumption, which other processes on the machine disturb least."""
+    """Median CPU time of a decision and its assumption, in microseconds: other processes disturb a median least.
+
+    `number` pods of a case (see CASES) are placed on `nodes` nodes that already have `pods` pods; `from_scratch` is
+    passed on to `decide`.
+    """
     constraints, served, same = CASES[case]
     reducer, rng = PodReducer(), random.Random(1)
     state = filled(reducer, nodes, pods, constraints, served)

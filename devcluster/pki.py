@@ -170,7 +170,11 @@ def _kubeconfig(cluster: str, server: str, authority: bytes, user: str, pair: Ke
 
 
 def write_kubeconfig(path: Path, cluster: str, server: str, authority: bytes, user: str, pair: KeyPair) -> Path:
-    """Write a kubeconfig readable by its owner only; returns the path."""
+    """Write a kubeconfig that only its owner can read, and return the path.
+
+    Its one context is called `cluster`; `server` is the API server's URL, `authority` the CA's certificate as PEM, and
+    `pair` the certificate of `user`.
+    """
     text = yaml.safe_dump(_kubeconfig(cluster, server, authority, user, pair), sort_keys=False)
     return write_private(path, text.encode())
 

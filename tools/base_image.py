@@ -1,10 +1,10 @@
-"""Makes a base image out of this machine's Python, for machines that no container registry can be reached from.
+"""Makes a base image out of this machine's Python, for machines that cannot reach a container registry.
 
     python tools/base_image.py localhost/secondary-scheduler/base:python3.11
 
 The image holds the running interpreter with its standard library under /usr/local, where the official Python images
-have theirs, the shared libraries that it and its extension modules load, certificates, and no shell. It is as old as
-this machine: for a cluster that matters take a published base that is patched (docs/image.md).
+have theirs, the shared libraries that it and its extension modules load, certificates, and no shell. It is only
+as up to date as this machine: in production, use a published and patched base (docs/image.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Builds the image with podman: `make image`. Everything that it needs is fetched here, so that the build itself asks
-nobody: indices, mirrors and certificates are those that this machine's pip is configured for.
+"""Builds the image with podman: `make image`.
 
-    python tools/image.py [--base IMAGE] [--builder IMAGE] [--python PATH] [--tag NAME ...]
+All that the build needs is fetched here, so that the build itself uses no network: indices, mirrors and certificates
+are those that this machine's pip is configured for.
+
+python tools/image.py [--base IMAGE] [--builder IMAGE] [--python PATH] [--tag NAME ...]
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ LOCKS = ("requirements.txt", "requirements-build.txt")
 LOCAL_BASE = f"localhost/secondary-scheduler/base:python{sys.version_info.major}.{sys.version_info.minor}"
 
 
-class Failure(Exception):
+class BuildError(Exception):
     """One line for the user."""
 
 
@@ -42,7 +44,7 @@ def run(*command: str | Path) -> None:
     """Run a command; its failure ends the build."""
     done = subprocess.run([str(part) for part in command], check=False)
     if done.returncode:
-        raise Failure(f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}; see above")
+        raise BuildError(f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}; see above")
 
 
 def fetch_wheels() -> None:
@@ -70,7 +72,7 @@ def ensure_local_base(podman: str) -> str:
 
 
 def build(podman: str, base: str, builder: str, python: str, tags: Sequence[str]) -> None:
-    """Build and tag."""
+    """Build the image on `base` (with `builder` for the wheels, if it differs) and give it the tags."""
     arguments = {"BASE": base, "BUILDER": builder or base, "PIP_NO_INDEX": "1", "VERSION": version()}
     if python:
         arguments["PYTHON"] = python
@@ -93,12 +95,12 @@ def main(argv: Sequence[str]) -> int:
     podman = shutil.which("podman")
     try:
         if podman is None:
-            raise Failure("podman is not on PATH; on Debian: apt-get install podman runc")
+            raise BuildError("podman is not on PATH; on Debian: apt-get install podman runc")
         fetch_wheels()
         base = options.base or ensure_local_base(podman)
         tags = options.tag or default_tags()
         build(podman, base, options.builder, options.python, tags)
-    except Failure as failure:
+    except BuildError as failure:
         print(f"image: {failure}", file=sys.stderr)
         return 1
     print("\n".join(f"image: built {tag}" for tag in tags))

@@ -1,11 +1,11 @@
-"""Renders `deploy/olm`: the bundle and the file-based catalog with which the operator lifecycle manager installs ours.
+"""Renders `deploy/olm`: the bundle and the file-based catalog from which OLM installs our operator.
 
-The bundle is what the Pulumi component `OperatorInstall` registers, in OLM's form: the ClusterServiceVersion holds the
-Deployment and the operator's rights, beside it stand the CRD and the scheduler's ClusterRoles. The catalog carries the
-whole bundle, so that no pod has to unpack an image of it; `opm` makes it from the bundle and checks it.
+The bundle is what the Pulumi component `OperatorInstall` registers, in OLM's form: a ClusterServiceVersion with the
+Deployment and the operator's rights, the CRD, and the scheduler's ClusterRoles. The catalog contains the whole bundle,
+so that no pod has to unpack an image of it; `opm` renders it from the bundle and validates it.
 
     tools/olm_bundle.py                                      what is checked in, for the images of the local cluster
-    tools/olm_bundle.py --output DIR --operator-image IMAGE --scheduler-image IMAGE     for a registry of yours
+    tools/olm_bundle.py --output DIR --operator-image IMAGE --scheduler-image IMAGE     for your own registry
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ def bundle(release: Release) -> dict[str, Manifest]:
 
 def cluster_service_version(objects: Sequence[Manifest], release: Release) -> Manifest:
     """The ClusterServiceVersion of an install of these objects."""
-    (deployment,) = _of(objects, "Deployment")
-    (role,) = _of(objects, "Role")
-    (cluster_role,) = (role for role in _of(objects, "ClusterRole") if role["metadata"]["name"] == OPERATOR_NAME)
+    (deployment,) = _of_kind(objects, "Deployment")
+    (role,) = _of_kind(objects, "Role")
+    (cluster_role,) = (role for role in _of_kind(objects, "ClusterRole") if role["metadata"]["name"] == OPERATOR_NAME)
     pod = deployment["spec"]["template"]["spec"]
     # OpenShift refuses any user but one of the namespace's range, which it then gives; elsewhere it is the image's.
     pod["securityContext"].pop("runAsUser", None)
@@ -290,7 +290,7 @@ def _with_integers(value: Any) -> Any:
     return int(value) if isinstance(value, float) else value
 
 
-def _of(objects: Sequence[Manifest], kind: str) -> list[Manifest]:
+def _of_kind(objects: Sequence[Manifest], kind: str) -> list[Manifest]:
     return [each for each in objects if each["kind"] == kind]
 
 

@@ -1,6 +1,6 @@
-"""Copies the CRDs of the operator lifecycle manager for the local cluster, at the version that it builds.
+"""Copies the CRDs of the Operator Lifecycle Manager for the local cluster, at the version that it builds.
 
-The copies are without descriptions, which are nine tenths of them and nothing that a cluster acts on. Run this after a
+The copies have no descriptions, which are nine tenths of the text and have no effect on a cluster. Run this after a
 change of the version in `devcluster/toolchain/modules/olm/go.mod`; it needs Go and, the first time, the network.
 """
 

@@ -50,7 +50,11 @@ def configuration(scenario: Scenario, kubeconfig: Path, watcher: str) -> Json:
 def start(
     role: str, scenario: Scenario, cluster: RaceCluster, binaries: dict[str, Path], watcher: str, root: Path = ROOT
 ) -> Contestant:
-    """Start a contestant; returns at once, it may take its time to begin. `root` is the checkout that ours is from."""
+    """Start a contestant of a role (OURS, PEER, NULL) on the cluster, without waiting until it works.
+
+    `binaries` are the Go schedulers by name, `watcher` is the URL of the fake load-watcher, `root` the checkout that
+    our scheduler is started from.
+    """
     layout = cluster.layout
     file = layout.config("race.json")
     file.write_text(json.dumps(configuration(scenario, layout.kubeconfig, watcher)))

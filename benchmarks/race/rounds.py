@@ -37,10 +37,11 @@ _PROBE_EVERY = 0.1
 
 
 def race(scenario: Scenario, workload: Workload, number: int, binaries: dict[str, Path], key: str) -> Round:
-    """Run one round.
+    """Run round `number` of a workload with all contestants, on a new cluster; `key` identifies its settings for
+    --resume.
 
     Raises:
-        RuntimeError: a server or a contestant has ended, with the end of its log.
+        RuntimeError: a server or a contestant has exited; the message ends with its log.
     """
     load_before, stolen = os.getloadavg()[0], stolen_seconds()
     with servers.running(binaries) as cluster:

@@ -38,7 +38,11 @@ class Prober:
             await self._session.close()
 
     async def probe(self, handler: Obj, container: Obj, address: str, timeout: float, run: Exec) -> ProbeResult:
-        """Run a v1.ProbeHandler once; never raises for what the container does."""
+        """Run a v1.ProbeHandler once; never raises for what the container does.
+
+        `address` is the pod's, `timeout` in seconds, and `run(command, seconds)` executes the command of an exec
+        handler.
+        """
         try:
             async with asyncio.timeout(timeout):
                 if "httpGet" in handler:

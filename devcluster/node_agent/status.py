@@ -22,7 +22,7 @@ def running(started: float) -> State:
 
 
 def terminated(code: int, reason: str, message: str, started: float, finished: float, container_id: str) -> State:
-    """A ContainerState that ended."""
+    """A ContainerStateTerminated: exit code, reason, message, and start and end as seconds since 1970."""
     state = {
         "exitCode": code,
         "reason": reason,

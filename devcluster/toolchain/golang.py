@@ -49,9 +49,10 @@ def find_go(cache: Path, report: Reporter) -> Path:
 
 
 def build(go: Path, module: Path, package: str, ldflags: str, output: Path, tags: str = "") -> None:
-    """Build one main package of a module into `output`, which appears complete or not at all.
+    """Build a main package of a Go module (a directory with go.mod) into `output`, which appears complete or not at
+    all.
 
-    Raises BinaryError.
+    `go` is the Go executable; `ldflags` and `tags` are passed on to `go build`. Raises BinaryError.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = output.with_name(f".{output.name}.{os.getpid()}")

@@ -65,7 +65,7 @@ def _check(result: int, call: str) -> int:
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    """mount(2)."""
+    """mount(2) with its own arguments: source, target, file system type (`kind`), flags and data. Raises OSError."""
     arguments = (source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
     _check(_libc.mount(*arguments), f"mount {source} at {target}")
 

@@ -65,8 +65,9 @@ def difference(
 ) -> Difference:
     """Compare the object as last seen on the cluster, in the shape of the old inputs, with the new inputs.
 
-    Fields that only the server set never count. Changes on the cluster count once a refresh has seen them.
-    Every argument is free of secret marks. `cluster_scoped`: a namespace given for the kind means nothing.
+    Fields that only the server set never count. Changes on the cluster count once a refresh has seen them. All objects
+    must be free of secret marks. `ignore` are the paths of ignoreChanges; `mutable_kinds` change in place where they
+    would be replaced (ConfigMap, Secret); for a `cluster_scoped` kind a namespace is ignored.
     """
     base = prune(old_state, old_inputs)
     if cluster_scoped:

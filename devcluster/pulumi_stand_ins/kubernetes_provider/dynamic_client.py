@@ -67,7 +67,11 @@ class DynamicClient:
         query: Mapping[str, str] | None = None,
         warn: Callable[[str], None] | None = None,
     ) -> Object:
-        """One request; `warn` gets the server's warnings (deprecated versions, unknown fields)."""
+        """Send one request and return the object of the answer; an empty answer is an empty object.
+
+        `body` is anything that JSON can express; `content_type` says which kind of patch it is; `warn` gets the
+        server's warnings (deprecated versions, unknown fields).
+        """
         data = None if body is None else json.dumps(body).encode()
         content = self._client.request(
             method, path, body=data, params=query, content_type=content_type, on_warning=warn

@@ -81,9 +81,10 @@ def check(
     default_namespace: str,
     is_namespaced: Callable[[str, str], bool],
 ) -> CheckResult:
-    """Complete and validate `given` (secret marks kept). `old` are the inputs in state, empty for a new object.
+    """Complete and validate `inputs` (secret marks kept). `old` are the inputs in state, empty for a new object.
 
-    `is_namespaced(api_version, kind)` is only asked when the program gave no namespace.
+    `naming` says how a nameless object gets its name. `default_namespace` is that of namespaced objects without one;
+    `is_namespaced(api_version, kind)` is only called when the program gave no namespace.
     """
     obj = without_nulls(reveal(inputs))
     failures = list(_identity_failures(obj))

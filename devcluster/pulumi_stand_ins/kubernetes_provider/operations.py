@@ -138,7 +138,11 @@ class Operations:
     def update(
         self, urn: str, old: Checkpoint, inputs: Object, *, ignore: Iterable[Path], timeout: float, preview: bool
     ) -> Object:
-        """Bring the object to the new inputs and wait until it is ready; returns outputs. Previews as `create`."""
+        """Bring the object from the checkpoint `old` to the new inputs, wait until it is ready, and return its outputs.
+
+        `ignore` are the paths of ignoreChanges; `timeout` is that of customTimeouts in seconds, 0 without one. A
+        preview only asks the server in a dry run, as in `create`. Raises OperationError or PartialFailure as `create`.
+        """
         plain: Object = reveal(inputs)
         if preview and (contains_unknown(plain) or self._cluster.api is None):
             return inputs

@@ -113,9 +113,10 @@ def wait_until_ready(
     report_status: Callable[[str], None],
     cancellation: Cancellation,
 ) -> Object:
-    """Wait until the object is ready and return it as last seen. `report_status` gets each new status line.
+    """Wait until the object is ready and return it as last seen.
 
-    Raises NotReady when it fails, does not become ready in time, is deleted meanwhile, or the user interrupts.
+    `live` is the object as just written. `report_status` gets each new status line for the user's display.
+    Raises NotReady when it fails, is not ready after `timeout_seconds`, is deleted meanwhile, or the user interrupts.
     """
     name = str(metadata_of(live).get("name"))
     deadline = time.monotonic() + timeout_seconds
@@ -156,7 +157,7 @@ def wait_until_deleted(
     report_status: Callable[[str], None],
     cancellation: Cancellation,
 ) -> None:
-    """Wait until the object is gone, or another one has its name. Raises NotReady as `wait_until_ready` does."""
+    """Wait until the object is gone or recreated (same name, another UID). Arguments and errors as `wait_until_ready`."""
     uid, name = metadata_of(live).get("uid"), str(metadata_of(live).get("name"))
     deadline = time.monotonic() + timeout_seconds
     last_line = ""

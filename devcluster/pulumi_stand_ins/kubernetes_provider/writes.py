@@ -54,16 +54,20 @@ class ObjectWriter:
         self._cancellation = cancellation
 
     def create(self, obj: Object, manager: str, *, report_status: Callable[[str], None], warn: Warn) -> Object:
-        """POST; while the kind or the namespace is not there yet, again after 1, 2, 4, 8 and 16 seconds.
+        """POST the object as field manager `manager` and return it as created.
 
-        Raises KubeError (AlreadyExists for an existing object) or Interrupted.
+        While the kind or the namespace does not exist yet, the request is repeated after 1, 2, 4, 8 and 16 seconds,
+        each time reported to `report_status`. Raises KubeError (AlreadyExists for an existing object) or UserInterrupt.
         """
         return self._while_missing(lambda: self._post(obj, manager, warn), report_status)
 
     def upsert(
         self, obj: Object, manager: str, *, force: bool, report_status: Callable[[str], None], warn: Warn
     ) -> Object:
-        """Create or take over by server-side apply, with the same patience as `create`."""
+        """Create or adopt the object by server-side apply; `force` takes fields from other managers.
+
+        Otherwise as `create`.
+        """
         return self._while_missing(lambda: self._apply(obj, manager, force=force, warn=warn), report_status)
 
     def preview_create(self, obj: Object, manager: str, *, warn: Warn) -> Object:
@@ -89,9 +93,10 @@ class ObjectWriter:
     def update(
         self, obj: Object, manager: str, *, force: bool, ignore: Iterable[Path], dry_run: bool, warn: Warn
     ) -> Object:
-        """Bring the live object to `obj`: by apply, or by PUT for a CustomResourceDefinition.
+        """Bring the live object to `obj`: by server-side apply, or by PUT for a CustomResourceDefinition.
 
-        Raises KubeError: NotFound when the object is gone, Conflict when others own fields that `obj` sets.
+        `force` takes fields from other managers; paths in `ignore` stay as they are on the cluster. Raises KubeError:
+        NotFound when the object is gone, Conflict when other managers own fields that `obj` sets.
         """
         live = self._api.get(obj, str(metadata_of(obj)["name"]))
         if is_crd(obj):
