@@ -3,7 +3,7 @@
 All that the build needs is fetched here, so that the build itself uses no network: indices, mirrors and certificates
 are those that this machine's pip is configured for.
 
-python tools/image.py [--base IMAGE] [--builder IMAGE] [--python PATH] [--tag NAME ...]
+    python tools/image.py [--base IMAGE] [--builder IMAGE] [--python PATH] [--tag NAME ...]
 """
 
 from __future__ import annotations

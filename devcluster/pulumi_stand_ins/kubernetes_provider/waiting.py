@@ -157,7 +157,7 @@ def wait_until_deleted(
     report_status: Callable[[str], None],
     cancellation: Cancellation,
 ) -> None:
-    """Wait until the object is gone or recreated (same name, another UID). Arguments and errors as `wait_until_ready`."""
+    """Wait until the object is gone or recreated (same name, another UID). Otherwise as `wait_until_ready`."""
     uid, name = metadata_of(live).get("uid"), str(metadata_of(live).get("name"))
     deadline = time.monotonic() + timeout_seconds
     last_line = ""
