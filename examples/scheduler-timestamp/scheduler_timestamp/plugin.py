@@ -28,7 +28,7 @@ class SchedulerTimestamp:
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
-        """No opinion."""
+        """Return 0 for every node: the plugin has no preference."""
         return np.zeros(len(rows), dtype=np.int64)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
@@ -39,7 +39,7 @@ class SchedulerTimestamp:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Nothing to take back: the next attempt writes a new time."""
+        """Nothing to undo: the next attempt writes a new time."""
 
     async def _patch(self, pod: PodInfo, nanoseconds: int) -> None:
         assert self._handle is not None

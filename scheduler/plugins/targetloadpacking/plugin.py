@@ -31,9 +31,10 @@ from scheduler.helpers.unmeasured import UnmeasuredUse
 from scheduler.kube.primitives.quantity import milli_value
 from scheduler.plugins.targetloadpacking.formula import (
     packing_score,
-    packing_score_of_one,
+    packing_score_of_node,
     predicted_cpu,
     utilization_after,
+    utilization_of_node,
 )
 
 NAME = "TargetLoadPacking"
@@ -99,15 +100,13 @@ class TargetLoadPacking:
         return None if load is None else (load.version, view.membership, self._freshness.all_fresh(view, load))
 
     def _rate(self, pod: PodInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], int]:
-        """`score` in the same operations on one row."""
+        """Return `score` on one row."""
         capacity_at, measured_at, demand = view.capacity_cpu.item, load.cpu_last.item, float(self.predict(pod.spec))
 
         def rate(now: NodeView, row: int) -> int:
             capacity, missing = capacity_at(row), self._unmeasured.by_row(now, load).item(row)
-            utilization = 0.0
-            if capacity:
-                utilization = 100.0 * (measured_at(row) / 100.0 * capacity + demand + missing) / max(capacity, 1.0)
-            return packing_score_of_one(utilization, self._target)
+            utilization = utilization_of_node(measured_at(row) / 100.0 * capacity + demand + missing, capacity)
+            return packing_score_of_node(utilization, self._target)
 
         return rate
 
