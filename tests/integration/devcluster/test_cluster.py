@@ -1,4 +1,4 @@
-"""A whole cluster: what is promised of `cluster up`, asserted from outside by command line and HTTP."""
+"""A whole cluster: the promises of `cluster up`, checked from outside by command line and HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting and ending: side by side, port taken, interrupted, crashed.
+"""Starting and stopping: side by side, port in use, interrupted, crashed.
 
 Nothing may stay behind, and nobody else's process may end.
 """

@@ -1,4 +1,4 @@
-"""The image in real containers, under the operator's contract: from manifests to a pod that it has placed."""
+"""The image in real containers, as the operator runs them: from manifests to a placed pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A namespace of each test's own on the shared control plane."""
+"""A namespace per test on the shared control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two candidates and one Lease on a real API server; processes that die, freeze and leave."""
+"""Two candidates and one Lease on a real API server; processes that are killed, frozen or stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting agents under test, and few words to describe pods and wait for them."""
+"""Starts agents under test; short helpers to describe pods and wait for them."""
 
 from __future__ import annotations
 

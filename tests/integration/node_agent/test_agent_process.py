@@ -1,4 +1,4 @@
-"""The agent's own end, its sudden death, its return; and the tier without namespaces."""
+"""The agent stopped, killed and restarted; and the sandbox tier without namespaces."""
 
 from __future__ import annotations
 

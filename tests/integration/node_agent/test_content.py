@@ -1,4 +1,4 @@
-"""What a container finds inside: volumes, environment, identity, credentials."""
+"""The inside of a container: volumes, environment, identity, credentials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real operator lifecycle manager installs ours from the catalog that is checked in.
+"""The real Operator Lifecycle Manager installs our operator from the checked-in catalog.
 
 Covers a CatalogSource by address, the InstallPlan, the ClusterServiceVersion whose Deployment runs on a real node, the
 CRD, a SecondaryScheduler whose scheduler places a pod, whose rights are whose, an upgrade, and removal. The tests run

@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster: objects in the way, conflicts, stuck deletions, objects that do not become ready."""
+"""Failures on a cluster: existing objects, conflicts, stuck deletions, objects that do not become ready."""
 
 from __future__ import annotations
 

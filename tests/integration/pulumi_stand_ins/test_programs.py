@@ -1,4 +1,4 @@
-"""The language host: how programs run, fail and are ended; previews without any cluster."""
+"""The language host: programs that run, fail and are interrupted; previews without a cluster."""
 
 from __future__ import annotations
 

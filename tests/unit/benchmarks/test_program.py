@@ -1,4 +1,4 @@
-"""What `python -m benchmarks program` says, apart from the engine's times."""
+"""The output of `python -m benchmarks program`, apart from the engine's times."""
 
 from __future__ import annotations
 

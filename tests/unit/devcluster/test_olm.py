@@ -1,4 +1,4 @@
-"""What the operator lifecycle manager is started with; that it then works is tested where it runs."""
+"""How OLM is started; tests/integration/olm shows that it then works."""
 
 from __future__ import annotations
 

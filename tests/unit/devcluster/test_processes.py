@@ -1,4 +1,4 @@
-"""Processes known by identity; none but our own is ever signalled."""
+"""Processes are identified by more than their PID; no foreign process is ever signalled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told to the API server: pod status, Events, the Node and its Lease."""
+"""What the agent reports to the API server: pod status, Events, the Node and its Lease."""
 
 from __future__ import annotations
 

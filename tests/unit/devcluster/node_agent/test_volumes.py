@@ -1,4 +1,4 @@
-"""What stands in volumes, and that it gets there in one step."""
+"""The content of volumes, and its atomic update."""
 
 from __future__ import annotations
 

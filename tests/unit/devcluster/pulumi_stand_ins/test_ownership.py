@@ -1,4 +1,4 @@
-"""Server-side apply: whose fields are taken over, and who owns what."""
+"""Server-side apply: field ownership, and whose fields are taken over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When objects count as ready, and what is said while they are not."""
+"""When objects count as ready, and what is reported until then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a wait that did not come to its end says."""
+"""The message of a wait that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Lease against a server that hangs, refuses, forgets and lies."""
+"""Leader election against a server that hangs, refuses, loses or falsifies the Lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reflector against every way in which a list or a watch goes wrong."""
+"""A reflector against every way in which a list or a watch can fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUICK = ReflectorTiming(
 
 
 class Mirror:
-    """A sink that keeps a Store and remembers what it was told."""
+    """A sink that keeps a Store and records its calls."""
 
     def __init__(self) -> None:
         self.store: Store[Pod] = Store(object_meta)

@@ -1,4 +1,4 @@
-"""Pages of a list that are asked for before anybody takes them, against a server of the test's own."""
+"""Prefetched pages of a list, against the test's own server."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the TLS side of the client asks the allocator for."""
+"""The memory that the TLS side of the client allocates."""
 
 import ssl
 import tracemalloc

@@ -1,4 +1,4 @@
-"""The store tells what changed, and its content depends on versions only."""
+"""The store reports what changed, and its content depends on versions only."""
 
 from __future__ import annotations
 
