@@ -18,10 +18,12 @@ _KIND_KNOWN_WITHIN = 10.0
 
 def apply(kubeconfig: Path, manifests: Sequence[dict[str, Any]]) -> None:
     """Apply in the given order; a kind that was defined a moment ago may take that moment to be served."""
-    connection = SyncConnection(ClientConfig.load(kubeconfig), timeout=10)
-    for manifest in manifests:
-        path = _path(connection, manifest)
-        connection.request("PATCH", path, body=manifest, params=_MANAGER, content_type="application/apply-patch+yaml")
+    with contextlib.closing(SyncConnection(ClientConfig.load(kubeconfig), timeout=10)) as connection:
+        for manifest in manifests:
+            path = _path(connection, manifest)
+            connection.request(
+                "PATCH", path, body=manifest, params=_MANAGER, content_type="application/apply-patch+yaml"
+            )
 
 
 def _path(connection: SyncConnection, manifest: dict[str, Any]) -> str:

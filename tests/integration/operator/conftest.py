@@ -29,6 +29,7 @@ def api(control_plane: Any) -> Iterator[Api]:
     yield api
     with contextlib.suppress(NotFound):
         api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+    api.close()
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,7 @@ class Gate:
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+        self._loop.close()
 
     def aim(self, kill: Callable[[], None]) -> None:
         """How the operator that runs now is ended."""

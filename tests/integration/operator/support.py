@@ -73,6 +73,9 @@ class Api:
         self._connection = SyncConnection(ClientConfig.load(kubeconfig), timeout=10)
         self.namespace = namespace
 
+    def close(self) -> None:
+        self._connection.close()
+
     def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
         return json.loads(self._connection.request(method, path, body=body, content_type=content_type))
 
@@ -218,6 +221,7 @@ class TestKubelet:
     def stop(self) -> None:
         self._end.set()
         self._thread.join(10)
+        self._api.close()
 
     def _run(self) -> None:
         while not self._end.wait(0.03):

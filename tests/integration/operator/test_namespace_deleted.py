@@ -27,6 +27,7 @@ def elsewhere(control_plane, api):
     yield other
     with contextlib.suppress(NotFound):
         other.call("DELETE", f"/api/v1/namespaces/{other.namespace}")
+    other.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """A thousand edits within a minute: the last one counts, nothing is leaked, memory stays where it was."""
 
+import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,9 +32,9 @@ def names(api):
 
 def edits(control_plane, namespace, numbers):
     """Somebody with a connection of their own."""
-    api = Api(control_plane.kubeconfig, namespace)
-    for number in numbers:
-        edit(api, number)
+    with contextlib.closing(Api(control_plane.kubeconfig, namespace)) as api:
+        for number in numbers:
+            edit(api, number)
 
 
 def edit(api, number):

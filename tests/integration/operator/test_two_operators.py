@@ -23,6 +23,7 @@ def elsewhere(control_plane, api):
     other.call("POST", "/api/v1/namespaces", {"metadata": {"name": other.namespace}})
     yield other
     other.call("DELETE", f"/api/v1/namespaces/{other.namespace}")
+    other.close()
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def holder(api):
     return ((api.get("leases", LEASE_NAME) or {}).get("spec") or {}).get("holderIdentity")
 
 
-def said(operator, event):
+def has_logged(operator, event):
     return any(line["event"] == event for line in operator.log_lines())
 
 
@@ -75,7 +76,7 @@ def kubelets(control_plane, api, elsewhere):
 
 
 def test_an_operator_leaves_alone_what_another_holds_and_takes_it_when_that_is_gone(api, elsewhere, operator, kubelets):
-    until(lambda: said(operator, "another operator holds the Lease: waiting"), 60, "told who holds it")
+    until(lambda: has_logged(operator, "another operator holds the Lease: waiting"), 60, "told who holds it")
     assert "finalizers" not in api.get("secondaryschedulers", "cluster")["metadata"]
 
     api.delete("leases", LEASE_NAME)
@@ -101,7 +102,7 @@ def test_a_replica_that_waits_takes_every_namespace_over(
     log = operator_kubeconfig.parent / "second.log"
     second = Operator(operator_kubeconfig, api.namespace, log, *flags, identity="operator-1")
     second.start()
-    until(lambda: said(second, "another operator holds the Lease: waiting"), 60, "the second one waits")
+    until(lambda: has_logged(second, "another operator holds the Lease: waiting"), 60, "the second one waits")
     assert holder(elsewhere) == "operator-0"
     elsewhere.create("secondaryschedulers", "cluster", **IDENTITY, spec=SPEC)
     elsewhere.wait_for_hash(HASH, seconds=30)
