@@ -47,12 +47,12 @@ def usable_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Clas
     if profile.effective.percentage_of_nodes_to_score:
         return None
     columns = columns_of(view, pod, profile)
-    if columns is not None and not columns.plan.local and _room_promised(view, pod):
+    if columns is not None and not columns.plan.local and _others_nominated(view, pod):
         return None
     return columns
 
 
-def _room_promised(view: Snapshot, pod: PodInfo) -> bool:
+def _others_nominated(view: Snapshot, pod: PodInfo) -> bool:
     return any(
         nominee.priority >= pod.priority and nominee.uid != pod.uid
         for pods in view.nominations.values()

@@ -240,8 +240,8 @@ def make_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassC
     table, rows = view.table, view.rows
     plan = make_plan(view, pod, profile)
     small = plan.largest <= np.iinfo(np.int16).max
-    nowhere = np.full(table.capacity, -1, dtype=np.int64)
-    base: Column = nowhere.astype(np.int16) if small else nowhere
+    all_rejected = np.full(table.capacity, -1, dtype=np.int64)
+    base: Column = all_rejected.astype(np.int16) if small else all_rejected
     totals: Column = base.copy()
     base[rows] = plan.base(pod, view, rows)
     totals[rows] = plan.with_pod_plugins(pod, view, rows, base[rows])

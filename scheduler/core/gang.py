@@ -63,10 +63,10 @@ def decide_gang(
     overlay = snapshot.overlay()
     placements: dict[str, Placement] = {}
     rejected: dict[tuple[object, ...], Placement] = {}
-    open_pods, placed, progress = list(pods), 0, True
-    while progress and open_pods and placed < enough:
+    unplaced, placed, progress = list(pods), 0, True
+    while progress and unplaced and placed < enough:
         progress, again = False, []
-        for pod in open_pods:
+        for pod in unplaced:
             if placed == enough:
                 break
             key = _equivalence_key(pod)
@@ -86,7 +86,7 @@ def decide_gang(
                 placed += 1
                 progress = True
         # A member rejected after the last one was placed would be rejected again: nothing has changed for it.
-        open_pods = [pod for pod in again if _equivalence_key(pod) not in rejected]
+        unplaced = [pod for pod in again if _equivalence_key(pod) not in rejected]
     return GangDecision(gang, tuple(placements[pod.uid] for pod in pods if pod.uid in placements))
 
 

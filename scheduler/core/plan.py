@@ -223,7 +223,7 @@ def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
     pod_scores = [(scorer, weight, locality) for scorer, weight, locality in plain if locality.scores is DependsOn.PODS]
     fits = [locality.fits for _, locality in pod_filters if locality.fits is not None]
     rates = [(locality.rate, weight) for _, weight, locality in pod_scores if locality.rate is not None]
-    singly = len(fits) == len(pod_filters) and len(rates) == len(pod_scores)
+    have_row_functions = len(fits) == len(pod_filters) and len(rates) == len(pod_scores)
     return Plan(
         skippable=skippable,
         all_skippable=len(skippable) == len(profile.pre_filters),
@@ -236,7 +236,7 @@ def make_plan(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Plan:
             [(scorer, weight) for scorer, weight, locality in plain if locality.scores is DependsOn.NODE]
         ),
         pod_scores=tuple([(scorer, weight) for scorer, weight, _ in pod_scores]),
-        row_by_row=(tuple(fits), tuple(rates)) if singly else None,
+        row_by_row=(tuple(fits), tuple(rates)) if have_row_functions else None,
         by_block=_by_block(pod_filters, pod_scores) if view.table.complete else None,
         ranged=ranged,
         versions=tuple([locality.version for locality in localities.values() if locality.version is not None]),

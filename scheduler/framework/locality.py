@@ -88,8 +88,8 @@ def local_version(
             continue
         if not isinstance(plugin, LocalPlugin):
             return None
-        word = plugin.locality(pod, view)
-        if word.filters is DependsOn.ANYTHING:
+        locality = plugin.locality(pod, view)
+        if locality.filters is DependsOn.ANYTHING:
             return None
-        versions.append((word.filters, None if word.version is None else word.version(view)))
+        versions.append((locality.filters, None if locality.version is None else locality.version(view)))
     return tuple(versions)

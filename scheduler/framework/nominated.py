@@ -42,13 +42,13 @@ def rows_fitting_beside_nominated(
     overlay: NodeView | None = None
     if len(rows) <= _FEW_ROWS:
         nominated = nominated_for(pod, view, rows)
-        promised = np.isin(rows, list(nominated)) if nominated else np.zeros(len(rows), dtype=np.bool_)
+        is_nominated = np.isin(rows, list(nominated)) if nominated else np.zeros(len(rows), dtype=np.bool_)
     else:
         nominated_rows, overlay = view.with_nominated(pod)
         marked = np.zeros(view.size, dtype=np.bool_)
         marked[nominated_rows] = True
-        promised = marked[rows]
-    checked = rows[promised]
+        is_nominated = marked[rows]
+    checked = rows[is_nominated]
     if not len(checked):
         return rows
     state = pre_filtered()
@@ -68,7 +68,7 @@ def rows_fitting_beside_nominated(
         fitting = filters.run_filters(state, pod, overlay, checked, diagnosis)
     if len(fitting) == len(checked):
         return rows
-    return rows[~promised | np.isin(rows, fitting)]
+    return rows[~is_nominated | np.isin(rows, fitting)]
 
 
 def _fitting_with(

@@ -271,7 +271,7 @@ class NodeView(Protocol):
         """
 
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
-        """Return the terms of a kind, of pods on nodes, that mean this pod."""
+        """Return the terms of a kind, of pods on nodes, that match this pod."""
 
     @property
     def pods_have_terms(self) -> bool:

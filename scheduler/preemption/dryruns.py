@@ -140,8 +140,8 @@ class CachedOutcomes:
         self._generation, self._nomination_end = view.generation, view.nomination_end
         generation, coverage = self._budgets
         self._budgets = budgets.generation, budgets.coverage
-        backwards, self._now = view.now < self._now, view.now
-        if changed is None or nominated is None or coverage != budgets.coverage or backwards:
+        clock_went_back, self._now = view.now < self._now, view.now
+        if changed is None or nominated is None or coverage != budgets.coverage or clock_went_back:
             self.status[:] = _UNKNOWN
             self._valid_once.clear()
             self._covered.clear()
@@ -174,11 +174,11 @@ class CachedOutcomes:
         if own >= 0:
             # For the other pods of its class, this nominated pod takes room there.
             self.status[own] = _UNKNOWN
-        promising = rules.rows_with_victims(trial.state, pod, view, rows)
+        rows_to_try = rules.rows_with_victims(trial.state, pod, view, rows)
         while True:
-            status = self.status[promising]
-            end = self._end(promising, status, wanted)
-            unknown = promising[:end][status[:end] == _UNKNOWN]
+            status = self.status[rows_to_try]
+            end = self._rows_needed(rows_to_try, status, wanted)
+            unknown = rows_to_try[:end][status[:end] == _UNKNOWN]
             if not len(unknown):
                 break
             self._try(pod, view, trial, rules, unknown[:LARGEST_BATCH].tolist())
@@ -186,19 +186,19 @@ class CachedOutcomes:
                 return None
         if own >= 0:
             self._valid_once.add(own)
-        candidates = promising[:end][status[:end] == _CANDIDATE]
+        candidates = rows_to_try[:end][status[:end] == _CANDIDATE]
         if not len(candidates):
-            return self._no_candidate(pod, view, rules, rows, promising)
+            return self._no_candidate(pod, view, rules, rows, rows_to_try)
         return self._best(view, candidates, rng)
 
-    def _end(self, rows: RowArray, status: NDArray[np.int8], wanted: int) -> int:
+    def _rows_needed(self, rows: RowArray, status: NDArray[np.int8], wanted: int) -> int:
         """Return how many rows it takes at least until there are so many candidates, one of which breaks no budget: as
         if those not tried yet were such."""
-        hopeful = np.flatnonzero(status <= _CANDIDATE)
-        harmless = (status[hopeful] == _UNKNOWN) | (self._violations[rows[hopeful]] == 0)
-        first = int(harmless.argmax()) if harmless.any() else len(hopeful)
+        possible = np.flatnonzero(status <= _CANDIDATE)
+        within_budgets = (status[possible] == _UNKNOWN) | (self._violations[rows[possible]] == 0)
+        first = int(within_budgets.argmax()) if within_budgets.any() else len(possible)
         enough = max(first, wanted - 1)
-        return int(hopeful[enough]) + 1 if enough < len(hopeful) else len(rows)
+        return int(possible[enough]) + 1 if enough < len(possible) else len(rows)
 
     def _try(self, pod: PodInfo, view: NodeView, trial: Trial, rules: VictimRules, rows: list[int]) -> None:
         batch = [(row, rules.potential_victims(trial.state, pod, view, row)) for row in rows]
@@ -248,12 +248,12 @@ class CachedOutcomes:
         )
 
     def _no_candidate(
-        self, pod: PodInfo, view: NodeView, rules: VictimRules, rows: RowArray, promising: RowArray
+        self, pod: PodInfo, view: NodeView, rules: VictimRules, rows: RowArray, rows_to_try: RowArray
     ) -> DryRunResult:
         result = DryRunResult()
         equal: Counter[int] = Counter()
         outcomes: dict[int, NodeOutcome] = {}
-        for row in promising.tolist():
+        for row in rows_to_try.tolist():
             outcome = self._outcomes[row]
             assert outcome is not None
             if outcome.error:
@@ -263,7 +263,7 @@ class CachedOutcomes:
                 outcomes[id(outcome)] = outcome
         for identity, nodes in equal.items():
             result.reject(outcomes[identity].reasons, nodes)
-        without_victims = rows[~np.isin(rows, promising)].tolist()
+        without_victims = rows[~np.isin(rows, rows_to_try)].tolist()
         result.rejected += len(without_victims)
         result.reasons.update(rules.no_victims_reasons(pod, [view.name(row) for row in without_victims]))
         return result

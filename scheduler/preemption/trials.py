@@ -55,9 +55,9 @@ def dry_run(
     result = DryRunResult()
     trial = Trial(state, pod, view, filters, rules, Budgets(view.objects.every(PDB)))
     batch: list[tuple[int, list[PodInfo]]] = []
-    promising = rules.rows_with_victims(state, pod, view, rows)
-    without_victims = rows[~np.isin(rows, promising)].tolist() if len(promising) < len(rows) else []
-    for row in promising.tolist():
+    rows_to_try = rules.rows_with_victims(state, pod, view, rows)
+    without_victims = rows[~np.isin(rows, rows_to_try)].tolist() if len(rows_to_try) < len(rows) else []
+    for row in rows_to_try.tolist():
         try:
             victims = rules.potential_victims(state, pod, view, row)
         except NodeError as error:

@@ -135,7 +135,7 @@ class PodAggregates:
         return bool(self._terms)
 
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> list[TermCounts]:
-        """Return the terms of a kind that mean a pod, with how many pods have them in each domain."""
+        """Return the terms of a kind that match a pod, with how many pods have them in each domain."""
         if not self._terms:
             return []
         return [

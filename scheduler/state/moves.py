@@ -44,7 +44,7 @@ def moved_by_domain(
 def moved_terms(
     terms: Sequence[TermCounts], pod: PodInfo, kind: TermKind, view: NodeView, moves: Sequence[Move]
 ) -> list[TermCounts]:
-    """Return the terms that mean a pod after the moves: those below, and one entry more per term of moved pods."""
+    """Return the terms that match a pod after the moves: those below, and one entry more per term of moved pods."""
     labels = namespace_labels(view.objects, pod.namespace)
     # The members of a gang are of one class and share their terms: one count for all of them.
     extra: dict[int, TermCounts | None] = {}
@@ -56,9 +56,9 @@ def moved_terms(
                 continue
             column = view.labels(term.topology_key)
             if id(term) not in extra:
-                meant = term.matches(pod.namespace, pod.labels, labels)
+                matches = term.matches(pod.namespace, pod.labels, labels)
                 counts = np.zeros(len(column.values) + 1, dtype=np.int64)
-                extra[id(term)] = TermCounts(term, weight, counts) if meant else None
+                extra[id(term)] = TermCounts(term, weight, counts) if matches else None
             known = extra[id(term)]
             if known is not None and column.codes[row] >= 0:
                 known.counts[column.codes[row]] += sign

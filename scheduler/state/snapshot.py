@@ -229,7 +229,7 @@ class Snapshot:
         return self.aggregates.by_domain(query, key, nodes)
 
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
-        """Return the terms of pods on nodes that mean this pod."""
+        """Return the terms of pods on nodes that match this pod."""
         return self.aggregates.terms_matching(pod, kind)
 
     def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
@@ -394,7 +394,7 @@ class Overlay(Snapshot):
         return moved_by_domain(base, query, self.labels(key).codes, nodes, self._moves)
 
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
-        """Return the terms of pods on nodes that mean this pod."""
+        """Return the terms of pods on nodes that match this pod."""
         base = self._base.terms_matching(pod, kind)
         return moved_terms(base, pod, kind, self, self._moves)
 
