@@ -71,6 +71,15 @@ class Quotas:
 def _exceeds(
     request: Resources, used: Resources, moved: Resources, limits: Resources, *, unlisted_is_unlimited: bool = False
 ) -> bool:
+    """Tell whether a request on top of what is used exceeds limits (cmp2 of elasticquota.go).
+
+    Args:
+        request: the amounts that are requested.
+        used: what is used already.
+        moved: what a what-if run adds; negative where it removes.
+        limits: the amounts that must not be exceeded.
+        unlisted_is_unlimited: whether a scalar resource that `limits` does not list has no limit, instead of 0.
+    """
     for name in _ALWAYS_COMPARED:
         if request.get(name, 0) + used.get(name, 0) + moved.get(name, 0) > limits.get(name, 0):
             return True

@@ -91,6 +91,17 @@ class LoadVariationRiskBalancing:
         seen: Measured | None,
         decision: LoadDecision,
     ) -> FloatArray:
+        """Return the exact score of one resource, 0 to 100 per row.
+
+        Args:
+            resource: `cpu` or `memory`.
+            request: what the pod requests, in milli-units or MiB.
+            view: the nodes.
+            load: the source's columns; None before its first answer.
+            rows: the nodes to score.
+            seen: the figures at `rows`; None without load.
+            decision: which rows are scored by load and which by an estimate.
+        """
         capacity = gather(view, view.allocatable(resource), rows) * UNITS[resource]
         if seen is None or load is None:
             nothing = np.zeros(len(rows))

@@ -166,6 +166,17 @@ class LowRiskOverCommitment:
         known: BoolArray,
         rows: RowArray,
     ) -> FloatArray:
+        """Return the total risk of one resource per row, 0 to 1 (computeRisk).
+
+        Args:
+            resource: `cpu` or `memory`.
+            pod: the pod to place.
+            view: the nodes.
+            load: the source's columns; None before its first answer.
+            seen: the resource's figures, for all rows of the table.
+            known: which of `rows` have usable figures.
+            rows: the nodes to score.
+        """
         capacity = view.allocatable(resource)
         requests, limits = view.declared(resource), view.declared(f"{resource}_limit")
         own_request: int = getattr(pod.spec.declared, resource)

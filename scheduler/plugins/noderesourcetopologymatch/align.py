@@ -57,6 +57,15 @@ def alignment_failures(group: Group, available: IntArray, needs: Needs, has_reso
 def _zones_that_fit(
     group: Group, available: IntArray, request: Resources, guaranteed: bool, has_resource: HasResource
 ) -> _ZoneFit:
+    """Return where a request fits into one zone (resourcesAvailableInAnyNUMANodes).
+
+    Args:
+        group: nodes whose zones have the same shape.
+        available: amounts by node, zone and resource.
+        request: what a container or the pod requests.
+        guaranteed: whether cpu, memory and huge pages come from zones of the pod's own.
+        has_resource: tells which nodes have a resource at all.
+    """
     nodes: BoolArray = np.ones(len(available), dtype=np.bool_)
     zones: BoolArray | None = None
     for resource, amount in request.items():
@@ -81,6 +90,15 @@ def _zones_that_fit(
 
 
 def _subtract_from_zone(group: Group, available: IntArray, request: Resources, guaranteed: bool, fit: _ZoneFit) -> None:
+    """Subtract a request, on each node where it fits, from the zone with the lowest number that fits.
+
+    Args:
+        group: nodes whose zones have the same shape.
+        available: amounts by node, zone and resource; changed.
+        request: what a container requests.
+        guaranteed: whether cpu, memory and huge pages come from zones of the pod's own.
+        fit: where the request fits.
+    """
     assert fit.zones is not None
     members: RowArray = np.flatnonzero(fit.nodes)
     chosen = group.by_number[fit.zones[members][:, group.by_number].argmax(axis=1)]

@@ -121,7 +121,17 @@ def _choose_of_size(
     rows: RowArray,
     need: _ZoneChoice,
 ) -> None:
-    """Choose among the combinations of a size, for the nodes at `rows`: the nearest, then the first one that fits."""
+    """Choose among the combinations of a size: the nearest, then the first one that fits.
+
+    Args:
+        group: nodes whose zones have the same shape.
+        available: amounts by node, zone and resource.
+        usable: zones that list every requested resource.
+        wanted: amounts by column of `available`.
+        size: number of zones per combination.
+        rows: the nodes to choose for.
+        need: the choices; updated.
+    """
     members, distances, min_distance = _combinations(group.shape.numbers, group.shape.costs, size)
     allowed = np.flatnonzero(np.isin(members, usable).all(axis=1) & (distances < UNKNOWN_DISTANCE + 1))
     allowed = allowed[np.argsort(distances[allowed], kind="stable")]

@@ -44,6 +44,15 @@ def _min_over_zones(scores: IntArray) -> IntArray:
 def _allocated(
     group: Group, available: IntArray, request: Resources, *, weights: Mapping[str, int], most: bool
 ) -> IntArray:
+    """Return the weighted score by node and zone (leastAllocatedScoreStrategy, mostAllocatedScoreStrategy).
+
+    Args:
+        group: nodes whose zones have the same shape.
+        available: amounts by node, zone and resource.
+        request: what a container or the pod requests.
+        weights: by resource; 1 for those not listed.
+        most: whether a zone with little left scores high.
+    """
     total: IntArray = np.zeros(available.shape[:2], dtype=np.int64)
     divisor = 0
     for resource, amount in request.items():

@@ -62,9 +62,16 @@ def model_columns(models: Mapping[str, PowerModel], names: list[str]) -> tuple[F
 def power_jump(
     k1: FloatArray, k2: FloatArray, before: FloatArray, after: FloatArray, exp: Callable[[FloatArray], FloatArray]
 ) -> FloatArray:
-    """Return by how much a node's power grows from one CPU utilisation (per cent) to another, times 10^15.
+    """Return how much a node's power grows between two CPU utilisations, times 10^15 (getPowerJumpForUtilisation).
 
     Where the two are nearly equal the last digits of `exp` decide, and normalisation makes whole scores of them.
+
+    Args:
+        k1: factor of the node's model, power = k0 + k1 * e^(k2 * utilisation).
+        k2: exponent of the model.
+        before: utilisation in per cent.
+        after: the same with the pod.
+        exp: e^x; Go's for upstream's digits.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return k1 * (exp(k2 * after) - exp(k2 * before)) * _SCALE

@@ -105,6 +105,16 @@ class Peaks:
         capacity: FloatArray,
         rows: RowArray,
     ) -> FloatArray:
+        """Return the CPU in use per row, in milli-units: measured, with what the measurement misses, or estimated.
+
+        Args:
+            view: the nodes.
+            load: the source's columns; None before its first answer.
+            measured: the measured utilisation at `rows`, in per cent.
+            decision: which rows are scored by load and which by an estimate.
+            capacity: CPU capacity at `rows`, in milli-units.
+            rows: the nodes to score.
+        """
         used = np.where(decision.fresh, measured, 0.0) / 100.0 * capacity
         if load is not None:
             used = used + gather(view, self._unmeasured.by_row(view, load), rows)

@@ -55,6 +55,15 @@ class NodeSets:
 
     @staticmethod
     def _mask(view: NodeView, pod: PodInfo, affinity: bool, taints: bool, keys: Sequence[str]) -> BoolArray | None:
+        """Return the rows of the table that count; None for all.
+
+        Args:
+            view: the nodes.
+            pod: the pod whose requirements and tolerations apply.
+            affinity: whether nodes must match the pod's nodeSelector and affinity (nodeAffinityPolicy Honor).
+            taints: whether nodes must have no untolerated taint (nodeTaintsPolicy Honor).
+            keys: labels that nodes must have.
+        """
         rows = np.arange(view.size, dtype=np.intp)
         masks: list[BoolArray] = [view.labels(key).codes >= 0 for key in keys]
         if affinity:

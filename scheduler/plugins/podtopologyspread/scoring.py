@@ -43,7 +43,16 @@ def pre_score_state(
     require_all: bool,
     sets: NodeSets,
 ) -> PreScoreState:
-    """Compute every constraint's part. With `require_all`, nodes that lack one of the keys take no part at all."""
+    """Compute every constraint's part of the score (initPreScoreState and processAllNode).
+
+    Args:
+        view: the nodes.
+        pod: the pod to place.
+        rows: the feasible nodes.
+        constraints: the pod's soft constraints.
+        require_all: whether nodes that lack one of the keys take no part at all.
+        sets: remembers which nodes count for a constraint.
+    """
     columns = [gather_codes(view, view.labels(constraint.topology_key).codes, rows) for constraint in constraints]
     ignored: BoolArray | None = None
     if require_all:
@@ -82,8 +91,15 @@ def _count_domains(view: NodeView, constraint: Constraint, codes: RowArray, igno
 
 
 def _counts_by_domain(view: NodeView, key: str, query: PodQuery, counted: CountedNodes, require_all: bool) -> IntArray:
-    """Return matching pods by domain; those on nodes without the label count for the domain "", unless such nodes take
-    no part."""
+    """Return matching pods by domain; those on nodes without the label count for the domain "".
+
+    Args:
+        view: the nodes.
+        key: the constraint's topology key.
+        query: the pods that match.
+        counted: the nodes that count.
+        require_all: whether nodes that lack a key take no part, so that none counts for the domain "".
+    """
     counts = view.pods_by_domain(query, key, counted.nodes)
     column = view.labels(key)
     empty = column.index.get("")

@@ -81,7 +81,16 @@ def revert(objects: Objects, volumes: PodVolumes) -> None:
 async def bind(
     handle: Handle, objects: Objects, volumes: PodVolumes, pod: PodInfo, node: str, timeout: float
 ) -> Status:
-    """Write volumes and claims, then wait until all are bound, at most `timeout` seconds (BindPodVolumes)."""
+    """Write volumes and claims, then wait until all are bound (BindPodVolumes).
+
+    Args:
+        handle: writes to the API server, and waits.
+        objects: the watched volumes and claims.
+        volumes: what was assumed for the pod.
+        pod: the pod to bind.
+        node: its node.
+        timeout: seconds after which the binding fails.
+    """
     try:
         written = await _write(handle, volumes)
     except BindingFailed as error:

@@ -206,7 +206,15 @@ def _match_claim(
     affinity_rows: NodeAffinityRows,
     taken_rows: dict[str, RowArray],
 ) -> ClaimMatch:
-    """Choose the smallest volume that suits the claim on each row (FindMatchingVolume); note it as taken."""
+    """Choose the smallest suitable volume for the claim on each row (FindMatchingVolume).
+
+    Args:
+        view: the nodes and objects.
+        count: how many rows there are.
+        claim: the claim.
+        affinity_rows: evaluates node affinities of volumes over the rows.
+        taken_rows: by volume, the rows on which an earlier claim of the pod uses it; updated.
+    """
     match = ClaimMatch(claim, [], np.full(count, -1, dtype=np.int64))
     meta, storage_class = claim.metadata, claim_class(claim)
     wanted = size_of(claim.spec.resources.requests)

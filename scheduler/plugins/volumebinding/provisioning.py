@@ -19,7 +19,14 @@ from scheduler.kube.primitives.selectors import SelectorError, label_selector, r
 def provisionable(
     view: NodeView, rows: RowArray, claim: PersistentVolumeClaim, unreachable: int, no_space: int
 ) -> IntArray:
-    """Return the reason against each row: 0, `unreachable`, or `no_space` (checkVolumeProvisions).
+    """Return the reason against each row, or 0 (checkVolumeProvisions).
+
+    Args:
+        view: the nodes and objects.
+        rows: the nodes.
+        claim: a claim for which a volume has to be provisioned.
+        unreachable: the reason where the class has no provisioner or does not allow the node's topology.
+        no_space: the reason where the driver reports too little capacity.
 
     Raises:
         ValueError: the claim has no class, or the class is gone.
