@@ -1,0 +1,50 @@
+"""What preflight finds to check, and that it closes its connection when there is nothing."""
+
+from __future__ import annotations
+
+import gc
+import json
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.preflight.target import PreflightRequest, find_targets
+from tests.unit.scheduler.load.fakes import send, service
+
+
+@pytest.mark.parametrize(
+    ("selector", "reason"),
+    [("", "nothing to check"), ("a=(", "--selector a=(")],
+    ids=["no source and no OpenShift", "a selector that the API server refuses"],
+)
+def test_without_a_target_the_connection_is_closed(tmp_path: Path, selector: str, reason: str) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        address = urlsplit(handler.path)
+        if "labelSelector" in address.query:
+            send(handler, json.dumps({"kind": "Status", "message": "bad selector", "code": 400}).encode(), 400)
+        elif address.path == "/api/v1/nodes":
+            send(handler, b'{"items": []}')
+        else:
+            send(handler, json.dumps({"kind": "Status", "message": "not found", "code": 404}).encode(), 404)
+
+    with service() as api:
+        api.answer = answer
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "clusters": [{"name": "c", "cluster": {"server": api.url}}],
+                    "users": [{"name": "u", "user": {}}],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                    "current-context": "x",
+                }
+            )
+        )
+        request = PreflightRequest(None, None, None, None, None, None, selector, kubeconfig, None)
+        with pytest.raises(CommandError, match=reason.replace("(", r"\(")), find_targets(request):
+            pass
+        # A socket that was left open is a ResourceWarning, which fails the test.
+        gc.collect()
