@@ -72,7 +72,7 @@ def test_the_second_pod_of_a_class_makes_its_columns() -> None:
     assert usable_columns(state.snapshot(NOW), pod("q", container("200m")), profile) is None
 
 
-def test_what_if_views_and_named_nodes_are_looked_at_afresh() -> None:
+def test_what_if_views_and_named_nodes_are_decided_without_columns() -> None:
     state, profile = some_cluster(), runner()
     info = pod("p", container("100m"), priority=1)
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_furt
     assert plugin.row_counts == ([2] if kept else [2, 3])
 
 
-def test_a_plugin_that_vouches_for_nothing_is_asked_in_every_attempt() -> None:
+def test_a_plugin_that_declares_nothing_is_asked_in_every_attempt() -> None:
     profile, plugin = profile_with()
     state = some_cluster()
     for _ in range(5):
@@ -211,7 +211,7 @@ def test_the_columns_of_the_class_unused_longest_are_dropped(monkeypatch: pytest
     assert usable_columns(state.snapshot(NOW), infos[0], profile) is not None, "made again as soon as it is used"
 
 
-def test_classes_met_once_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_seen_once_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classes, "_MOST_SEEN", 10)
     state, profile = some_cluster(), runner()
     for index in range(40):
@@ -220,7 +220,7 @@ def test_classes_met_once_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch)
     assert (len(memory.seen), len(memory.columns)) == (10, 0)
 
 
-def test_a_profile_that_turns_to_another_cluster_starts_afresh() -> None:
+def test_a_profile_on_another_cluster_starts_from_nothing() -> None:
     profile, info = runner(), pod("p", container("100m"))
     first, second = some_cluster(), cluster(node("other"), node("more"))
     for _ in range(3):

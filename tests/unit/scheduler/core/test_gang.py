@@ -94,7 +94,7 @@ def test_what_cannot_be_reserved_is_decided_again_on_what_is_left() -> None:
     assert len(decision.placed) >= decision.gang.missing
 
 
-def test_a_gang_whose_members_are_refused_again_and_again_is_not_complete() -> None:
+def test_a_gang_whose_members_are_rejected_again_and_again_is_not_complete() -> None:
     state = cluster(node("n1"))
     group = gang([pod("a"), pod("b")], 2)
 
@@ -111,7 +111,7 @@ def test_a_gang_whose_members_are_refused_again_and_again_is_not_complete() -> N
     assert refused.rejectors == {"VolumeBinding"}
 
 
-def test_pods_of_one_kind_that_were_refused_are_not_looked_at_again() -> None:
+def test_members_equal_to_a_rejected_one_are_not_tried_again() -> None:
     state = cluster(*(node(f"n{number}", allocatable={"cpu": "1"}) for number in range(3)))
     pods = [pod(f"p{number}", container("2")) for number in range(50)]
     looked: list[str] = []

@@ -190,7 +190,7 @@ def recorded(**answers: dict[str, Any]) -> tuple[ProfileRunner, list[str]]:
 STATE, POD_INFO = CycleState(), pod("p")
 
 
-def test_reserve_stops_at_the_first_refusal_and_unreserve_goes_backwards_through_all() -> None:
+def test_reserve_stops_at_the_first_rejection_and_unreserve_runs_backwards_through_all() -> None:
     profile, calls = recorded(A={"reserve": unschedulable("no")})
     status = profile.run_reserve(STATE, POD_INFO, "n")
     assert (status.plugin, status.message) == ("A", "no")

@@ -162,7 +162,7 @@ def compare(world: World, kept: DryRunCache, incoming: PodInfo, wanted: int, tur
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 1 << 32))
-def test_what_is_kept_gives_what_trying_all_nodes_gives(seed: int) -> None:
+def test_kept_dry_runs_give_what_trying_all_nodes_gives(seed: int) -> None:
     rng = random.Random(seed)
     world, kept = World(rng), DryRunCache()
     incoming = [world.pod("high", rng.randint(2, 3) * 10, (15, 20, 30)) for _ in range(2)]

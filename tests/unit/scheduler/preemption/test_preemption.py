@@ -152,7 +152,7 @@ def test_pods_of_the_same_priority_stay(profile: ProfileRunner) -> None:
     )
 
 
-def test_the_reason_left_after_all_victims_are_gone_is_told(profile: ProfileRunner) -> None:
+def test_the_reason_left_after_all_victims_are_gone_is_in_the_message(profile: ProfileRunner) -> None:
     state = cluster(
         node("n1"),
         node("n2", unschedulable=True),
@@ -172,7 +172,7 @@ def test_a_message_of_success_has_no_part_of_preemption(profile: ProfileRunner) 
     assert (outcome.nominated_node, names(outcome.victims)) == ("n1", ["low"])
 
 
-def test_without_dynamicresources_only_preemption_speaks() -> None:
+def test_without_dynamicresources_only_preemption_gives_a_reason() -> None:
     alone = runner({"postFilter": {"disabled": [{"name": "DynamicResources"}]}})
     state = cluster(node("n1"), pods={"n1": [running("same", "3", HIGH)]})
     outcome = preempt(state, pod("p", container("2"), priority=HIGH), alone)
@@ -213,7 +213,7 @@ def test_victims_are_named_the_most_important_first(profile: ProfileRunner) -> N
     assert names(outcome.victims) == ["b", "c", "a"]
 
 
-def test_an_anti_affinity_of_a_lower_pod_is_a_reason_to_take_it_away(profile: ProfileRunner) -> None:
+def test_an_anti_affinity_of_a_lower_pod_is_a_reason_to_evict_it(profile: ProfileRunner) -> None:
     term = {"labelSelector": {"matchLabels": {"app": "p"}}, "topologyKey": "kubernetes.io/hostname"}
     refusing = running(
         "refusing",

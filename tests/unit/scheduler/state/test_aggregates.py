@@ -240,7 +240,7 @@ def test_an_overlay_and_a_frozen_copy_count_their_own_pods(
     compare_terms(frozen)
 
 
-def test_a_namespace_that_is_relabelled_is_meant_by_other_terms() -> None:
+def test_a_relabelled_namespace_is_matched_by_other_terms() -> None:
     world = History()
     world.step("bind", 0, 0, 15)
     assert world.state.pod("uid-p0").spec.terms.affinity, "the pod has a term that selects namespaces by team"

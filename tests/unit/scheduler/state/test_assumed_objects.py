@@ -39,7 +39,7 @@ def test_an_assumption_is_seen_by_those_who_ask_for_the_latest(store):
     assert shown(store) == ("assumed", "real")
 
 
-def test_restoring_takes_it_back_once_and_again(store):
+def test_restoring_forgets_the_assumed_object_and_may_be_repeated(store):
     store.assume(KIND, labelled("disk", 10, "assumed"))
     store.restore(KIND, "", "disk")
     store.restore(KIND, "", "disk")

@@ -30,7 +30,7 @@ def check(state: ClusterState) -> None:
         max_size=40,
     )
 )
-def test_it_holds_after_every_history(steps: list[Step]) -> None:
+def test_the_column_is_right_after_any_history(steps: list[Step]) -> None:
     state = ClusterState()
     for action, number, node_index in steps:
         uid = f"uid-p{number}"
@@ -52,7 +52,7 @@ def test_it_holds_after_every_history(steps: list[Step]) -> None:
     check(state)
 
 
-def test_a_frozen_copy_keeps_its_own() -> None:
+def test_a_frozen_copy_keeps_its_own_column() -> None:
     state = cluster(node("n1"), pods={"n1": [pod("a", priority=5)]})
     frozen = state.snapshot(NOW, frozen=True)
     state.upsert_pod(pod("b", priority=1, nodeName="n1"))

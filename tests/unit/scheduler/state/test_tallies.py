@@ -14,7 +14,7 @@ def by_zone(tally: Tally) -> list[int]:
     return tally.by_domain("zone", ZONES, 3, None, 1).tolist()
 
 
-def test_a_tally_that_counts_nobody_any_more_keeps_no_room():
+def test_a_tally_that_counts_no_pod_any_more_keeps_no_memory():
     tally = Tally(SumPool())
     for row in range(ROWS):
         tally.add(row, 1, 1)

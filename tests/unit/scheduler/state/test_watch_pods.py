@@ -6,7 +6,7 @@ from scheduler.framework import PodInfo
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod
 
 
-def test_bound_pods_are_told_and_assumed_ones_are_not() -> None:
+def test_listeners_hear_of_bound_pods_and_not_of_assumed_ones() -> None:
     state = cluster(node("n"))
     calls: list[tuple[PodInfo | None, PodInfo | None]] = []
     state.watch_pods(lambda old, new: calls.append((old, new)))
