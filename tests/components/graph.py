@@ -1,4 +1,4 @@
-"""Runs the program, or a component, against a recording engine, and gives what it registered."""
+"""Runs the program, or a component, against a recording engine and returns what it registered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATUS = {
         "state": "AtLatestKnown",
     },
 }
-"""What the cluster says of objects that the program waits for."""
+"""Statuses that the cluster reports for objects that the program waits for."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Graph:
         return resource
 
     def before(self, resource: Registered) -> set[str]:
-        """URNs of all that must exist before a resource: what it depends on, and so on."""
+        """URNs of all resources that must exist before a resource: its dependencies, transitively."""
         by_urn = {other.urn: other for other in self.resources}
         resources: set[str] = set()
         waiting = set(resource.dependencies)

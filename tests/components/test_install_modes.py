@@ -50,7 +50,7 @@ def run(mode: str, *, preview: bool = False, **settings: Any) -> Graph:
 
 
 def scheduler_of(graph: Graph) -> Registered:
-    """What the stack waits for in the end."""
+    """The resource that the stack waits for last."""
     deployment = [each for each in graph.of("Deployment") if each.object_name == "secondary-scheduler"]
     return (deployment or graph.of("SecondaryScheduler"))[0]
 

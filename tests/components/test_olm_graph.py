@@ -1,4 +1,4 @@
-"""What the program registers around OLM, and where an operator is there already: parents, order, secrets, roles."""
+"""What the program registers with OLM, and with an existing operator: parents, order, secrets, roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A preview under the real engine tells in words what it would change of the scheduler, and needs no cluster for it."""
+"""A preview under the real engine describes in words how the scheduler changes, without a cluster."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_only_a_change_is_logged_and_logging_leaves_no_trace_in_the_state(applie
 
 
 def logged_changes(project: Project) -> list[str]:
-    """What a preview says of changes; it says nothing of the token in any case."""
+    """The changes that a preview logs; checks that it never logs the token."""
     plan = project.preview("local")
     assert CANARY_TOKEN not in json.dumps(plan)
     messages = [

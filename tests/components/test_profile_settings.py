@@ -1,4 +1,4 @@
-"""What the profile's settings become in the graph: profiles in one ConfigMap, rights of a custom image's plugins."""
+"""The profile's settings in the graph: profiles in one ConfigMap, rights of a custom image's plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program runs in an environment that `pulumi install` makes: what requirements.txt locks, and nothing else."""
+"""The program runs in the environment of `pulumi install`: with what requirements.txt locks and nothing else."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "Clust
 READY = {"readyReplicas": 1, "configurationHash": "set by the operator"}
 
 
-# What a run registers is only looked at, so the runs are shared by the module's tests.
+# Tests only read what a run registers, so they share the runs.
 @pytest.fixture(scope="module", params=[False, True], ids=["update", "preview"])
 def preview(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)

@@ -123,7 +123,7 @@ def upstream() -> Path:
 
 
 def upstream_output(upstream: Path, directory: Path, text: str, *more: str) -> tuple[int, str]:
-    """Exit code, and what was written, or what was said of it."""
+    """Exit code, and the written configuration or the error output."""
     source, target = directory / "in.yaml", directory / "theirs.yaml"
     source.write_text(text)
     # It takes its port even where all it does is to write a file.

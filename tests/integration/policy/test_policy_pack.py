@@ -20,7 +20,7 @@ NS = "openshift-secondary-scheduler-operator"
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    """An engine without a cluster, on whose PATH is what runs policy packs."""
+    """An engine without a cluster, with what runs policy packs on its PATH."""
     pulumi = binaries.ensure(["pulumi"], SilentReporter())["pulumi"]
     engine = Engine(tmp_path, None, pulumi, NS)
     analyzer = tmp_path / "bin" / "pulumi-analyzer-policy-python"

@@ -1,4 +1,4 @@
-"""What is checked in below deploy/olm: rendered from the components as they are, and told the same twice.
+"""The files below deploy/olm: they match the components, and rendering is reproducible.
 
 That opm makes this catalog of this bundle is shown where opm is: tests/integration/olm.
 """

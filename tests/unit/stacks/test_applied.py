@@ -1,4 +1,4 @@
-"""What a stack would change of the configuration that it applied last, read from the stack's own state."""
+"""How a stack changes its previously applied configuration, read from the stack's own state."""
 
 from __future__ import annotations
 

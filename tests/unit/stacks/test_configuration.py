@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a case per line reads better than one per four
-"""One profile, several, or a file: all end in the same validated configuration; wrong ones are told where they stand."""
+"""One profile, several, or a file: all give the same validated configuration, with problems reported at their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stack says of the load arrives in the configuration, and a mistake in it is told where it stands."""
+"""The load settings of a stack reach the configuration, and problems are reported at their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stack file must not say, and the line that tells so. Whether the engine stops is tests/components' matter."""
+"""Settings that are refused, and the message. tests/components checks that the engine stops."""
 
 # ruff: noqa: E501 - a case per line reads better than one per four
 from __future__ import annotations

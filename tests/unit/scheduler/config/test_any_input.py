@@ -1,4 +1,4 @@
-"""Whatever stands in a file, the answer is a configuration or named problems, never a crash."""
+"""Any input gives a configuration or problems, never a crash."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def of_kind(kind: str) -> list[Any]:
 
 
 def filled(plugin: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The args with defaults, without what is empty: upstream's output leaves such fields out."""
+    """The args with defaults, without empty fields, which upstream's output leaves out."""
     return without_empty(lookup(plugin).args_model.model_validate(values).to_dict())
 
 

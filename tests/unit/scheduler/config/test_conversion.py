@@ -1,5 +1,5 @@
 # ruff: noqa: E501 -- tables whose rows are whole messages, one to a line
-"""v1beta1, v1beta2 and v1beta3: what ran before runs after, with the same weights, and every change is told."""
+"""v1beta1, v1beta2 and v1beta3: the same plugins run with the same weights, and every change is reported."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 -- tables whose rows are whole messages, one to a line
-"""Which image a configuration is for decides what is valid."""
+"""The image that a configuration is for decides what is valid."""
 
 import pytest
 

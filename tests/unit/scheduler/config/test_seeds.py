@@ -1,5 +1,5 @@
 # ruff: noqa: E501 -- tables whose rows are whole messages, one to a line
-"""The configurations of the documents that users start from: each mistake is told in words that can be acted on."""
+"""The configurations of the documents that users start from: every mistake gets a message that users can act on."""
 
 from pathlib import Path
 
