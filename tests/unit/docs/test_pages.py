@@ -130,6 +130,20 @@ def test_cited_files_and_names_exist(page: Path) -> None:
     assert not [problem for path, name in cited if (problem := problem_with(path, name))]
 
 
+def test_the_architecture_page_has_a_row_for_every_package() -> None:
+    cells = [
+        line.split("|")[1] for line in ARCHITECTURE.read_text(encoding="utf-8").splitlines() if line.startswith("|")
+    ]
+    listed = {span for cell in cells for span in _CODE.findall(cell)}
+    packages = {
+        str(door.parent.relative_to(CHECKOUT))
+        for root in ("scheduler", "scheduler/kube", "secondary_scheduler")
+        for door in (CHECKOUT / root).glob("*/__init__.py")
+    }
+    packages |= {"stacks", "components", "policy", "devcluster", "benchmarks", "tests", "tools"}
+    assert not sorted(packages - listed - {"scheduler/kube"})
+
+
 def test_the_check_of_citations_sees_mistakes() -> None:
     assert citations("`a/b.py::C.d`, `x y`, `word`, `f()`, `pyproject.toml`") == [
         ("a/b.py", "C.d"),
