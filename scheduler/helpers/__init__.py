@@ -1,6 +1,7 @@
-"""Formulas that several plugins share: effective requests, taints, node selectors, rounding, reduction of objects.
+"""Formulas that several plugins share: effective requests, taints, node selectors, rounding, load, reduction.
 
-May import `scheduler.framework` and `scheduler.kube.model` and `.primitives`.
+Pure: may import `scheduler.framework`, `scheduler.catalog`, `scheduler.kube.model` and `.primitives`. A formula that
+only one plugin uses belongs into that plugin's package.
 """
 
 from scheduler.helpers.reduce import PodReducer, class_key, normalized_image, reduce_node, reduce_pod

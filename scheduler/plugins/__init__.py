@@ -1,7 +1,9 @@
-"""One room per plugin; this is the list of their constructors.
+"""A package per plugin, and the list of their constructors.
 
-A plugin may import `scheduler.framework`, `helpers`, `catalog`, `config` and `scheduler.kube.model` and
-`.primitives`, never another plugin's room.
+A plugin may import `scheduler.framework`, `helpers`, `preemption`, `catalog`, `config` and `scheduler.kube.model` and
+`.primitives`, never another plugin. It reads no clock, file or environment and does no I/O but through its `Handle`.
+What `compatibility: upstream` changes stands in the plugin's `upstream.py`: rules, or a subclass, chosen once when the
+plugin is constructed. At its end each plugin module asserts the Protocols that it implements.
 """
 
 import importlib
