@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ import pytest
 
 from scheduler.kube.client.sync import SyncConnection
 from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.preflight import target
 from secondary_scheduler.cli.preflight.target import PreflightRequest, find_targets
 from tests.unit.scheduler.load.fakes import send, service
 
@@ -23,8 +25,20 @@ from tests.unit.scheduler.load.fakes import send, service
 def test_without_a_target_the_connection_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, selector: str, reason: str
 ) -> None:
-    closed: list[SyncConnection] = []
-    monkeypatch.setattr(SyncConnection, "close", closed.append)
+    calls: list[str] = []
+
+    class RecordedConnection(SyncConnection):
+        def get(self, path: str, params: Mapping[str, str | int] | None = None) -> bytes:
+            try:
+                return super().get(path, params)
+            finally:
+                calls.append("get")
+
+        def close(self) -> None:
+            calls.append("close")
+            super().close()
+
+    monkeypatch.setattr(target, "SyncConnection", RecordedConnection)
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         address = urlsplit(handler.path)
@@ -51,4 +65,4 @@ def test_without_a_target_the_connection_is_closed(
         request = PreflightRequest(None, None, None, None, None, None, selector, kubeconfig, None)
         with pytest.raises(CommandError, match=reason.replace("(", r"\(")), find_targets(request):
             pass
-    assert len(closed) == 1
+    assert calls[-1] == "close"
