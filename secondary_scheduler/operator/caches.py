@@ -24,12 +24,15 @@ from scheduler.kube.model import (
     Unstructured,
     UnstructuredCodec,
 )
-from secondary_scheduler.operator.reconcile import ApiFailure, Json, ObjectKey, is_terminating
-from secondary_scheduler.operator.reconcile.names import (
+from secondary_scheduler.operator.reconcile import (
     FIELD_MANAGER,
     KIND,
     LABEL_MANAGED_BY,
     RESOURCES,
+    ApiFailure,
+    Json,
+    ObjectKey,
+    is_terminating,
 )
 
 OnChange = Callable[[str, Unstructured | None, Unstructured | None], None]

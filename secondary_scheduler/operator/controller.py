@@ -16,6 +16,8 @@ from secondary_scheduler.operator.caches import Caches
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.queue import WorkQueue
 from secondary_scheduler.operator.reconcile import (
+    FINALIZER,
+    KIND,
     Action,
     ApiFailure,
     AppliedRecord,
@@ -30,7 +32,6 @@ from secondary_scheduler.operator.reconcile import (
     is_terminating,
     reconcile,
 )
-from secondary_scheduler.operator.reconcile.names import FINALIZER, KIND
 from secondary_scheduler.operator.writer import Writer
 
 _WATCH_CHECK_SECONDS = 0.5

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import structlog
 
 from scheduler.kube.client import KubeClient, KubeError, api_path
-from secondary_scheduler.operator.reconcile import EventDraft
-from secondary_scheduler.operator.reconcile.names import KIND, RESOURCES
+from secondary_scheduler.operator.reconcile import KIND, RESOURCES, EventDraft
 from secondary_scheduler.operator.writer import Writer
 
 NOTIFY_AFTER = 20.0

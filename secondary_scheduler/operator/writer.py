@@ -6,8 +6,19 @@ from datetime import datetime
 from scheduler.kube.client import APPLY_PATCH, ApiError, KubeClient, KubeError, NotFound, api_path
 from scheduler.kube.model import Unstructured, UnstructuredCodec
 from secondary_scheduler.operator.metrics import Metrics
-from secondary_scheduler.operator.reconcile import Action, Apply, Delete, EventDraft, Json, ObjectKey, SetFinalizers
-from secondary_scheduler.operator.reconcile.names import API_VERSION, FIELD_MANAGER, KIND, RESOURCES
+from secondary_scheduler.operator.reconcile import (
+    API_VERSION,
+    FIELD_MANAGER,
+    KIND,
+    RESOURCES,
+    Action,
+    Apply,
+    Delete,
+    EventDraft,
+    Json,
+    ObjectKey,
+    SetFinalizers,
+)
 
 _CODEC = UnstructuredCodec()
 _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}

@@ -20,9 +20,23 @@ from secondary_scheduler.operator.reconcile.model import (
     fingerprint,
     is_terminating,
 )
+from secondary_scheduler.operator.reconcile.names import (
+    API_VERSION,
+    FIELD_MANAGER,
+    FINALIZER,
+    KIND,
+    LABEL_MANAGED_BY,
+    RESOURCES,
+)
 from secondary_scheduler.operator.reconcile.plan import reconcile
 
 __all__ = [
+    "API_VERSION",
+    "FIELD_MANAGER",
+    "FINALIZER",
+    "KIND",
+    "LABEL_MANAGED_BY",
+    "RESOURCES",
     "Action",
     "ApiFailure",
     "AppliedRecord",
