@@ -20,8 +20,8 @@ from devcluster import environment
 from devcluster.cluster import LocalCluster
 from devcluster.pki import CertificateAuthority
 from devcluster.spec import ClusterSpec
-from tests.unit.cli.simulating import Result
-from tests.unit.cli.simulating import run as run_command
+from tests.support.simulating import Result
+from tests.support.simulating import run as run_command
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -25,7 +25,7 @@ from secondary_scheduler.cli.simulate.cluster import read_cluster
 from secondary_scheduler.cli.simulate.deciding import Simulation
 from secondary_scheduler.cli.simulate.output import write_json
 from secondary_scheduler.cli.simulate.report import Report
-from tests.unit.cli.simulating import CONFIGURATION, SCHEDULER, node, pod
+from tests.support.simulating import CONFIGURATION, SCHEDULER, node, pod
 
 NOW = 1767268800.0
 zones = st.sampled_from(["a", "b"])

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.cli.simulating import CONFIGURATION, LOAD_AWARE, Bench, Result, load, node, pod, run
+from tests.support.simulating import CONFIGURATION, LOAD_AWARE, Bench, Result, load, node, pod, run
 
-CHECKOUT = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(__file__).resolve().parents[4]
 STACK = CHECKOUT / "stacks" / "Pulumi.openshift-prod.yaml"
 LOAD = load({"busy": 90, "idle": 10})
 

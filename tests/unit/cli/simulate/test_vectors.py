@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.simulating import run
+from tests.support.simulating import run
 from tests.unit.scheduler.plugins.vectors import cases
 
 WATCHER = "http://watcher.test:2020"

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.cli.snapshot.reading import RESOURCES
-from tests.unit.cli.simulating import Bench, node, pod
+from tests.support.simulating import Bench, node, pod
 
 GROUP, WORKLOAD = "appgroup.diktyo.x-k8s.io", "appgroup.diktyo.x-k8s.io.workload"
 ZONE = "topology.kubernetes.io/zone"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.unit.cli.simulating import CONFIGURATION, SCHEDULER
+from tests.support.simulating import CONFIGURATION, SCHEDULER
 
 _NOT_NEEDED = ("aiohttp", "asyncio", "cryptography", "kubernetes", "prometheus_api_client", "prometheus_client")
 _NOT_NEEDED += ("pulumi", "requests", "rich", "scipy", "structlog", "uvloop")

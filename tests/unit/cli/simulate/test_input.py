@@ -16,7 +16,7 @@ from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.simulate.cluster import read_cluster
 from secondary_scheduler.cli.simulate.report import Report
 from secondary_scheduler.cli.yamltext import documents, dump_yaml
-from tests.unit.cli.simulating import SCHEDULER, Bench, Result, node, pod
+from tests.support.simulating import SCHEDULER, Bench, Result, node, pod
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from secondary_scheduler.cli import app
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 DATA = ROOT / "tests/data/configurations"
 GOOD = """\
 apiVersion: kubescheduler.config.k8s.io/v1

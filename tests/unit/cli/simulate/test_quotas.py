@@ -11,7 +11,7 @@ import pytest
 from scheduler.plugins.preemptiontoleration.rules import MINIMUM, SECONDS
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.cli.snapshot.reading import RESOURCES
-from tests.unit.cli.simulating import Bench, node, pod
+from tests.support.simulating import Bench, node, pod
 
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1

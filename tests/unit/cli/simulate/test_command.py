@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.cli.simulating import CONFIGURATION, LOAD_AWARE, Bench, load, node, pod, run
+from tests.support.simulating import CONFIGURATION, LOAD_AWARE, Bench, load, node, pod, run
 
 
 @pytest.fixture

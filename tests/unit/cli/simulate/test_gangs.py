@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from secondary_scheduler.cli.snapshot.reading import RESOURCES
-from tests.unit.cli.simulating import Bench, node, pod
+from tests.support.simulating import Bench, node, pod
 
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
