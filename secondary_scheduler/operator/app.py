@@ -98,7 +98,7 @@ class _Process:
             [namespace for namespace in self._served if namespace != self.namespace],
             LEASE_NAME,
             identity=self._elector.identity,
-            on_held=lambda namespace: self._from_thread(lambda: self._serve(namespace)),
+            on_acquired=lambda namespace: self._from_thread(lambda: self._serve(namespace)),
             user_agent=user_agent,
         )
 

@@ -190,9 +190,9 @@ class KindCache:
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         """Sink: an object that cannot be decoded counts as absent."""
         del error
-        held = self.store.get(metadata.uid)
-        if held is not None:
-            self.apply([(EventType.DELETED, held)])
+        stored = self.store.get(metadata.uid)
+        if stored is not None:
+            self.apply([(EventType.DELETED, stored)])
 
     def _notify(
         self,

@@ -132,8 +132,8 @@ class Controller:
         resource = self.caches.get(key)
         if resource is None or FINALIZER not in (resource["metadata"].get("finalizers") or ()):
             return False
-        going = is_terminating(resource) or self.caches.terminating(key.namespace)
-        return going and self._serves(key.namespace)
+        terminating = is_terminating(resource) or self.caches.terminating(key.namespace)
+        return terminating and self._serves(key.namespace)
 
     async def _wait_for_caches(self) -> Mapping[tuple[str, str], ApiFailure]:
         while not self.caches.started():  # noqa: ASYNC110 -- a refused list sets no event

@@ -21,14 +21,14 @@ class NamespaceLeases:
         lease: str,
         *,
         identity: str,
-        on_held: Callable[[str], None],
+        on_acquired: Callable[[str], None],
         user_agent: str,
     ) -> None:
-        """`on_held` is called with a namespace, on some thread, when its Lease has been acquired."""
+        """`on_acquired` is called with a namespace, on some thread, when its Lease has been acquired."""
         self._config = config
         self._lease = lease
         self._identity = identity
-        self._on_held = on_held
+        self._on_acquired = on_acquired
         self._user_agent = user_agent
         self._stopped = False
         self._electors = {namespace: self._elector(namespace) for namespace in namespaces}
@@ -59,7 +59,7 @@ class NamespaceLeases:
             self._config,
             LeaseSettings(namespace=namespace, name=self._lease),
             identity=self._identity,
-            on_started_leading=partial(self._on_held, namespace),
+            on_started_leading=partial(self._on_acquired, namespace),
             on_lost=partial(self._compete_again, namespace),
             user_agent=self._user_agent,
         )

@@ -33,7 +33,7 @@ class LeaseHolder(NamedTuple):
 
 @dataclass
 class _Waiting:
-    held: LeaseHolder
+    lease_holder: LeaseHolder
     next_look: float
     notified: set[str] = field(default_factory=set)
     """UIDs of instances."""
@@ -43,38 +43,42 @@ class Standby:
     """Watches the namespaces whose Lease another operator holds."""
 
     def __init__(
-        self, client: KubeClient, writer: Writer, namespaces: Collection[str], held: Callable[[str], LeaseHolder | None]
+        self,
+        client: KubeClient,
+        writer: Writer,
+        namespaces: Collection[str],
+        lease_holder: Callable[[str], LeaseHolder | None],
     ) -> None:
-        """`held` says which Lease keeps this operator from serving a namespace; None if none does."""
+        """`lease_holder` says which Lease keeps this operator from serving a namespace; None if none does."""
         self._client = client
         self._writer = writer
         self._namespaces = tuple(namespaces)
-        self._held = held
+        self._lease_holder_of = lease_holder
         self._waiting: dict[str, _Waiting] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            await self.look(time.monotonic())
+            await self.check(time.monotonic())
             await asyncio.sleep(_CHECK_SECONDS)
 
-    async def look(self, now: float) -> None:
+    async def check(self, now: float) -> None:
         """Send the Events that are due; `now` in monotonic seconds."""
         for namespace in self._namespaces:
-            held = self._held(namespace)
-            if held is None:
+            lease_holder = self._lease_holder_of(namespace)
+            if lease_holder is None:
                 self._waiting.pop(namespace, None)
                 continue
             waiting = self._waiting.get(namespace)
-            if waiting is None or waiting.held != held:
-                self._waiting[namespace] = _Waiting(held, now + NOTIFY_AFTER)
+            if waiting is None or waiting.lease_holder != lease_holder:
+                self._waiting[namespace] = _Waiting(lease_holder, now + NOTIFY_AFTER)
             elif now >= waiting.next_look:
                 waiting.next_look = now + _LIST_SECONDS
                 await self._notify(namespace, waiting)
 
     async def _notify(self, namespace: str, waiting: _Waiting) -> None:
         resource = RESOURCES[KIND]
-        holder, lease = waiting.held.holder, waiting.held.lease
+        holder, lease = waiting.lease_holder.holder, waiting.lease_holder.lease
         message = (
             f"{holder} holds Lease {lease} and serves this instance; this operator does nothing until the Lease "
             "is free: remove one of the two operators"

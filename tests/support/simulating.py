@@ -68,7 +68,7 @@ def run(*arguments: str | Path) -> Result:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     out.flush()
-    return Result(code, out.buffer.getvalue().decode(), err.getvalue())  # type: ignore[attr-defined]
+    return Result(code, out.buffer.getvalue().decode(), err.getvalue())
 
 
 class Bench:

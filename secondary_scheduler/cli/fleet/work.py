@@ -53,20 +53,20 @@ class StackWork:
         secrets = _tokens(stack)
         failed = StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.FAILED)
         try:
-            kept = engine.secrets()
+            settings = engine.secrets()
         except EngineError as error:
             outcome = StackOutcome.CANCELLED if self._stopping.is_set() else StackOutcome.FAILED
             return replace(failed, outcome=outcome, reason=engine.reason(error)), secrets
-        secrets += [part for value in kept.values() for part in secret_parts(value)]
-        kubeconfig = kept.get(_KUBECONFIG)
+        secrets += [part for value in settings.values() for part in secret_parts(value)]
+        kubeconfig = settings.get(_KUBECONFIG)
         if self._plan.cluster_seconds is not None:
             try:
                 with client_config(kubeconfig, stack.context) as config:
-                    trouble = connection_problem(config, self._plan.cluster_seconds)
+                    problem = connection_problem(config, self._plan.cluster_seconds)
             except KubeError as error:
-                trouble = f"no connection to the cluster: {one_line(str(error))}"
-            if trouble:
-                return replace(failed, reason=trouble), secrets
+                problem = f"no connection to the cluster: {one_line(str(error))}"
+            if problem:
+                return replace(failed, reason=problem), secrets
         run = engine.run(self._plan.operation, preview_only=self._plan.preview_only)
         result = self._result(stack, run)
         if self._plan.gate_seconds is None or self._plan.operation is not Operation.UP or run.failure:

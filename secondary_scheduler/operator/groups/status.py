@@ -87,8 +87,8 @@ def _quota_status(quota: ElasticQuota, pods: Collection[elasticquotas.Amounts]) 
     used = elasticquotas.used_of(quota, pods)
     if elasticquotas.is_reported(quota, used):
         return {}
-    gone = dict.fromkeys(quota.status.used.keys() - used.keys())
-    return {"used": {**gone, **elasticquotas.resource_list(used)}}
+    removed = dict.fromkeys(quota.status.used.keys() - used.keys())
+    return {"used": {**removed, **elasticquotas.resource_list(used)}}
 
 
 POD_GROUPS = StatusKind(

@@ -149,8 +149,8 @@ def _probe(
 def exists(observed: Observed) -> bool:
     """Whether anything of a canary is there that uses its Lease or its rights."""
     canary_name = observed.names.canary
-    held = (observed.get(kind, canary_name) for kind in ("Deployment", "Lease"))
-    return any(held) or bool(pods_of(observed, canary_name))
+    objects_in_use = (observed.get(kind, canary_name) for kind in ("Deployment", "Lease"))
+    return any(objects_in_use) or bool(pods_of(observed, canary_name))
 
 
 def leftovers(observed: Observed, keep: Run | None) -> Iterator[Delete]:
@@ -158,7 +158,7 @@ def leftovers(observed: Observed, keep: Run | None) -> Iterator[Delete]:
     canary_name = observed.names.canary
     pods = pods_of(observed, canary_name)
     live = observed.get("Deployment", canary_name)
-    gone = [] if keep is not None or live is None else [live]
+    unneeded = [] if keep is not None or live is None else [live]
     wanted_probe = observed.names.probe(keep.revision.key) if keep is not None else ""
     probes = (pod for pod in pods_of(observed, f"{canary_name}-probe") if pod["metadata"]["name"] != wanted_probe)
     mounted = {mounted_config_map(workload) for workload in (*pods, *([live] if live is not None else []))}
@@ -166,7 +166,7 @@ def leftovers(observed: Observed, keep: Run | None) -> Iterator[Delete]:
     maps = (copy for copy in config_maps(observed) if copy["metadata"]["name"] not in mounted)
     lease = observed.get("Lease", canary_name)
     free = lease is not None and keep is None and live is None and not pods
-    for obj in (*gone, *probes, *maps, *([lease] if free and lease is not None else [])):
+    for obj in (*unneeded, *probes, *maps, *([lease] if free and lease is not None else [])):
         if not obj["metadata"].get("deletionTimestamp"):
             yield Delete(ObjectKey.of(obj), str(obj["metadata"]["uid"]), "no canary needs it any more")
 

@@ -17,8 +17,8 @@ def service_account(observed: Observed) -> Json:
 
 def lease_role(observed: Observed, *, canary_runs: bool) -> Json:
     """The right to hold the scheduler's Lease, and the canary's as long as there is a canary."""
-    held = [observed.names.operand, *([observed.names.canary] if canary_runs else [])]
-    return _object(observed, "Role", observed.names.lease_role, rules=operand.lease_rules(*held))
+    lease_names = [observed.names.operand, *([observed.names.canary] if canary_runs else [])]
+    return _object(observed, "Role", observed.names.lease_role, rules=operand.lease_rules(*lease_names))
 
 
 def lease_role_binding(observed: Observed) -> Json:
@@ -57,10 +57,10 @@ def active_config_map(
     """
     name = observed.names.active_config_map(configuration)
     live = observed.get("ConfigMap", name)
-    kept = ((live or {}).get("data") or {}).get(names.CONFIG_KEY)
+    stored_text = ((live or {}).get("data") or {}).get(names.CONFIG_KEY)
     # The hash ignores comments and layout, and an immutable copy cannot follow those: the copy keeps its own text.
-    if kept is not None and _same_content(kept, configuration):
-        text = kept
+    if stored_text is not None and _same_content(stored_text, configuration):
+        text = stored_text
     if text is None:
         return None
     body = _object(observed, "ConfigMap", name, data={names.CONFIG_KEY: text}, immutable=True)

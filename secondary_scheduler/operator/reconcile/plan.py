@@ -85,14 +85,14 @@ def _plan_managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
     rollout = assess_rollout(observed)
     selection = select_configuration(observed, spec.scheduler_config)
     refused = list(refusals(spec))
-    kept = _revision_to_keep(observed) if refused else None
-    if kept is not None:
-        selection = replace(selection, effective=read_copy(observed, kept))
+    revision_to_keep = _revision_to_keep(observed) if refused else None
+    if revision_to_keep is not None:
+        selection = replace(selection, effective=read_copy(observed, revision_to_keep))
     effective = selection.effective
     replicas = desired_replicas(observed, spec)
     decision = None
-    if effective is not None and (kept is not None or not refused):
-        revision = kept or desired_revision(observed, spec, effective)
+    if effective is not None and (revision_to_keep is not None or not refused):
+        revision = revision_to_keep or desired_revision(observed, spec, effective)
         prove = spec.rollout.canary and canary.canary_configuration(effective.text) is not None
         decision = decide(observed, revision, rollout, prove=prove)
     findings = Findings(

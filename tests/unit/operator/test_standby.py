@@ -41,22 +41,22 @@ def held():
 
 
 @pytest.fixture
-def look(served, held):
+def check(served, held):
     """Passes time, looking every second."""
     standby = Standby(served, served, [NS], held.get)
     seconds = iter(range(10_000))
 
     async def run(duration):
         for _ in range(int(duration)):
-            await standby.look(float(next(seconds)))
+            await standby.check(float(next(seconds)))
 
     return run
 
 
-async def test_the_holder_and_its_lease_are_told_once(served, look):
-    await look(NOTIFY_AFTER)
+async def test_the_holder_and_its_lease_are_told_once(served, check):
+    await check(NOTIFY_AFTER)
     assert not served.events, "a predecessor that goes is nobody else"
-    await look(60)
+    await check(60)
     ((uid, draft),) = served.events
     assert uid == "cr-uid"
     assert (draft.reason, draft.warning) == ("ServedByAnotherOperator", True)
@@ -64,29 +64,29 @@ async def test_the_holder_and_its_lease_are_told_once(served, look):
     assert UPSTREAM.lease in draft.message
 
 
-async def test_an_instance_that_comes_later_is_told_too(served, look):
-    await look(NOTIFY_AFTER + 5)
+async def test_an_instance_that_comes_later_is_told_too(served, check):
+    await check(NOTIFY_AFTER + 5)
     other = scheduler()
     other["metadata"]["uid"] = "another"
     served.instances.append(other)
-    await look(12)
+    await check(12)
     assert [uid for uid, _ in served.events] == ["cr-uid", "another"]
 
 
-async def test_nothing_is_asked_for_while_nobody_else_holds_the_lease(served, held, look):
+async def test_nothing_is_asked_for_while_nobody_else_holds_the_lease(served, held, check):
     del held[NS]
-    await look(100)
+    await check(100)
     assert served.lists == 0
 
 
-async def test_a_holder_that_comes_back_or_changes_is_logged_again(served, held, look):
-    await look(NOTIFY_AFTER + 2)
+async def test_a_holder_that_comes_back_or_changes_is_logged_again(served, held, check):
+    await check(NOTIFY_AFTER + 2)
     held[NS] = LeaseHolder(UPSTREAM.lease, "another")
-    await look(NOTIFY_AFTER + 2)
+    await check(NOTIFY_AFTER + 2)
     del held[NS]
-    await look(2)
+    await check(2)
     held[NS] = UPSTREAM
-    await look(NOTIFY_AFTER + 2)
+    await check(NOTIFY_AFTER + 2)
     assert ["another" in draft.message for _, draft in served.events] == [False, True, False]
 
 
@@ -95,9 +95,9 @@ async def test_a_holder_that_comes_back_or_changes_is_logged_again(served, held,
     [Forbidden("GET", status=403, reason="Forbidden", message="no"), ConnectionLost("gone")],
     ids=["403", "gone"],
 )
-async def test_what_cannot_be_told_now_is_told_later(served, look, error):
+async def test_what_cannot_be_told_now_is_told_later(served, check, error):
     served.refuse = error
-    await look(NOTIFY_AFTER + 5)
+    await check(NOTIFY_AFTER + 5)
     served.refuse = None
-    await look(12)
+    await check(12)
     assert len(served.events) == 1
