@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from scheduler import __version__
-from scheduler.catalog.types import parse_duration
+from scheduler.catalog import parse_duration
 from scheduler.config import KubeSchedulerConfiguration
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ import uvloop
 
 from benchmarks.race.scenario import SCHEDULER_NAME
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError
-from scheduler.kube.primitives.timestamps import format_micro_time
+from scheduler.kube.primitives import format_micro_time
 
 _BINDERS, _WRITERS, _PAGE = 64, 32, 500
 _BEHIND = 4

@@ -25,7 +25,7 @@ from benchmarks.race.world import World
 from devcluster import processes
 from devcluster.ports import LOOPBACK
 from scheduler.kube.client import KubeClient
-from scheduler.kube.primitives.quantity import milli_value
+from scheduler.kube.primitives import quantity_milli_value
 
 _SETTLE_SECONDS = 1.0
 _QUIET_SECONDS = 4.0
@@ -189,7 +189,7 @@ class _Round:
                 requested[self._seen.node[name]] += millis
         loads = [
             self._measured_loads.get(node, 0.0)
-            + 100 * requested[node] / milli_value(self._world.allocatable[node].get("cpu", "1"))
+            + 100 * requested[node] / quantity_milli_value(self._world.allocatable[node].get("cpu", "1"))
             for node in nodes
         ]
         deviation, most = spread(loads)
@@ -235,7 +235,8 @@ def _log(text: str) -> None:
 def _cpu_request(template: Json) -> int:
     containers = template.get("spec", {}).get("containers", ())
     return sum(
-        milli_value(container.get("resources", {}).get("requests", {}).get("cpu", "0")) for container in containers
+        quantity_milli_value(container.get("resources", {}).get("requests", {}).get("cpu", "0"))
+        for container in containers
     )
 
 

@@ -54,5 +54,7 @@ def container_resource(pod: Obj, own: str, reference: dict[str, Any], allocatabl
     text = (amounts.get(section) or {}).get(resource)
     if text is None:
         text = allocatable.get(resource, "0") if section == "limits" else "0"
-    amount, divisor = (quantity.parse(str(item)).scaled(_MILLI) for item in (text, reference.get("divisor") or "1"))
+    amount, divisor = (
+        quantity.parse_quantity(str(item)).scaled(_MILLI) for item in (text, reference.get("divisor") or "1")
+    )
     return str(-(-amount // (divisor or 1000)))

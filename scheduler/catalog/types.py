@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 
-from scheduler.kube.primitives.quantity import QuantityError, milli_value
+from scheduler.kube.primitives import QuantityError, quantity_milli_value
 
 Loc = tuple[str | int, ...]
 """A location in a document: field names as written, and list indices."""
@@ -100,7 +100,7 @@ def _quantity(value: object) -> object:
         raise ValueError('should be a quantity, such as "500m" or "1Gi"')
     text = str(value)
     try:
-        milli_value(text)
+        quantity_milli_value(text)
     except QuantityError:
         raise ValueError(
             f'"{value}" is not a quantity: write a number with a suffix, such as "500m" or "1Gi"'

@@ -18,12 +18,12 @@ from scheduler.framework import (
     Diagnosis,
     PluginScores,
     PodInfo,
+    PreFilterOutcome,
     ProfileRunner,
     RandomSource,
     RowArray,
+    rows_fitting_beside_nominated,
 )
-from scheduler.framework.calls import PreFilterOutcome
-from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.state import Snapshot
 
 _NO_PRE_FILTERS: PreFilterOutcome = (SUCCESS, None, ())

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.framework import NO_NODES, Code, CycleState, Diagnosis, PodInfo, ProfileRunner, RowArray, Status
-from scheduler.framework.calls import PreFilterOutcome
+from scheduler.framework import (
+    NO_NODES,
+    Code,
+    CycleState,
+    Diagnosis,
+    PodInfo,
+    PreFilterOutcome,
+    ProfileRunner,
+    RowArray,
+    Status,
+)
 from scheduler.state import Snapshot
 
 _NONE: RowArray = np.zeros(0, dtype=np.intp)

@@ -16,9 +16,12 @@ from scheduler.framework import (
     MAX_SCORE,
     BoolArray,
     CycleState,
+    DependsOn,
     FilterPlugin,
     FloatArray,
     IntArray,
+    Locality,
+    LocalPlugin,
     NodeView,
     PodInfo,
     PreScorePlugin,
@@ -26,7 +29,6 @@ from scheduler.framework import (
     RowArray,
     ScorePlugin,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.state import Snapshot
 
 Fits = Callable[[NodeView, int], bool]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.framework import Eviction, Handle, PodInfo
-from scheduler.kube.primitives.timestamps import format_time
+from scheduler.kube.primitives import format_time
 from scheduler.preemption import PREEMPTED_REASON
 
 PREEMPTIONS_AT_ONCE = 8

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scheduler.engine.handle import EngineHandle
 from scheduler.framework import PodInfo
-from scheduler.kube.primitives.timestamps import format_time
+from scheduler.kube.primitives import format_time
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"

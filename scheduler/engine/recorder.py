@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 import structlog
 
 from scheduler.kube.client import KubeClient, KubeError
-from scheduler.kube.primitives.timestamps import format_micro_time
+from scheduler.kube.primitives import format_micro_time
 
 NOTE_LIMIT = 1024
 """Bytes of a note that the API server accepts."""

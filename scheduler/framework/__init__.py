@@ -4,7 +4,7 @@ May import `scheduler.config`, `scheduler.catalog` and `scheduler.kube.model`; d
 """
 
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
-from scheduler.framework.calls import PermitOutcome, PluginError, PluginScores
+from scheduler.framework.calls import PermitOutcome, PluginError, PluginScores, PreFilterOutcome
 from scheduler.framework.cycle import PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState, RandomSource
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
 from scheduler.framework.events import (
@@ -73,7 +73,9 @@ from scheduler.framework.interface import (
 from scheduler.framework.load import REPORT_INTERVAL, LoadColumns, LoadReading, NodeLoad, is_fresh
 from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.framework.nodecodes import NodeCodes
+from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.framework.objects import (
+    NO_SECCOMP_PATHS,
     ContainerCPU,
     ContainerResources,
     Declared,
@@ -89,6 +91,7 @@ from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, TermCoun
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
 from scheduler.framework.runner import ProfileRunner, Wrap
 from scheduler.framework.status import (
+    MAX_REASONS,
     SKIP,
     SUCCESS,
     BoolArray,
@@ -125,11 +128,13 @@ __all__ = [
     "ASSIGNED_POD_ADD",
     "ASSIGNED_POD_DELETE",
     "FORCE_ACTIVATE",
+    "MAX_REASONS",
     "MAX_SCORE",
     "NODE",
     "NODE_ADD",
     "NODE_DELETE",
     "NO_NODES",
+    "NO_SECCOMP_PATHS",
     "NO_TERMS",
     "POD",
     "PODS_TO_ACTIVATE",
@@ -212,6 +217,7 @@ __all__ = [
     "PreBindPlugin",
     "PreEnqueuePlugin",
     "PreFilterExtensions",
+    "PreFilterOutcome",
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
@@ -247,6 +253,7 @@ __all__ = [
     "pod_terms",
     "pod_update_events",
     "reject",
+    "rows_fitting_beside_nominated",
     "score_by_node",
     "unavailable",
     "unresolvable",

@@ -23,7 +23,7 @@ from scheduler.kube.model import (
     TopologySpreadConstraint,
     Volume,
 )
-from scheduler.kube.primitives.selectors import CompiledNodeSelector, WeightedTerm
+from scheduler.kube.primitives import CompiledNodeSelector, WeightedTerm
 
 Resources = Mapping[str, int]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.podterms import AffinityTerm
 from scheduler.framework.status import BoolArray, IntArray
-from scheduler.kube.primitives.selectors import Selector
+from scheduler.kube.primitives import Selector
 
 
 class PodClause(NamedTuple):

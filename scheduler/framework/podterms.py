@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.kube.model import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
-from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
+from scheduler.kube.primitives import Selector, SelectorError, label_selector
 
 
 @dataclass(frozen=True, slots=True)

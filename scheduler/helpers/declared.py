@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from scheduler.framework import Declared
 from scheduler.kube.model import Container, Pod, ResourceList
-from scheduler.kube.primitives.quantity import milli_value, value
+from scheduler.kube.primitives import quantity_milli_value, quantity_value
 
 _Amounts = tuple[int, int]
 """CPU in milli-units and memory in bytes."""
@@ -42,8 +42,8 @@ def _effective(pod: Pod, amounts: Callable[[Container], ResourceList]) -> _Amoun
 def _sum(lists: Iterable[ResourceList]) -> _Amounts:
     cpu = memory = 0
     for amounts in lists:
-        cpu += milli_value(amounts["cpu"]) if "cpu" in amounts else 0
-        memory += value(amounts["memory"]) if "memory" in amounts else 0
+        cpu += quantity_milli_value(amounts["cpu"]) if "cpu" in amounts else 0
+        memory += quantity_value(amounts["memory"]) if "memory" in amounts else 0
     return cpu, memory
 
 

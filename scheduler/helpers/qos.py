@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from scheduler.kube.model import Pod, ResourceList
-from scheduler.kube.primitives.quantity import milli_value
+from scheduler.kube.primitives import quantity_milli_value
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 _QOS_RESOURCES = ("cpu", "memory")
@@ -41,7 +41,7 @@ def _sum_amounts(lists: Iterable[ResourceList]) -> dict[str, int]:
     total: dict[str, int] = {}
     for resources in lists:
         for name in _QOS_RESOURCES:
-            amount = milli_value(resources.get(name, 0))
+            amount = quantity_milli_value(resources.get(name, 0))
             if amount > 0:
                 total[name] = total.get(name, 0) + amount
     return total

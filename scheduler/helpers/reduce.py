@@ -6,8 +6,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from scheduler.framework import HostPort, NodeInfo, PodInfo, SeccompPaths, SpecInfo, pod_terms
-from scheduler.framework.objects import NO_SECCOMP_PATHS
+from scheduler.framework import NO_SECCOMP_PATHS, HostPort, NodeInfo, PodInfo, SeccompPaths, SpecInfo, pod_terms
 from scheduler.helpers.declared import declared
 from scheduler.helpers.holding import holds, is_attachable
 from scheduler.helpers.qos import qos_class
@@ -19,15 +18,17 @@ from scheduler.helpers.resources import (
     pod_requests,
 )
 from scheduler.kube.model import Node, Pod, SecurityContext, Volume
-from scheduler.kube.primitives.quantity import milli_value, value
-from scheduler.kube.primitives.selectors import (
+from scheduler.kube.primitives import (
     CompiledNodeSelector,
     SelectorError,
+    TimestampError,
     WeightedTerm,
+    epoch_seconds,
     node_selector,
     preferred_terms,
+    quantity_milli_value,
+    quantity_value,
 )
-from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
 
 _LOCALHOST = "Localhost"
 _ANNOTATION = "seccomp.security.alpha.kubernetes.io"
@@ -139,7 +140,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         topology_spread=spec.topology_spread_constraints,
         host_ports=host_ports,
         container_cpu=container_cpu(pod),
-        overhead_cpu=milli_value(spec.overhead["cpu"]) if "cpu" in spec.overhead else 0,
+        overhead_cpu=quantity_milli_value(spec.overhead["cpu"]) if "cpu" in spec.overhead else 0,
         images=tuple(normalized_image(container.image) for container in (*spec.init_containers, *spec.containers)),
         gates=tuple(gate.name for gate in spec.scheduling_gates),
         volumes=volumes,
@@ -213,7 +214,7 @@ def reduce_node(node: Node) -> NodeInfo:
     """
     meta, status = node.metadata, node.status
     allocatable = {
-        name: max(0, milli_value(amount) if name == "cpu" else value(amount))
+        name: max(0, quantity_milli_value(amount) if name == "cpu" else quantity_value(amount))
         for name, amount in status.allocatable.items()
         if name in ("cpu", "memory", "ephemeral-storage") or is_scalar_resource(name)
     }
@@ -225,9 +226,9 @@ def reduce_node(node: Node) -> NodeInfo:
         taints=node.spec.taints,
         unschedulable=node.spec.unschedulable,
         allocatable=allocatable,
-        allowed_pods=max(0, value(status.allocatable.get("pods", 0))),
-        capacity_cpu=max(0, milli_value(status.capacity.get("cpu", 0))),
-        capacity_memory=max(0, value(status.capacity.get("memory", 0))),
+        allowed_pods=max(0, quantity_value(status.allocatable.get("pods", 0))),
+        capacity_cpu=max(0, quantity_milli_value(status.capacity.get("cpu", 0))),
+        capacity_memory=max(0, quantity_value(status.capacity.get("memory", 0))),
         images={name: image.size_bytes for image in status.images for name in image.names},
         conditions={condition.type: condition.status for condition in status.conditions},
         addresses=tuple(address.address for address in status.addresses),

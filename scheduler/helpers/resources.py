@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scheduler.framework import ContainerCPU, ContainerResources, Resources
 from scheduler.kube.model import Container, ContainerStatus, Pod, ResourceList
-from scheduler.kube.primitives.quantity import milli_value, value
+from scheduler.kube.primitives import quantity_milli_value, quantity_value
 
 DEFAULT_CPU = 100
 """Milli-units counted for a container that requests no cpu, where an amount of zero would make nodes look idle."""
@@ -45,7 +45,7 @@ def is_scalar_resource(name: str) -> bool:
 def parse_resources(resources: ResourceList) -> dict[str, int]:
     """Return the amounts of the resources that count, negative ones as 0."""
     return {
-        name: max(0, milli_value(amount) if name == "cpu" else value(amount))
+        name: max(0, quantity_milli_value(amount) if name == "cpu" else quantity_value(amount))
         for name, amount in resources.items()
         if name in _BASIC or is_scalar_resource(name)
     }
@@ -181,7 +181,7 @@ def container_resources(pod: Pod) -> tuple[ContainerResources, ...]:
 
 def _cpu(resources: ResourceList) -> int | None:
     amount = resources.get("cpu")
-    return None if amount is None else milli_value(amount)
+    return None if amount is None else quantity_milli_value(amount)
 
 
 def covers(available: Resources, wanted: Resources) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from scheduler.framework import BoolArray, LabelColumn, NodeInfo, NodeView, RowArray, SpecInfo, gather_codes
 from scheduler.helpers.tolerations import has_untolerated_taint
 from scheduler.kube.model import Toleration
-from scheduler.kube.primitives.selectors import (
+from scheduler.kube.primitives import (
     CompiledNodeSelector,
     CompiledNodeSelectorTerm,
     Requirement,

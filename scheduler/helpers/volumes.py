@@ -14,8 +14,7 @@ from scheduler.kube.model import (
     PersistentVolumeClaimSpec,
     Volume,
 )
-from scheduler.kube.primitives import selectors
-from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
+from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value, selectors
 
 CLAIM, VOLUME, CLASS = "PersistentVolumeClaim", "PersistentVolume", "StorageClass"
 CSI_NODE, CSI_DRIVER, CSI_CAPACITY = "CSINode", "CSIDriver", "CSIStorageCapacity"
@@ -110,7 +109,7 @@ def size_of(resources: "dict[str, str | int | float]") -> Size | None:
     it cannot be read."""
     amount = resources.get("storage", 0)
     try:
-        return value(amount), milli_value(amount)
+        return quantity_value(amount), quantity_milli_value(amount)
     except QuantityError:
         return None
 

@@ -108,7 +108,7 @@ def load_source(
         from scheduler.load.signalfx import SignalFxSource
 
         return SignalFxSource(settings, window_seconds(settings.window))
-    from scheduler.kube.client.sync import SyncConnection
+    from scheduler.kube.client import SyncConnection
     from scheduler.load.metrics_server import MetricsServerSource
 
     return MetricsServerSource(SyncConnection(api, timeout=settings.timeout_seconds), capacity_of)

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
-from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
-from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_milli_value, quantity_value
 from scheduler.load.figures import is_usable
 from scheduler.load.nodes import NODES_PATH, list_nodes
 from scheduler.load.source import LoadError
@@ -100,7 +99,7 @@ class MetricsServerSource:
 def _node_load(item: Mapping[str, Any], capacity: Capacity) -> tuple[NodeLoad | None, int]:
     usage = _part(item, "usage")
     figures: list[float] = []
-    for name, amount, total in (("cpu", milli_value, capacity[0]), ("memory", value, capacity[1])):
+    for name, amount, total in (("cpu", quantity_milli_value, capacity[0]), ("memory", quantity_value, capacity[1])):
         try:
             used = amount(usage[name])
             percent = float(100 * used) / float(total) if total > 0 else math.nan

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
+from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value
 
 NODES_PATH = "/api/v1/nodes"
 _PAGE = 250
@@ -52,7 +52,7 @@ def _node(item: Mapping[str, Any]) -> KnownNode:
     listed = addresses if isinstance(addresses, list) else []
     amounts = _part(status, "capacity")
     try:
-        capacity = milli_value(amounts.get("cpu", "0")), value(amounts.get("memory", "0"))
+        capacity = quantity_milli_value(amounts.get("cpu", "0")), quantity_value(amounts.get("memory", "0"))
     except (QuantityError, TypeError):
         capacity = (0, 0)
     return KnownNode(

@@ -25,7 +25,7 @@ from scheduler.framework import (
     WhatIfView,
 )
 from scheduler.kube.model import PodDisruptionBudget
-from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector
+from scheduler.kube.primitives import Selector, SelectorError, label_selector
 from scheduler.preemption.victims import (
     DryRunResult,
     NodeError,

@@ -30,7 +30,7 @@ from devcluster.demo.workload import DEPLOYMENTS, POD_COUNT, TAINT, DemoWorkload
 from devcluster.inventory import COLD, HOT, simulated_nodes
 from devcluster.loads import LoadClient
 from devcluster.spec import ClusterSpec
-from scheduler.kube.primitives.quantity import milli_value, value
+from scheduler.kube.primitives.quantity import quantity_milli_value, quantity_value
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -180,19 +180,19 @@ def test_no_node_has_more_than_fits(installed: Installed, placed: Counter[str]) 
     used_memory: Counter[str] = Counter()
     for pod in installed.core.list_namespaced_pod("demo").items:
         requests_ = pod.spec.containers[0].resources.requests
-        used_cpu[pod.spec.node_name] += milli_value(requests_["cpu"])
-        used_memory[pod.spec.node_name] += value(requests_["memory"])
+        used_cpu[pod.spec.node_name] += quantity_milli_value(requests_["cpu"])
+        used_memory[pod.spec.node_name] += quantity_value(requests_["memory"])
     nodes = {node.metadata.name: node for node in installed.core.list_node().items}
     for name in placed:
         assert nodes[name].metadata.labels["type"] == "kwok"
-        assert used_cpu[name] <= milli_value(nodes[name].status.allocatable["cpu"])
-        assert used_memory[name] <= value(nodes[name].status.allocatable["memory"])
+        assert used_cpu[name] <= quantity_milli_value(nodes[name].status.allocatable["cpu"])
+        assert used_memory[name] <= quantity_value(nodes[name].status.allocatable["memory"])
 
 
 def test_no_hot_node_got_a_pod_while_others_had_room(installed: Installed, placed: Counter[str]) -> None:
     hot = {node.name for node in simulated_nodes(NODES) if node.profile == HOT}
     room = sum(node.size.cpus * 1000 for node in simulated_nodes(NODES) if node.name not in hot)
-    requested = sum(part.replicas * milli_value(part.cpu) for part in DEPLOYMENTS)
+    requested = sum(part.replicas * quantity_milli_value(part.cpu) for part in DEPLOYMENTS)
     assert requested < room, "the workload must fit outside the hot nodes, or the test says nothing"
     assert sum(placed[name] for name in hot) == 0
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from scheduler.kube.model.meta import Int32, Int64, Object, ResourceList
-from scheduler.kube.primitives.quantity import milli_value
+from scheduler.kube.primitives.quantity import quantity_milli_value
 
 # --- AppGroup: workloads that communicate (appgroup.diktyo.x-k8s.io/v1alpha1) -----------------------------------------
 APP_GROUP_LABEL = "appgroup.diktyo.x-k8s.io"
@@ -76,7 +76,7 @@ class ElasticQuotaSpec(Struct, frozen=True, gc=False, rename="camel"):
         """Raise QuantityError (a ValueError) for an amount that cannot be read."""
         for amounts in (self.min, self.max):
             for amount in (amounts or {}).values():
-                milli_value(amount)
+                quantity_milli_value(amount)
 
 
 class ElasticQuotaStatus(Struct, frozen=True, gc=False, rename="camel"):

@@ -23,7 +23,7 @@ _BIG_EXPONENT: Final = 64
 """10**64 is beyond any int64 at every scale we ask for, given at most `_MAX_TEXT` fraction digits are counted apart."""
 
 
-class Format(enum.StrEnum):
+class QuantityFormat(enum.StrEnum):
     """Family of suffix that a quantity was written with and is printed with."""
 
     BINARY_SI = "BinarySI"
@@ -50,7 +50,7 @@ class Quantity:
 
     mantissa: int
     exponent: int
-    format: Format = Format.DECIMAL_SI
+    format: QuantityFormat = QuantityFormat.DECIMAL_SI
 
     def scaled(self, scale: int) -> int:
         """Return the number in units of `10**scale`, rounded away from zero and saturated to int64."""
@@ -71,7 +71,7 @@ class Quantity:
         return _canonical(self)
 
 
-def parse(text: str) -> Quantity:
+def parse_quantity(text: str) -> Quantity:
     """Read a quantity. Surrounding blanks are ignored, as the JSON decoder of Kubernetes does."""
     stripped = text.strip()
     match = _PATTERN.fullmatch(stripped) if len(stripped) <= _MAX_TEXT else None
@@ -85,26 +85,26 @@ def parse(text: str) -> Quantity:
     exponent = -len(fraction)
     if suffix in _BINARY:
         mantissa <<= _BINARY[suffix]
-        family = Format.BINARY_SI
+        family = QuantityFormat.BINARY_SI
     elif suffix in _DECIMAL:
         exponent += _DECIMAL[suffix]
-        family = Format.DECIMAL_SI
+        family = QuantityFormat.DECIMAL_SI
     else:
         exponent += int(suffix[1:])
-        family = Format.DECIMAL_EXPONENT
-    if family is Format.BINARY_SI:
+        family = QuantityFormat.DECIMAL_EXPONENT
+    if family is QuantityFormat.BINARY_SI:
         mantissa, exponent, family = _limit_binary(mantissa, exponent)
     return Quantity(-mantissa if sign == "-" else mantissa, exponent, family)
 
 
-def _limit_binary(mantissa: int, exponent: int) -> tuple[int, int, Format]:
+def _limit_binary(mantissa: int, exponent: int) -> tuple[int, int, QuantityFormat]:
     """Cap a binary quantity at int64, and print one below 1 with a decimal suffix (as ParseQuantity)."""
     if exponent == 0:
-        return min(mantissa, INT64_MAX), 0, Format.BINARY_SI
+        return min(mantissa, INT64_MAX), 0, QuantityFormat.BINARY_SI
     unit = 10**-exponent
     if mantissa > INT64_MAX * unit:
-        return INT64_MAX, 0, Format.BINARY_SI
-    return mantissa, exponent, Format.DECIMAL_SI if 0 < mantissa < unit else Format.BINARY_SI
+        return INT64_MAX, 0, QuantityFormat.BINARY_SI
+    return mantissa, exponent, QuantityFormat.DECIMAL_SI if 0 < mantissa < unit else QuantityFormat.BINARY_SI
 
 
 @lru_cache(maxsize=65536)
@@ -113,7 +113,7 @@ def _milli_value(text: str) -> int:
     if match is not None:
         value = int(match[1]) * _PLAIN_MILLI[match[2]]
         return min(value, INT64_MAX)
-    return parse(text).scaled(-3)
+    return parse_quantity(text).scaled(-3)
 
 
 @lru_cache(maxsize=65536)
@@ -121,15 +121,15 @@ def _value(text: str) -> int:
     match = _PLAIN.fullmatch(text)
     if match is not None:
         return min(-(-int(match[1]) * _PLAIN_MILLI[match[2]] // 1000), INT64_MAX)
-    return parse(text).scaled(0)
+    return parse_quantity(text).scaled(0)
 
 
-def milli_value(quantity: str | int | float) -> int:
+def quantity_milli_value(quantity: str | int | float) -> int:
     """Return thousandths of the unit, rounded away from zero, as Go's Quantity.MilliValue (cpu is counted so)."""
     return _milli_value(quantity if type(quantity) is str else _number(quantity))
 
 
-def value(quantity: str | int | float) -> int:
+def quantity_value(quantity: str | int | float) -> int:
     """Return whole units, rounded away from zero, as Go's Quantity.Value (bytes, pods, devices are counted so)."""
     return _value(quantity if type(quantity) is str else _number(quantity))
 
@@ -139,10 +139,10 @@ def canonical(quantity: str | int | float) -> str:
 
     Go's String() keeps some texts as they were written ("1.500"); this never does.
     """
-    return str(parse(_number(quantity)))
+    return str(parse_quantity(_number(quantity)))
 
 
-def format_value(amount: int, family: Format = Format.BINARY_SI) -> str:
+def format_value(amount: int, family: QuantityFormat = QuantityFormat.BINARY_SI) -> str:
     """Print whole units, as NewQuantity(amount, family).String()."""
     return str(Quantity(amount, 0, family))
 
@@ -168,7 +168,7 @@ def _canonical(quantity: Quantity) -> str:
     if quantity.mantissa == 0:
         return "0"
     family = quantity.format
-    if family is Format.BINARY_SI and (whole := _exact_int(quantity)) is not None and abs(whole) >= 1024:
+    if family is QuantityFormat.BINARY_SI and (whole := _exact_int(quantity)) is not None and abs(whole) >= 1024:
         mantissa, exponent = whole, 0
         while exponent < 60 and mantissa % 1024 == 0:
             mantissa, exponent = mantissa // 1024, exponent + 10
@@ -181,7 +181,7 @@ def _canonical(quantity: Quantity) -> str:
         mantissa, exponent = mantissa // 10, exponent + 1
     while exponent % 3:
         mantissa, exponent = mantissa * 10, exponent - 1
-    if family is Format.DECIMAL_EXPONENT:
+    if family is QuantityFormat.DECIMAL_EXPONENT:
         return f"{mantissa}e{exponent}" if exponent else str(mantissa)
     # Kubernetes has no suffix beyond E and prints none, losing the value; an exponent keeps it readable.
     suffix = _DECIMAL_BY_EXPONENT.get(exponent)

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from scheduler.framework import CycleState, NodeView, PodClause, PodInfo, PodQuery, Resources, RowArray
-from scheduler.kube.primitives.selectors import EVERYTHING
+from scheduler.kube.primitives import EVERYTHING
 from scheduler.plugins.capacityscheduling.attempt import Attempt
 from scheduler.preemption import ReprieveResult, VictimRules, by_importance
 

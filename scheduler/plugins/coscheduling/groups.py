@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Hashable
 
 from scheduler.framework import Handle, Objects, PodInfo, PodListener, Pods
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
-from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+from scheduler.kube.primitives import TimestampError, epoch_seconds
 
 KIND = "PodGroup"
 _MAX_REMEMBERED = 10_000

@@ -6,7 +6,7 @@ import numpy as np
 
 from scheduler.framework import FloatArray, NodeView, PodInfo
 from scheduler.kube.model import PodGroup
-from scheduler.kube.primitives.quantity import milli_value, parse, value
+from scheduler.kube.primitives import parse_quantity, quantity_milli_value, quantity_value
 
 PODS = "pods"
 
@@ -26,7 +26,7 @@ def resource_gap(group: PodGroup, view: NodeView, members: Iterable[tuple[PodInf
     missing = {}
     for resource, amount in wanted.items():
         free = _free_by_row(view, resource, members_with_rows)
-        need = milli_value(amount) if resource == "cpu" else value(amount)
+        need = quantity_milli_value(amount) if resource == "cpu" else quantity_value(amount)
         # Upstream goes from node to node and stops asking for a resource once it has enough: an overcommitted node
         # further on takes nothing away.
         if not len(free) or np.maximum.accumulate(np.cumsum(free))[-1] < need:
@@ -51,7 +51,7 @@ def _free_by_row(view: NodeView, resource: str, members: Iterable[tuple[PodInfo,
 
 def _format_quantity(amount: str | int | float, free: FloatArray, resource: str) -> str:
     """Return Go's print of the Quantity struct that is left after the subtractions."""
-    left = parse(str(amount))
+    left = parse_quantity(str(amount))
     mantissa, exponent = left.mantissa, left.exponent
     if free.any():
         unit = -3 if resource == "cpu" else 0

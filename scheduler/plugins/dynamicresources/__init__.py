@@ -12,9 +12,12 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     HintRegistration,
+    Locality,
+    LocalPlugin,
     NodeView,
     PluginContext,
     PodInfo,
@@ -32,7 +35,6 @@ from scheduler.framework import (
     unresolvable,
     unschedulable,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 
 REASON = (
     "resource claims are not supported by this scheduler yet: remove spec.resourceClaims from the pod, "

@@ -5,8 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework import CycleState, IntArray, NodeView, PluginContext, PodInfo, RowArray, ScorePlugin
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
+from scheduler.framework import (
+    CycleState,
+    DependsOn,
+    IntArray,
+    Locality,
+    LocalPlugin,
+    NodeView,
+    PluginContext,
+    PodInfo,
+    RowArray,
+    ScorePlugin,
+)
 
 MIB = 1024 * 1024
 MIN_BYTES = 23 * MIB

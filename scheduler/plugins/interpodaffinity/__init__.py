@@ -14,10 +14,13 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     HintRegistration,
     IntArray,
+    Locality,
+    LocalPlugin,
     NodeView,
     Objects,
     PluginContext,
@@ -36,7 +39,6 @@ from scheduler.framework import (
     gather_codes,
     unresolvable,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
 from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, matches_all_terms
 from scheduler.plugins.interpodaffinity.upstream import UpstreamAffinityHints, UpstreamTermResolver

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scheduler.framework import AffinityTerm, Objects, PodClause, PodInfo, PodQuery
-from scheduler.kube.primitives.selectors import Selector
+from scheduler.kube.primitives import Selector
 
 _MAX_CACHED = 4096
 

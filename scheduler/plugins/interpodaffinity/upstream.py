@@ -4,7 +4,7 @@ is."""
 from collections.abc import Sequence
 
 from scheduler.framework import AffinityTerm, Hint, HintRegistration, PodClause, PodInfo
-from scheduler.kube.primitives.selectors import Selector
+from scheduler.kube.primitives import Selector
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
 from scheduler.plugins.interpodaffinity.terms import OwnTerm, TermResolver, matches_all_terms
 

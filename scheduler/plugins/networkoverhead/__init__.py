@@ -43,7 +43,7 @@ from scheduler.kube.model import (
     AppGroupDependency,
     NetworkTopology,
 )
-from scheduler.kube.primitives.selectors import Requirement, Selector, SelectorOperator
+from scheduler.kube.primitives import Requirement, Selector, SelectorOperator
 from scheduler.plugins.networkoverhead.costs import MEASURED, REGION, ZONE, CostTable, NetworkPaths, Place
 from scheduler.plugins.networkoverhead.upstream import reject_with_reason_per_node
 

@@ -3,8 +3,7 @@ v0.34.7 as it is."""
 
 import numpy as np
 
-from scheduler.framework import Code, IntArray, NodeView, RowArray, Verdicts
-from scheduler.framework.status import MAX_REASONS
+from scheduler.framework import MAX_REASONS, Code, IntArray, NodeView, RowArray, Verdicts
 
 
 def reject_with_reason_per_node(

@@ -13,11 +13,14 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     Hint,
     HintRegistration,
     IntArray,
+    Locality,
+    LocalPlugin,
     NodeInfo,
     NodeView,
     PluginContext,
@@ -33,9 +36,8 @@ from scheduler.framework import (
     failure,
     unresolvable,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers import default_normalize, node_matches, required_affinity_mask, selector_mask, term_mask
-from scheduler.kube.primitives.selectors import CompiledNodeSelector, WeightedTerm, node_selector, preferred_terms
+from scheduler.kube.primitives import CompiledNodeSelector, WeightedTerm, node_selector, preferred_terms
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"

@@ -8,9 +8,12 @@ from scheduler.framework import (
     NODE,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     HintRegistration,
+    Locality,
+    LocalPlugin,
     NodeView,
     PluginContext,
     PodInfo,
@@ -18,7 +21,6 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 
 REASON = "node(s) didn't match the requested node name"
 

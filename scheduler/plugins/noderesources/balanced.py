@@ -12,8 +12,11 @@ from scheduler.framework import (
     SUCCESS,
     BoolArray,
     CycleState,
+    DependsOn,
     FloatArray,
     IntArray,
+    Locality,
+    LocalPlugin,
     NodeView,
     PluginContext,
     PodInfo,
@@ -23,7 +26,6 @@ from scheduler.framework import (
     Status,
     gather,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.plugins.noderesources.kernels import BASIC, COLUMNS, NUMBERS, balance_of_two, used_fraction
 
 NAME = "NodeResourcesBalancedAllocation"

@@ -8,18 +8,22 @@ import numpy as np
 
 from scheduler.catalog import ActionType, NodeResourcesFitArgs
 from scheduler.framework import (
+    MAX_REASONS,
     NODE,
     POD,
     SUCCESS,
     BoolArray,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     FloatArray,
     Hint,
     HintRegistration,
     IntArray,
+    Locality,
+    LocalPlugin,
     NodeInfo,
     NodeView,
     PluginContext,
@@ -34,8 +38,6 @@ from scheduler.framework import (
     Verdicts,
     gather,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
-from scheduler.framework.status import MAX_REASONS
 from scheduler.helpers import covers, round_half_away
 from scheduler.plugins.noderesources.kernels import (
     BASIC,

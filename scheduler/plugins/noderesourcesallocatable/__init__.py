@@ -15,7 +15,7 @@ from scheduler.framework import (
     gather,
 )
 from scheduler.helpers import go_divide, min_max_normalize
-from scheduler.kube.primitives.quantity import INT64_MAX
+from scheduler.kube.primitives import INT64_MAX
 
 
 class NodeResourcesAllocatable:

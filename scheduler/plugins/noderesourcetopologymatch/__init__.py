@@ -14,10 +14,13 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     HintRegistration,
     IntArray,
+    Locality,
+    LocalPlugin,
     NodeView,
     ObjectReader,
     Objects,
@@ -30,7 +33,6 @@ from scheduler.framework import (
     Status,
     Verdicts,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.plugins.noderesourcetopologymatch import leastnuma
 from scheduler.plugins.noderesourcetopologymatch.align import MESSAGES, alignment_failures
 from scheduler.plugins.noderesourcetopologymatch.caches import (

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from scheduler.kube.model import NodeResourceTopology, TopologyAttribute, TopologyZone
-from scheduler.kube.primitives.quantity import QuantityError, milli_value, value
+from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value
 
 NAME = "NodeResourceTopologyMatch"
 KIND = "NodeResourceTopology"
@@ -136,7 +136,11 @@ def _available(zone: TopologyZone, flaws: list[str]) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for resource in zone.resources:
         try:
-            amount = milli_value(resource.available) if resource.name == "cpu" else value(resource.available)
+            amount = (
+                quantity_milli_value(resource.available)
+                if resource.name == "cpu"
+                else quantity_value(resource.available)
+            )
         except QuantityError as error:
             flaws.append(f"zone {zone.name!r}: {resource.name} is left out: {error}")
             continue

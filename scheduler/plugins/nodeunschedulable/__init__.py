@@ -9,10 +9,13 @@ from scheduler.framework import (
     POD,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     Hint,
     HintRegistration,
+    Locality,
+    LocalPlugin,
     NodeInfo,
     NodeView,
     PluginContext,
@@ -21,7 +24,6 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers import UNSCHEDULABLE_TAINT, tolerated
 
 REASON = "node(s) were unschedulable"

@@ -14,10 +14,13 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     Hint,
     HintRegistration,
+    Locality,
+    LocalPlugin,
     NodeView,
     PluginContext,
     PodInfo,
@@ -28,7 +31,6 @@ from scheduler.framework import (
     Verdicts,
     reject,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.csimigration import migration_of, source_of
 from scheduler.helpers.volumes import ATTACHMENT, CLAIM, CSI_NODE, claim_not_found, uses_claim
 from scheduler.kube.model import CSINode, PersistentVolumeClaim, VolumeAttachment

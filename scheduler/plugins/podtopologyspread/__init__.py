@@ -11,10 +11,13 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     HintRegistration,
     IntArray,
+    Locality,
+    LocalPlugin,
     NodeView,
     Objects,
     PluginContext,
@@ -31,7 +34,6 @@ from scheduler.framework import (
     failure,
     gather_codes,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from scheduler.framework import NodeInfo, Objects, PodClause, PodInfo, PodQuery
 from scheduler.helpers import has_untolerated_taint, node_matches
 from scheduler.kube.model import LabelSelector
-from scheduler.kube.primitives.selectors import Selector, SelectorError, label_selector, selector_from_set
+from scheduler.kube.primitives import Selector, SelectorError, label_selector, selector_from_set
 
 HOSTNAME = "kubernetes.io/hostname"
 HONOR = "Honor"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from scheduler.framework import CycleState, NodeView, PodInfo
 from scheduler.kube.model import PriorityClass
-from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+from scheduler.kube.primitives import TimestampError, epoch_seconds
 from scheduler.preemption import VictimRules
 
 PREFIX = "preemption-toleration.scheduling.x-k8s.io/"

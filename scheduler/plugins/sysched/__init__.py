@@ -14,7 +14,7 @@ from scheduler.framework import (
     ScorePlugin,
 )
 from scheduler.helpers import default_normalize
-from scheduler.kube.primitives.quantity import INT64_MAX
+from scheduler.kube.primitives import INT64_MAX
 from scheduler.plugins.sysched.neighbours import Neighbours
 from scheduler.plugins.sysched.profiles import Profiles
 from scheduler.plugins.sysched.upstream import UpstreamNeighbours, UpstreamProfiles

@@ -13,11 +13,14 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     Hint,
     HintRegistration,
     IntArray,
+    Locality,
+    LocalPlugin,
     NodeInfo,
     NodeView,
     PluginContext,
@@ -31,7 +34,6 @@ from scheduler.framework import (
     gather_codes,
     reject,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers import count_untolerated_preferences, default_normalize, has_untolerated_taint, untolerated_mask
 
 REASON = "node(s) had untolerated taint(s)"

@@ -7,9 +7,12 @@ import numpy as np
 from scheduler.catalog import TargetLoadPackingArgs
 from scheduler.framework import (
     CycleState,
+    DependsOn,
     FloatArray,
     IntArray,
     LoadColumns,
+    Locality,
+    LocalPlugin,
     NodeView,
     PluginContext,
     PodInfo,
@@ -18,7 +21,6 @@ from scheduler.framework import (
     SpecInfo,
     gather,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.staleness import (
     FreshnessCheck,
     LoadDecision,
@@ -28,7 +30,7 @@ from scheduler.helpers.staleness import (
     is_load,
 )
 from scheduler.helpers.unmeasured import UnmeasuredUse
-from scheduler.kube.primitives.quantity import milli_value
+from scheduler.kube.primitives import quantity_milli_value
 from scheduler.plugins.targetloadpacking.formula import (
     packing_score,
     packing_score_of_node,
@@ -49,7 +51,7 @@ class TargetLoadPacking:
     def __init__(self, args: TargetLoadPackingArgs, context: PluginContext) -> None:
         self._target = float(args.effective_target)
         self._multiplier = args.multiplier
-        self._default_request = milli_value(args.default_requests.get("cpu", 0))
+        self._default_request = quantity_milli_value(args.default_requests.get("cpu", 0))
         self._source = args.source_key()
         self._staleness = StalenessPolicy(NAME, context.options.load)
         self._predictions: dict[bytes, int] = {}

@@ -3,8 +3,18 @@
 
 import numpy as np
 
-from scheduler.framework import BoolArray, CycleState, IntArray, NodeView, PodInfo, RowArray, ScorePlugin, gather
-from scheduler.framework.locality import Locality, LocalPlugin
+from scheduler.framework import (
+    BoolArray,
+    CycleState,
+    IntArray,
+    Locality,
+    LocalPlugin,
+    NodeView,
+    PodInfo,
+    RowArray,
+    ScorePlugin,
+    gather,
+)
 from scheduler.plugins.targetloadpacking.formula import packing_score, utilization_after
 from scheduler.plugins.targetloadpacking.plugin import NAME, TargetLoadPacking
 

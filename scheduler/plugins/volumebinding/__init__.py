@@ -13,11 +13,14 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     Hint,
     HintRegistration,
     IntArray,
+    Locality,
+    LocalPlugin,
     NodeView,
     PluginContext,
     PodInfo,
@@ -33,7 +36,6 @@ from scheduler.framework import (
     failure,
     unresolvable,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.csimigration import MIGRATED_PLUGINS
 from scheduler.helpers.volumes import CLAIM, CLASS, CSI_CAPACITY, CSI_DRIVER, CSI_NODE, VOLUME, claims_of, uses_claim
 from scheduler.kube.model import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass

@@ -29,7 +29,7 @@ from scheduler.helpers.volumes import (
     volume_modes_match,
 )
 from scheduler.kube.model import NodeSelector, PersistentVolume, PersistentVolumeClaim
-from scheduler.kube.primitives.selectors import Selector, SelectorError, SelectorOperator, label_selector
+from scheduler.kube.primitives import Selector, SelectorError, SelectorOperator, label_selector
 from scheduler.plugins.volumebinding.claims import PodClaims
 from scheduler.plugins.volumebinding.provisioning import provisionable
 

@@ -12,8 +12,7 @@ from scheduler.kube.model import (
     StorageClass,
     TopologySelectorTerm,
 )
-from scheduler.kube.primitives.quantity import QuantityError, value
-from scheduler.kube.primitives.selectors import SelectorError, label_selector, requirement
+from scheduler.kube.primitives import QuantityError, SelectorError, label_selector, quantity_value, requirement
 
 
 def provisionable(
@@ -75,7 +74,7 @@ def _has_room(
     driver: CSIDriver | None = view.objects.get(CSI_DRIVER, "", storage_class.provisioner)
     if driver is None or not driver.spec.storage_capacity:
         return None
-    wanted = value(claim.spec.resources.requests["storage"])
+    wanted = quantity_value(claim.spec.resources.requests["storage"])
     room = np.zeros(len(rows), dtype=np.bool_)
     capacity: CSIStorageCapacity
     for capacity in view.objects.every(CSI_CAPACITY):
@@ -89,7 +88,7 @@ def volume_limit(capacity: CSIStorageCapacity) -> int | None:
     """Return how large one more volume can be; None when the driver does not say, or not in a readable way."""
     limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
     try:
-        return None if limit is None else value(limit)
+        return None if limit is None else quantity_value(limit)
     except QuantityError:
         return None
 

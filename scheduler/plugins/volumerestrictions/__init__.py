@@ -14,10 +14,13 @@ from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     Hint,
     HintRegistration,
+    Locality,
+    LocalPlugin,
     NodeView,
     PluginContext,
     PodInfo,
@@ -29,7 +32,6 @@ from scheduler.framework import (
     Verdicts,
     unresolvable,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.holding import DISKS, claim_key, is_disk
 from scheduler.helpers.volumes import CLAIM, claim_not_found, uses_claim
 from scheduler.kube.model import PersistentVolumeClaim, Volume

@@ -13,10 +13,13 @@ from scheduler.framework import (
     BoolArray,
     Code,
     CycleState,
+    DependsOn,
     EnqueueExtensions,
     FilterPlugin,
     Hint,
     HintRegistration,
+    Locality,
+    LocalPlugin,
     NodeView,
     Objects,
     PluginContext,
@@ -30,7 +33,6 @@ from scheduler.framework import (
     reject,
     unresolvable,
 )
-from scheduler.framework.locality import DependsOn, Locality, LocalPlugin
 from scheduler.helpers.csimigration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.helpers.volumes import (
     CLAIM,

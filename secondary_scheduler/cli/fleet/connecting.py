@@ -11,8 +11,7 @@ from typing import Any
 
 import yaml
 
-from scheduler.kube.client import ClientConfig, ConfigError, KubeError
-from scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.client import ClientConfig, ConfigError, KubeError, SyncConnection
 from secondary_scheduler.cli.fleet.events import one_line
 
 _AGENT = "secondary-scheduler/fleet"

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.config import flavour_of
-from scheduler.kube.client import KubeError, NotFound, api_path
-from scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.fleet.events import one_line
 from secondary_scheduler.cli.fleet.results import GateCheck
 

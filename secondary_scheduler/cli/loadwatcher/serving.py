@@ -17,8 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from scheduler.framework import LoadReading
-from scheduler.kube.client import ClientConfig, KubeClient, KubeError
-from scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.client import ClientConfig, KubeClient, KubeError, SyncConnection
 from scheduler.load import (
     Collector,
     LoadError,

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.kube.client import Forbidden, KubeError, NotFound
-from scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.client import Forbidden, KubeError, NotFound, SyncConnection
 
 NAMESPACE = "openshift-monitoring"
 ROUTES = ("thanos-querier", "prometheus-k8s")

@@ -12,8 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scheduler.config import Configuration
-from scheduler.kube.client import BadRequest, ClientConfig, KubeError
-from scheduler.kube.client.sync import SyncConnection
+from scheduler.kube.client import BadRequest, ClientConfig, KubeError, SyncConnection
 from scheduler.load import KnownNode, LoadSettings, configured_sources, list_nodes, load_source
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.errors import CommandError, ExitCode

@@ -14,8 +14,7 @@ from msgspec import Raw, Struct
 from scheduler.framework import LoadReading, PodInfo
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import NODES, PODS, Codec, DecodeError, Namespace, ObjectMeta
-from scheduler.kube.primitives.quantity import QuantityError, value
-from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_value
 from scheduler.state import WATCHED_KINDS, ClusterState
 from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.nodeload import LOAD_KIND
@@ -401,7 +400,7 @@ def _with_field_path(data: bytes | Raw, error: ValueError) -> str:
         return text
     for path, amount in _quantities(msgspec.json.decode(data)):
         try:
-            value(amount)
+            quantity_value(amount)
         except QuantityError as invalid:
             return f"{path}: {invalid}"
     return text

@@ -74,7 +74,7 @@ def _detail(text: str) -> Detail:
 
 
 def _parse_time(text: str) -> float:
-    from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+    from scheduler.kube.primitives import TimestampError, epoch_seconds
 
     try:
         seconds = float(text)

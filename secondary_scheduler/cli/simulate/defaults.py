@@ -15,7 +15,7 @@ import msgspec
 
 from scheduler.helpers import pod_requests
 from scheduler.kube.model import decode_pod
-from scheduler.kube.primitives.quantity import format_milli, format_value
+from scheduler.kube.primitives import format_milli, format_value
 
 Data = dict[str, Any]
 

@@ -7,13 +7,13 @@ request, with sidecars, resources of the pod as a whole, and the overhead that u
 from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.kube.model import ElasticQuota, Pod, ResourceList
-from scheduler.kube.primitives.quantity import (
-    Format,
+from scheduler.kube.primitives import (
     QuantityError,
+    QuantityFormat,
     format_milli,
     format_value,
-    milli_value,
-    value,
+    quantity_milli_value,
+    quantity_value,
 )
 
 Amounts = Mapping[str, int]
@@ -72,12 +72,14 @@ def resource_list(used: Amounts) -> dict[str, str]:
 def _text(name: str, amount: int) -> str:
     if name == "cpu":
         return format_milli(amount)
-    return format_value(amount, Format.BINARY_SI if name in _BYTES or "hugepages-" in name else Format.DECIMAL_SI)
+    return format_value(
+        amount, QuantityFormat.BINARY_SI if name in _BYTES or "hugepages-" in name else QuantityFormat.DECIMAL_SI
+    )
 
 
 def _read(amounts: ResourceList) -> Iterator[tuple[str, int]]:
     for name, amount in amounts.items():
-        yield name, milli_value(amount) if name == "cpu" else value(amount)
+        yield name, quantity_milli_value(amount) if name == "cpu" else quantity_value(amount)
 
 
 def _sum(lists: Iterable[ResourceList]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from scheduler.kube.model import Pod, PodGroup, PodGroupStatus
-from scheduler.kube.primitives.timestamps import TimestampError, epoch_seconds
+from scheduler.kube.primitives import TimestampError, epoch_seconds
 
 PENDING, SCHEDULING, RUNNING = "Pending", "Scheduling", "Running"
 FINISHED, FAILED = "Finished", "Failed"

@@ -16,7 +16,7 @@ from scheduler.core import explain
 from scheduler.framework import LoadReading
 from scheduler.helpers.loadstats import MEGA, measured_upstream, resource_stats
 from scheduler.kube.client import ClientConfig
-from scheduler.kube.primitives.quantity import milli_value, value
+from scheduler.kube.primitives.quantity import quantity_milli_value, quantity_value
 from scheduler.load import Collector, load_settings, load_source, match_nodes, parse_watcher
 from scheduler.plugins.lowriskovercommitment.beta import match_moments
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
@@ -117,9 +117,9 @@ def test_amounts_follow_from_the_listed_metrics(case: dict[str, Any]) -> None:
     allocatable = case["nodes"][0]["status"]["allocatable"][resource]
     request = inputs["pod_request"]
     capacity, amount = (
-        (float(milli_value(allocatable)), float(request["milli_cpu"]))
+        (float(quantity_milli_value(allocatable)), float(request["milli_cpu"]))
         if resource == "cpu"
-        else (value(allocatable) * MEGA, request["memory"] * MEGA)
+        else (quantity_value(allocatable) * MEGA, request["memory"] * MEGA)
     )
     stats = resource_stats(seen.average, seen.deviation, np.array([capacity]), amount)
     wanted = expected["resource_stats"]

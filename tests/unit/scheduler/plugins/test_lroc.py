@@ -19,7 +19,7 @@ from scheduler.helpers.loadstats import (
     measured_upstream,
     resource_stats,
 )
-from scheduler.kube.primitives.quantity import milli_value, value
+from scheduler.kube.primitives.quantity import quantity_milli_value, quantity_value
 from scheduler.load import parse_watcher
 from scheduler.plugins.lowriskovercommitment import plugin as lroc_plugin
 from scheduler.plugins.lowriskovercommitment.beta import (
@@ -56,7 +56,7 @@ def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[st
 
 
 def column(*values: float) -> Any:
-    return np.array([float(value) for value in values])
+    return np.array([float(number) for number in values])
 
 
 @pytest.mark.parametrize("case", cases(FILE, "plugin_score"))
@@ -164,8 +164,8 @@ def test_sums_per_node_are_upstreams(case: dict[str, Any]) -> None:
     view, own, expected = state.snapshot(NOW), pod_of(case["pod"]).spec.declared, case["expected"]
     capacity = case["nodes"][0]["status"]["allocatable"]
     for resource, amount, key in (
-        ("cpu", milli_value(capacity["cpu"]), "milli_cpu"),
-        ("memory", value(capacity["memory"]), "memory"),
+        ("cpu", quantity_milli_value(capacity["cpu"]), "milli_cpu"),
+        ("memory", quantity_value(capacity["memory"]), "memory"),
     ):
         requests, limits = view.declared(resource)[0], view.declared(f"{resource}_limit")[0]
         assert view.allocatable(resource)[0] == expected["node_capacity"][key] == amount

@@ -48,9 +48,9 @@ def rounded_away(exact: Fraction) -> int:
 @given(quantities())
 def test_values_are_exact_rounded_away_from_zero_and_saturated(case: tuple[str, Fraction]) -> None:
     text, exact = case
-    assert quantity.value(text) == rounded_away(exact)
+    assert quantity.quantity_value(text) == rounded_away(exact)
     if abs(exact) < 2**63 - 1:  # a binary quantity is capped before it is counted in thousandths
-        assert quantity.milli_value(text) == rounded_away(exact * 1000)
+        assert quantity.quantity_milli_value(text) == rounded_away(exact * 1000)
 
 
 @given(quantities())
@@ -58,7 +58,7 @@ def test_the_canonical_form_means_the_same_and_is_stable(case: tuple[str, Fracti
     text, exact = case
     printed = quantity.canonical(text)
     assert quantity.canonical(printed) == printed
-    again = quantity.parse(printed)
+    again = quantity.parse_quantity(printed)
     value = Fraction(again.mantissa) * Fraction(10) ** again.exponent
     if value != exact:
         # Precision ends at nano, and binary quantities at int64.
@@ -70,13 +70,17 @@ def test_values_equal_those_that_go_computes() -> None:
     assert len(lines) == 500
     for line in lines:
         text, value, milli = line.split()
-        assert (text, quantity.value(text), quantity.milli_value(text)) == (text, int(value), int(milli))
+        assert (text, quantity.quantity_value(text), quantity.quantity_milli_value(text)) == (
+            text,
+            int(value),
+            int(milli),
+        )
 
 
 @given(st.text("0123456789.eEinumkKMGTP+- ", max_size=12))
 def test_any_text_either_has_a_value_or_a_clear_error(text: str) -> None:
     try:
-        value = quantity.value(text)
+        value = quantity.quantity_value(text)
     except quantity.QuantityError as error:
         value = 0 if "is not a Kubernetes quantity" in str(error) else 2**64
     assert -(2**63) < value < 2**63
@@ -112,7 +116,11 @@ def test_any_text_either_has_a_value_or_a_clear_error(text: str) -> None:
     ],
 )
 def test_known_quantities(text: str, value: int, milli: int, printed: str) -> None:
-    assert (quantity.value(text), quantity.milli_value(text), quantity.canonical(text)) == (value, milli, printed)
+    assert (quantity.quantity_value(text), quantity.quantity_milli_value(text), quantity.canonical(text)) == (
+        value,
+        milli,
+        printed,
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,34 +129,34 @@ def test_known_quantities(text: str, value: int, milli: int, printed: str) -> No
 )  # fmt: skip
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(quantity.QuantityError, match="is not a Kubernetes quantity"):
-        quantity.value(text)
+        quantity.quantity_value(text)
 
 
 def test_an_error_quotes_only_the_beginning_of_a_long_text() -> None:
     with pytest.raises(quantity.QuantityError) as caught:
-        quantity.value("x" * 100_000)
+        quantity.quantity_value("x" * 100_000)
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("text", ["1e999999999", "1e-999999999", "1e99999999999999999999", "-1e999999999"])
 def test_huge_exponents_cost_no_time_and_saturate(text: str) -> None:
     expected = 1 if "e-" in text else 2**63 - 1
-    assert abs(quantity.value(text)) == expected
-    assert abs(quantity.milli_value(text)) == expected
+    assert abs(quantity.quantity_value(text)) == expected
+    assert abs(quantity.quantity_milli_value(text)) == expected
 
 
 def test_numbers_from_hand_written_files_are_accepted_and_other_types_refused() -> None:
-    assert quantity.milli_value(2) == 2000
-    assert quantity.milli_value(0.5) == 500
-    assert quantity.value(1e-7) == 1
+    assert quantity.quantity_milli_value(2) == 2000
+    assert quantity.quantity_milli_value(0.5) == 500
+    assert quantity.quantity_value(1e-7) == 1
     for wrong in (True, None, [1]):
         with pytest.raises(quantity.QuantityError):
-            quantity.value(wrong)  # type: ignore[arg-type]
+            quantity.quantity_value(wrong)  # type: ignore[arg-type]
 
 
 def test_amounts_are_printed_as_kubernetes_prints_them() -> None:
     assert quantity.format_value(2**34) == "16Gi"
-    assert quantity.format_value(1000, quantity.Format.DECIMAL_SI) == "1k"
+    assert quantity.format_value(1000, quantity.QuantityFormat.DECIMAL_SI) == "1k"
     assert quantity.format_value(512) == "512"
     assert quantity.format_milli(1500) == "1500m"
     assert quantity.format_milli(2000) == "2"
