@@ -58,6 +58,7 @@ PARTS: dict[str, list[list[str]]] = {
         [str(BIN / "mypy")],  # what pyproject.toml names
         [str(BIN / "mypy"), "-p", "tests.support", "-p", "tests.conformance"],
         [str(BIN / "python"), "tools/lint_names.py"],
+        [str(BIN / "python"), "tools/lint_doors.py"],
         # Without its cache, which goes by the times of files: a checkout may set them back.
         [str(BIN / "lint-imports"), "--no-cache"],
         [str(BIN / "python"), "tools/architecture.py", "--check"],
