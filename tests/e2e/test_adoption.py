@@ -101,7 +101,7 @@ def test_it_is_taken_over_without_a_restart_or_a_replacement(live: Live, before:
     assert summary["create"] > 10
     assert set(summary) <= {"create", "same", "update"}, "of what exists, the provider alone is updated"
     assert summary.get("update", 0) <= 1
-    assert "adoptExisting: objects that exist are taken over" in live.up()
+    assert "adoptExisting: existing objects are adopted" in live.up()
     assert running(live) == before
     live.up(adoptExisting=False)
     live.nothing_to_change()

@@ -227,7 +227,7 @@ def test_an_engine_that_was_killed_is_followed_by_one_that_completes_its_work(
     cancel = live.command("cancel", "--yes")[:5]
     subprocess.run(cancel, cwd=CHECKOUT, env=live.environment, check=True, capture_output=True)
     text = live.up(adoptExisting=True)
-    assert "adoptExisting: objects that exist are taken over" in text
+    assert "adoptExisting: existing objects are adopted" in text
     assert "pending operations" in text, "it is told which objects were under way"
     live.run("refresh", "--yes", "--skip-preview", "--clear-pending-creates", adoptExisting=False)
     assert "pending operations" not in live.up()
