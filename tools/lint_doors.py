@@ -25,7 +25,7 @@ PROGRAMS = frozenset({"secondary_scheduler.operator.app", "secondary_scheduler.c
 
 
 def imports_behind_doors(source: str, module: str) -> Iterator[tuple[int, str, str]]:
-    """Line, imported module and its door, for every import of a module's text that does not use the door."""
+    """Line, imported module and its door, for every import of a module that does not use the door."""
     room = ".".join(module.split(".")[:2])
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.ImportFrom) or node.module is None or node.module in PROGRAMS:

@@ -1,0 +1,41 @@
+"""What each package's door lists is pinned: a public name appears or goes on purpose, with a line in this file's data.
+
+`PIN=1 pytest tests/unit/test_public_names.py` writes the data anew; read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+PINNED = Path(__file__).with_name("public_names.json")
+DOORS = (
+    *("scheduler.kube.primitives", "scheduler.kube.model", "scheduler.kube.client"),
+    *("scheduler.catalog", "scheduler.config", "scheduler.operand", "scheduler.framework", "scheduler.state"),
+    *("scheduler.helpers", "scheduler.preemption", "scheduler.core", "scheduler.plugins", "scheduler.observe"),
+    *("scheduler.load", "scheduler.engine", "secondary_scheduler.cli", "components"),
+)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_door_lists_what_is_pinned_and_all_of_it_exists(door: str) -> None:
+    module = importlib.import_module(door)
+    names = sorted(module.__all__)
+    assert [name for name in names if not hasattr(module, name)] == []
+    pinned = json.loads(PINNED.read_text(encoding="utf-8")) if PINNED.exists() else {}
+    if os.environ.get("PIN") == "1":
+        PINNED.write_text(json.dumps({**pinned, door: names}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        return
+    assert names == pinned.get(door), (
+        "public names changed; if on purpose: PIN=1 pytest tests/unit/test_public_names.py"
+    )
+
+
+@pytest.mark.parametrize("package", ["scheduler", "scheduler.kube"])
+def test_the_package_above_imports_nothing(package: str) -> None:
+    text = Path(str(importlib.import_module(package).__file__)).read_text(encoding="utf-8")
+    assert "import " not in text.rpartition('"""')[2]
