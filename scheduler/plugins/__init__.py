@@ -48,7 +48,7 @@ _CONSTRUCTORS: Mapping[str, str] = {
     "VolumeRestrictions": "volumerestrictions:VolumeRestrictions",
     "VolumeZone": "volumezone:VolumeZone",
 }
-"""Room and constructor of each built-in plugin."""
+"""Folder and constructor of each built-in plugin."""
 
 
 class _Factories(Mapping[str, PluginFactory]):
