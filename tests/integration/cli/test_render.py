@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,15 +18,22 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 NS = "openshift-secondary-scheduler-operator"
 
 
+@pytest.fixture
+def open_api() -> Iterator[Callable[[Path], Api]]:
+    """Opens an API whose connection is closed after the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda kubeconfig: stack.enter_context(contextlib.closing(Api(kubeconfig, NS)))
+
+
 def test_rendered_manifests_become_a_scheduler_with_their_configuration(
-    make_cluster: MakeCluster, tmp_path: Path
+    make_cluster: MakeCluster, open_api: Callable[[Path], Api], tmp_path: Path
 ) -> None:
     project = Project(tmp_path)
     project.stack("plain")
     manifests = project.manifests("plain")
     cluster = make_cluster(nodes=0, kwok=False, prometheus=False, real_nodes=1)
     apply(cluster.kubeconfig, manifests)
-    api = Api(cluster.kubeconfig, NS)
+    api = open_api(cluster.kubeconfig)
     named = manifests[-1]["spec"]["schedulerConfig"]
     by_name = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
     config_map = by_name["ConfigMap", named]

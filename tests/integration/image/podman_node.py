@@ -88,6 +88,7 @@ class PodmanNode:
             podman("stop", "--time", "25", container)
             codes[pod] = int(podman("wait", container).split()[-1])
             podman("rm", "--force", container)
+        self._api.close()
         return codes
 
     def logs(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,7 +91,14 @@ def node(images: dict[str, str], make_cluster: MakeCluster, tmp_path: Path) -> I
 
 
 def test_operator_and_scheduler_run_in_containers_and_place_a_pod(node: PodmanNode) -> None:
-    api = Api(node.kubeconfig, NS)
+    with (
+        contextlib.closing(Api(node.kubeconfig, NS)) as api,
+        contextlib.closing(Api(node.kubeconfig, "default")) as others,
+    ):
+        _place_a_pod(node, api, others)
+
+
+def _place_a_pod(node: PodmanNode, api: Api, others: Api) -> None:
     try:
         api.wait_for("Available", "True", seconds=120)
     except AssertionError as error:
@@ -99,7 +107,6 @@ def test_operator_and_scheduler_run_in_containers_and_place_a_pod(node: PodmanNo
     content = api.get("configmaps", configuration)["data"]["config.yaml"]
     api.wait_for_hash(configuration_hash(content), seconds=30)
 
-    others = Api(node.kubeconfig, "default")
     until(lambda: others.get("serviceaccounts", "default"), 30, "the namespace takes pods")
     others.create("pods", "workload", apiVersion="v1", kind="Pod", spec=WORKLOAD)
     assert until(lambda: others.get("pods", "workload")["spec"].get("nodeName"), 30, "placed") == NAME

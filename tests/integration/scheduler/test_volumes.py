@@ -133,6 +133,7 @@ def api(control_plane: Any) -> Iterator[Volumes]:
     for node in NODES:
         api.call("DELETE", f"/api/v1/nodes/{node}")
     api.call("DELETE", f"/api/v1/namespaces/{ME}")
+    api.close()
 
 
 def _create_node(api: Api, name: str) -> None:
