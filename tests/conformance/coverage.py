@@ -10,8 +10,8 @@ from scheduler.catalog import descriptors
 from scheduler.core import Explanation
 from tests.conformance import profiles
 
-_FILTERED, _TURNED_DOWN, _TOLD_APART, _DECIDED = "filtered", "turned down", "told apart", "decided"
-_COLUMNS = (_FILTERED, _TURNED_DOWN, _TOLD_APART, _DECIDED)
+_FILTERED, _REJECTED, _TOLD_APART, _DECIDED = "filtered", "rejected", "told apart", "decided"
+_COLUMNS = (_FILTERED, _REJECTED, _TOLD_APART, _DECIDED)
 _SILENT: dict[str, str] = {
     "NodeName": "a pod that names its node comes to no scheduler",
     "PrioritySort": "pods are asked about one by one; tests/integration/scheduler/test_queueing.py",
@@ -27,13 +27,13 @@ class Exercised:
 
     Attributes:
         filtered: those that rejected some node.
-        turned_down: those that rejected the pod as a whole, before any node or after all.
+        rejected: those that rejected the pod as a whole, before any node or after all.
         told_apart: those that gave feasible nodes differing scores.
         decided: those that gave a chosen node more than another feasible one, or chose whom to preempt.
     """
 
     filtered: frozenset[str] = frozenset()
-    turned_down: frozenset[str] = frozenset()
+    rejected: frozenset[str] = frozenset()
     told_apart: frozenset[str] = frozenset()
     decided: frozenset[str] = frozenset()
 
@@ -47,7 +47,7 @@ def exercised(explanation: Explanation) -> Exercised:
     told_apart = frozenset(plugin for plugin, scores in weighted.items() if len(set(scores.values())) > 1)
     return Exercised(
         filtered=frozenset(rejection.plugin for rejection in diagnosis.rejections if len(rejection.rows)),
-        turned_down=frozenset({diagnosis.pre_filter.plugin} if diagnosis.pre_filter is not None else ())
+        rejected=frozenset({diagnosis.pre_filter.plugin} if diagnosis.pre_filter is not None else ())
         | frozenset(diagnosis.absent_plugins),
         told_apart=told_apart,
         decided=frozenset(
@@ -67,7 +67,7 @@ class Coverage:
     def add(self, case: Iterable[Exercised]) -> None:
         """Count a case, of which these were the pods."""
         pods = list(case)
-        for column, name in zip(_COLUMNS, ("filtered", "turned_down", "told_apart", "decided"), strict=True):
+        for column, name in zip(_COLUMNS, ("filtered", "rejected", "told_apart", "decided"), strict=True):
             self.counts[column].update(frozenset[str]().union(*(getattr(pod, name) for pod in pods)))
 
     def missing(self) -> list[str]:
@@ -83,7 +83,7 @@ class Coverage:
                 continue
             if {"filter", "preFilter", "preEnqueue"} & points and not self.counts[_FILTERED][
                 descriptor.name
-            ] + self.counts[_TURNED_DOWN][descriptor.name]:
+            ] + self.counts[_REJECTED][descriptor.name]:
                 lines.append(f"{descriptor.name} rejected nothing")
             if (
                 "score" in points

@@ -50,7 +50,7 @@ class Ours:
         incoming = reducer.reduce(decode_pod(_bytes(pod)))
         gate = runner.run_pre_enqueue(incoming)
         if not gate.is_success:
-            return Answer(GATED, message=gate.message), Exercised(turned_down=frozenset({gate.plugin}))
+            return Answer(GATED, message=gate.message), Exercised(rejected=frozenset({gate.plugin}))
         snapshot = state.snapshot(datetime.now(UTC).timestamp())
         explanation = explain(snapshot, incoming, runner)
         decision = decide(snapshot, incoming, runner, random.Random(0))
@@ -60,7 +60,7 @@ class Ours:
             if decision.message != explanation.message:
                 message = f"decide and explain disagree: {decision.message!r} and {explanation.message!r}"
                 return Answer(ERROR, message=message), did
-            answer = _turned_down(snapshot, incoming, runner, decision)
+            answer = _answer_of_rejection(snapshot, incoming, runner, decision)
             if answer.nominated:
                 did = dataclasses.replace(did, decided=did.decided | {"DefaultPreemption"})
             return answer, did
@@ -80,7 +80,7 @@ class Ours:
         return answer, did
 
 
-def _turned_down(snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, placement: Placement) -> Answer:
+def _answer_of_rejection(snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner, placement: Placement) -> Answer:
     message = placement.message or ""
     if placement.diagnosis is None or _NOT_AVAILABLE not in message:
         return Answer(ERROR, message=message)

@@ -88,7 +88,7 @@ class LogState:
             _note(attempt, line)
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self.attempts.clear()
         self.seen.clear()
 

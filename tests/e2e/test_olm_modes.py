@@ -153,7 +153,7 @@ def test_a_live_stack_leaves_catalog_for_direct_and_comes_back(live: Live, clust
     before = roles(live)
     live.up(installMode="direct", operator={})
     kept = roles(live)
-    assert kept.items() <= before.items(), "none was made anew"
+    assert kept.items() <= before.items(), "none was made again"
     assert "secondary-scheduler:base" in kept
     live.places_a_pod("without-catalog")
     live.up(installMode="catalog", operator={"catalog": {"address": cluster.olm_catalog_address}})

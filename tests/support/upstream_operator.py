@@ -231,7 +231,7 @@ class FakeUpstreamOperator:
             "lastGeneration": live.metadata.generation,
         }  # fmt: skip
         if generations[0] != reported:
-            # Written anew whenever it differs, as upstream does.
+            # Written again whenever it differs, as upstream does.
             self._custom.patch_namespaced_custom_object_status(
                 GROUP, VERSION, NAMESPACE, PLURAL, "cluster", {"status": {"generations": [reported]}}
             )

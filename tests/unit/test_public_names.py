@@ -1,6 +1,6 @@
 """What each package's door lists is pinned: a public name appears or goes on purpose, with a line in this file's data.
 
-`PIN=1 pytest tests/unit/test_public_names.py` writes the data anew; read the difference before you commit it.
+`PIN=1 pytest tests/unit/test_public_names.py` writes the data again; read the difference before you commit it.
 """
 
 from __future__ import annotations

@@ -117,8 +117,8 @@ class NodeAffinity:
         result, filtering = self.pre_filter(CycleState(), pod, view)
         scoring = self.pre_score(CycleState(), pod, view, view.rows)
         return Locality(
-            filters=DependsOn.ANYTHING if result or filtering.is_rejection else _follows(filtering),
-            scores=_follows(scoring),
+            filters=DependsOn.ANYTHING if result or filtering.is_rejection else _depends_on(filtering),
+            scores=_depends_on(scoring),
             by_range=True,
         )
 
@@ -141,7 +141,7 @@ class NodeAffinity:
         return self._added_node_selector is None or self._added_node_selector.matches(node.name, node.labels)
 
 
-def _follows(status: Status) -> DependsOn:
+def _depends_on(status: Status) -> DependsOn:
     if status.is_skip:
         return DependsOn.NOTHING
     return DependsOn.NODE if status.is_success else DependsOn.ANYTHING

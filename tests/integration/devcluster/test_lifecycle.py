@@ -132,7 +132,7 @@ def test_up_replaces_a_cluster_with_a_dead_service(make_cluster: MakeCluster) ->
     before = {service.name: service.pid for service in cluster.status().services}
     os.kill(before["kube-controller-manager"], signal.SIGKILL)
     wait_until(lambda: not cluster.status().running, "the death is noticed")
-    assert cluster.start(), "it was started anew"
+    assert cluster.start(), "it was started again"
     assert cluster.status().running
     assert not set(before.values()) & {service.pid for service in cluster.status().services}
 

@@ -109,7 +109,7 @@ class Stage:
             await asyncio.sleep(0.05)
 
     async def bound(self, name: str, patience: float = PATIENCE) -> None:
-        """Wait until a pod that was turned down is bound after all. Upstream has to be told that there is news."""
+        """Wait until a pod that was rejected is bound after all. Upstream has to be told that there is news."""
         deadline = time.monotonic() + patience
         poked = time.monotonic()
         while (state := await self._state(name)) != "bound":

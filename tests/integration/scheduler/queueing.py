@@ -48,7 +48,7 @@ Step = Callable[[Api, str], Awaitable[None]]
 
 @dataclass(frozen=True)
 class State:
-    """What can be seen from outside. `attempts`: how often a pod was turned down so far."""
+    """What can be seen from outside. `attempts`: how often a pod was rejected so far."""
 
     bound: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, str] = field(default_factory=dict)
@@ -208,7 +208,7 @@ def pause(seconds: float) -> Step:
 # Reading --------------------------------------------------------------------------------------------------------------
 
 _KLOG_TIME = re.compile(r"[IWEF]\d{4} (\d\d):(\d\d):(\d\d\.\d+) ")
-_TURNED_DOWN = {
+_REJECTED = {
     "Unable to schedule pod; no fit; waiting",
     "Unable to schedule pod; no nodes are registered to the cluster; waiting",
     "Error scheduling pod; retrying",
@@ -232,7 +232,7 @@ class AttemptLog:
             self._line(line.decode("utf-8", "replace"))
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self.read()
         self.entries.clear()
 
@@ -251,7 +251,7 @@ class AttemptLog:
                 return
             message, values = line.message, line.values
             seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3])
-        if message in _TURNED_DOWN or message == _PLACED:
+        if message in _REJECTED or message == _PLACED:
             self.entries.append((values["pod"].partition("/")[2], seconds, message == _PLACED))
 
 

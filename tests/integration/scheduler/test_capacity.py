@@ -121,7 +121,7 @@ class World:
                 await asyncio.sleep(0.05)
 
     async def refused(self, namespace: str, name: str, seconds: float = 15) -> str:
-        """Wait until a pod has been turned down; return what it was told."""
+        """Wait until a pod has been rejected; return what it was told."""
         async with asyncio.timeout(seconds):
             while True:
                 for condition in (await self._read(namespace, name)).get("status", {}).get("conditions", []):

@@ -1,6 +1,6 @@
 """Which waiting pod is tried when, and which event wakes it.
 
-After every step of a scenario our daemon must have placed, turned down and told the same as the real kube-scheduler on
+After every step of a scenario our daemon must have placed, rejected and told the same as the real kube-scheduler on
 the same API server, in as many attempts.
 """
 
@@ -370,7 +370,7 @@ def test_waiting_pods_fare_as_with_kube_scheduler(stage: tuple[QueueStage, async
 
 def _gaps(attempts: list[tuple[str, float, bool]]) -> list[float]:
     moments = [moment for _, moment, _ in attempts]
-    # Over midnight the clock starts anew.
+    # Over midnight the clock starts over.
     return [(after - before) % 86_400 for before, after in itertools.pairwise(moments)]
 
 
@@ -391,7 +391,7 @@ def test_a_pod_that_backs_off_is_tried_when_there_is_nothing_else_to_do(
 
 
 def _one_after_the_other(waiting: str, leaving: str) -> Step:
-    """A pod comes, is turned down, and at once another one makes room."""
+    """A pod comes, is rejected, and at once another one makes room."""
 
     async def act(api: Api, scheduler: str) -> None:
         await create(pod(waiting, "1"))(api, scheduler)

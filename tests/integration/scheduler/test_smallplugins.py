@@ -57,7 +57,7 @@ class Stage:
         )
 
     async def node_of(self, name: str, *, in_the_end: bool = False) -> str:
-        """The node that a pod gets, at once or in the end; "" when it is turned down."""
+        """The node that a pod gets, at once or in the end; "" when it is rejected."""
         item = {"kind": "Pod", "metadata": {"name": name, "namespace": "default"}}
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:

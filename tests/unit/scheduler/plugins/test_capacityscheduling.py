@@ -1,4 +1,4 @@
-"""CapacityScheduling: who is turned down for which quota, and who has to go. Leaves out the real scheduler-plugins,
+"""CapacityScheduling: who is rejected for which quota, and who has to go. Leaves out the real scheduler-plugins,
 which is asked in tests/conformance."""
 
 from __future__ import annotations

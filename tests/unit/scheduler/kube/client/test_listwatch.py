@@ -420,7 +420,7 @@ async def test_an_optional_resource_that_is_taken_away_leaves_nothing_behind(api
         api.close_watches()
         await eventually(lambda: reflector.state.absent)
         assert mirror.names == set()
-        # Served anew, with versions that begin anew.
+        # Served again, with versions that start over.
         api.version = 1
         api.objects.clear()
         api.put("b")
