@@ -11,13 +11,11 @@ so that no pod has to unpack an image of it; `opm` renders it from the bundle an
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +38,7 @@ from devcluster.progress import PlainReporter  # noqa: E402
 from devcluster.toolchain.binaries import ensure  # noqa: E402
 from scheduler import __version__  # noqa: E402
 from scheduler.catalog import static_cluster_roles  # noqa: E402
+from tools.pulumi_loop import program_loop  # noqa: E402
 
 PACKAGE = "secondary-scheduler-operator"
 CHANNEL = "stable"
@@ -93,17 +92,7 @@ class _Recorder(mocks.Mocks):
 def installed_objects(image: str) -> list[Manifest]:
     """The objects of an install from manifests in the operator's namespace."""
     recorder = _Recorder()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    # Pulumi's mocks make an event loop in every thread that has none, and nobody closes it: each has one of ours.
-    loops = [loop]
-
-    def enter_thread() -> None:
-        loops.append(asyncio.new_event_loop())
-        asyncio.set_event_loop(loops[-1])
-
-    loop.set_default_executor(ThreadPoolExecutor(4, initializer=enter_thread))
-    try:
+    with program_loop() as loop:
         mocks.set_mocks(recorder, project="secondary-scheduler", stack="olm", preview=False)
         # set_mocks makes a stack of its own, and there can be one only.
         set_root_resource(None)  # type: ignore[arg-type]
@@ -112,11 +101,6 @@ def installed_objects(image: str) -> list[Manifest]:
             OperatorInstall("operator", OperatorInstallArgs(NAMESPACE, image))
 
         loop.run_until_complete(run_in_stack(program))
-    finally:
-        loop.run_until_complete(loop.shutdown_default_executor())
-        for opened in loops:
-            opened.close()
-        asyncio.set_event_loop(None)
     return recorder.objects
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import runpy
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ from pulumi.runtime import mocks as pulumi_mocks
 from pulumi.runtime.config import set_all_config
 from pulumi.runtime.settings import set_root_resource
 from pulumi.runtime.stack import run_in_stack
+
+from tools.pulumi_loop import program_loop
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = "secondary-scheduler"
@@ -177,28 +177,13 @@ def register(
     if status is not None:
         statuses = {**(statuses or {}), "SecondaryScheduler": status}
     graph = Graph() if graph is None else graph
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    # Pulumi's mocks make an event loop in every thread that has none, and nobody closes it: each has one of ours.
-    loops = [loop]
-
-    def enter_thread() -> None:
-        loops.append(asyncio.new_event_loop())
-        asyncio.set_event_loop(loops[-1])
-
-    loop.set_default_executor(ThreadPoolExecutor(4, initializer=enter_thread))
-    try:
+    with program_loop() as loop:
         monitor = RecordingMonitor(Engine(statuses, state), graph)
         pulumi_mocks.set_mocks(monitor.mocks, project=PROJECT, stack=stack, preview=preview, monitor=monitor)
         values = {f"{PROJECT}:{key}": value for key, value in config.items()} | dict(other or {})
         set_all_config(values, [f"{PROJECT}:{key}" for key in encrypted])
         set_root_resource(None)  # set_mocks makes a stack of its own, which would take no outputs
         loop.run_until_complete(run_in_stack(program))
-    finally:
-        loop.run_until_complete(loop.shutdown_default_executor())
-        for opened in loops:
-            opened.close()
-        asyncio.set_event_loop(None)
     return graph
 
 
