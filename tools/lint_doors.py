@@ -8,12 +8,11 @@ Exit code: 0 when there is none, else 1 with one line per place.
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import linting
+
 DOORS = (
     *("scheduler.kube.primitives", "scheduler.kube.model", "scheduler.kube.client"),
     *("scheduler.catalog", "scheduler.config", "scheduler.operand", "scheduler.framework", "scheduler.state"),
@@ -24,36 +23,18 @@ DOORS = (
 PROGRAMS = frozenset({"secondary_scheduler.operator.app", "secondary_scheduler.cli.app"})
 
 
-def imports_behind_doors(source: str, module: str) -> Iterator[tuple[int, str, str]]:
-    """Line, imported module and its door, for every import of a module that does not use the door."""
-    room = ".".join(module.split(".")[:2])
+def imports_behind_doors(path: str, source: str) -> Iterator[linting.Finding]:
+    """Find every import of a module that does not use the door."""
+    module = path.removesuffix(".py").replace("/", ".")
+    package = ".".join(module.split(".")[:2])
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.ImportFrom) or node.module is None or node.module in PROGRAMS:
             continue
         door = next((door for door in DOORS if node.module.startswith(f"{door}.")), None)
         # The parts of one package know each other; so do the layers of kube.
-        if door is not None and not door.startswith(room) and not module.startswith(door):
-            yield node.lineno, node.module, door
-
-
-def main(paths: list[str]) -> int:
-    """Check the given files, or all that git knows but the tests."""
-    listed = (
-        paths
-        or subprocess.run(
-            ["git", "ls-files", "*.py", ":!tests"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.splitlines()
-    )
-    places = [
-        f"{path}:{line}: {imported} is behind a door: import from {door}"
-        for path in listed
-        for line, imported, door in imports_behind_doors(
-            (ROOT / path).read_text(encoding="utf-8"), path.removesuffix(".py").replace("/", ".")
-        )
-    ]
-    print("\n".join(places), end="\n" if places else "")
-    return 1 if places else 0
+        if door is not None and not door.startswith(package) and not module.startswith(door):
+            yield node.lineno, f"{node.module} is behind a door: import from {door}"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(linting.run(imports_behind_doors, sys.argv[1:], "tests"))

@@ -7,12 +7,11 @@ Exit code: 0 without findings, else 1 with one line each: file:line: name.
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import linting
+
 REFUSED = {
     *("one", "ones", "found", "told", "it", "what", "which", "who", "whom", "whose", "where", "here", "there"),
     *("them", "those", "thing", "things", "stuff", "said", "has", "few", "many", "both", "some"),
@@ -20,31 +19,18 @@ REFUSED = {
 }
 
 
-def refused_names(source: str) -> Iterator[tuple[int, str]]:
-    """Line and name of every assignment to a refused name in a module's text."""
+def refused_names(_path: str, source: str) -> Iterator[linting.Finding]:
+    """Find every assignment to a refused name in a module's text."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in REFUSED:
-            yield node.lineno, node.id
-        elif isinstance(node, ast.arg) and node.arg in REFUSED:
-            yield node.lineno, node.arg
-
-
-def main(paths: list[str]) -> int:
-    """Check the given files, or all Python files that git knows."""
-    listed = (
-        paths
-        or subprocess.run(
-            ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.splitlines()
-    )
-    places = [
-        f"{path}:{line}: the name {name!r} does not say what it holds"
-        for path in listed
-        for line, name in sorted(refused_names((ROOT / path).read_text(encoding="utf-8")))
-    ]
-    print("\n".join(places), end="\n" if places else "")
-    return 1 if places else 0
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        else:
+            continue
+        if name in REFUSED:
+            yield node.lineno, f"the name {name!r} does not say what it holds"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(linting.run(refused_names, sys.argv[1:]))
