@@ -8,12 +8,12 @@ lock.
 The live engine is imported when it is asked for: `simulate` needs neither its HTTP client nor its metrics.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scheduler.engine.assembly import Assembly, assemble
 from scheduler.engine.attempts import AttemptPipeline, GangReservation, is_reserved, refusal_message
 from scheduler.engine.environment import plugin_environment, read_named_file
+from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from scheduler.engine.engine import Engine, Outputs, Permissions
@@ -22,24 +22,21 @@ if TYPE_CHECKING:
     from scheduler.engine.objects import declared_watches, new_reflector
     from scheduler.engine.recorder import EventRecorder, Regarding
 
-_PLACES = {
-    "Engine": "engine",
-    "Outputs": "engine",
-    "Permissions": "engine",
-    "NodeUpdate": "inputs",
-    "reduce_node_update": "inputs",
-    "LoadFeeds": "loadfeeds",
-    "declared_watches": "objects",
-    "new_reflector": "objects",
-    "EventRecorder": "recorder",
-    "Regarding": "recorder",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "Engine": "engine",
+        "Outputs": "engine",
+        "Permissions": "engine",
+        "NodeUpdate": "inputs",
+        "reduce_node_update": "inputs",
+        "LoadFeeds": "loadfeeds",
+        "declared_watches": "objects",
+        "new_reflector": "objects",
+        "EventRecorder": "recorder",
+        "Regarding": "recorder",
+    },
+)
 
 
 __all__ = [

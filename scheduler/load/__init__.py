@@ -9,9 +9,9 @@ The sources are imported when they are used: their HTTP libraries take a tenth o
 read no load.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from scheduler.lazy import lazy_attributes
 from scheduler.load.collector import Collector, LoadStatus
 from scheduler.load.configured import (
     DEFAULT_ADDRESSES,
@@ -35,23 +35,20 @@ if TYPE_CHECKING:
     from scheduler.load.signalfx import SignalFxSource
     from scheduler.load.watcher import WatcherSource, parse_watcher
 
-_MODULES = {
-    "GuardedSession": "session",
-    "LoadFeed": "feed",
-    "PreparesLoad": "feed",
-    "MetricsServerSource": "metrics_server",
-    "PrometheusSource": "prometheus",
-    "SignalFxSource": "signalfx",
-    "WatcherSource": "watcher",
-    "parse_watcher": "watcher",
-    "tls_advice": "session",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "GuardedSession": "session",
+        "LoadFeed": "feed",
+        "PreparesLoad": "feed",
+        "MetricsServerSource": "metrics_server",
+        "PrometheusSource": "prometheus",
+        "SignalFxSource": "signalfx",
+        "WatcherSource": "watcher",
+        "parse_watcher": "watcher",
+        "tls_advice": "session",
+    },
+)
 
 
 __all__ = [

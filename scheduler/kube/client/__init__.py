@@ -5,8 +5,7 @@ What belongs here: everything between a caller and the API server's HTTP interfa
 that library alone takes a tenth of a second and many callers only need `ClientConfig` or the errors.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scheduler.kube.client.config import ClientConfig
 from scheduler.kube.client.credentials import Credentials
@@ -39,6 +38,7 @@ from scheduler.kube.client.paths import (
     api_path,
 )
 from scheduler.kube.client.store import Changes, Store, object_meta
+from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from scheduler.kube.client.http import KubeClient
@@ -87,20 +87,17 @@ __all__ = [
     "unchanged",
 ]
 
-_PLACES = {
-    "KubeClient": "http",
-    "PageReader": "pages",
-    "Reflector": "listwatch",
-    "ReflectorState": "listwatch",
-    "Sink": "listwatch",
-    "SyncClient": "sync",
-    "SyncConnection": "sync",
-    "ReflectorTiming": "listwatch",
-    "unchanged": "listwatch",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "KubeClient": "http",
+        "PageReader": "pages",
+        "Reflector": "listwatch",
+        "ReflectorState": "listwatch",
+        "Sink": "listwatch",
+        "SyncClient": "sync",
+        "SyncConnection": "sync",
+        "ReflectorTiming": "listwatch",
+        "unchanged": "listwatch",
+    },
+)
