@@ -45,7 +45,6 @@ async def test_cases_that_once_failed_agree(control_plane: ControlPlane) -> None
     assert summary.cases + len(summary.refused) == len(cases)
 
 
-@pytest.mark.timeout(180)
 async def test_random_cases_agree(control_plane: ControlPlane) -> None:
     features = available(profiles.implemented())
     names = [variant.name for variant in profiles.variants()]

@@ -40,7 +40,6 @@ async def _compare(real: ControlPlane, profile: str, cases: int, seconds: float,
     assert summary.outcomes["of these preempting"] > 0, report
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_verdicts_and_victims_are_the_real_ones(real: ControlPlane, profile: str) -> None:
     await _compare(real, profile, CASES, _SECONDS, min(CASES, 8))

@@ -16,7 +16,7 @@ from tests.conformance.numa_running import RESERVING, OursWithZones, install, sc
 from tests.conformance.oracle import NoVerdict, oracle_of
 from tests.conformance.profiles import scheduler_name
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 WHOLE = {"cpu": "4", "memory": "4Gi"}
 
 

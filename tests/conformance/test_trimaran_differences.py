@@ -34,7 +34,7 @@ from tests.faults.server import BreakablePrometheus
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.load.fakes import FakeService, service
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration]
 Json = dict[str, Any]
 PACKING = "TargetLoadPacking"
 NAMESPACE = "differences"

@@ -16,10 +16,11 @@ import yaml
 
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
-from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
+from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
 from tests.support.rendering import Project
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 APPLIED = {"direct": [], "manifests": ["--server-side"]}
 """Both ways to apply, one for each mode."""
@@ -56,7 +57,7 @@ def rendered(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = project.render("--stack", name, "-o", str(directory))
     assert done.returncode == 0, done.stderr
     options = APPLIED[live.settings["installMode"]]
-    eventually(lambda: kubectl(live, "apply", *options, "-f", str(directory), check=False).returncode == 0, 60)
+    eventually(lambda: kubectl(live, "apply", *options, "-f", str(directory), check=False).returncode == 0)
     return directory
 
 
@@ -77,7 +78,7 @@ def running(live: Live) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def before(live: Live, rendered: Path) -> dict[str, int]:
     ready: Any = lambda: live.deployments()[NAME].status.ready_replicas == 1  # noqa: E731
-    eventually(lambda: NAME in live.deployments() and ready(), 90)
+    eventually(lambda: NAME in live.deployments() and ready())
     live.places_a_pod(f"by-hand-{live.settings['installMode']}")
     return running(live)
 

@@ -18,7 +18,7 @@ import yaml
 
 from tests.support.fleet import CHECKOUT, Fleet, dead_kubeconfig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e]
 
 EXAMPLES = CHECKOUT / "examples" / "ci"
 INSTALLING = ("pip install", "pulumi install", "GITHUB_PATH")

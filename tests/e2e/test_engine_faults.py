@@ -23,9 +23,10 @@ from kubernetes.client.exceptions import ApiException
 
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
-from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
+from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 OPERATOR = "secondary-scheduler-operator"
 BASE = "secondary-scheduler:base"
@@ -114,7 +115,7 @@ def test_an_object_in_the_way_is_named_with_the_remedy_and_left_alone(live: Live
 def test_after_a_refusal_in_the_middle_the_next_run_completes_and_doubles_nothing(live: Live, owned: str) -> None:
     hard = {"hard": {"count/deployments.apps": "0"}}
     live.core.create_namespaced_resource_quota(NAMESPACE, {"metadata": {"name": "none"}, "spec": hard})
-    eventually(lambda: live.core.read_namespaced_resource_quota("none", NAMESPACE).status.hard is not None, 30)
+    eventually(lambda: live.core.read_namespaced_resource_quota("none", NAMESPACE).status.hard is not None)
     text = live.up(fails=True)
     assert f"Deployment {NAMESPACE}/{owned} failed" in text
     assert "exceeded quota: none" in text
@@ -173,7 +174,7 @@ def test_a_stack_that_another_update_holds_says_so_and_by_whom(live: Live, tmp_p
     command = live.command("up", "--yes", "--skip-preview", schedulerImage=ABSENT_IMAGE, readySeconds=120)
     log, former = tmp_path / "up.log", live.pods()
     with running(command, live, log) as engine:
-        eventually(lambda: bool(live.pods() - former) or "waiting" in log.read_text().lower(), 60)
+        eventually(lambda: bool(live.pods() - former) or "waiting" in log.read_text().lower())
         text = live.up(fails=True, schedulerImage=IMAGE, readySeconds=180)
         assert "the stack is currently locked by 1 lock(s)" in text
         assert "pulumi cancel" in text
@@ -218,10 +219,10 @@ def test_destroy_goes_backwards_and_keeps_the_crds_where_the_stack_says_so(live:
 def test_an_engine_that_was_killed_is_followed_by_one_that_completes_its_work(
     live: Live, owned: str, tmp_path: Path
 ) -> None:
-    eventually(lambda: live.cluster_scoped() == live.before, 30)
+    eventually(lambda: live.cluster_scoped() == live.before)
     log = tmp_path / "up.log"
     with running(live.command("up", "--yes", "--skip-preview", retainCrds=False), live, log) as engine:
-        eventually(lambda: not gone(live.core.read_namespaced_service_account, owned, NAMESPACE), 60)
+        eventually(lambda: not gone(live.core.read_namespaced_service_account, owned, NAMESPACE))
         os.killpg(engine.pid, signal.SIGKILL)
     assert "the stack is currently locked" in live.up(fails=True)
     cancel = live.command("cancel", "--yes")[:5]

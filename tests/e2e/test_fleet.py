@@ -27,7 +27,7 @@ from secondary_scheduler.cli.fleet.results import Operation
 from tests.support.cluster import BARE, MakeCluster
 from tests.support.fleet import CHECKOUT, TOKEN, Fleet, dead_kubeconfig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e]
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 NO_CLUSTER = ("--cluster-timeout", "0")

@@ -15,7 +15,7 @@ from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
 from tests.support.live_stack import NAME, Live
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e]
 
 OPERATOR = "secondary-scheduler-operator"
 IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"

@@ -22,9 +22,10 @@ from devcluster.spec import ClusterSpec
 from devcluster.toolchain.binaries import ensure
 from scheduler.catalog import static_cluster_roles
 from tests.support.catalogs import UPSTREAM_PACKAGE, UPSTREAM_VERSION, with_upstreams_package
-from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
+from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e]
 slow = pytest.mark.slow
 
 OPERATOR = "secondary-scheduler-operator"
@@ -114,7 +115,7 @@ def test_what_was_edited_by_hand_is_seen_and_put_back(live: Live) -> None:
 
 def test_destroy_leaves_nothing_but_the_definition(live: Live) -> None:
     live.run("destroy", "--yes", "--skip-preview")
-    eventually(lambda: nothing_is_left_but_the_definition(live), 20)
+    eventually(lambda: nothing_is_left_but_the_definition(live))
 
 
 @slow
@@ -172,7 +173,7 @@ def test_manual_approval_says_what_to_approve_and_goes_on_when_it_is(live: Live,
         subprocess.Popen(command, cwd=CHECKOUT, env=live.environment, stdout=output, stderr=subprocess.STDOUT) as up,
     ):
         try:
-            eventually(lambda: "waits for your approval: kubectl" in log.read_text(), 90)
+            eventually(lambda: "waits for your approval: kubectl" in log.read_text())
             assert not of(live, "clusterserviceversions")
             line = next(line for line in log.read_text().splitlines() if "waits for your approval" in line)
             approve = line[line.index("kubectl") :]

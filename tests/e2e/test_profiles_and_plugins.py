@@ -16,9 +16,10 @@ from devcluster.cluster import LocalCluster
 from devcluster.demo.workload import TAINT
 from devcluster.inventory import simulated_nodes
 from devcluster.spec import ClusterSpec
-from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live, eventually
+from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 EXAMPLE = CHECKOUT / "examples" / "scheduler-timestamp"
 REPOSITORY = "registry.example.com/ours/scheduler-with-timestamp"
@@ -67,7 +68,7 @@ def place(live: Live, name: str, scheduler: str, cpu: str, **selector: str) -> A
         "containers": [{"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu, "memory": "1Mi"}}}],
     }
     live.core.create_namespaced_pod("default", {"metadata": {"name": name}, "spec": spec})
-    eventually(lambda: live.core.read_namespaced_pod(name, "default").spec.node_name is not None, 20)
+    eventually(lambda: live.core.read_namespaced_pod(name, "default").spec.node_name is not None)
     return live.core.read_namespaced_pod(name, "default")
 
 
@@ -94,7 +95,7 @@ def test_pods_of_two_profiles_are_each_placed_by_theirs(live: Live) -> None:
         events = live.core.list_namespaced_event("default", field_selector="reason=Scheduled").items
         return {event.involved_object.name: event.reporting_component for event in events}
 
-    eventually(lambda: len(reporters()) == 1 + len(packed) + len(spread), 20)
+    eventually(lambda: len(reporters()) == 1 + len(packed) + len(spread))
     by = reporters()
     assert {by[name] for name in by if name.startswith("packed-")} == {"packing"}
     assert {by[name] for name in by if name.startswith("spread-")} == {"spreading"}
@@ -112,7 +113,7 @@ def test_a_plugin_of_an_image_of_ones_own_runs_with_the_rights_that_it_is_given(
     live.up(profiles=[], schedulerName=NAME, schedulerImage=f"{REPOSITORY}:1.0", extraPlugins=[plugin], plugins=enabled)
     assert live.output()["profile"]["plugins"] == ["SchedulerTimestamp"]
     pod = place(live, "stamped", NAME, "100m")
-    eventually(lambda: "example.com/scored-at" in (annotations(live, pod.metadata.name)), 20)
+    eventually(lambda: "example.com/scored-at" in (annotations(live, pod.metadata.name)))
     assert annotations(live, pod.metadata.name)["example.com/scored-at"].isdecimal()
     account = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
     bound = {

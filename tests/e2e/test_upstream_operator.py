@@ -17,10 +17,11 @@ from kubernetes import config as kubernetes_config
 from components.crd import SECONDARY_SCHEDULERS, load_manifest
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
-from tests.support.live_stack import NAME, NAMESPACE, Live, eventually
+from tests.support.live_stack import NAME, NAMESPACE, Live
 from tests.support.upstream_operator import GROUP, PLURAL, VERSION, FakeUpstreamOperator
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 IMAGE = "localhost/secondary-scheduler/kube-scheduler:0.1.0"
 ABSENT_IMAGE = "registry.invalid/secondary-scheduler/kube-scheduler:0.1.0"
@@ -41,7 +42,7 @@ def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
             conditions = definitions.read_custom_resource_definition(SECONDARY_SCHEDULERS).status.conditions or []
             return any(condition.type == "Established" and condition.status == "True" for condition in conditions)
 
-        eventually(served, 20)
+        eventually(served)
         yield cluster
 
 
@@ -124,19 +125,19 @@ def test_a_change_of_the_image_alone_is_waited_for_as_well(live: Live, operator:
 
 def test_a_deployment_that_somebody_deleted_is_the_operators_to_make_again(live: Live) -> None:
     live.apps.delete_namespaced_deployment(NAME, NAMESPACE)
-    eventually(lambda: not live.deployments(), 20)
+    eventually(lambda: not live.deployments())
     output = live.run("up", "--refresh", "--yes", "--skip-preview", fails=True)
     assert f"Deployment {NAMESPACE}/{NAME} failed" in output
     assert "spec.selector: Required value" in output
     touched = {"metadata": {"annotations": {"touched": "now"}}}
     live.custom.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, "cluster", touched)
-    eventually(lambda: bool(live.deployments()), 20)
+    eventually(lambda: bool(live.deployments()))
     live.up()
     live.nothing_to_change()
 
 
 def test_destroy_leaves_what_upstreams_operator_leaves_and_nothing_else(live: Live) -> None:
     live.run("destroy", "--yes", "--skip-preview")
-    eventually(lambda: not live.deployments() and not live.pods(), 30)
+    eventually(lambda: not live.deployments() and not live.pods())
     assert not live.config_maps()
     assert live.cluster_scoped() - live.before <= LEFT_BY_UPSTREAM

@@ -25,8 +25,9 @@ from devcluster import pki, ports
 from devcluster.cluster import LocalCluster
 from tests.faults import server
 from tests.faults.server import MEGABYTE, BreakablePrometheus
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration]
 
 NAMESPACE = "faults"
 NODES = ("node-a", "node-b", "node-c", "node-d")
@@ -69,19 +70,12 @@ class Running:
         spec = {"schedulerName": "faults", "containers": [container], "tolerations": [{"operator": "Exists"}]}
         started = time.monotonic()
         self.core.create_namespaced_pod(NAMESPACE, {"metadata": {"name": name}, "spec": spec})
-        eventually(lambda: self.core.read_namespaced_pod(name, NAMESPACE).spec.node_name, 10, f"{name} has a node")
+        eventually(lambda: self.core.read_namespaced_pod(name, NAMESPACE).spec.node_name, f"{name} has a node")
         return time.monotonic() - started
 
     def healthy(self) -> bool:
         """Whether all nodes have fresh load."""
         return self.metric("load_data_fresh") == 1 and self.metric("load_node_states", state="fresh") == len(NODES)
-
-
-def eventually(check: Callable[[], Any], seconds: float, expectation: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {expectation}"
-        time.sleep(0.05)
 
 
 def configuration(kubeconfig: Path, prometheus: str, token: Path, ca: Path) -> dict[str, Any]:
@@ -123,7 +117,7 @@ def running(
     resources = {"cpu": "8", "memory": "16Gi", "pods": "110"}
     for name in NODES:
         core.create_node({"metadata": {"name": name}, "status": {"allocatable": resources, "capacity": resources}})
-    eventually(lambda: core.list_namespaced_service_account(NAMESPACE).items, 20, "a ServiceAccount for pods")
+    eventually(lambda: core.list_namespaced_service_account(NAMESPACE).items, "a ServiceAccount for pods")
     token, ca, config, log = (directory / name for name in ("token", "ca.crt", "config.yaml", "log"))
     token.write_text(TOKEN)
     ca.write_bytes(authority.pair.certificate)
@@ -138,10 +132,10 @@ def running(
         running.core = core
         try:
             # It answers a little after it begins to place pods.
-            eventually(lambda: '"event": "serving"' in log.read_text() or daemon.poll() is not None, 30, "it serves")
+            eventually(lambda: '"event": "serving"' in log.read_text() or daemon.poll() is not None, "it serves")
             assert daemon.poll() is None, log.read_text()[-2000:]
             with pytest.warns(match="Unverified HTTPS request"):
-                eventually(running.healthy, 15, "all nodes have a load")
+                eventually(running.healthy, "all nodes have a load")
             yield running
         finally:
             daemon.terminate()
@@ -160,7 +154,7 @@ def broken(running: Running, reason: str, during: Callable[[], None] = lambda: N
     """Under a fault that has begun: pods are placed, the metric and one line say it. Then repair."""
     prometheus = running.prometheus
     failures = running.metric("load_refresh_failures_total")
-    eventually(lambda: running.metric("load_data_fresh") == 0, 15, f"load is not fresh: {reason}")
+    eventually(lambda: running.metric("load_data_fresh") == 0, f"load is not fresh: {reason}")
     assert running.place() < 3
     during()
     if "older" not in reason:
@@ -172,7 +166,7 @@ def broken(running: Running, reason: str, during: Callable[[], None] = lambda: N
     assert len(lines) == 1, "said once"
     assert prometheus.url in lines[0]["reason"] or "token file" in lines[0]["reason"]
     prometheus.repair()
-    eventually(running.healthy, 15, "all is well again")
+    eventually(running.healthy, "all is well again")
     running.new_lines()
 
 
@@ -237,7 +231,7 @@ class TestPrometheus:
         finally:
             running.prometheus.token = TOKEN
             running.token.write_text(TOKEN)
-        eventually(running.healthy, 10, "the first token again")
+        eventually(running.healthy, "the first token again")
         running.new_lines()
 
     def test_a_certificate_of_another_authority(self, running: Running, authority: pki.CertificateAuthority) -> None:
@@ -262,7 +256,7 @@ class TestPrometheus:
     def test_half_of_the_nodes_missing(self, running: Running) -> None:
         loads = running.prometheus.loads
         running.prometheus.loads = {name: loads[name] for name in ("node-a", "node-b")}
-        eventually(lambda: running.metric("load_node_states", state="absent") == 2, 10, "two nodes are absent")
+        eventually(lambda: running.metric("load_node_states", state="absent") == 2, "two nodes are absent")
         assert running.metric("load_data_fresh") == 1, "what there is, is fresh"
         assert running.place() < 3
         time.sleep(1.2)
@@ -270,5 +264,5 @@ class TestPrometheus:
         assert line["event"] == "nodes without load in the source's answer"
         assert (line["count"], line["examples"]) == (2, ["node-c", "node-d"])
         running.prometheus.loads = loads
-        eventually(running.healthy, 10, "all is well again")
+        eventually(running.healthy, "all is well again")
         assert running.new_lines() == []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from devcluster import environment
 from devcluster.cluster import LocalCluster
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.workload import TAINT
+from tests.support.waiting import eventually
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 NAMESPACE = "openshift-secondary-scheduler-operator"
@@ -113,11 +112,4 @@ class Live:
             "schedulerName": NAME, "nodeSelector": {"type": "kwok"}, "tolerations": [TAINT], "containers": [container],
         }  # fmt: skip
         self.core.create_namespaced_pod("default", {"metadata": {"name": name}, "spec": spec})
-        eventually(lambda: self.core.read_namespaced_pod(name, "default").spec.node_name is not None, 20)
-
-
-def eventually(check: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s"
-        time.sleep(0.2)
+        eventually(lambda: self.core.read_namespaced_pod(name, "default").spec.node_name is not None)

@@ -27,7 +27,7 @@ from tests.conformance.oracle import oracle_of
 from tests.conformance.runner import Runner
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 SEED = 90_000
 CASES = 40
 

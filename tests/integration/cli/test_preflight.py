@@ -23,7 +23,7 @@ from devcluster.spec import ClusterSpec
 from tests.support.simulating import Result
 from tests.support.simulating import run as run_command
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration]
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SIMULATED = ("--selector", "type=kwok")

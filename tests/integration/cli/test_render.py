@@ -14,7 +14,7 @@ from tests.support.applying import apply
 from tests.support.cluster import MakeCluster
 from tests.support.rendering import Project
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 NS = "openshift-secondary-scheduler-operator"
 
 

@@ -20,8 +20,9 @@ from devcluster import processes
 from devcluster.cluster import LocalCluster
 from devcluster.loads import LoadClient
 from devcluster.spec import ClusterSpec
+from tests.support.waiting import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration]
 
 NODES = 20
 T = TypeVar("T")
@@ -47,10 +48,10 @@ def session(cluster: LocalCluster) -> requests.Session:
     return opened
 
 
-def eventually(look: Callable[[], T], wanted: Callable[[T], bool], seconds: float = 30) -> T:
-    deadline = time.monotonic() + seconds
+def eventually(look: Callable[[], T], wanted: Callable[[T], bool]) -> T:
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not wanted(seen := look()):
-        assert time.monotonic() < deadline, f"after {seconds} s it is still {seen!r}"
+        assert time.monotonic() < deadline, f"after {PATIENCE_SECONDS:g} s it is still {seen!r}"
         time.sleep(0.1)
     return seen
 
@@ -150,11 +151,10 @@ def test_a_changed_load_shows_in_prometheus_within_seconds(cluster: LocalCluster
         cluster.spec.state_root, "load", "--name", "whole", "sim-001", "--cpu", "95%", "--memory", "0.6", "-o", "json"
     )
     assert json.loads(result.stdout)["sim-001"] == {"cpus": 8, "memoryBytes": 32 << 30, "cpu": 0.95, "memory": 0.6}
-    eventually(lambda: query(cluster, "instance:node_cpu:ratio")["sim-001"], lambda value: value > 0.9, seconds=15)
+    eventually(lambda: query(cluster, "instance:node_cpu:ratio")["sim-001"], lambda value: value > 0.9)
     eventually(
         lambda: query(cluster, "instance:node_memory_utilisation:ratio")["sim-001"],
         lambda value: abs(value - 0.6) < 0.01,
-        seconds=5,
     )
 
 
@@ -195,14 +195,14 @@ def test_a_pod_for_simulated_nodes_runs_there_and_one_without_toleration_runs_on
     )
     create("real")
     running = eventually(
-        lambda: api.get(f"{pods}/simulated").json(), lambda pod: pod["status"].get("phase") == "Running", seconds=20
+        lambda: api.get(f"{pods}/simulated").json(), lambda pod: pod["status"].get("phase") == "Running"
     )
     assert running["spec"]["nodeName"].startswith("sim-")
-    placed = eventually(lambda: api.get(f"{pods}/real").json(), lambda pod: "nodeName" in pod["spec"], seconds=20)
+    placed = eventually(lambda: api.get(f"{pods}/real").json(), lambda pod: "nodeName" in pod["spec"])
     assert placed["spec"]["nodeName"] == "real-0"
     for name in ("simulated", "real"):
         api.delete(f"{pods}/{name}")
-    eventually(lambda: api.get(pods).json()["items"], lambda items: items == [], seconds=40)
+    eventually(lambda: api.get(pods).json()["items"], lambda items: items == [])
 
 
 def test_env_prints_all_that_a_shell_needs(cluster: LocalCluster) -> None:

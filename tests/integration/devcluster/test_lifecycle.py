@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,9 @@ from devcluster.cluster import LocalCluster
 from devcluster.errors import PortTakenError, ServiceError
 from devcluster.spec import ClusterSpec
 from tests.support.cluster import BARE, MakeCluster
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -76,13 +76,6 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, errors
 
 
-def wait_until(condition: Callable[[], bool], condition_text: str, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"after {seconds} s not yet: {condition_text}"
-        time.sleep(0.02)
-
-
 def log_of(root: Path, service: str) -> Path:
     return root / "clusters" / "dev" / "logs" / f"{service}.log"
 
@@ -95,7 +88,7 @@ def test_an_interrupted_up_leaves_nothing_behind(
     start: Start, tmp_path: Path, service: str, number: signal.Signals
 ) -> None:
     up = start("up", "--nodes", "3", "--real-nodes", "1")
-    wait_until(log_of(tmp_path, service).exists, f"{service} is being started")
+    eventually(log_of(tmp_path, service).exists, f"{service} is being started")
     up.send_signal(number)
     up.send_signal(number)
     code, errors = finish(up)
@@ -110,7 +103,7 @@ def test_an_interrupted_up_leaves_nothing_behind(
 def test_up_after_a_crash_removes_leftovers_and_starts_again(start: Start, tmp_path: Path) -> None:
     state_dir = tmp_path / "clusters" / "dev"
     up = start("up", "--nodes", "2", "--real-nodes", "0")
-    wait_until(log_of(tmp_path, "kube-apiserver").exists, "kube-apiserver is being started")
+    eventually(log_of(tmp_path, "kube-apiserver").exists, "kube-apiserver is being started")
     up.kill()
     up.wait()
     left = marked(state_dir)
@@ -131,7 +124,7 @@ def test_up_replaces_a_cluster_with_a_dead_service(make_cluster: MakeCluster) ->
     cluster = make_cluster(**BARE)
     before = {service.name: service.pid for service in cluster.status().services}
     os.kill(before["kube-controller-manager"], signal.SIGKILL)
-    wait_until(lambda: not cluster.status().running, "the death is noticed")
+    eventually(lambda: not cluster.status().running, "the death is noticed")
     assert cluster.start(), "it was started again"
     assert cluster.status().running
     assert not set(before.values()) & {service.pid for service in cluster.status().services}
@@ -178,7 +171,7 @@ def test_clusters_run_side_by_side_and_stop_independently(make_cluster: MakeClus
 
 def test_a_second_command_on_a_cluster_in_use_is_refused(start: Start, tmp_path: Path) -> None:
     up = start("up", "--nodes", "1", "--real-nodes", "0")
-    wait_until(log_of(tmp_path, "etcd").exists, "the first command is at work")
+    eventually(log_of(tmp_path, "etcd").exists, "the first command is at work")
     code, errors = finish(start("down"))
     assert (code, errors) == (
         1,
@@ -219,7 +212,7 @@ def run_sleeper(cluster: LocalCluster) -> set[int]:
     pod: dict[str, Any] = {"metadata": {"name": "sleeper"}, "spec": {"containers": [container]}}
     pods = f"{cluster.api_server}/api/v1/namespaces/default/pods"
     assert api.post(pods, json=pod).status_code == 201
-    wait_until(
+    eventually(
         lambda: api.get(f"{pods}/sleeper").json()["status"].get("phase") == "Running" and bool(sleeper_pids(cluster)),
         "the pod runs as a process",
     )

@@ -11,10 +11,11 @@ import pytest
 
 from scheduler.config import configuration_hash
 from tests.integration.image.podman_node import NAME, PodmanNode, podman, run_once
-from tests.integration.operator.support import Api, until
+from tests.integration.operator.support import Api
 from tests.support.applying import apply
 from tests.support.cluster import BARE, MakeCluster
 from tests.support.rendering import Project
+from tests.support.waiting import eventually
 
 # Building takes minutes where nothing is cached yet.
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -100,21 +101,21 @@ def test_operator_and_scheduler_run_in_containers_and_place_a_pod(node: PodmanNo
 
 def _place_a_pod(node: PodmanNode, api: Api, others: Api) -> None:
     try:
-        api.wait_for("Available", "True", seconds=120)
+        api.wait_for("Available", "True")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{node.logs()}") from None
     configuration = api.get("secondaryschedulers", "cluster")["spec"]["schedulerConfig"]
     content = api.get("configmaps", configuration)["data"]["config.yaml"]
     api.wait_for_hash(configuration_hash(content), seconds=30)
 
-    until(lambda: others.get("serviceaccounts", "default"), 30, "the namespace takes pods")
+    eventually(lambda: others.get("serviceaccounts", "default"), "the namespace takes pods")
     others.create("pods", "workload", apiVersion="v1", kind="Pod", spec=WORKLOAD)
-    assert until(lambda: others.get("pods", "workload")["spec"].get("nodeName"), 30, "placed") == NAME
+    assert eventually(lambda: others.get("pods", "workload")["spec"].get("nodeName"), "placed") == NAME
 
     def events() -> list[str]:
         return [event["reason"] for event in others.items("events") if event["involvedObject"]["name"] == "workload"]
 
-    until(lambda: "Scheduled" in events(), 10, "the scheduler tells of it")
+    eventually(lambda: "Scheduled" in events(), "the scheduler tells of it")
     (scheduler,) = (pod for pod in node.containers if not pod.startswith("secondary-scheduler-operator-"))
     description = node.inspect(scheduler)
     assert description["Config"]["User"] == "65532"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +38,7 @@ from scheduler.kube.model import (
     UnstructuredCodec,
     decode_pod,
 )
+from tests.support.waiting import eventually_on_loop
 
 pytestmark = pytest.mark.integration
 
@@ -78,12 +79,6 @@ async def reflecting(
         task.cancel()
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 -- the condition is of another task
-            await asyncio.sleep(0.02)
-
-
 async def listed(client: KubeClient, path: str) -> dict[str, str]:
     page = ANY.decode_list(await client.get(path))
     return {item.metadata.name: item.metadata.resource_version for item in page.items}
@@ -112,7 +107,7 @@ async def test_churn_over_many_short_watches_matches_the_server_after_one_list(
         await asyncio.wait_for(reflector.synced.wait(), 10)
         await asyncio.gather(*(churn(worker) for worker in range(4)))
         truth = await listed(client, path)
-        await eventually(lambda: mirror.versions == truth)
+        await eventually_on_loop(lambda: mirror.versions == truth)
         assert reflector.state.lists == 1
         assert reflector.state.watches >= 3
         assert reflector.state.events > 100
@@ -142,14 +137,14 @@ async def test_a_version_that_is_too_old_leads_to_a_new_list_that_infers_the_del
     await asyncio.wait_for(reflector.synced.wait(), 20)
     for name in ("gone", "kept"):
         await client.post(path, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": name}})
-    await eventually(lambda: set(mirror.versions) == {"gone", "kept"})
+    await eventually_on_loop(lambda: set(mirror.versions) == {"gone", "kept"})
     task.cancel()
     await client.delete(api_path(f"{group}/v1", "things", namespace=namespace, name="gone"))
 
     before = (reflector.state.lists, reflector.state.watches)
     reflector._version = ResourceVersion("1")
     task = asyncio.create_task(reflector.run())
-    await eventually(lambda: set(mirror.versions) == {"kept"})
+    await eventually_on_loop(lambda: set(mirror.versions) == {"kept"})
     assert mirror.deleted == ["gone"]
     assert (reflector.state.lists - before[0], reflector.state.watches - before[1]) in {(1, 1), (1, 2)}
     task.cancel()
@@ -180,7 +175,7 @@ async def test_a_long_list_comes_in_pages_and_selectors_narrow_it(client: KubeCl
         await client.patch(
             api_path("v1", "configmaps", namespace=namespace, name="c0"), {"metadata": {"labels": {"part": "rest"}}}
         )
-        await eventually(lambda: narrowed.deleted == ["c0"])
+        await eventually_on_loop(lambda: narrowed.deleted == ["c0"])
 
 
 async def test_a_reflector_without_permission_waits_for_it(
@@ -194,9 +189,9 @@ async def test_a_reflector_without_permission_waits_for_it(
     limited = replace(config, cert_file=None, key_file=None, cert_data=None, key_data=None, token_file=token)
     path = api_path("v1", "configmaps", namespace=namespace)
     async with KubeClient(limited, qps=0) as reader, reflecting(reader, path, SHORT_WATCHES) as (_, reflector):
-        await eventually(lambda: isinstance(reflector.state.error, Unauthorized))
+        await eventually_on_loop(lambda: isinstance(reflector.state.error, Unauthorized))
         token.write_text(answered["status"]["token"])
-        await eventually(lambda: isinstance(reflector.state.error, Forbidden))
+        await eventually_on_loop(lambda: isinstance(reflector.state.error, Forbidden))
         message = str(reflector.state.error)
         assert 'cannot list resource "configmaps"' in message
         assert f"{namespace}:reader" in message

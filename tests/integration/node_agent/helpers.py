@@ -18,6 +18,7 @@ import kubernetes as k8s
 import psutil
 
 from devcluster.cluster import LocalCluster
+from tests.support.waiting import PATIENCE_SECONDS
 
 T = TypeVar("T")
 NODE = "real-0"
@@ -34,16 +35,16 @@ def running(pid: int) -> bool:
     return False
 
 
-def wait_for(probe: Callable[[], T], awaited: str, seconds: float = 30) -> T:
+def wait_for(probe: Callable[[], T], awaited: str) -> T:
     """Poll until probe returns something true; it may raise 404 meanwhile."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         with contextlib.suppress(k8s.client.ApiException):
             result = probe()
             if result:
                 return result
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds} s for {awaited}")
+            raise AssertionError(f"waited {PATIENCE_SECONDS:g} s for {awaited}")
         time.sleep(0.1)
 
 
@@ -154,7 +155,7 @@ class Api:
 
     def wait_for_event(self, reason: str, words: str) -> None:
         """Wait for an Event with a reason and these words; Events may come after the status that they explain."""
-        wait_for(lambda: [text for text in self.events(reason) if words in text], f"event {reason}: {words}", 10)
+        wait_for(lambda: [text for text in self.events(reason) if words in text], f"event {reason}: {words}")
 
     def delete(self, name: str = "p", **options: Any) -> float:
         """Delete a pod and wait until it is gone; the seconds that took."""

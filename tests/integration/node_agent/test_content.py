@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,8 @@ def test_pod_waits_for_a_missing_config_map(agent: RunningAgent, api: Api) -> No
     failures = wait_for(lambda: api.events("FailedMount"), "the event")
     assert failures[0] == 'MountVolume.SetUp failed for volume "config" : configmap "settings" not found'
     assert api.container()["state"]["waiting"]["reason"] == "ContainerCreating"
-    began = time.monotonic()
     api.core.create_namespaced_config_map(api.namespace, config_map(api, "now"))
     assert api.terminated()["exitCode"] == 0
-    assert time.monotonic() - began < 8
     assert agent.container_log(api.namespace, "p").strip() == "now"
 
 
@@ -55,11 +52,9 @@ print(open('/etc/kubernetes/a').read())
     api.core.create_namespaced_config_map(api.namespace, body)
     api.pod(volumes=[CONFIG_VOLUME], main={"command": script(reader), "volumeMounts": [CONFIG_MOUNT]})
     wait_for(lambda: "1" in agent.container_log(api.namespace, "p"), "the first version")
-    began = time.monotonic()
     body["data"] = {"a": "2", "b": "2"}
     api.core.replace_namespaced_config_map("settings", api.namespace, body)
     assert api.terminated()["exitCode"] == 0
-    assert time.monotonic() - began < 8
     assert agent.container_log(api.namespace, "p").split() == ["1", "2", "2"]
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,11 @@ from devcluster.spec import ClusterSpec
 from devcluster.toolchain.binaries import ensure
 from scheduler.catalog import static_cluster_roles
 from tests.support.cluster import BARE
+from tests.support.waiting import eventually
 from tools import olm_bundle
 from tools.olm_bundle import CHANNEL, OUTPUT, PACKAGE, SCHEDULER_IMAGE, Release
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 # tests/e2e/test_olm_modes.py has the way through the real OLM in every run.
 in_the_long_run = pytest.mark.slow
 
@@ -133,14 +133,6 @@ class Installed:
 
     def bound_roles(self) -> set[str]:
         return {binding.role_ref.name for binding in self.rbac.list_cluster_role_binding().items}
-
-
-def eventually(check: Callable[[], Any], awaited: str) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (result := check()):
-        assert time.monotonic() < deadline, f"not within {SECONDS} s: {awaited}"
-        time.sleep(0.1)
-    return result
 
 
 def expected_rules() -> dict[str, list[dict[str, Any]]]:

@@ -13,7 +13,8 @@ import pytest
 
 from scheduler.kube.client import NotFound
 from tests.integration.operator.rights import Rights, install_roles_of_schedulers
-from tests.integration.operator.support import Api, Operator, TestKubelet, install_crd, until
+from tests.integration.operator.support import Api, Operator, TestKubelet, install_crd
+from tests.support.waiting import eventually
 
 _numbers = itertools.count(1)
 
@@ -83,5 +84,5 @@ def clean(api: Api, operator: Operator) -> Iterator[None]:
         operator.wait_until_leading()
     api.delete("secondaryschedulers", "cluster")
     api.delete("configmaps", "config")
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    eventually(lambda: api.get("secondaryschedulers", "cluster") is None, "instance gone")
     assert not api.cluster_role_bindings()

@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import yaml
 from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_binding_name
 from scheduler.kube.client import ClientConfig, Conflict, KubeError, NotFound
 from scheduler.kube.client.sync import SyncConnection
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import IMAGE
 
 CRD = Path(__file__).parents[3] / "components/crds/operator.openshift.io_secondaryschedulers.yaml"
@@ -53,17 +52,6 @@ _GROUPS = {
     "leases": "/apis/coordination.k8s.io/v1",
     "secondaryschedulers": "/apis/operator.openshift.io/v1",
 }
-
-
-def until(check: Callable[[], Any], seconds: float, description: str) -> Any:
-    """The first true result of the check; AssertionError when there is none in time."""
-    deadline = time.monotonic() + seconds
-    while True:
-        result = check()
-        if result:
-            return result
-        assert time.monotonic() < deadline, f"not within {seconds} s: {description}"
-        time.sleep(0.02)
 
 
 class Api:
@@ -125,24 +113,26 @@ class Api:
                 return dict(condition)
         return {}
 
-    def wait_for(self, condition_type: str, status: str, reason: str = "", seconds: float = 40) -> dict[str, str]:
+    def wait_for(self, condition_type: str, status: str, reason: str = "") -> dict[str, str]:
         def check() -> dict[str, str] | None:
             condition = self.condition(condition_type)
             matches = condition.get("status") == status and reason in ("", condition["reason"])
             return condition if matches else None
 
-        try:
-            condition: dict[str, str] = until(check, seconds, f"{condition_type}={status} {reason}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}; it is {self.condition(condition_type)}") from None
+        condition = eventually(
+            check,
+            f"{condition_type}={status} {reason}",
+            diagnosis=lambda: f"it is {self.condition(condition_type)}",
+        )
+        assert condition is not None
         return condition
 
-    def wait_for_hash(self, expected: str, seconds: float = 40) -> None:
+    def wait_for_hash(self, expected: str) -> None:
         def check() -> bool:
             status = (self.get("secondaryschedulers", "cluster") or {}).get("status") or {}
             return status.get("configurationHash") == expected
 
-        until(check, seconds, f"configurationHash {expected}")
+        eventually(check, f"configurationHash {expected}")
 
 
 class Operator:
@@ -172,7 +162,7 @@ class Operator:
         def leads() -> bool:
             return any(line["event"] == "caches are synced" for line in self.log_lines()[self._earlier_lines :])
 
-        until(leads, 60, "operator leads")
+        eventually(leads, "operator leads")
 
     def end(self, signum: int = signal.SIGTERM) -> int:
         assert self.process is not None
@@ -191,7 +181,7 @@ class Operator:
             ports = [line["port"] for line in self.log_lines() if line["event"] == "started"]
             return int(ports[-1]) if ports else 0
 
-        port: int = until(started, 60, "operator started")
+        port: int = eventually(started, "operator started")
         return port
 
 
@@ -280,7 +270,7 @@ def install_crd(api: Api) -> None:
             return True
         return False
 
-    until(served, 10, "CRD served")
+    eventually(served, "CRD served")
 
 
 def create_highly_available(api: Api) -> None:

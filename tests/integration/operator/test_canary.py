@@ -3,10 +3,10 @@
 import pytest
 
 from scheduler.config import configuration_hash
-from tests.integration.operator.support import until
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, IMAGE, OTHER_CONFIG
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
 
 HASH, OTHER_HASH = configuration_hash(CONFIG), configuration_hash(OTHER_CONFIG)
 CANARY = "secondary-scheduler-canary"
@@ -20,7 +20,7 @@ def running(api, operator, kubelet):
     identity = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
     spec = {"schedulerConfig": "config", "schedulerImage": IMAGE}
     api.create("secondaryschedulers", "cluster", **identity, spec=spec)
-    api.wait_for_hash(HASH, seconds=30)
+    api.wait_for_hash(HASH)
     return api
 
 
@@ -32,7 +32,7 @@ def left_of_canaries(api):
 
 
 def gone(api):
-    until(lambda: not left_of_canaries(api), 20, "nothing is left of the canary")
+    eventually(lambda: not left_of_canaries(api), "nothing is left of the canary")
 
 
 def change(api, text=OTHER_CONFIG):
@@ -49,11 +49,11 @@ def test_a_new_configuration_waits_for_the_pod_that_its_canary_binds(running, ku
     before = template(api)
     change(api)
     api.wait_for("Progressing", "True", "Proving")
-    until(lambda: any("probe" in name for name in api.names("pods")), 20, "a pod to bind")
+    eventually(lambda: any("probe" in name for name in api.names("pods")), "a pod to bind")
     assert template(api) == before
     assert api.condition("Available")["status"] == "True"
     kubelet.binds = True
-    api.wait_for_hash(OTHER_HASH, seconds=30)
+    api.wait_for_hash(OTHER_HASH)
     gone(api)
 
 
@@ -63,18 +63,18 @@ def test_a_canary_that_fails_changes_nothing_and_says_why(running, kubelet, trou
     before = template(api)
     kubelet.troubled, kubelet.container_status = CANARY, trouble
     change(api)
-    condition = api.wait_for("Degraded", "True", "CanaryFailed", seconds=20)
+    condition = api.wait_for("Degraded", "True", "CanaryFailed")
     assert words in condition["message"]
     assert OTHER_HASH in condition["message"]
     assert template(api) == before
     assert api.condition("Available")["status"] == "True"
-    until(lambda: any(e["reason"] == "CanaryFailed" for e in api.items("events")), 5, "event")
+    eventually(lambda: any(e["reason"] == "CanaryFailed" for e in api.items("events")), "event")
     gone(api)
     kubelet.container_status = None
     change(api, CONFIG)
     api.wait_for("Degraded", "False")
     change(api)
-    api.wait_for_hash(OTHER_HASH, seconds=30)
+    api.wait_for_hash(OTHER_HASH)
 
 
 def test_a_scheduler_that_fails_after_its_canary_did_well_goes_back(running, kubelet):
@@ -85,10 +85,10 @@ def test_a_scheduler_that_fails_after_its_canary_did_well_goes_back(running, kub
     api.wait_for("Progressing", "True", "Proving")
     kubelet.fails_with_image, kubelet.troubled = image, "secondary-scheduler"
     kubelet.container_status, kubelet.binds = CRASH, True
-    condition = api.wait_for("Degraded", "True", "RolledBack", seconds=30)
+    condition = api.wait_for("Degraded", "True", "RolledBack")
     assert "profiles[0]: bad" in condition["message"]
-    until(lambda: template(api)["spec"]["containers"][0]["image"] == IMAGE, 10, "the image of before")
-    api.wait_for("Progressing", "False", seconds=30)
+    eventually(lambda: template(api)["spec"]["containers"][0]["image"] == IMAGE, "the image of before")
+    api.wait_for("Progressing", "False")
     api.wait_for("Available", "True")
     gone(api)
 
@@ -98,7 +98,7 @@ def test_an_instance_that_goes_takes_its_canary_with_it(running, kubelet, how):
     api = running
     kubelet.binds = False
     change(api)
-    until(lambda: any("probe" in name for name in api.names("pods")), 20, "a pod to bind")
+    eventually(lambda: any("probe" in name for name in api.names("pods")), "a pod to bind")
     if how == "removed":
         api.patch("secondaryschedulers", "cluster", {"spec": {"managementState": "Removed"}})
     else:

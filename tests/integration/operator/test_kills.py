@@ -11,10 +11,11 @@ import yaml
 from scheduler.config import configuration_hash
 from scheduler.kube.client import ClientConfig
 from tests.integration.operator.gate import Gate
-from tests.integration.operator.support import Operator, TestKubelet, until
+from tests.integration.operator.support import Operator, TestKubelet
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, IMAGE, OTHER_CONFIG
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420), pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
 
 OTHER_IMAGE = IMAGE.replace("0.1.0", "0.2.0")
 SEEDS = 50
@@ -117,8 +118,8 @@ def run(api, operator, gate, rng, kills):
         while alive(operator, gate) and time.monotonic() < pause:
             time.sleep(0.05)
         change()
-    until(lambda: alive(operator, gate) and converged(api), 200, "converged")
-    until(lambda: api.condition("Progressing").get("status") == "False", 60, "at rest")
+    eventually(lambda: alive(operator, gate) and converged(api), "converged")
+    eventually(lambda: api.condition("Progressing").get("status") == "False", "at rest")
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,7 @@ def expected(api, operator, gate, control_plane):
     run(api, operator, gate, random.Random(0), {})
     reached = state(api)
     api.delete("secondaryschedulers", "cluster")
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 30, "instance gone")
+    eventually(lambda: api.get("secondaryschedulers", "cluster") is None, "instance gone")
     api.delete("configmaps", "config")
     kubelet.stop()
     return reached
@@ -149,7 +150,7 @@ def test_an_operator_that_is_killed_at_its_writes_ends_where_it_would_have_ended
     assert state(api) == expected
     gate.arm({rng.randrange(1, 12): rng.random() < 0.5})
     api.delete("secondaryschedulers", "cluster")
-    until(lambda: alive(operator, gate) and api.get("secondaryschedulers", "cluster") is None, 90, "instance gone")
+    eventually(lambda: alive(operator, gate) and api.get("secondaryschedulers", "cluster") is None, "instance gone")
     api.delete("configmaps", "config")
     left = {name for kind in _KINDS for name in api.names(kind) if name.startswith(("secondary-scheduler", "metrics"))}
     assert left == {"secondary-scheduler-operator"}

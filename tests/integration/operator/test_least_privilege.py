@@ -16,11 +16,12 @@ from devcluster.spec import ClusterSpec
 from scheduler.config import configuration_hash
 from scheduler.kube.client import KubeError
 from secondary_scheduler.operator.options import LEASE_NAME
-from tests.integration.operator.support import create_highly_available, until
+from tests.integration.operator.support import create_highly_available
 from tests.support.cluster import BARE, audit_flags
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, OTHER_CONFIG
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 
 _CRDS = Path(__file__).parents[3] / "components/crds"
 _COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -74,7 +75,7 @@ def every_kind(api):
                 return True
             return False
 
-        until(served, 20, f"{path} served")
+        eventually(served, f"{path} served")
     server = {"apiVersion": "config.openshift.io/v1", "kind": "APIServer", "metadata": {"name": "cluster"}}
     api.call(
         "POST",
@@ -102,21 +103,21 @@ def live_through_everything(api):
         node(api, name)
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
     create_highly_available(api)
-    api.wait_for_hash(configuration_hash(CONFIG), seconds=40)
-    until(lambda: budgets(api), 20, "a budget for two replicas")
+    api.wait_for_hash(configuration_hash(CONFIG))
+    eventually(lambda: budgets(api), "a budget for two replicas")
     api.patch("secondaryschedulers", "cluster", {"spec": {"topology": None}})
-    until(lambda: not budgets(api), 20, "no budget for one")
+    eventually(lambda: not budgets(api), "no budget for one")
     api.patch("configmaps", "config", {"data": {"config.yaml": OTHER_CONFIG}})
-    api.wait_for_hash(configuration_hash(OTHER_CONFIG), seconds=60)
+    api.wait_for_hash(configuration_hash(OTHER_CONFIG))
     monitors = f"/apis/monitoring.coreos.com/v1/namespaces/{api.namespace}/servicemonitors"
-    until(lambda: api.call("GET", monitors)["items"], 20, "ServiceMonitor")
+    eventually(lambda: api.call("GET", monitors)["items"], "ServiceMonitor")
     container = api.get("deployments", "secondary-scheduler")["spec"]["template"]["spec"]["containers"][0]
     assert "--tls-min-version=VersionTLS13" in container["args"]
     statuses(api)
     api.delete("secondaryschedulers", "cluster")
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 40, "instance gone")
+    eventually(lambda: api.get("secondaryschedulers", "cluster") is None, "instance gone")
     # All of this may take less time than lies between two renewals.
-    until(lambda: renewed(api) != first, 20, "the operator's Lease is renewed")
+    eventually(lambda: renewed(api) != first, "the operator's Lease is renewed")
 
 
 def renewed(api):
@@ -136,7 +137,7 @@ def statuses(api):
     api.call("POST", api.path("pods"), pod)
     api.patch("pods", "member", {"status": {"phase": "Running"}}, "status")
     for plural in ("podgroups", "elasticquotas"):
-        until(lambda p=plural: api.call("GET", f"{base}/{p}/g").get("status"), 20, f"status of {plural}")
+        eventually(lambda p=plural: api.call("GET", f"{base}/{p}/g").get("status"), f"status of {plural}")
 
 
 def held(rights):

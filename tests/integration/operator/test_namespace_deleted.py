@@ -7,10 +7,11 @@ import pytest
 from scheduler.config import configuration_hash
 from scheduler.kube.client import NotFound
 from tests.integration.operator.rights import Rights
-from tests.integration.operator.support import Api, Operator, TestKubelet, until
+from tests.integration.operator.support import Api, Operator, TestKubelet
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, IMAGE
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 
 # The operator's rights go with its namespace.
@@ -58,7 +59,7 @@ def gone(api):
 def instance(api, text=CONFIG):
     api.create("configmaps", "config", data={"config.yaml": text})
     api.create("secondaryschedulers", "cluster", **IDENTITY, spec=SPEC)
-    api.wait_for_hash(configuration_hash(text), seconds=30)
+    api.wait_for_hash(configuration_hash(text))
 
 
 def bindings(api):
@@ -66,9 +67,9 @@ def bindings(api):
 
 
 def goes(api):
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    eventually(lambda: api.get("secondaryschedulers", "cluster") is None, "instance gone")
     assert not bindings(api)
-    until(lambda: gone(api), 60, "namespace gone")
+    eventually(lambda: gone(api), "namespace gone")
 
 
 def test_an_operator_that_was_away_lets_the_instance_of_a_namespace_go_that_took_its_role_along(
@@ -80,7 +81,7 @@ def test_an_operator_that_was_away_lets_the_instance_of_a_namespace_go_that_took
     operator.end()
     kubelet.stop()
     elsewhere.call("DELETE", f"/api/v1/namespaces/{elsewhere.namespace}")
-    until(lambda: not elsewhere.names("roles"), 30, "the operator's Role is gone")
+    eventually(lambda: not elsewhere.names("roles"), "the operator's Role is gone")
     assert bindings(elsewhere)
     operator.start()
     goes(elsewhere)

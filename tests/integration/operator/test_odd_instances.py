@@ -3,10 +3,10 @@
 import pytest
 
 from scheduler.config import configuration_hash
-from tests.integration.operator.support import until
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, IMAGE
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
 
 # Of an instance that the install does not know.
 REFUSED = ("clusterrolebindings", "flowschemas", "leases", "roles")
@@ -27,7 +27,7 @@ def create(api, operator, kubelet):
     yield make
     for name in names:
         api.delete("secondaryschedulers", name)
-    until(lambda: not api.names("secondaryschedulers"), 40, "instances gone")
+    eventually(lambda: not api.names("secondaryschedulers"), "instances gone")
     left = {name for kind in ("deployments", "services", "serviceaccounts") for name in api.names(kind)}
     assert not [name for name in left if name.startswith(("secondary-scheduler-x", "secondary-scheduler-other"))]
 
@@ -39,7 +39,7 @@ def condition(api, instance, condition_type):
 
 
 def degraded(api, instance, reason):
-    until(lambda: condition(api, instance, "Degraded")["reason"] == reason, 20, f"{instance[:20]} is {reason}")
+    eventually(lambda: condition(api, instance, "Degraded")["reason"] == reason, f"{instance[:20]} is {reason}")
     return condition(api, instance, "Degraded")["message"]
 
 
@@ -47,13 +47,13 @@ def told(api, instance, reason):
     def found_event():
         return any(e["involvedObject"]["name"] == instance and e["reason"] == reason for e in api.items("events"))
 
-    until(found_event, 10, f"event {reason}")
+    eventually(found_event, f"event {reason}")
 
 
 def test_a_name_of_253_characters_is_told_what_it_lacks_and_the_other_instance_runs(api, create):
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
     create("cluster")
-    api.wait_for_hash(configuration_hash(CONFIG), seconds=30)
+    api.wait_for_hash(configuration_hash(CONFIG))
     create(LONG)
     message = degraded(api, LONG, "SchedulerNameTaken")
     assert f"{api.namespace}/cluster" in message
@@ -84,7 +84,7 @@ def test_an_empty_spec_is_told_everything_that_is_missing(api, create):
 def test_fields_that_the_crd_does_not_have_change_nothing_and_a_long_name_of_the_config_map_breaks_nothing(api, create):
     api.create("configmaps", LONG, data={"config.yaml": CONFIG})
     create("cluster", schedulerConfig=LONG, colour="blue", rollout={"canary": True, "speed": "fast"})
-    api.wait_for_hash(configuration_hash(CONFIG), seconds=30)
+    api.wait_for_hash(configuration_hash(CONFIG))
     assert api.get("secondaryschedulers", "cluster")["spec"]["rollout"] == {"canary": True}
     assert api.condition("Degraded")["status"] == "False"
     api.delete("configmaps", LONG)
@@ -93,13 +93,13 @@ def test_fields_that_the_crd_does_not_have_change_nothing_and_a_long_name_of_the
 def test_arguments_that_are_the_operators_to_give_are_told_and_what_runs_goes_on(api, create):
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
     create("cluster")
-    api.wait_for_hash(configuration_hash(CONFIG), seconds=30)
+    api.wait_for_hash(configuration_hash(CONFIG))
     before = api.get("deployments", "secondary-scheduler")["spec"]
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": ["--leader-elect-resource-name=other"]}})
     assert "spec.extraArgs[0]: --leader-elect-resource-name" in degraded(api, "cluster", "SpecInvalid")
     told(api, "cluster", "SpecInvalid")
     api.delete("deployments", "secondary-scheduler")
-    until(
-        lambda: (api.get("deployments", "secondary-scheduler") or {}).get("spec") == before, 10, "put right meanwhile"
+    eventually(
+        lambda: (api.get("deployments", "secondary-scheduler") or {}).get("spec") == before, "put right meanwhile"
     )
-    api.wait_for("Available", "True", seconds=20)
+    api.wait_for("Available", "True")

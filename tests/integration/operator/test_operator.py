@@ -17,7 +17,7 @@ from scheduler.catalog import (
     plugin_rules,
 )
 from scheduler.config import configuration_hash, load_configuration
-from tests.integration.operator.support import until
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import BAD_CONFIG, CONFIG, IMAGE, OTHER_CONFIG
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
@@ -54,8 +54,8 @@ def running(api, operator, kubelet):
 def test_a_new_instance_becomes_a_running_scheduler_within_seconds(api, operator, kubelet):
     create_config(api)
     create_instance(api)
-    until(lambda: deployment(api), 2, "Deployment")
-    api.wait_for("Available", "True", seconds=10)
+    eventually(lambda: deployment(api), "Deployment")
+    api.wait_for("Available", "True")
     api.wait_for_hash(HASH)
     instance = api.get("secondaryschedulers", "cluster")
     assert instance["status"]["schedulerNames"] == ["secondary-scheduler"]
@@ -71,13 +71,13 @@ def test_a_new_instance_becomes_a_running_scheduler_within_seconds(api, operator
 
 def told(api, reason):
     """An Event about the instance."""
-    return until(lambda: [e for e in api.items("events") if e["reason"] == reason], 5, f"event {reason}")
+    return eventually(lambda: [e for e in api.items("events") if e["reason"] == reason], f"event {reason}")
 
 
 def test_a_config_map_without_the_key_is_told_with_the_keys_that_it_has(api, operator, kubelet):
     api.create("configmaps", "config", data={"scheduler.yaml": CONFIG})
     create_instance(api)
-    condition = api.wait_for("Degraded", "True", "ConfigMapKeyMissing", seconds=2)
+    condition = api.wait_for("Degraded", "True", "ConfigMapKeyMissing")
     assert f"ConfigMap {api.namespace}/config has no key config.yaml (its keys: scheduler.yaml)" in condition["message"]
     assert told(api, "ConfigMapKeyMissing")
     api.patch("configmaps", "config", {"data": {"config.yaml": CONFIG}})
@@ -99,12 +99,12 @@ def test_an_image_that_ends_at_once_is_told_with_its_last_words(api, operator, k
 
 def test_a_missing_config_map_is_told_and_taken_up_when_it_appears(api, operator, kubelet):
     create_instance(api)
-    condition = api.wait_for("Degraded", "True", "ConfigMapMissing", seconds=2)
+    condition = api.wait_for("Degraded", "True", "ConfigMapMissing")
     assert f"ConfigMap {api.namespace}/config" in condition["message"]
     assert deployment(api) is None
     create_config(api)
-    until(lambda: deployment(api), 2, "Deployment")
-    api.wait_for("Degraded", "False", seconds=2)
+    eventually(lambda: deployment(api), "Deployment")
+    api.wait_for("Degraded", "False")
     api.wait_for_hash(HASH)
 
 
@@ -112,7 +112,7 @@ def test_a_bad_configuration_leaves_the_scheduler_alone_and_its_fix_recovers(run
     api = running
     before = deployment(api)
     set_config(api, BAD_CONFIG)
-    condition = api.wait_for("Degraded", "True", "ConfigInvalid", seconds=2)
+    condition = api.wait_for("Degraded", "True", "ConfigInvalid")
     assert "profiles[0].colour" in condition["message"]
     assert "config.yaml:5:" in condition["message"]
     assert f"keeps its last good configuration {HASH}" in condition["message"]
@@ -120,7 +120,7 @@ def test_a_bad_configuration_leaves_the_scheduler_alone_and_its_fix_recovers(run
     assert deployment(api)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert api.condition("Available")["status"] == "True"
     set_config(api, CONFIG)
-    api.wait_for("Degraded", "False", seconds=2)
+    api.wait_for("Degraded", "False")
     assert deployment(api)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     assert {e["type"] for e in told(api, "ConfigInvalid")} == {"Warning"}
 
@@ -129,10 +129,10 @@ def test_a_deleted_config_map_leaves_the_scheduler_alone(running):
     api = running
     before = deployment(api)
     api.delete("configmaps", "config")
-    api.wait_for("Degraded", "True", "ConfigMapMissing", seconds=2)
+    api.wait_for("Degraded", "True", "ConfigMapMissing")
     assert deployment(api)["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     create_config(api)
-    api.wait_for("Degraded", "False", seconds=2)
+    api.wait_for("Degraded", "False")
 
 
 def test_only_a_change_of_content_rolls_the_scheduler(running):
@@ -146,12 +146,11 @@ def test_only_a_change_of_content_rolls_the_scheduler(running):
     api.wait_for_hash(OTHER_HASH)
     assert deployment(api)["metadata"]["generation"] == before + 1
     mine = {name for name in api.names("configmaps") if name.startswith("secondary-scheduler-active-")}
-    until(
+    eventually(
         lambda: (
             {n for n in api.names("configmaps") if n.startswith("secondary-scheduler-active-")}
             == {f"secondary-scheduler-active-{OTHER_HASH}"}
         ),
-        5,
         f"the former copy is gone from {mine}",
     )
 
@@ -168,12 +167,12 @@ def test_the_running_scheduler_mounts_a_copy_that_nobody_can_change(running):
 def test_an_unmanaged_instance_is_only_reported(running):
     api = running
     api.patch("secondaryschedulers", "cluster", {"spec": {"managementState": "Unmanaged"}})
-    api.wait_for("Progressing", "False", "Unmanaged", seconds=2)
+    api.wait_for("Progressing", "False", "Unmanaged")
     api.patch("deployments", "secondary-scheduler", {"spec": {"replicas": 2}})
     time.sleep(0.5)
     assert deployment(api)["spec"]["replicas"] == 2
     api.patch("secondaryschedulers", "cluster", {"spec": {"managementState": "Managed"}})
-    until(lambda: deployment(api)["spec"]["replicas"] == 1, 5, "managed again")
+    eventually(lambda: deployment(api)["spec"]["replicas"] == 1, "managed again")
 
 
 def test_a_removed_scheduler_is_taken_away_and_comes_back(running):
@@ -192,11 +191,11 @@ def test_a_removed_scheduler_is_taken_away_and_comes_back(running):
 def test_a_deleted_instance_leaves_nothing(running):
     api = running
     api.delete("secondaryschedulers", "cluster")
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 10, "instance gone")
+    eventually(lambda: api.get("secondaryschedulers", "cluster") is None, "instance gone")
     assert not api.cluster_role_bindings()
     assert api.get("leases", "secondary-scheduler") is None
     assert deployment(api) is None
-    until(lambda: not api.items("pods") and not api.items("replicasets"), 10, "pods gone")
+    eventually(lambda: not api.items("pods") and not api.items("replicasets"), "pods gone")
     for resource in ("services", "roles", "rolebindings", "serviceaccounts", "configmaps"):
         assert not {name for name in api.names(resource) if name.startswith(("secondary-scheduler-active", "metrics"))}
     assert "secondary-scheduler" not in api.names("serviceaccounts")
@@ -217,11 +216,11 @@ def test_stale_load_data_is_a_condition_and_an_event(running, kubelet):
         "secondary-scheduler.io/load-data-fresh": "false",
         "secondary-scheduler.io/load-data-message": "connection refused",
     }
-    assert api.wait_for("LoadDataFresh", "False", seconds=2)["message"] == "connection refused"
+    assert api.wait_for("LoadDataFresh", "False")["message"] == "connection refused"
     assert api.condition("Available")["status"] == "True"
-    until(lambda: any(e["reason"] == "LoadDataStale" for e in api.items("events")), 2, "event")
+    eventually(lambda: any(e["reason"] == "LoadDataStale" for e in api.items("events")), "event")
     kubelet.annotations = {"secondary-scheduler.io/load-data-fresh": "true"}
-    api.wait_for("LoadDataFresh", "True", seconds=2)
+    api.wait_for("LoadDataFresh", "True")
 
 
 def test_a_serving_certificate_is_used_as_soon_as_it_exists(running):
@@ -232,9 +231,9 @@ def test_a_serving_certificate_is_used_as_soon_as_it_exists(running):
         args = deployment(api)["spec"]["template"]["spec"]["containers"][0]["args"]
         return "--tls-cert-file=/certs-dir/tls.crt" in args
 
-    until(serves_it, 2, "certificate used")
+    eventually(serves_it, "certificate used")
     api.delete("secrets", "secondary-scheduler-serving-cert")
-    until(lambda: not serves_it(), 2, "certificate no longer used")
+    eventually(lambda: not serves_it(), "certificate no longer used")
 
 
 def test_a_killed_operator_converges_after_its_restart(running, operator):
@@ -244,15 +243,15 @@ def test_a_killed_operator_converges_after_its_restart(running, operator):
     api.delete("services", "metrics")
     operator.start()
     api.wait_for_hash(OTHER_HASH)
-    until(lambda: api.get("services", "metrics"), 5, "drift repaired")
+    eventually(lambda: api.get("services", "metrics"), "drift repaired")
     generation = deployment(api)["metadata"]["generation"]
     operator.end(signal.SIGKILL)
     operator.start()
     set_config(api, "# seen\n" + OTHER_CONFIG)
     api.patch("secondaryschedulers", "cluster", {"spec": {"operatorLogLevel": "Debug"}})
     observed = api.get("secondaryschedulers", "cluster")["metadata"]["generation"]
-    until(
-        lambda: api.get("secondaryschedulers", "cluster")["status"]["observedGeneration"] == observed, 15, "reconciled"
+    eventually(
+        lambda: api.get("secondaryschedulers", "cluster")["status"]["observedGeneration"] == observed, "reconciled"
     )
     assert deployment(api)["metadata"]["generation"] == generation, "a restart rolls nothing"
 
@@ -260,14 +259,14 @@ def test_a_killed_operator_converges_after_its_restart(running, operator):
 def test_noise_of_a_megabyte_is_refused_while_health_goes_on(running, operator):
     api = running
     set_config(api, "[" * 10 + "x: {" * 250_000)
-    condition = api.wait_for("Degraded", "True", "ConfigInvalid", seconds=10)
+    condition = api.wait_for("Degraded", "True", "ConfigInvalid")
     assert len(condition["message"]) < 5000
     assert told(api, "ConfigInvalid")
     assert api.condition("Available")["status"] == "True"
     with urllib.request.urlopen(f"http://127.0.0.1:{operator.port()}/healthz", timeout=1) as response:
         assert response.status == 200
     set_config(api, CONFIG)
-    api.wait_for("Degraded", "False", seconds=10)
+    api.wait_for("Degraded", "False")
 
 
 @pytest.mark.slow
@@ -277,11 +276,10 @@ def test_many_edits_end_in_the_last_one(running):
         set_config(api, CONFIG.replace("weight: 3", f"weight: {weight}"))
         api.patch("secondaryschedulers", "cluster", {"metadata": {"labels": {"edit": str(weight)}}})
     last = configuration_hash(CONFIG.replace("weight: 3", "weight: 100"))
-    api.wait_for_hash(last, seconds=20)
+    api.wait_for_hash(last)
     copies = {f"secondary-scheduler-active-{last}"}
-    until(
+    eventually(
         lambda: {n for n in api.names("configmaps") if n.startswith("secondary-scheduler-active-")} == copies,
-        10,
         "copies of former configurations are gone",
     )
 
@@ -299,7 +297,7 @@ def test_health_and_metrics_are_served(running, operator):
             return response.read().decode()
 
     assert fetch("/healthz") == "ok"
-    until(lambda: fetch("/readyz") == "ok", 5, "ready")
+    eventually(lambda: fetch("/readyz") == "ok", "ready")
     text = fetch("/metrics")
     assert 'secondary_scheduler_operator_condition{condition="Available"' in text
     assert "secondary_scheduler_operator_leader 1.0" in text
@@ -310,7 +308,7 @@ def test_an_operator_stopped_while_an_instance_goes_finishes_the_deletion(runnin
     (pod,) = api.items("pods")
     api.patch("pods", pod["metadata"]["name"], {"metadata": {"finalizers": ["example.com/hold"]}})
     api.delete("secondaryschedulers", "cluster")
-    until(lambda: deployment(api) is None, 5, "deletion begun")
+    eventually(lambda: deployment(api) is None, "deletion begun")
     operator.process.terminate()
     time.sleep(0.5)
     assert operator.process.poll() is None, "waits for the pod"

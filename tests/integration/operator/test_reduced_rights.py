@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.config import configuration_hash
-from tests.integration.operator.support import until
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, IMAGE, OTHER_CONFIG
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("clean")]
@@ -43,9 +43,9 @@ def test_a_kind_that_may_not_be_written_does_not_stop_the_others(api, kubelet, r
     assert "services" in condition["message"], "the API server's own words"
     assert api.get("services", "metrics") is None
     assert "NetworkPolicy" not in condition["message"], "a scheduler can do without"
-    until(lambda: any(e["reason"] == "Forbidden" for e in api.items("events")), 5, "event")
+    eventually(lambda: any(e["reason"] == "Forbidden" for e in api.items("events")), "event")
     reduce("networkpolicies")
-    condition = api.wait_for("Degraded", "False", seconds=35)
+    condition = api.wait_for("Degraded", "False")
     assert condition["message"].startswith("Warnings: NetworkPolicy"), "no more than that"
     assert api.condition("Available")["status"] == "True"
     assert api.get("services", "metrics")
@@ -61,10 +61,10 @@ def test_a_lost_right_to_bind_is_reported_by_name(api, kubelet):
         instance(api)
         condition = api.wait_for("Degraded", "True", "Forbidden")
         assert f"ClusterRoleBinding {api.base_binding} cannot be written" in condition["message"]
-        until(lambda: api.get("deployments", "secondary-scheduler"), 5, "Deployment all the same")
+        eventually(lambda: api.get("deployments", "secondary-scheduler"), "Deployment all the same")
     finally:
         api.call("PATCH", role, {"rules": before}, "application/merge-patch+json")
-    api.wait_for("Degraded", "False", seconds=35)
+    api.wait_for("Degraded", "False")
     assert api.base_binding in api.cluster_role_bindings()
 
 
@@ -79,4 +79,4 @@ def test_an_operator_that_may_not_read_secrets_still_follows_the_configuration(a
     api.patch("configmaps", "config", {"data": {"config.yaml": OTHER_CONFIG}})
     api.wait_for_hash(configuration_hash(OTHER_CONFIG))
     reduce()
-    api.wait_for("Degraded", "False", seconds=20)
+    api.wait_for("Degraded", "False")

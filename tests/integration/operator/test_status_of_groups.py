@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from scheduler.kube.client import ApiError, Conflict, KubeError, NotFound
-from tests.integration.operator.support import Api, Operator, until
+from tests.integration.operator.support import Api, Operator
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -60,7 +61,7 @@ class Objects:
                 return True
             return False
 
-        until(created, 10, f"pod {manifest['metadata']['name']} created")
+        eventually(created, f"pod {manifest['metadata']['name']} created")
         self.phase(namespace, manifest["metadata"]["name"], (manifest.get("status") or {}).get("phase"))
 
     def phase(self, namespace: str, name: str, phase: str | None) -> None:
@@ -68,15 +69,13 @@ class Objects:
             path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
             self._api.call("PATCH", path, {"status": {"phase": phase}}, "application/merge-patch+json")
 
-    def wait(self, plural: str, namespace: str, name: str, expected: dict[str, Any], seconds: float = 12) -> None:
+    def wait(self, plural: str, namespace: str, name: str, expected: dict[str, Any]) -> None:
         def reached() -> bool:
             content = self.status(plural, namespace, name)
             return {key: value for key, value in content.items() if value not in (0, "")} == expected
 
-        try:
-            until(reached, seconds, f"{plural} {namespace}/{name} is {expected}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}; it is {self.status(plural, namespace, name)}") from None
+        description = f"{plural} {namespace}/{name} is {expected}"
+        eventually(reached, description, diagnosis=lambda: f"it is {self.status(plural, namespace, name)}")
 
     def clear(self) -> None:
         for namespace in (self.here, self.elsewhere):
@@ -103,7 +102,7 @@ def installed(api: Api, operator: Operator) -> None:
                 return True
             return False
 
-        until(served, 10, f"{name} served")
+        eventually(served, f"{name} served")
     with contextlib.suppress(Conflict):
         api.call("POST", "/api/v1/namespaces", {"metadata": {"name": f"{api.namespace}-elsewhere"}})
 
@@ -176,10 +175,10 @@ def test_a_right_that_is_taken_away_is_told_and_the_rest_goes_on(
             lines = [line for line in operator.log_lines() if line["event"] == "status not written"]
             return any("podgroups" in line["error"] and "forbidden" in line["error"] for line in lines)
 
-        until(told, 15, "the refusal is logged")
+        eventually(told, "the refusal is logged")
     finally:
         api.call("PATCH", role, {"rules": before}, "application/merge-patch+json")
-    objects.wait("podgroups", objects.here, "group", {"phase": "Pending"}, seconds=40)
+    objects.wait("podgroups", objects.here, "group", {"phase": "Pending"})
 
 
 def test_an_operator_that_is_killed_goes_on_where_it_was(api: Api, operator: Operator, objects: Objects) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from scheduler.config import configuration_hash
-from tests.integration.operator.support import Api, until
+from tests.integration.operator.support import Api
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import BAD_CONFIG, CONFIG, IMAGE
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 
 EDITS = 1000
 EDITORS = 4
@@ -59,8 +60,8 @@ def test_a_thousand_edits_leak_nothing_and_end_in_the_last(control_plane, api, o
     spec = {"schedulerConfig": "config", "schedulerImage": IMAGE}
     api.create("secondaryschedulers", "cluster", **identity, spec=spec)
     first, last = configuration_hash(CONFIG), configuration_hash(LAST)
-    api.wait_for_hash(first, seconds=30)
-    until(lambda: api.condition("Progressing").get("status") == "False", 20, "at rest")
+    api.wait_for_hash(first)
+    eventually(lambda: api.condition("Progressing").get("status") == "False", "at rest")
     before, held = names(api), resident(operator.process.pid)
     began = time.monotonic()
     with ThreadPoolExecutor(EDITORS) as pool:
@@ -70,10 +71,10 @@ def test_a_thousand_edits_leak_nothing_and_end_in_the_last(control_plane, api, o
     assert time.monotonic() - began < 60
     api.patch("configmaps", "config", {"data": {"config.yaml": LAST}})
     api.patch("secondaryschedulers", "cluster", {"spec": {"schedulerImage": IMAGE, "operatorLogLevel": "Normal"}})
-    api.wait_for_hash(last, seconds=60)
-    api.wait_for("Degraded", "False", seconds=30)
+    api.wait_for_hash(last)
+    api.wait_for("Degraded", "False")
     expected = {(kind, name.replace(first, last)) for kind, name in before}
-    until(lambda: names(api) == expected, 30, "nothing else is left")
-    until(lambda: len(api.items("pods")) == 1, 20, "one pod")
+    eventually(lambda: names(api) == expected, "nothing else is left")
+    eventually(lambda: len(api.items("pods")) == 1, "one pod")
     assert resident(operator.process.pid) - held < MOST_GROWTH
     assert [line for line in operator.log_lines() if "exception" in line] == []

@@ -5,10 +5,11 @@ import pytest
 from scheduler.config import configuration_hash
 from secondary_scheduler.operator.options import LEASE_NAME
 from tests.integration.operator.rights import Rights
-from tests.integration.operator.support import Api, Operator, TestKubelet, until
+from tests.integration.operator.support import Api, Operator, TestKubelet
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import CONFIG, IMAGE
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 
 IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
 SPEC = {"schedulerConfig": "config", "schedulerImage": IMAGE}
@@ -76,49 +77,49 @@ def kubelets(control_plane, api, elsewhere):
 
 
 def test_an_operator_leaves_alone_what_another_holds_and_takes_it_when_that_is_gone(api, elsewhere, operator, kubelets):
-    until(lambda: has_logged(operator, "another operator holds the Lease: waiting"), 60, "told who holds it")
+    eventually(lambda: has_logged(operator, "another operator holds the Lease: waiting"), "told who holds it")
     assert "finalizers" not in api.get("secondaryschedulers", "cluster")["metadata"]
 
     api.delete("leases", LEASE_NAME)
-    until(lambda: holder(api) == "operator-0", 60, "its own namespace's Lease is taken")
-    until(lambda: api.condition("Available"), 60, "its own instance is served")
+    eventually(lambda: holder(api) == "operator-0", "its own namespace's Lease is taken")
+    eventually(lambda: api.condition("Available"), "its own instance is served")
     assert "status" not in elsewhere.get("secondaryschedulers", "cluster"), "the other is left alone"
     assert holder(elsewhere) == "upstream"
     api.delete("secondaryschedulers", "cluster")
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    eventually(lambda: api.get("secondaryschedulers", "cluster") is None, "instance gone")
 
     elsewhere.delete("leases", LEASE_NAME)
-    until(lambda: elsewhere.condition("Available"), 60, "the other is served, too")
-    elsewhere.wait_for_hash(HASH, seconds=30)
+    eventually(lambda: elsewhere.condition("Available"), "the other is served, too")
+    elsewhere.wait_for_hash(HASH)
     elsewhere.delete("secondaryschedulers", "cluster")
-    until(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    eventually(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, "instance gone")
 
 
 @pytest.mark.slow
 def test_a_replica_that_waits_takes_every_namespace_over(
     api, elsewhere, operator, operator_kubeconfig, flags, kubelets
 ):
-    until(lambda: holder(elsewhere) == "operator-0", 60, "the first one leads")
+    eventually(lambda: holder(elsewhere) == "operator-0", "the first one leads")
     log = operator_kubeconfig.parent / "second.log"
     second = Operator(operator_kubeconfig, api.namespace, log, *flags, identity="operator-1")
     second.start()
-    until(lambda: has_logged(second, "another operator holds the Lease: waiting"), 60, "the second one waits")
+    eventually(lambda: has_logged(second, "another operator holds the Lease: waiting"), "the second one waits")
     assert holder(elsewhere) == "operator-0"
     elsewhere.create("secondaryschedulers", "cluster", **IDENTITY, spec=SPEC)
-    elsewhere.wait_for_hash(HASH, seconds=30)
+    elsewhere.wait_for_hash(HASH)
     words = f"operator-0 holds Lease {api.namespace}/{LEASE_NAME}"
 
     def told():
         return [e for e in elsewhere.items("events") if e["reason"] == TOLD and e["message"].startswith(words)]
 
-    until(told, 60, "told who serves it")
+    eventually(told, "told who serves it")
     assert elsewhere.condition("Available")["status"] == "True", "the other one's status is left alone"
     elsewhere.delete("secondaryschedulers", "cluster")
-    until(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    eventually(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, "instance gone")
     assert operator.end() == 0
-    until(lambda: holder(elsewhere) == "operator-1", 60, "the second one takes both over")
+    eventually(lambda: holder(elsewhere) == "operator-1", "the second one takes both over")
     elsewhere.create("secondaryschedulers", "cluster", **IDENTITY, spec=SPEC)
-    elsewhere.wait_for_hash(HASH, seconds=30)
+    elsewhere.wait_for_hash(HASH)
     elsewhere.delete("secondaryschedulers", "cluster")
-    until(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    eventually(lambda: elsewhere.get("secondaryschedulers", "cluster") is None, "instance gone")
     assert second.end() == 0

@@ -11,11 +11,12 @@ from devcluster.spec import ClusterSpec
 from scheduler.config import configuration_hash
 from scheduler.kube.client import KubeError
 from tests.integration.operator.rights import Rights
-from tests.integration.operator.support import MONITORS, until
+from tests.integration.operator.support import MONITORS
 from tests.support.cluster import audit_flags
+from tests.support.waiting import eventually
 from tests.unit.operator.builders import BAD_CONFIG, IMAGE
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 IDENTITY = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}
 PLAIN = """\
@@ -46,7 +47,7 @@ def control_plane(cluster_state_root, tmp_path_factory):
 @pytest.fixture(scope="module")
 def rights(api):
     api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(MONITORS))
-    until(lambda: monitors(api) is not None, 10, "ServiceMonitors served")
+    eventually(lambda: monitors(api) is not None, "ServiceMonitors served")
     return Rights(api, [(api.namespace, "gpu")])
 
 
@@ -55,10 +56,10 @@ def running(api, operator):
     api.create("configmaps", "config", data={"config.yaml": PLAIN})
     spec = {"schedulerConfig": "config", "schedulerImage": IMAGE}
     api.create("secondaryschedulers", "cluster", **IDENTITY, spec=spec)
-    api.wait_for_hash(HASH, seconds=60)
+    api.wait_for_hash(HASH)
     yield api
     api.delete("secondaryschedulers", "cluster")
-    until(lambda: api.get("secondaryschedulers", "cluster") is None, 60, "instance gone")
+    eventually(lambda: api.get("secondaryschedulers", "cluster") is None, "instance gone")
     assert not api.cluster_role_bindings()
 
 
@@ -92,7 +93,7 @@ def uid_of(obj):
 def place(api, name, scheduler):
     container = {"name": "c", "image": "pause"}
     api.create("pods", name, spec={"schedulerName": scheduler, "containers": [container]})
-    until(lambda: api.get("pods", name)["spec"].get("nodeName"), 20, f"{name} placed by {scheduler}")
+    eventually(lambda: api.get("pods", name)["spec"].get("nodeName"), f"{name} placed by {scheduler}")
     api.call("DELETE", api.path("pods", name), {"gracePeriodSeconds": 0})
 
 
@@ -111,7 +112,7 @@ def test_high_availability_is_switched_on_and_off(running):
     api = running
     assert len(ready_pods(api)) == 1
     edit(api, topology={"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": 3}})
-    until(lambda: len(ready_pods(api)) == 3, 90, "three ready replicas")
+    eventually(lambda: len(ready_pods(api)) == 3, "three ready replicas")
     (current,) = [replica_set for replica_set in api.items("replicasets") if replica_set["spec"]["replicas"]]
     for pod in ready_pods(api):
         assert pod["metadata"]["ownerReferences"][0]["uid"] == current["metadata"]["uid"]
@@ -119,17 +120,17 @@ def test_high_availability_is_switched_on_and_off(running):
     assert len({pod["spec"]["nodeName"] for pod in ready_pods(api)}) == 3
     place(api, "beside-three", "secondary-scheduler")
     edit(api, topology=None)
-    until(lambda: len(api.items("pods")) == 1, 60, "one replica")
-    api.wait_for("Progressing", "False", seconds=30)
+    eventually(lambda: len(api.items("pods")) == 1, "one replica")
+    api.wait_for("Progressing", "False")
 
 
 def test_a_new_configuration_is_proven_and_rolled_out(running):
     api = running
     changed = PLAIN + "percentageOfNodesToScore: 50\n"
     api.patch("configmaps", "config", {"data": {"config.yaml": changed}})
-    api.wait_for_hash(configuration_hash(changed), seconds=120)
+    api.wait_for_hash(configuration_hash(changed))
     api.patch("configmaps", "config", {"data": {"config.yaml": PLAIN}})
-    api.wait_for_hash(HASH, seconds=120)
+    api.wait_for_hash(HASH)
     assert "leaderElection.leaderElect" in api.condition("Degraded")["message"], "without effect, and told"
 
 
@@ -139,14 +140,14 @@ def test_a_configuration_that_is_bad_or_missing_leaves_the_scheduler_alone(runni
     (before,) = ready_pods(api)
     if broken == "bad":
         api.patch("configmaps", "config", {"data": {"config.yaml": BAD_CONFIG}})
-        api.wait_for("Degraded", "True", "ConfigInvalid", seconds=2)
+        api.wait_for("Degraded", "True", "ConfigInvalid")
         api.patch("configmaps", "config", {"data": {"config.yaml": PLAIN}})
     else:
         api.delete("configmaps", "config")
-        api.wait_for("Degraded", "True", "ConfigMapMissing", seconds=2)
+        api.wait_for("Degraded", "True", "ConfigMapMissing")
         place(api, "meanwhile", "secondary-scheduler")
         api.create("configmaps", "config", data={"config.yaml": PLAIN})
-    api.wait_for("Degraded", "False", seconds=5)
+    api.wait_for("Degraded", "False")
     (after,) = ready_pods(api)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert not after["status"]["containerStatuses"][0]["restartCount"]
@@ -155,12 +156,12 @@ def test_a_configuration_that_is_bad_or_missing_leaves_the_scheduler_alone(runni
 def test_a_revision_that_does_not_run_goes_back(running):
     api = running
     edit(api, rollout={"canary": False}, extraArgs=["--no-such-flag"])
-    condition = api.wait_for("Degraded", "True", "RolledBack", seconds=120)
+    condition = api.wait_for("Degraded", "True", "RolledBack")
     assert "--no-such-flag" in condition["message"]
     api.wait_for("Available", "True")
     edit(api, rollout=None, extraArgs=None)
-    api.wait_for("Degraded", "False", seconds=60)
-    api.wait_for("Progressing", "False", seconds=60)
+    api.wait_for("Degraded", "False")
+    api.wait_for("Progressing", "False")
 
 
 def test_a_deleted_deployment_comes_back(running):
@@ -168,9 +169,11 @@ def test_a_deleted_deployment_comes_back(running):
     uid = uid_of(api.get("deployments", "secondary-scheduler"))
     (pod,) = ready_pods(api)
     api.delete("deployments", "secondary-scheduler")
-    until(lambda: uid_of(api.get("deployments", "secondary-scheduler") or pod) not in (uid, uid_of(pod)), 5, "repaired")
-    until(lambda: {uid_of(ready) for ready in ready_pods(api)} - {uid_of(pod)}, 30, "another pod is ready")
-    until(lambda: len(api.items("pods")) == 1, 30, "the former one is gone")
+    eventually(
+        lambda: uid_of(api.get("deployments", "secondary-scheduler") or pod) not in (uid, uid_of(pod)), "repaired"
+    )
+    eventually(lambda: {uid_of(ready) for ready in ready_pods(api)} - {uid_of(pod)}, "another pod is ready")
+    eventually(lambda: len(api.items("pods")) == 1, "the former one is gone")
 
 
 def test_management_states(running):
@@ -179,11 +182,11 @@ def test_management_states(running):
     api.wait_for("Progressing", "False", "Unmanaged")
     place(api, "unmanaged", "secondary-scheduler")
     edit(api, managementState="Removed")
-    api.wait_for("Available", "False", "Removed", seconds=30)
-    api.wait_for("Progressing", "False", "AsExpected", seconds=30)
+    api.wait_for("Available", "False", "Removed")
+    api.wait_for("Progressing", "False", "AsExpected")
     assert not api.items("pods")
     edit(api, managementState="Managed")
-    api.wait_for_hash(HASH, seconds=60)
+    api.wait_for_hash(HASH)
 
 
 def test_two_instances_place_each_their_own_pods(running):
@@ -192,10 +195,10 @@ def test_two_instances_place_each_their_own_pods(running):
     api.create("configmaps", "gpu-config", data={"config.yaml": named})
     spec = {"schedulerConfig": "gpu-config", "schedulerImage": IMAGE}
     api.create("secondaryschedulers", "gpu", **IDENTITY, spec=spec)
-    until(lambda: ready_pods(api, "secondary-scheduler-gpu"), 60, "the second one is ready")
+    eventually(lambda: ready_pods(api, "secondary-scheduler-gpu"), "the second one is ready")
     place(api, "first", "secondary-scheduler")
     place(api, "second", "gpu")
     api.delete("secondaryschedulers", "gpu")
-    until(lambda: api.get("secondaryschedulers", "gpu") is None, 60, "the second one is gone")
+    eventually(lambda: api.get("secondaryschedulers", "gpu") is None, "the second one is gone")
     assert not [name for name in api.cluster_role_bindings() if "gpu" in name]
     place(api, "third", "secondary-scheduler")

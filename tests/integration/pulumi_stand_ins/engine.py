@@ -205,17 +205,6 @@ class Engine:
         return {resource["urn"].rpartition("::")[2]: resource for resource in resources}
 
 
-def eventually(check: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """The first true answer of `check`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        result = check()
-        if result:
-            return result
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.1)
-
-
 @contextmanager
 def meanwhile(work: Callable[[], Any]) -> Iterator[None]:
     """Run `work` beside the block; what it raises fails the test."""

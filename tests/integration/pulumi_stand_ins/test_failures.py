@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import Any
 
 import pytest
 
-from tests.integration.pulumi_stand_ins.engine import Api, Engine, Manifest, eventually, meanwhile
+from tests.integration.pulumi_stand_ins.engine import Api, Engine, Manifest, meanwhile
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 
 def config_map(name: str, namespace: str, data: dict[str, Any], **metadata: Any) -> Manifest:
@@ -169,11 +169,10 @@ def test_an_interrupt_ends_the_wait_at_once_and_keeps_created_objects(engine: En
     space = engine.namespace
     engine.write({"name": "slow", "manifest": deployment("slow", space)})
     with engine.upping() as up:
-        eventually(lambda: "Waiting for the rollout" in engine.log, 40)
-        asked_at = time.monotonic()
+        eventually(lambda: "Waiting for the rollout" in engine.log)
         up.send_signal(signal.SIGINT)
-        up.wait(30)
-    assert time.monotonic() - asked_at < 5
+        # The Deployment never becomes ready: without the interrupt the wait lasts ten minutes.
+        up.wait(PATIENCE_SECONDS)
     assert up.returncode != 0
     assert "interrupted by the user" in engine.log
     assert "Traceback" not in engine.log

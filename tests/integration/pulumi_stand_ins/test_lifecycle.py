@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.pulumi_stand_ins.engine import Api, Engine
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 CANARY = "canary-7f3a91"
 

@@ -17,13 +17,13 @@ import yaml
 
 from tests.conformance.apiclient import Api
 from tests.conformance.controlplane import ControlPlane
+from tests.support.waiting import PATIENCE_SECONDS
 
 Json = dict[str, Any]
 LABEL = "scheduling.x-k8s.io/pod-group"
 SCHEDULER = "gangs"
 _CRD = Path(__file__).parents[3] / "components/crds/scheduling.x-k8s.io_podgroups.yaml"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_PATIENCE_SECONDS = 30.0
 
 
 class Daemon:
@@ -184,7 +184,7 @@ class Cluster:
                         return str(condition.get("message", ""))
         return ""
 
-    async def until(self, check: Any, awaited: str, seconds: float = _PATIENCE_SECONDS) -> None:
+    async def until(self, check: Any, awaited: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for something to become true."""
         deadline = time.monotonic() + seconds
         while not await check():

@@ -33,7 +33,7 @@ PRIORITIES = {"low": 10, "mid": 50, "high": 100}
 QUIET_SECONDS = 0.5
 """A step of the real scheduler is over when nothing has changed for so long."""
 _STAYS_SECONDS = 0.3
-_PATIENCE_SECONDS = 10.0
+_PATIENCE_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _SEEN_SECONDS = 0.3
 """After so long both schedulers know what is on the stage."""

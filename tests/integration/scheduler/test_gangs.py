@@ -12,7 +12,7 @@ from tests.conformance.apiclient import Api
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.integration.scheduler.gangs import Cluster, daemon_running
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration]
 
 
 @pytest.fixture(scope="module")

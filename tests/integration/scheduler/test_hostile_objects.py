@@ -15,12 +15,12 @@ from tests.conformance.apiclient import Api, ApiError
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.integration.scheduler.preemption import OURS, our_daemon
 from tests.integration.scheduler.queueing import HOSTNAME, claim, csi_node, node, pod, storage_class, using, volume
+from tests.support.waiting import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 _NAMESPACE = "queue-a"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PATIENCE_SECONDS = 30.0
 _AT_ONCE_SECONDS = 10.0
 _KEPT_FREE = {"key": "example.com/kept-free", "effect": "NoSchedule"}
 _KINDS = ("Pod", "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode", "Node")
@@ -140,7 +140,7 @@ async def _play(plane: ControlPlane) -> None:
         tolerations = [{"key": _KEPT_FREE["key"], "operator": "Exists"}]
         await _create(api, pod("beside", nodeSelector={HOSTNAME: "healthy"}, tolerations=tolerations))
         await _until(api, lambda pods: pods["beside"]["spec"].get("nodeName") == "healthy", _AT_ONCE_SECONDS)
-        await _until(api, lambda pods: all(map(_answered, pods.values())), _PATIENCE_SECONDS)
+        await _until(api, lambda pods: all(map(_answered, pods.values())), PATIENCE_SECONDS)
         for kind in _KINDS:
             await api.delete_all(kind, _NAMESPACE if kind in ("Pod", "PersistentVolumeClaim") else "")
         await _create(api, node("last"))

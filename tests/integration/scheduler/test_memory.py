@@ -19,7 +19,7 @@ from kubernetes import config as kubernetes_config
 from devcluster.cluster import LocalCluster
 from tests.support.cluster import BARE
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 NODES = 1000
 LIMIT = 120 * 1000 * 1000

@@ -17,7 +17,7 @@ from tests.conformance.numa_running import CRD, install, scheduler_plugins_runni
 from tests.integration.scheduler.numa_stage import EXPECTED, NODE, PERIOD, Stage, our_configuration
 from tests.integration.scheduler.preemption import daemon_running
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.scheduler.preemption import OURS, REAL, Scenario, Stage, Transcript, budget, pod, stage_running
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 _HOSTNAME = "kubernetes.io/hostname"
 _AWAY_FROM_P = {

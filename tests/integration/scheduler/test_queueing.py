@@ -39,7 +39,7 @@ from tests.integration.scheduler.queueing import (
     volume,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _GATES = [{"name": "example.com/one"}, {"name": "example.com/two"}]

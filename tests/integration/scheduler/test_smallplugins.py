@@ -33,7 +33,7 @@ PROFILE = {
     "pluginConfig": [{"name": "NetworkOverhead", "args": {"networkTopologyName": "costs"}}],
 }
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 
 class Stage:

@@ -22,15 +22,14 @@ import yaml
 from scheduler.catalog import BASE_CLUSTER_ROLE, cluster_role_name, static_cluster_roles
 from scheduler.config import load_configuration
 from scheduler.kube.client import AlreadyExists, NotFound
-from tests.integration.operator.support import Api, until
+from tests.integration.operator.support import Api
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 STORAGE = "/apis/storage.k8s.io/v1"
 SELECTED = "volume.kubernetes.io/selected-node"
-PATIENCE = 60
-"""Seconds; a busy machine is no failure."""
 ME = f"volumes-{os.getpid()}"
 NODES = (f"{ME}-a", f"{ME}-b")
 CONFIGURATION = {
@@ -103,8 +102,8 @@ class Volumes(Api):
         """ "" while it has none."""
         return str(self.get("pods", pod)["spec"].get("nodeName", ""))
 
-    def wait_bound(self, pod: str, seconds: float = PATIENCE) -> str:
-        return str(until(lambda: self.node_of(pod), seconds, f"{pod} bound: {self.message(pod)}"))
+    def wait_bound(self, pod: str) -> str:
+        return str(eventually(lambda: self.node_of(pod), f"{pod} bound: {self.message(pod)}"))
 
     def message(self, pod: str) -> str:
         """What PodScheduled says."""
@@ -126,7 +125,7 @@ def api(control_plane: Any) -> Iterator[Volumes]:
             return True
         return False
 
-    until(has_account, PATIENCE, "the default service account")
+    eventually(has_account, "the default service account")
     for node in NODES:
         _create_node(api, node)
     yield api
@@ -180,7 +179,7 @@ def daemon(api: Volumes, kubeconfig: Path) -> Iterator[None]:
     command = [sys.executable, "-m", "scheduler", "--config", str(configuration), "--secure-port=0"]
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
-    until(lambda: "caches are filled" in log.read_text() or process.poll() is not None, PATIENCE, "caches filled")
+    eventually(lambda: "caches are filled" in log.read_text() or process.poll() is not None, "caches filled")
     yield
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0, log.read_text()[-3000:]
@@ -254,7 +253,7 @@ def test_a_pod_without_a_volume_waits_with_a_reason_until_there_is_one(api: Volu
     claim = api.claim(storage_class)
     pod = api.pod(claim)
     reason = "2 node(s) didn't find available persistent volumes to bind"
-    until(lambda: reason in api.message(pod), PATIENCE, reason)
+    eventually(lambda: reason in api.message(pod), reason)
     api.volume(storage_class, NODES[1])
     assert api.wait_bound(pod) == NODES[1]
 
@@ -263,7 +262,7 @@ def test_a_provisioner_is_told_the_node_and_the_pod_waits_for_it(api: Volumes, m
     storage_class = make_class("disk.example.com")
     claim = api.claim(storage_class)
     pod = api.pod(claim)
-    node = until(lambda: _selected(api, claim), PATIENCE, "a node selected for the claim")
+    node = eventually(lambda: _selected(api, claim), "a node selected for the claim")
     assert api.node_of(pod) == "", "the pod waits for its volume"
     api.volume(storage_class, node, claim=claim)
     assert api.wait_bound(pod) == node
@@ -274,10 +273,10 @@ def test_a_provisioner_that_cannot_is_asked_again(api: Volumes, make_class: Any)
     storage_class = make_class("disk.example.com")
     claim = api.claim(storage_class)
     pod = api.pod(claim)
-    until(lambda: _selected(api, claim), PATIENCE, "a node selected for the claim")
+    eventually(lambda: _selected(api, claim), "a node selected for the claim")
     api.patch_claim(claim, {"metadata": {"annotations": {SELECTED: None, "example.com/failed": "yes"}}})
-    until(lambda: "provisioning failed for PVC" in api.message(pod), PATIENCE, "the failure in the pod's condition")
-    node = until(lambda: _selected(api, claim), PATIENCE, "a node selected again")
+    eventually(lambda: "provisioning failed for PVC" in api.message(pod), "the failure in the pod's condition")
+    node = eventually(lambda: _selected(api, claim), "a node selected again")
     api.volume(storage_class, node, claim=claim)
     assert api.wait_bound(pod) == node
 
@@ -287,7 +286,7 @@ def test_waiting_for_volumes_holds_nobody_else_up(api: Volumes, make_class: Any)
     waiting = [api.claim(storage_class) for _ in range(70)]
     for claim in waiting:
         api.pod(claim)
-    until(lambda: all(_selected(api, claim) for claim in waiting), PATIENCE, "a node selected for every claim")
+    eventually(lambda: all(_selected(api, claim) for claim in waiting), "a node selected for every claim")
     assert api.wait_bound(api.pod()) in NODES
 
 

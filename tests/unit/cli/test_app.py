@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -120,7 +119,5 @@ def test_starting_the_command_line_loads_no_command_that_was_not_asked_for() -> 
         "heavy = {'kubernetes', 'pulumi', 'numpy', 'aiohttp', 'requests', 'cryptography'} & set(sys.modules);"
         "sys.exit(repr(heavy) if heavy else 0)"
     )
-    began = time.monotonic()
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert time.monotonic() - began < 10

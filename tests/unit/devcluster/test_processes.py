@@ -16,6 +16,7 @@ import pytest
 from devcluster import processes
 from devcluster.errors import PortTakenError, ServiceError
 from devcluster.processes import ProcessRecord, ServiceProcess
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -30,10 +31,7 @@ def python(name: str, code: str, **options: object) -> ServiceProcess:
 
 
 def wait_for(path: Path) -> str:
-    deadline = time.monotonic() + 10
-    while not path.exists() or not path.read_text():
-        assert time.monotonic() < deadline, f"{path} was not written"
-        time.sleep(0.01)
+    eventually(lambda: path.exists() and path.read_text(), f"{path} written")
     return path.read_text()
 
 
@@ -53,7 +51,7 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_time(state_dir: Path
     wait_for(state_dir / "ready")
     began = time.monotonic()
     processes.stop([record])
-    assert 0.3 <= time.monotonic() - began < 5
+    assert 0.3 <= time.monotonic() - began < 50, "it would have run for 60 s"
     assert not processes.is_alive(record)
 
 

@@ -23,7 +23,6 @@ IN_TREE, OUT_OF_TREE = "add-an-in-tree-plugin", "write-an-out-of-tree-plugin"
 _CODE = re.compile(r"^```python\n# (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.timeout(300)
 def test_the_commands_for_an_out_of_tree_plugin_do_what_the_guide_shows(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     shutil.copytree(CHECKOUT / "examples", clone / "examples")

@@ -114,5 +114,5 @@ def test_a_large_snapshot_takes_seconds_and_no_gigabyte(tmp_path: Path) -> None:
     assert len(decisions) == 100
     assert all(decision["node"] and len(decision["nodes"]) == 5 for decision in decisions)
     seconds, kilobytes = result.stderr.splitlines()[-1].split()
-    assert float(seconds) < 10
+    assert float(seconds) < 60
     assert int(kilobytes) < 1_000_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from scheduler.engine.recorder import (
     truncate_note,
 )
 from scheduler.kube.client.errors import api_error
+from tests.support.waiting import eventually_on_loop
 from tests.unit.scheduler.engine.fakes import FakeApi
 
 POD = Regarding("Pod", "ns", "p", "p-uid", "7")
@@ -125,7 +125,7 @@ async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
     before = api.waiting
     for seconds, writers in writers_by_age:
         now[0] = 1000.0 + seconds
-        await wait_until(lambda writers=writers: api.waiting == writers)  # type: ignore[misc]
+        await eventually_on_loop(lambda writers=writers: api.waiting == writers)  # type: ignore[misc]
     assert before == WRITERS_BEHIND_BINDINGS
     api.gate.set()
     await events.drain(5)
@@ -141,7 +141,7 @@ async def test_events_that_grow_old_are_written_faster_without_bindings_too() ->
     assert api.waiting == WRITERS_WITHOUT_BINDINGS
     for seconds, writers in WRITERS_BY_AGE_WITHOUT_BACKLOG:
         now[0] = 1000.0 + seconds
-        await wait_until(lambda writers=writers: api.waiting == writers)  # type: ignore[misc]
+        await eventually_on_loop(lambda writers=writers: api.waiting == writers)  # type: ignore[misc]
     api.gate.set()
     await events.drain(5)
 
@@ -169,12 +169,6 @@ async def test_events_wait_for_bindings_that_will_be_through_in_time(left: int, 
     assert api.waiting == writers
     api.gate.set()
     await events.drain(5)
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 # the recorder looks by a timer of its own
-            await asyncio.sleep(0.02)
 
 
 async def test_an_event_that_is_refused_is_counted_and_the_others_are_written() -> None:

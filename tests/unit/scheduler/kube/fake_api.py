@@ -142,10 +142,3 @@ async def running(api: FakeApi) -> AsyncIterator[FakeApi]:
         yield api
     finally:
         await runner.cleanup()
-
-
-async def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Wait until something holds, or fail."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 -- the condition is of another task
-            await asyncio.sleep(0.005)

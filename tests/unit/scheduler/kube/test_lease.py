@@ -16,6 +16,7 @@ import pytest
 from scheduler.kube import lease as lease_module
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.lease import LeaseElector, LeaseSettings
+from tests.support.waiting import eventually
 
 SETTINGS = LeaseSettings(namespace="ns", name="lock", duration=1.5, renew_deadline=1.0, retry_period=0.1)
 
@@ -142,13 +143,6 @@ def candidate(api: FakeLeases) -> Iterator[Callable[..., Candidate]]:
         competitor.elector.stop()
 
 
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.005)
-
-
 Make = Callable[..., Candidate]
 
 
@@ -159,7 +153,7 @@ def test_a_free_lease_is_created_and_renewed(api: FakeLeases, candidate: Make) -
     assert 0 < holder.elector._held_until - time.monotonic() <= 1.0
     first = api.writes[0]["spec"]
     assert (first["holderIdentity"], first["leaseDurationSeconds"], first["leaseTransitions"]) == ("me", 2, 0)
-    until(lambda: len(api.writes) >= 4)
+    eventually(lambda: len(api.writes) >= 4)
     assert {write["spec"]["acquireTime"] for write in api.writes} == {first["acquireTime"]}
     assert len({write["spec"]["renewTime"] for write in api.writes}) >= 4
     assert holder.elector.healthy()
@@ -266,10 +260,10 @@ def test_failures_shorter_than_the_deadline_are_survived(api: FakeLeases, candid
     holder = candidate()
     assert holder.started.wait(5)
     api.fail_with = 500
-    until(lambda: "500" in holder.elector._last_failure)
+    eventually(lambda: "500" in holder.elector._last_failure)
     time.sleep(0.3)
     api.fail_with = 0
-    until(lambda: holder.elector._last_failure == "")
+    eventually(lambda: holder.elector._last_failure == "")
     time.sleep(SETTINGS.renew_deadline)
     assert holder.elector.is_leader()
     assert not holder.lost.is_set()
@@ -302,7 +296,7 @@ def test_a_deleted_lease_is_made_again_by_its_leader(api: FakeLeases, candidate:
     assert holder.started.wait(5)
     with api.lock:
         api.lease = None
-    until(lambda: api.holder == "me")
+    eventually(lambda: api.holder == "me")
     assert holder.elector.is_leader()
 
 
@@ -367,9 +361,9 @@ def test_annotations_are_written_at_once_and_those_of_others_kept(api: FakeLease
         assert api.lease is not None
         return api.lease["metadata"].get("annotations", {})  # type: ignore[no-any-return]
 
-    until(lambda: annotations() == {"ours/early": "1", "ours/a": "2", "ours/b": "3", "theirs": "x"}, 2)
+    eventually(lambda: annotations() == {"ours/early": "1", "ours/a": "2", "ours/b": "3", "theirs": "x"})
     holder.elector.set_annotation("ours/a", None)
-    until(lambda: "ours/a" not in annotations(), 2)
+    eventually(lambda: "ours/a" not in annotations())
     writes = len(api.writes)
     holder.elector.set_annotation("ours/b", "3")
     time.sleep(0.3)
@@ -384,7 +378,7 @@ def test_a_callback_that_fails_ends_leadership(api: FakeLeases) -> None:
 
     elector = LeaseElector(api.config, SETTINGS, on_started_leading=fail, on_lost=lost.append)
     elector.start()
-    until(lambda: bool(lost))
+    eventually(lambda: bool(lost))
     assert "no engine" in lost[0]
     assert not elector.is_leader()
     elector.stop()

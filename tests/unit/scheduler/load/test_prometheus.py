@@ -168,7 +168,7 @@ def test_a_slow_drip_ends_at_the_deadline(prometheus: FakePrometheus) -> None:
         handler.send_header("Transfer-Encoding", "chunked")
         handler.end_headers()
         try:
-            for _ in range(100):
+            for _ in range(2000):
                 handler.wfile.write(b"1\r\n \r\n")
                 handler.wfile.flush()
                 time.sleep(0.05)
@@ -179,7 +179,7 @@ def test_a_slow_drip_ends_at_the_deadline(prometheus: FakePrometheus) -> None:
     started = time.monotonic()
     with pytest.raises(LoadError, match=r"within 0\.3 s"):
         source(prometheus, timeout_seconds=0.3).read()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 50, "the whole answer takes 100 s"
 
 
 def test_a_source_that_is_down_is_named_with_the_reason() -> None:

@@ -195,7 +195,7 @@ def test_a_small_answer_that_unpacks_to_a_huge_one_is_cut_off(watcher: FakeServi
 def test_an_answer_that_breaks_off_is_an_error(watcher: FakeService) -> None:
     def broken(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
-        handler.send_header("Content-Length", "1000")
+        handler.send_header("Content-Length", "2000")
         handler.end_headers()
         handler.wfile.write(b"{}")
 
@@ -207,18 +207,18 @@ def test_an_answer_that_breaks_off_is_an_error(watcher: FakeService) -> None:
 def test_a_slow_answer_ends_at_the_deadline(watcher: FakeService) -> None:
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
-        handler.send_header("Content-Length", "1000")
+        handler.send_header("Content-Length", "2000")
         handler.end_headers()
         with contextlib.suppress(OSError):
-            for _ in range(100):
-                handler.wfile.write(b" " * 10)
+            for _ in range(2000):
+                handler.wfile.write(b" ")
                 time.sleep(0.05)
 
     watcher.answer = drip
     began = time.monotonic()
     with pytest.raises(LoadError):
         source(watcher).read()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 50, "the whole answer takes 100 s"
 
 
 def test_a_redirect_is_not_followed(watcher: FakeService) -> None:

@@ -219,7 +219,7 @@ async def test_the_rate_is_limited_in_order_of_arrival_after_a_burst(api: FakeAp
 
 
 async def test_a_cancelled_wait_returns_its_token() -> None:
-    bucket = kube.TokenBucket(qps=5, burst=1)
+    bucket = kube.TokenBucket(qps=0.1, burst=1)
     await bucket.acquire()
     waiting = [asyncio.create_task(bucket.acquire()) for _ in range(20)]
     await asyncio.sleep(0)
@@ -228,7 +228,7 @@ async def test_a_cancelled_wait_returns_its_token() -> None:
     await asyncio.gather(*waiting, return_exceptions=True)
     started = time.monotonic()
     await bucket.acquire()
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 100, "the cancelled ones would have taken 200 s"
 
 
 async def test_the_observer_sees_every_exchange(api: FakeApi) -> None:

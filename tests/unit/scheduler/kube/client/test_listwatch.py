@@ -23,7 +23,8 @@ from scheduler.kube.client import (
 )
 from scheduler.kube.client.http import Params
 from scheduler.kube.model import PODS, DecodeError, EventType, ObjectMeta, Pod, ResourceVersion
-from tests.unit.scheduler.kube.fake_api import FakeApi, WatchScript, answer, eventually, line, running, status_body
+from tests.support.waiting import eventually_on_loop
+from tests.unit.scheduler.kube.fake_api import FakeApi, WatchScript, answer, line, running, status_body
 
 QUICK = ReflectorTiming(
     backoff_first=0.01,
@@ -127,9 +128,9 @@ async def test_a_reflector_lists_then_watches_changes(api: FakeApi) -> None:
         assert mirror.names == {"a"}
         api.put("b")
         api.put("a")
-        await eventually(lambda: mirror.names == {"a", "b"})
+        await eventually_on_loop(lambda: mirror.names == {"a", "b"})
         api.remove("a")
-        await eventually(lambda: mirror.names == {"b"})
+        await eventually_on_loop(lambda: mirror.names == {"b"})
         assert reflector.state.watching
         assert (len(api.lists), len(api.watches)) == (1, 1)
 
@@ -186,7 +187,7 @@ async def test_pages_of_the_first_list_are_handed_on_as_they_come_and_again_with
         reflector = Reflector(client, "/api/v1/pods", PODS, mirror, unchanged, timing=QUICK, on_page=pages.append)
         api.next_watches = [speaking(line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"}))]
         task = asyncio.create_task(reflector.run())
-        await eventually(lambda: len(api.lists) == 4)
+        await eventually_on_loop(lambda: len(api.lists) == 4)
         await asyncio.wait_for(api.opened.wait(), 5)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -197,7 +198,7 @@ async def test_pages_of_the_first_list_are_handed_on_as_they_come_and_again_with
 async def test_events_that_arrive_together_are_handed_over_together(api: FakeApi) -> None:
     api.next_watches = [speaking(line("ADDED", pod("a", 101)) + line("ADDED", pod("b", 102)), then_hang=True)]
     async with reflecting(api) as (mirror, _):
-        await eventually(lambda: bool(mirror.batches))
+        await eventually_on_loop(lambda: bool(mirror.batches))
         assert mirror.batches == [[("ADDED", "a"), ("ADDED", "b")]]
 
 
@@ -245,7 +246,7 @@ async def test_a_line_cut_in_the_middle_is_dropped_and_comes_again(api: FakeApi)
     whole = line("ADDED", pod("b", 102))
     api.next_watches = [cutting(line("ADDED", pod("a", 101)), whole[:25]), speaking(whole, then_hang=True)]
     async with reflecting(api) as (mirror, reflector):
-        await eventually(lambda: mirror.names == {"a", "b"})
+        await eventually_on_loop(lambda: mirror.names == {"a", "b"})
         assert api.watches[1].query["resourceVersion"] == "101"
         assert mirror.invalids == []
         assert len(api.lists) == 1
@@ -264,7 +265,7 @@ async def test_a_line_that_arrives_in_pieces_is_put_together(api: FakeApi) -> No
 
     api.next_watches = [dripping]
     async with reflecting(api) as (mirror, _):
-        await eventually(lambda: mirror.names == {"a", "b"})
+        await eventually_on_loop(lambda: mirror.names == {"a", "b"})
         assert len(api.watches) == 1
 
 
@@ -276,7 +277,7 @@ async def test_a_silent_watch_is_resumed_and_relisted_when_it_stays_silent(api: 
         order = ["watch" if "watch" in request.query else "list" for request in api.requests]
         assert order == ["list", "watch", "watch", "list", "watch"]
         api.put("late")
-        await eventually(lambda: "late" in mirror.names)
+        await eventually_on_loop(lambda: "late" in mirror.names)
 
 
 async def test_bookmarks_keep_a_quiet_stream_open(api: FakeApi) -> None:
@@ -312,12 +313,12 @@ async def test_a_stale_list_is_refused_for_a_while_and_then_accepted(api: FakeAp
 
     api.next_watches = [speaking(line("BOOKMARK", {"metadata": {"resourceVersion": "200"}})), speaking(status=410)]
     async with reflecting(api) as (mirror, reflector):
-        await eventually(lambda: reflector.state.resource_version == "200")
+        await eventually_on_loop(lambda: reflector.state.resource_version == "200")
         api.next_lists = [older] * 1000
-        await eventually(lambda: isinstance(reflector.state.error, MalformedResponse))
+        await eventually_on_loop(lambda: isinstance(reflector.state.error, MalformedResponse))
         assert "gone back in time" in str(reflector.state.error)
         assert mirror.names == {"now"}
-        await eventually(lambda: mirror.names == {"then"})
+        await eventually_on_loop(lambda: mirror.names == {"then"})
         api.next_lists = []
 
 
@@ -325,7 +326,7 @@ async def test_replayed_events_are_not_applied_twice(api: FakeApi) -> None:
     replay = line("ADDED", pod("a", 101)) + line("MODIFIED", pod("a", 105)) + line("ADDED", pod("a", 101))
     api.next_watches = [speaking(replay, then_hang=True)]
     async with reflecting(api) as (mirror, reflector):
-        await eventually(lambda: bool(mirror.batches))
+        await eventually_on_loop(lambda: bool(mirror.batches))
         assert mirror.batches == [[("ADDED", "a"), ("MODIFIED", "a")]]
         assert reflector.state.resource_version == "105"
 
@@ -338,7 +339,7 @@ async def test_a_bad_object_is_reported_and_the_others_go_on(api: FakeApi) -> No
         speaking(line("ADDED", pod("x", 200)) + bad_event + line("ADDED", pod("y", 301)), then_hang=True)
     ]
     async with reflecting(api) as (mirror, reflector):
-        await eventually(lambda: mirror.names == {"good", "x", "y"})
+        await eventually_on_loop(lambda: mirror.names == {"good", "x", "y"})
         assert [name for name, _ in mirror.invalids] == ["bad", "worse"]
         assert "$.spec.priority" in mirror.invalids[0][1]
         assert reflector.state.invalid == 2
@@ -358,7 +359,7 @@ async def test_an_object_that_the_transform_refuses_is_an_invalid_one(api: FakeA
 
     async with KubeClient(ClientConfig(server=api.url), qps=0) as client:
         task = asyncio.create_task(Reflector(client, "/api/v1/pods", PODS, mirror, picky, timing=QUICK).run())
-        await eventually(lambda: mirror.names == {"fine", "fine2"})
+        await eventually_on_loop(lambda: mirror.names == {"fine", "fine2"})
         assert mirror.invalids == [("odd", "too odd"), ("odd2", "too odd")]
         task.cancel()
 
@@ -367,17 +368,17 @@ async def test_a_missing_permission_is_reported_until_it_is_granted(api: FakeApi
     api.put("a")
     api.next_lists = [answer(403, "Forbidden")] * 1000
     async with reflecting(api) as (mirror, reflector):
-        await eventually(lambda: isinstance(reflector.state.error, Forbidden))
+        await eventually_on_loop(lambda: isinstance(reflector.state.error, Forbidden))
         assert not reflector.synced.is_set()
         api.next_lists = []
-        await eventually(lambda: mirror.names == {"a"})
-        await eventually(lambda: reflector.state.error is None)
+        await eventually_on_loop(lambda: mirror.names == {"a"})
+        await eventually_on_loop(lambda: reflector.state.error is None)
 
 
 async def test_an_expired_list_without_a_token_is_retried_with_back_off(api: FakeApi) -> None:
     api.next_lists = [answer(410, "Expired")] * 1000
     async with reflecting(api) as (_, reflector):
-        await eventually(lambda: isinstance(reflector.state.error, Expired) and len(api.lists) > 3)
+        await eventually_on_loop(lambda: isinstance(reflector.state.error, Expired) and len(api.lists) > 3)
         api.next_lists = []
         await asyncio.wait_for(reflector.synced.wait(), 5)
 
@@ -398,7 +399,7 @@ async def test_an_optional_resource_that_is_not_served_counts_as_empty_until_it_
         await asyncio.wait_for(reflector.synced.wait(), 2)
         assert reflector.state.absent
         assert mirror.replaced == [ResourceVersion("")]
-        await eventually(lambda: mirror.names == {"a"})
+        await eventually_on_loop(lambda: mirror.names == {"a"})
         assert not reflector.state.absent
         assert reflector.state.error is None
 
@@ -413,26 +414,27 @@ async def test_an_optional_resource_that_is_taken_away_leaves_nothing_behind(api
         await response.write(status_body(404, "NotFound"))
 
     async with reflecting(api, optional=True) as (mirror, reflector):
-        await eventually(lambda: mirror.names == {"a"})
+        await eventually_on_loop(lambda: mirror.names == {"a"})
         await api.opened.wait()
         api.next_watches = [no_longer_served]
         api.next_lists = [gone] * 100
         api.close_watches()
-        await eventually(lambda: reflector.state.absent)
+        await eventually_on_loop(lambda: reflector.state.absent)
         assert mirror.names == set()
         # Served again, with versions that start over.
         api.version = 1
         api.objects.clear()
         api.put("b")
         api.next_lists = []
-        await eventually(lambda: mirror.names == {"b"})
+        await eventually_on_loop(lambda: mirror.names == {"b"})
 
 
 async def test_a_resource_that_must_be_there_is_waited_for(api: FakeApi) -> None:
-    api.next_lists = [answer(404, "NotFound")] * 2
+    api.next_lists = [answer(404, "NotFound")] * 1000
     api.put("a")
     async with reflecting(api) as (mirror, reflector):
-        await eventually(lambda: reflector.state.error is not None)
+        await eventually_on_loop(lambda: reflector.state.error is not None)
         assert not reflector.synced.is_set()
         assert mirror.replaced == []
-        await eventually(lambda: mirror.names == {"a"})
+        api.next_lists = []
+        await eventually_on_loop(lambda: mirror.names == {"a"})
