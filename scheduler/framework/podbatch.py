@@ -22,7 +22,7 @@ class PodBatch:
     def __init__(self, pods: Sequence[tuple[int, PodInfo]]) -> None:
         self.pods = pods
         self.rows: RowArray = np.array([row for row, _ in pods], dtype=np.intp)
-        names = {name for _, pod in pods for name in pod.requests}
+        names = {name for _, pod in pods for name, amount in pod.requests.items() if amount}
         self.requests: dict[str, FloatArray] = {
             name: np.array([pod.requests.get(name, 0) for _, pod in pods], dtype=np.float64) for name in names
         }

@@ -22,7 +22,9 @@ class MovedSums:
     def use(self, pod: PodInfo, row: int, sign: int) -> None:
         """Add a pod's requests to a row, or take them away."""
         for name, amount in pod.requests.items():
-            _own(self.requested, name, self._base.requested)[row] += sign * amount
+            # A pod may name any number of resources that it wants nothing of.
+            if amount:
+                _own(self.requested, name, self._base.requested)[row] += sign * amount
         for name, amount in (("cpu", pod.nonzero_cpu), ("memory", pod.nonzero_memory)):
             _own(self.nonzero, name, self._base.nonzero_requested)[row] += sign * amount
         for name, column in self.declared.items():

@@ -151,6 +151,8 @@ class NominatedSums:
 
     def _use(self, row: int, pod: PodInfo, sign: int) -> None:
         for name, amount in pod.requests.items():
+            if not amount:
+                continue
             if name not in self.requested:
                 self.requested[name] = np.zeros_like(self.count)
             self.requested[name][row] += sign * amount

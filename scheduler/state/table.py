@@ -6,6 +6,7 @@ label, an image) stays in the NodeInfo, and becomes a column when a plugin first
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -65,6 +66,11 @@ class NodeTable:
         self.unschedulable: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.taints = Taints(capacity)
         self._labels: dict[str, LabelColumn] = {}
+        self._label_nodes: Counter[str] = Counter()
+        self.label_keys = 0
+        self._no_label = LabelColumn(np.full(capacity, -1, dtype=np.intp))
+        self._image_nodes: Counter[str] = Counter()
+        self._undeclared: dict[str, dict[int, int]] = {}
         self._images: dict[str, ImageColumn | None] = {}
         self._load: dict[str, LoadColumns] = {}
         self._readings: dict[str, LoadReading] = {}
@@ -129,6 +135,7 @@ class NodeTable:
         self.unschedulable[row] = info.unschedulable
         self.taints.set(row, info.taints)
         if old is None or old.labels != info.labels:
+            self._count_labels(old, info)
             for key, column in self._labels.items():
                 set_label(column, row, info.labels.get(key))
             self.topology = next(_MEMBERSHIPS)
@@ -156,10 +163,13 @@ class NodeTable:
         self.taints.set(row, ())
         for column in self._labels.values():
             set_label(column, row, None)
+        for sums in self._undeclared.values():
+            sums.pop(row, None)
+        self._count_labels(info, None)
         for load in self._load.values():
             for field in LOAD_FIELDS:
                 getattr(load, field)[row] = 0.0 if field == "sampled_at" else np.nan
-        self._images.clear()
+        self._forget_images(info, None)
         self._free.append(row)
         self._incomplete.discard(row)
         self._membership_changed()
@@ -170,8 +180,41 @@ class NodeTable:
 
     def _add_resource(self, name: str) -> Amounts:
         amounts = self.amounts[name] = Amounts(self.capacity)
+        for row, amount in self._undeclared.pop(name, {}).items():
+            amounts.add(row, amount)
         self.layout = next(_MEMBERSHIPS)
         return amounts
+
+    def _add_undeclared(self, name: str, row: int, amount: int) -> None:
+        """Add to what pods request of a resource that no node has.
+
+        Sparse: whoever may create pods may name any number of resources, and a column each would be the end.
+        """
+        sums = self._undeclared.setdefault(name, {})
+        if total := sums.get(row, 0) + amount:
+            sums[row] = total
+            return
+        sums.pop(row, None)
+        if not sums:
+            del self._undeclared[name]
+
+    def _count_labels(self, old: NodeInfo | None, new: NodeInfo | None) -> None:
+        """Note which labels nodes have: only those get a column, as anybody's selector may mention any others."""
+        before = len(self._label_nodes)
+        if new is not None:
+            self._label_nodes.update(new.labels.keys())
+        if len(self._label_nodes) != before:
+            self.label_keys += 1
+        for key in old.labels if old is not None else ():
+            self._label_nodes[key] -= 1
+            if not self._label_nodes[key]:
+                del self._label_nodes[key]
+                self._labels.pop(key, None)
+                self.label_keys += 1
+
+    def has_label(self, key: str) -> bool:
+        """Tell whether any node has a label; `label_keys` is a number that changes when that does for any key."""
+        return key in self._label_nodes
 
     def _note_incomplete(self, row: int, info: NodeInfo) -> None:
         """Keep `complete` true to its word: that every node has cpu and memory."""
@@ -216,6 +259,7 @@ class NodeTable:
         self.taints.grow(capacity)
         for column in self._labels.values():
             grow_label_column(column, capacity)
+        self._no_label = LabelColumn(np.full(capacity, -1, dtype=np.intp))
         for load in self._load.values():
             grow_load(load, capacity)
         self._images.clear()
@@ -242,9 +286,10 @@ class NodeTable:
         """Add a pod's requests to a row, or take them away (sign -1)."""
         for name, amount in pod.requests.items():
             amounts = self.amounts.get(name)
-            if amounts is None:
-                amounts = self._add_resource(name)
-            amounts.add(row, sign * amount)
+            if amounts is not None:
+                amounts.add(row, sign * amount)
+            elif amount:
+                self._add_undeclared(name, row, sign * amount)
         self.nonzero["cpu"].add(row, sign * pod.nonzero_cpu)
         self.nonzero["memory"].add(row, sign * pod.nonzero_memory)
         for name, amounts in self.declared.items():
@@ -261,13 +306,25 @@ class NodeTable:
     def column(self, resource: str, field: str) -> FloatArray:
         """Return `allocatable` or `requested` of a resource; zeros for one that no node has."""
         amounts = self.amounts.get(resource)
-        column: FloatArray = self._zeros if amounts is None else getattr(amounts, field)
-        return column[: self.size]
+        if amounts is not None:
+            column: FloatArray = getattr(amounts, field)
+            return column[: self.size]
+        sums = self._undeclared.get(resource) if field == "requested" else None
+        if not sums:
+            return self._zeros[: self.size]
+        column = np.zeros(self.size)
+        for row, amount in sums.items():
+            column[row] = amount
+        return column
 
     # Labels, images, load -------------------------------------------------------------------------------------------
 
     def labels(self, key: str) -> LabelColumn:
-        """Return the column of a label, built when first asked for and kept up to date from then on."""
+        """Return the column of a label that nodes have, built when first asked for and kept up to date from then on;
+        for other labels, one that says so.
+        """
+        if key not in self._label_nodes:
+            return self._no_label
         column = self._labels.get(key)
         if column is None:
             column = self._labels[key] = label_column(key, self.infos, self.capacity)
@@ -275,6 +332,8 @@ class NodeTable:
 
     def image(self, name: str) -> ImageColumn | None:
         """Return where an image is; looked up once, until any node's images change."""
+        if name not in self._image_nodes:
+            return None
         if name not in self._images:
             sizes = {
                 row: info.images[name]
@@ -306,11 +365,18 @@ class NodeTable:
         self.log.forget()
         return tuple(sorted(name for name in self.row_of if name not in reading.loads))
 
-    def _forget_images(self, old: NodeInfo | None, new: NodeInfo) -> None:
+    def _forget_images(self, old: NodeInfo | None, new: NodeInfo | None) -> None:
         """Forget where the images are whose presence on a node has changed."""
-        if old is None:
+        if old is not None and new is not None and old.images == new.images:
+            return
+        self._image_nodes.update(new.images.keys() if new is not None else ())
+        for name in old.images if old is not None else ():
+            self._image_nodes[name] -= 1
+            if not self._image_nodes[name]:
+                del self._image_nodes[name]
+        if old is None or new is None:
             self._images.clear()
-        elif old.images != new.images:
+        else:
             for name in [image for image in self._images if old.images.get(image) != new.images.get(image)]:
                 del self._images[name]
 
@@ -341,6 +407,9 @@ class NodeTable:
         twin.capacity_cpu, twin.unschedulable = self.capacity_cpu.copy(), self.unschedulable.copy()
         twin.taints = self.taints.copy()
         twin._labels = {key: copy_label_column(column) for key, column in self._labels.items()}
+        twin._label_nodes, twin._image_nodes = Counter(self._label_nodes), Counter(self._image_nodes)
+        twin._no_label = LabelColumn(self._no_label.codes)
+        twin._undeclared = {name: dict(sums) for name, sums in self._undeclared.items()}
         twin._images = dict(self._images)
         # An answer's columns are replaced as a whole by the next one, but a new node fills its row in place.
         twin._readings = dict(self._readings)
