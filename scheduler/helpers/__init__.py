@@ -28,6 +28,7 @@ from scheduler.helpers.tolerations import (
     UNSCHEDULABLE_TAINT,
     count_untolerated_preferences,
     has_untolerated_taint,
+    relevant_tolerations,
     tolerated,
     tolerates,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "pod_requests",
     "reduce_node",
     "reduce_pod",
+    "relevant_tolerations",
     "required_affinity_mask",
     "requirement_mask",
     "round_half_away",

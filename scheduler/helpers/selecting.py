@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from scheduler.framework import BoolArray, LabelColumn, NodeInfo, NodeView, RowArray, SpecInfo, gather_codes
-from scheduler.helpers.tolerations import has_untolerated_taint
+from scheduler.helpers.tolerations import has_untolerated_taint, relevant_tolerations
 from scheduler.kube.model import Toleration
 from scheduler.kube.primitives import (
     CompiledNodeSelector,
@@ -19,6 +19,8 @@ from scheduler.kube.primitives import (
 def requirement_mask(view: NodeView, rows: RowArray, requirement: Requirement) -> BoolArray:
     """Return which rows satisfy one requirement on labels."""
     column = view.labels(requirement.key)
+    if not column.values:
+        return np.full(len(rows), requirement.matches({}), dtype=np.bool_)
     codes = gather_codes(view, column.codes, rows)
     absent = codes < 0
     match requirement.operator:
@@ -42,8 +44,13 @@ def _is_one_of(column: LabelColumn, codes: RowArray, values: frozenset[str]) -> 
     wanted = [column.index[value] for value in values if value in column.index]
     if not wanted:
         return np.zeros(len(codes), dtype=np.bool_)
-    mask: BoolArray = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
-    return mask
+    if len(wanted) == 1:
+        mask: BoolArray = codes == wanted[0]
+        return mask
+    # One entry per value and a last one for "absent", which code -1 picks.
+    is_wanted = np.zeros(len(column.values) + 1, dtype=np.bool_)
+    is_wanted[wanted] = True
+    return is_wanted.take(codes, mode="wrap")
 
 
 def labels_mask(view: NodeView, rows: RowArray, wanted: Mapping[str, str]) -> BoolArray | None:
@@ -65,7 +72,10 @@ def term_mask(view: NodeView, rows: RowArray, term: CompiledNodeSelectorTerm) ->
         return np.zeros(len(rows), dtype=np.bool_)
     mask = np.ones(len(rows), dtype=np.bool_)
     for requirement in term.labels.requirements:
-        mask &= requirement_mask(view, rows, requirement)
+        if view.labels(requirement.key).values:
+            mask &= requirement_mask(view, rows, requirement)
+        elif not requirement.matches({}):
+            return np.zeros(len(rows), dtype=np.bool_)
     for field in term.fields:
         if field.key != "metadata.name":
             mask &= field.negated is not (field.value == "")
@@ -80,6 +90,8 @@ def selector_mask(view: NodeView, rows: RowArray, selector: CompiledNodeSelector
     mask = np.zeros(len(rows), dtype=np.bool_)
     for term in selector.terms:
         mask |= term_mask(view, rows, term)
+        if mask.all():
+            break
     return mask
 
 
@@ -99,6 +111,7 @@ def untolerated_mask(view: NodeView, rows: RowArray, tolerations: Sequence[Toler
     Each distinct set of taints is looked at once, not each node.
     """
     column = view.taints
+    tolerations = relevant_tolerations(tolerations, column.classes)
     untolerated = [has_untolerated_taint(taints, tolerations) for taints in column.classes]
     if not any(untolerated):
         return None

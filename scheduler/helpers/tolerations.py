@@ -8,6 +8,10 @@ NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", 
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
+_FEW = 16
+"""Up to so many tolerations are compared with each taint; sorting them out would cost more."""
+
+
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Tell whether one toleration covers one taint; empty effect and key cover all."""
     if toleration.effect and toleration.effect != taint.effect:
@@ -17,6 +21,23 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.operator in ("", "Equal"):
         return toleration.value == taint.value
     return toleration.operator == "Exists"
+
+
+def relevant_tolerations(tolerations: Sequence[Toleration], taints: Iterable[Sequence[Taint]]) -> Sequence[Toleration]:
+    """Return the tolerations that may cover one of some sets of taints: of thousands, few name a key there is, and a
+    value that it has."""
+    if len(tolerations) <= _FEW:
+        return tolerations
+    values: dict[str, set[str]] = {}
+    for taint in (taint for taint_class in taints for taint in taint_class):
+        values.setdefault(taint.key, set()).add(taint.value)
+    return [
+        toleration
+        for toleration in dict.fromkeys(tolerations)
+        if not toleration.key
+        or (toleration.operator == "Exists" and toleration.key in values)
+        or toleration.value in values.get(toleration.key, ())
+    ]
 
 
 def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:

@@ -1,6 +1,6 @@
 """NodePorts: host ports that are still free on the node (plugins/nodeports)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -50,12 +50,17 @@ class NodePorts:
 
     def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
         """Reject nodes where one of the ports is taken."""
-        conflicting_rows = {
-            holder.row
-            for port in pod.spec.host_ports
-            for holder in view.holders(port_key(port))
-            if _conflict((port,), holder.pod.spec.host_ports)
-        }
+        wanted = _addresses(pod.spec.host_ports)
+        conflicting_rows: set[int] = set()
+        compared: set[str] = set()
+        for port in pod.spec.host_ports:
+            for holder in view.holders(port_key(port)):
+                # Each pod once, with all ports: two pods with thousands of the same ones would take their product.
+                if holder.row in conflicting_rows or holder.pod.uid in compared:
+                    continue
+                compared.add(holder.pod.uid)
+                if _takes_one_of(wanted, holder.pod.spec.host_ports):
+                    conflicting_rows.add(holder.row)
         return reject(np.isin(rows, list(conflicting_rows)), Code.UNSCHEDULABLE, REASON) if conflicting_rows else None
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
@@ -77,16 +82,25 @@ def _pod_deleted(pod: PodInfo, old: object, new: object) -> Hint:
 
 def _conflict(wanted: Sequence[HostPort], used: Sequence[HostPort]) -> bool:
     """Tell whether a port is in both: same protocol and number, and the same address or one of them any address."""
-    return bool(used) and any(
-        requested.port == other.port and requested.protocol == other.protocol and _ips_overlap(requested.ip, other.ip)
-        for requested in wanted
-        for other in used
-    )
+    return bool(used) and _takes_one_of(_addresses(wanted), used)
 
 
-def _ips_overlap(ip: str, other: str) -> bool:
-    ip, other = ip or _ANY_ADDRESS, other or _ANY_ADDRESS
-    return ip == other or _ANY_ADDRESS in (ip, other)
+def _addresses(ports: Iterable[HostPort]) -> dict[tuple[str, int], set[str]]:
+    """Return the addresses of ports by protocol and number."""
+    addresses: dict[tuple[str, int], set[str]] = {}
+    for port in ports:
+        addresses.setdefault((port.protocol, port.port), set()).add(port.ip or _ANY_ADDRESS)
+    return addresses
+
+
+def _takes_one_of(wanted: Mapping[tuple[str, int], set[str]], used: Iterable[HostPort]) -> bool:
+    for port in used:
+        addresses = wanted.get((port.protocol, port.port))
+        if addresses is not None:
+            ip = port.ip or _ANY_ADDRESS
+            if ip == _ANY_ADDRESS or ip in addresses or _ANY_ADDRESS in addresses:
+                return True
+    return False
 
 
 # Checked by mypy: the extension points of the descriptor, and the optional Protocols that the framework looks for.

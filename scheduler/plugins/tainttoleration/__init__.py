@@ -34,7 +34,13 @@ from scheduler.framework import (
     gather_codes,
     reject,
 )
-from scheduler.helpers import count_untolerated_preferences, default_normalize, has_untolerated_taint, untolerated_mask
+from scheduler.helpers import (
+    count_untolerated_preferences,
+    default_normalize,
+    has_untolerated_taint,
+    relevant_tolerations,
+    untolerated_mask,
+)
 
 REASON = "node(s) had untolerated taint(s)"
 
@@ -59,7 +65,8 @@ class TaintToleration:
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return the number of PreferNoSchedule taints that are not tolerated."""
         column = view.taints
-        counts = [count_untolerated_preferences(taints, pod.spec.tolerations) for taints in column.classes]
+        tolerations = relevant_tolerations(pod.spec.tolerations, column.classes)
+        counts = [count_untolerated_preferences(taints, tolerations) for taints in column.classes]
         if not any(counts):
             return np.zeros(len(rows), dtype=np.int64)
         return np.array(counts, dtype=np.int64)[gather_codes(view, column.codes, rows)]
