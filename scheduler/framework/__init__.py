@@ -87,7 +87,7 @@ from scheduler.framework.objects import (
     SpecInfo,
 )
 from scheduler.framework.podbatch import PodBatch
-from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, TermCounts, TermKind
+from scheduler.framework.podcounts import NodeSet, PodClause, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.framework.podterms import NO_TERMS, AffinityTerm, PodTerms, WeightedAffinityTerm, pod_terms
 from scheduler.framework.runner import ProfileRunner, Wrap
 from scheduler.framework.status import (
@@ -210,6 +210,7 @@ __all__ = [
     "PodQuery",
     "PodReader",
     "PodTerms",
+    "PodWeights",
     "Pods",
     "PostBindPlugin",
     "PostFilterPlugin",

@@ -43,6 +43,16 @@ class NodeSet:
     mask: BoolArray
 
 
+class PodWeights(NamedTuple):
+    """Sums over selectors, per topology domain: of the weights of those that mean a pod, and of how many they are.
+
+    The last entry of both stands for nodes without the label and is 0.
+    """
+
+    weights: IntArray
+    counts: IntArray
+
+
 class TermKind(Enum):
     """Whose term it is, seen from the pod that has it."""
 

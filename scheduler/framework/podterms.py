@@ -49,6 +49,16 @@ class PodTerms:
     any: bool = field(default=False)
     """Whether there is any term at all."""
 
+    @property
+    def number(self) -> int:
+        """How many terms there are."""
+        return (
+            len(self.affinity)
+            + len(self.anti_affinity)
+            + len(self.preferred_affinity)
+            + len(self.preferred_anti_affinity)
+        )
+
 
 NO_TERMS = PodTerms()
 

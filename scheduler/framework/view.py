@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, Protocol
 from scheduler.framework.load import LoadColumns
 from scheduler.framework.objects import NodeInfo, PodInfo, Resources, SpecInfo
 from scheduler.framework.podbatch import PodBatch
-from scheduler.framework.podcounts import NodeSet, PodQuery, TermCounts, TermKind
+from scheduler.framework.podcounts import NodeSet, PodQuery, PodWeights, TermCounts, TermKind
 from scheduler.framework.status import BoolArray, FloatArray, IntArray, RowArray
 from scheduler.kube.model import Taint
+from scheduler.kube.primitives import Selector
 
 PodAmounts = Callable[[PodInfo], Resources]
 """Says what a pod counts as using."""
@@ -269,6 +270,15 @@ class NodeView(Protocol):
 
         Indexed by the codes of `labels(key)`; one more entry at the end, always 0, is what code -1 picks.
         """
+
+    def weigh_pods(self, terms: Sequence[tuple[PodQuery, int]], key: str, nodes: NodeSet | None = None) -> PodWeights:
+        """Return, per domain of a topology key, the sum of the weights of all queries over the pods they ask for.
+
+        For pods with more terms than are worth a count each: unlike those of `pods_by_domain`, nothing is kept.
+        """
+
+    def label_sets(self, selector: Selector) -> int:
+        """Return how many sets of pod labels `weigh_pods` compares a selector with: the work that it is."""
 
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of a kind, of pods on nodes, that match this pod."""

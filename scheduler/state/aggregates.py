@@ -1,75 +1,41 @@
 """Counts of pods by selector, and of the affinity terms that pods have, kept up to date as pods come and go.
 
-Selectors are evaluated once per *label class*: the pods that agree in namespace, in whether they are being deleted, and
-in the label keys that some selector in use mentions. A count that was asked for once is then moved by one addition per
-pod, and read per topology domain.
+A count that was asked for once is moved by one addition per pod, and read per topology domain. Upstream counts the pods
+that match a selector on all nodes in each PreFilter: 30,000 label maps at 5,000 nodes. Here a pod that comes costs an
+addition per query that its label group answers, and an attempt reads a finished array: 3,000 decisions per second with
+a hard zone spread became 10,600 (docs/performance.md, with the columns per class).
 
-Upstream counts the pods that match a selector on all nodes in each PreFilter: 30,000 label maps at 5,000 nodes. Here a
-pod that comes costs an addition per query that its class answers, and an attempt reads a finished array: 3,000
-decisions per second with a hard zone spread became 10,600 (docs/performance.md, with the columns per class).
-
-Terms are counted the other way round: which pods have a term is kept per term, and whether a term matches an incoming
-pod is remembered by the pod's namespace and labels.
+A pod that asks more than is worth keeping uses `weigh` instead, which keeps nothing.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 
-from scheduler.framework import (
-    AffinityTerm,
-    IntArray,
-    NodeSet,
-    Objects,
-    PodInfo,
-    PodQuery,
-    PodTerms,
-    TermCounts,
-    TermKind,
-)
+import numpy as np
+
+from scheduler.framework import IntArray, NodeSet, PodInfo, PodQuery, PodWeights, TermCounts, TermKind
+from scheduler.kube.primitives import Selector
 from scheduler.state.holdings import Holdings
+from scheduler.state.labelgroups import (
+    LabelGroup,
+    LabelGroups,
+    LabelKey,
+    QueryCount,
+    labels_and_keys,
+    rarest_label,
+)
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 from scheduler.state.tallies import SumPool, Tally
+from scheduler.state.termcounts import TermTallies
+from scheduler.state.weighing import WeightedQuery, label_sets, weigh, weights_by_domain
 
 _MOST_QUERIES = 2048
 """Queries answered incrementally at once; the one unused longest is dropped."""
-_MOST_ANSWERS = 4096
-"""Sets of labels for which the matching terms are remembered."""
-_PRUNE_AT = 4096
-"""Specs whose terms are remembered; beyond that, terms that no pod has any more are looked for."""
-
-_ClassKey = tuple[str, bool, tuple[str | None, ...]]
-
-
-class _LabelClass:
-    """Pods that no selector in use tells apart."""
-
-    __slots__ = ("alive", "feeds", "labels", "namespace", "tally")
-
-    def __init__(self, namespace: str, alive: bool, labels: Mapping[str, str], tally: Tally) -> None:
-        self.namespace = namespace
-        self.alive = alive
-        self.labels = labels
-        self.tally = tally
-        self.feeds: list[Tally] = []
-
-    def answers(self, query: PodQuery) -> bool:
-        """Tell whether the pods of the class are among those asked for."""
-        if query.alive and not self.alive:
-            return False
-        return all(clause.matches(self.namespace, self.labels) for clause in query.clauses)
-
-
-class _TermTally:
-    """A term, and how many pods have it on each node."""
-
-    __slots__ = ("kind", "tally", "term", "weight")
-
-    def __init__(self, kind: TermKind, weight: int, term: AffinityTerm, pool: SumPool) -> None:
-        self.kind = kind
-        self.weight = weight
-        self.term = term
-        self.tally = Tally(pool)
+_MOST_UNASKED = 4096
+"""A query is dropped after so many pods that it counted in vain: counting again costs about as much."""
+_NO_DOMAINS: IntArray = np.zeros(1, dtype=np.int64)
+_NO_DOMAINS.flags.writeable = False
 
 
 class PodAggregates:
@@ -83,14 +49,10 @@ class PodAggregates:
         self.objects = objects
         self._table = table
         self._pool = SumPool()
-        self._keys: tuple[str, ...] = ()
-        self._classes: dict[_ClassKey, _LabelClass] = {}
-        self._queries: OrderedDict[PodQuery, Tally] = OrderedDict()
-        self._terms: dict[tuple[TermKind, int, AffinityTerm], _TermTally] = {}
-        self._terms_of_spec: dict[bytes, tuple[_TermTally, ...]] = {}
-        self._terms_version = 0
-        self._answers: dict[tuple[str, frozenset[tuple[str, str]]], dict[TermKind, tuple[_TermTally, ...]]] = {}
-        self._answers_for = (-1, -1)
+        self._groups = LabelGroups()
+        self._queries: OrderedDict[PodQuery, QueryCount] = OrderedDict()
+        self._queries_by_label: dict[LabelKey | None, dict[QueryCount, None]] = {}
+        self._terms = TermTallies(self._pool, table, objects)
         self.holdings = Holdings()
 
     # Feeding --------------------------------------------------------------------------------------------------------
@@ -100,19 +62,21 @@ class PodAggregates:
         if pod.spec.holds:
             self.holdings.add(row, pod, sign)
         topology = self._table.topology
-        key = self._class_key(pod)
-        label_class = self._classes.get(key)
-        if label_class is None:
-            label_class = self._classes[key] = self._new_class(pod)
-            label_class.feeds = [tally for query, tally in self._queries.items() if label_class.answers(query)]
-        label_class.tally.add(row, sign, topology)
-        for tally in label_class.feeds:
-            tally.add(row, sign, topology)
-        if not label_class.tally.total:
-            del self._classes[key]
+        group, is_new = self._groups.group_of(pod)
+        if is_new:
+            group.feeds = dict.fromkeys(self._queries_answered_by(group))
+        count = group.rows.get(row, 0) + sign
+        group.total += sign
+        if count:
+            group.rows[row] = count
+        else:
+            del group.rows[row]
+        if group.feeds:
+            self._feed(group, row, sign, topology)
+        if not group.total:
+            self._groups.drop(group)
         if pod.spec.terms.any:
-            for term_tally in self._term_tallies(pod.spec.class_key, pod.spec.terms):
-                term_tally.tally.add(row, sign, topology)
+            self._terms.add(row, pod, sign, topology)
 
     def add_all(self) -> None:
         """Count all pods, where none has been counted yet."""
@@ -129,6 +93,16 @@ class PodAggregates:
         """Return the pods asked for per domain of a topology key."""
         return self._domains(self._tally(query), key, nodes)
 
+    def weigh(self, terms: Sequence[WeightedQuery], key: str, nodes: NodeSet | None = None) -> PodWeights:
+        """Return the weights of the pods asked for per domain of a topology key, and how many they are."""
+        column = self._table.labels(key)
+        weights = weigh(self._groups, terms) if column.values else {}
+        return weights_by_domain(weights, column.codes, len(column.values), nodes)
+
+    def label_sets(self, selector: Selector) -> int:
+        """Return how many sets of pod labels a selector has to be compared with."""
+        return label_sets(self._groups, selector)
+
     @property
     def has_terms(self) -> bool:
         """Whether any pod may have a term."""
@@ -138,117 +112,72 @@ class PodAggregates:
         """Return the terms of a kind that match a pod, with how many pods have them in each domain."""
         if not self._terms:
             return []
-        return [
-            TermCounts(
-                term_tally.term, term_tally.weight, self._domains(term_tally.tally, term_tally.term.topology_key, None)
-            )
-            for term_tally in self._matching(pod)[kind]
-            if term_tally.tally.total
-        ]
+        counts = []
+        for match in self._terms.matching(pod, kind):
+            if match.tally.total:
+                in_domains = self._domains(match.tally, match.term.topology_key, None)
+                # The weights of several preferred terms are added up already.
+                times = match.times if not match.weight else 1
+                counts.append(TermCounts(match.term, match.weight, in_domains if times == 1 else in_domains * times))
+        return counts
 
     # Internals ------------------------------------------------------------------------------------------------------
 
     def _domains(self, tally: Tally, key: str, nodes: NodeSet | None) -> IntArray:
         column = self._table.labels(key)
+        if not column.values:
+            return _NO_DOMAINS
         return tally.by_domain(key, column.codes, len(column.values), nodes, self._table.topology)
 
-    def _class_key(self, pod: PodInfo) -> _ClassKey:
-        labels = pod.labels
-        return pod.namespace, pod.deleting, tuple([labels.get(key) for key in self._keys])
-
-    def _new_class(self, pod: PodInfo) -> _LabelClass:
-        labels = {key: pod.labels[key] for key in self._keys if key in pod.labels}
-        return _LabelClass(pod.namespace, not pod.deleting, labels, Tally(self._pool))
+    def _feed(self, group: LabelGroup, row: int, sign: int, topology: int) -> None:
+        in_vain: list[QueryCount] = []
+        for query in group.feeds:
+            query.add(row, sign, topology)
+            query.unasked += 1
+            if query.unasked > _MOST_UNASKED:
+                in_vain.append(query)
+        for query in in_vain:
+            self._drop_query(query)
 
     def _tally(self, query: PodQuery) -> Tally:
         tally = self._queries.get(query)
         if tally is not None:
             self._queries.move_to_end(query)
+            tally.unasked = 0
             return tally
-        keys = frozenset[str]().union(*(clause.selector.keys for clause in query.clauses))
-        if not keys <= set(self._keys):
-            self._split(keys)
         if len(self._queries) >= _MOST_QUERIES:
-            _, oldest = self._queries.popitem(last=False)
-            for label_class in self._classes.values():
-                if oldest in label_class.feeds:
-                    label_class.feeds.remove(oldest)
-        tally = self._queries[query] = Tally(self._pool)
+            self._drop_query(next(iter(self._queries.values())))
+        tally = self._queries[query] = QueryCount(query, self._pool)
+        for label in _listed_under(query):
+            self._queries_by_label.setdefault(label, {})[tally] = None
         topology = self._table.topology
-        for label_class in self._classes.values():
-            if label_class.answers(query):
-                label_class.feeds.append(tally)
-                for row, count in label_class.tally.rows.items():
-                    tally.add(row, count, topology)
+        for group in self._groups.answering(query):
+            group.feeds[tally] = None
+            for row, count in group.rows.items():
+                tally.add(row, count, topology)
         return tally
 
-    def _split(self, keys: Iterable[str]) -> None:
-        """Take more label keys into account: the classes are made again from the pods, once per new key."""
-        self._keys = tuple(sorted({*self._keys, *keys}))
-        self._classes = {}
-        topology = self._table.topology
-        for row, pod in self._everyone():
-            key = self._class_key(pod)
-            label_class = self._classes.get(key)
-            if label_class is None:
-                label_class = self._classes[key] = self._new_class(pod)
-            label_class.tally.add(row, 1, topology)
-        for label_class in self._classes.values():
-            label_class.feeds = [tally for query, tally in self._queries.items() if label_class.answers(query)]
+    def _drop_query(self, query: QueryCount) -> None:
+        del self._queries[query.query]
+        for label in _listed_under(query.query):
+            queries = self._queries_by_label[label]
+            del queries[query]
+            if not queries:
+                del self._queries_by_label[label]
+        for group in self._groups.candidates(query.query):
+            group.feeds.pop(query, None)
+        query.forget_all()
 
-    def _term_tallies(self, class_key: bytes, terms: PodTerms) -> tuple[_TermTally, ...]:
-        term_tallies = self._terms_of_spec.get(class_key)
-        if term_tallies is None:
-            if len(self._terms_of_spec) >= _PRUNE_AT:
-                self._prune()
-            term_tallies = self._terms_of_spec[class_key] = tuple(self._intern(*entry) for entry in terms_of(terms))
-        return term_tallies
-
-    def _intern(self, kind: TermKind, weight: int, term: AffinityTerm) -> _TermTally:
-        key = (kind, weight, term)
-        term_tally = self._terms.get(key)
-        if term_tally is None:
-            term_tally = self._terms[key] = _TermTally(kind, weight, term, self._pool)
-            self._terms_version += 1
-        return term_tally
-
-    def _prune(self) -> None:
-        """Forget terms that no pod has any more."""
-        self._terms_of_spec.clear()
-        self._terms = {key: term_tally for key, term_tally in self._terms.items() if term_tally.tally.total}
-        self._terms_version += 1
-
-    def _matching(self, pod: PodInfo) -> dict[TermKind, tuple[_TermTally, ...]]:
-        versions = (self._terms_version, self.objects.generation("Namespace"))
-        if versions != self._answers_for or len(self._answers) > _MOST_ANSWERS:
-            self._answers.clear()
-            self._answers_for = versions
-        key = (pod.namespace, frozenset(pod.labels.items()))
-        answer = self._answers.get(key)
-        if answer is None:
-            labels = namespace_labels(self.objects, pod.namespace)
-            by_kind: dict[TermKind, list[_TermTally]] = {kind: [] for kind in TermKind}
-            for term_tally in self._terms.values():
-                if term_tally.term.matches(pod.namespace, pod.labels, labels):
-                    by_kind[term_tally.kind].append(term_tally)
-            answer = self._answers[key] = {kind: tuple(terms) for kind, terms in by_kind.items()}
-        return answer
+    def _queries_answered_by(self, group: LabelGroup) -> Iterable[QueryCount]:
+        if not self._queries:
+            return
+        for label in (None, *labels_and_keys(group.labels)):
+            for query in self._queries_by_label.get(label, ()):
+                if group.answers(query.query):
+                    yield query
 
 
-def namespace_labels(objects: Objects, namespace: str) -> Mapping[str, str]:
-    """Return a Namespace's labels; none for one that is not known, as upstream assumes."""
-    namespace_object = objects.get("Namespace", "", namespace)
-    labels: Mapping[str, str] = {} if namespace_object is None else namespace_object.metadata.labels
-    return labels
-
-
-def terms_of(terms: PodTerms) -> Iterable[tuple[TermKind, int, AffinityTerm]]:
-    """Yield every term with its kind and weight; 0 for a required one."""
-    for term in terms.affinity:
-        yield TermKind.AFFINITY, 0, term
-    for term in terms.anti_affinity:
-        yield TermKind.ANTI_AFFINITY, 0, term
-    for weighted in terms.preferred_affinity:
-        yield TermKind.PREFERRED_AFFINITY, weighted.weight, weighted.term
-    for weighted in terms.preferred_anti_affinity:
-        yield TermKind.PREFERRED_ANTI_AFFINITY, weighted.weight, weighted.term
+def _listed_under(query: PodQuery) -> Sequence[LabelKey | None]:
+    """Return the labels of which a pod must have one to be asked for; None where it need not have any."""
+    requirements = [requirement for clause in query.clauses for requirement in clause.selector.requirements]
+    return rarest_label(requirements) or (None,)

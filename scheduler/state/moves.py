@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.framework import IntArray, NodeSet, NodeView, PodInfo, PodQuery, RowArray, TermCounts, TermKind
-from scheduler.state.aggregates import namespace_labels, terms_of
+from scheduler.state.termcounts import namespace_labels, terms_of
 
 
 class Move(NamedTuple):

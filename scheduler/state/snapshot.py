@@ -20,12 +20,14 @@ from scheduler.framework import (
     PodBatch,
     PodInfo,
     PodQuery,
+    PodWeights,
     Resources,
     RowArray,
     TaintColumn,
     TermCounts,
     TermKind,
 )
+from scheduler.kube.primitives import Selector
 from scheduler.state.aggregates import PodAggregates
 from scheduler.state.assignments import RecentAssignments
 from scheduler.state.holdings import moved_holders
@@ -35,6 +37,7 @@ from scheduler.state.namespaces import NamespaceSums, moved_sums
 from scheduler.state.nominations import NominatedSums, Nominator
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
+from scheduler.state.weighing import WeightedQuery, moved_weights
 
 
 class Snapshot:
@@ -228,6 +231,14 @@ class Snapshot:
         """Return how many of the pods asked for are in each domain; a live array."""
         return self.aggregates.by_domain(query, key, nodes)
 
+    def weigh_pods(self, terms: Sequence[WeightedQuery], key: str, nodes: NodeSet | None = None) -> PodWeights:
+        """Return the weights of the pods asked for in each domain."""
+        return self.aggregates.weigh(terms, key, nodes)
+
+    def label_sets(self, selector: Selector) -> int:
+        """Return how many sets of pod labels a selector is compared with."""
+        return self.aggregates.label_sets(selector)
+
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of pods on nodes that match this pod."""
         return self.aggregates.terms_matching(pod, kind)
@@ -392,6 +403,11 @@ class Overlay(Snapshot):
         """Return how many of the pods asked for are in each domain."""
         base = self._base.pods_by_domain(query, key, nodes)
         return moved_by_domain(base, query, self.labels(key).codes, nodes, self._moves)
+
+    def weigh_pods(self, terms: Sequence[WeightedQuery], key: str, nodes: NodeSet | None = None) -> PodWeights:
+        """Return the weights of the pods asked for in each domain."""
+        base = self._base.weigh_pods(terms, key, nodes)
+        return moved_weights(base, terms, self.labels(key).codes, nodes, self._moves)
 
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of pods on nodes that match this pod."""

@@ -107,6 +107,13 @@ class Tally:
         # Every row is a domain of its own.
         return self.by_domain("", self._pool.every_row(size), size, None, topology)[:size]
 
+    def forget_all(self) -> None:
+        """Drop everything, and give up the place in the pool."""
+        self._pool.leave(self, len(self._sums))
+        self.forget_sums()
+        self.rows = {}
+        self.total = 0
+
     def forget_sums(self) -> None:
         """Drop the sums; they are built again when asked for."""
         self._sums.clear()

@@ -1,6 +1,7 @@
 """InterPodAffinity: pods near to, or far from, others; the terms of existing pods count as well
 (plugins/interpodaffinity)."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -40,7 +41,7 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
-from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, matches_all_terms
+from scheduler.plugins.interpodaffinity.terms import OwnTerms, TermResolver, by_topology_key, matches_all_terms
 from scheduler.plugins.interpodaffinity.upstream import UpstreamAffinityHints, UpstreamTermResolver
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
@@ -132,9 +133,35 @@ class _PreScoreState:
         """Add a term; False where no pod matches it, which upstream takes as nothing to score by."""
         if not counts.any():
             return False
-        known = self.weights.get(key)
-        self.weights[key] = counts * weight if known is None else known + counts * weight
+        self.add_weights(key, counts * weight)
         return True
+
+    def add_weights(self, key: str, weights: IntArray) -> None:
+        """Add weights per domain."""
+        known = self.weights.get(key)
+        self.weights[key] = weights if known is None else known + weights
+
+
+def _counts(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, DomainCounts]:
+    """Return the pods that the required terms mean, of affinity and of anti-affinity."""
+    affinity, anti_affinity = DomainCounts(), DomainCounts()
+    all_affinity = own.all_affinity
+    for term in own.affinity:
+        affinity.take(term.topology_key, view.pods_by_domain(all_affinity, term.topology_key))
+    for term in own.anti_affinity:
+        anti_affinity.take(term.topology_key, view.pods_by_domain(term.query, term.topology_key))
+    return affinity, anti_affinity
+
+
+def _counts_of_many(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, DomainCounts]:
+    """Return the same, keeping none of the counts."""
+    affinity, anti_affinity = DomainCounts(), DomainCounts()
+    all_affinity = own.all_affinity
+    for key, number in Counter(term.topology_key for term in own.affinity).items():
+        affinity.take(key, view.weigh_pods([(all_affinity, 1)], key).counts * number)
+    for key, queries in by_topology_key(view, own.anti_affinity).items():
+        anti_affinity.take(key, view.weigh_pods(queries, key).counts)
+    return affinity, anti_affinity
 
 
 class InterPodAffinity:
@@ -161,11 +188,7 @@ class InterPodAffinity:
         own = self._resolver.own(pod, view.objects)
         if not own.affinity and not own.anti_affinity and existing.empty:
             return None, SKIP
-        affinity, anti_affinity = DomainCounts(), DomainCounts()
-        for term in own.affinity:
-            affinity.take(term.topology_key, view.pods_by_domain(own.all_affinity, term.topology_key))
-        for term in own.anti_affinity:
-            anti_affinity.take(term.topology_key, view.pods_by_domain(term.query, term.topology_key))
+        affinity, anti_affinity = _counts_of_many(own, view) if own.many else _counts(own, view)
         state.write(self.name, _PreFilterState(own, affinity, anti_affinity, existing))
         return None, SUCCESS
 
@@ -227,6 +250,8 @@ class InterPodAffinity:
         for key in {term.topology_key for term in filter_state.own.affinity}:
             codes = gather_codes(view, view.labels(key).codes, rows)
             failed |= codes < 0 if first else (filter_state.affinity.by_key[key] <= 0)[codes]
+            if failed.all():
+                break
         return failed if failed.any() else None
 
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
@@ -239,9 +264,16 @@ class InterPodAffinity:
             return SKIP
         score_state = _PreScoreState()
         anything = False
-        for term in own.preferred:
-            counts = view.pods_by_domain(term.query, term.topology_key)
-            anything |= score_state.add(term.topology_key, counts, term.weight)
+        if own.many:
+            for key, queries in by_topology_key(view, own.preferred).items():
+                sums = view.weigh_pods(queries, key)
+                if sums.counts.any():
+                    score_state.add_weights(key, sums.weights)
+                    anything = True
+        else:
+            for term in own.preferred:
+                counts = view.pods_by_domain(term.query, term.topology_key)
+                anything |= score_state.add(term.topology_key, counts, term.weight)
         for kind, sign in (
             (TermKind.AFFINITY, self._hard_weight),
             (TermKind.PREFERRED_AFFINITY, 1),

@@ -1,12 +1,16 @@
 """A pod's own terms, with the namespaces they select written out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
-from scheduler.framework import AffinityTerm, Objects, PodClause, PodInfo, PodQuery
-from scheduler.kube.primitives import Selector
+from scheduler.framework import AffinityTerm, NodeView, Objects, PodClause, PodInfo, PodQuery, SpecInfo
+from scheduler.kube.primitives import EVERYTHING, Selector
 
 _MAX_CACHED = 4096
+_MOST_KEPT = 32
+"""A pod with more terms has them evaluated together in each attempt, and nothing kept: the counts of one pod must not
+become a burden to all others. Manifests of real workloads have fewer than ten."""
 
 
 class OwnTerm(NamedTuple):
@@ -14,13 +18,13 @@ class OwnTerm(NamedTuple):
     anti-affinity, 0 where it is required."""
 
     topology_key: str
-    clause: PodClause
+    query: PodQuery
     weight: int = 0
 
     @property
-    def query(self) -> PodQuery:
-        """The pods the term means."""
-        return PodQuery((self.clause,))
+    def clause(self) -> PodClause:
+        """The pods the term means, as the only clause of the query."""
+        return self.query.clauses[0]
 
 
 class OwnTerms(NamedTuple):
@@ -31,9 +35,21 @@ class OwnTerms(NamedTuple):
     preferred: tuple[OwnTerm, ...]
 
     @property
+    def many(self) -> bool:
+        """Whether there are more than are worth a count each that is kept up to date."""
+        return len(self.affinity) + len(self.anti_affinity) + len(self.preferred) > _MOST_KEPT
+
+    @property
     def all_affinity(self) -> PodQuery:
         """The pods that every required affinity term means: only they count, for each of the terms."""
-        return PodQuery(tuple(term.clause for term in self.affinity))
+        clauses: dict[frozenset[str] | None, Selector] = {}
+        for term in self.affinity:
+            namespaces, selector = term.clause
+            known = clauses.get(namespaces, EVERYTHING)
+            clauses[namespaces] = Selector(
+                known.requirements | selector.requirements, known.nothing or selector.nothing
+            )
+        return PodQuery(tuple(PodClause(namespaces, selector) for namespaces, selector in clauses.items()))
 
 
 _NO_TERMS = OwnTerms((), (), ())
@@ -44,6 +60,8 @@ class TermResolver:
 
     def __init__(self) -> None:
         self._cache: dict[bytes, OwnTerms] = {}
+        # Until the last pod of the class is gone: 4,096 lists of thousands of terms would be gigabytes.
+        self._many: WeakKeyDictionary[SpecInfo, OwnTerms] = WeakKeyDictionary()
         self._generation = -1
         self._objects: Objects | None = None
 
@@ -55,18 +73,23 @@ class TermResolver:
         generation = objects.generation("Namespace")
         if generation != self._generation or objects is not self._objects or len(self._cache) >= _MAX_CACHED:
             self._cache.clear()
+            self._many.clear()
             self._generation, self._objects = generation, objects
-        own = self._cache.get(pod.spec.class_key)
+        own = self._cache.get(pod.spec.class_key) or self._many.get(pod.spec)
         if own is None:
             wanted = tuple(self._term(weighted.term, objects, weighted.weight) for weighted in terms.preferred_affinity)
             unwanted = tuple(
                 self._term(weighted.term, objects, -weighted.weight) for weighted in terms.preferred_anti_affinity
             )
-            own = self._cache[pod.spec.class_key] = OwnTerms(
+            own = OwnTerms(
                 tuple(self._term(term, objects) for term in terms.affinity),
                 tuple(self._term(term, objects) for term in terms.anti_affinity),
                 wanted + unwanted,
             )
+            if own.many:
+                self._many[pod.spec] = own
+            else:
+                self._cache[pod.spec.class_key] = own
         return own
 
     @staticmethod
@@ -76,7 +99,7 @@ class TermResolver:
 
     def _term(self, term: AffinityTerm, objects: Objects, weight: int = 0) -> OwnTerm:
         namespaces = self._namespaces(term, objects)
-        return OwnTerm(term.topology_key, PodClause(namespaces, term.selector), weight)
+        return own_term(term, namespaces, weight)
 
     def _namespaces(self, term: AffinityTerm, objects: Objects) -> frozenset[str] | None:
         selector: Selector = term.namespace_selector
@@ -90,6 +113,22 @@ class TermResolver:
             if selector.matches(namespace.metadata.labels)
         ]
         return term.namespaces.union(selected)
+
+
+def own_term(term: AffinityTerm, namespaces: frozenset[str] | None, weight: int = 0) -> OwnTerm:
+    """Return a term with the namespaces it means."""
+    return OwnTerm(term.topology_key, PodQuery((PodClause(namespaces, term.selector),)), weight)
+
+
+def by_topology_key(view: NodeView, terms: Iterable[OwnTerm]) -> dict[str, list[tuple[PodQuery, int]]]:
+    """Return the queries of terms with their weights, by topology key; a key that no node has is left out."""
+    by_key: dict[str, list[tuple[PodQuery, int]]] = {}
+    for term in terms:
+        queries = by_key.get(term.topology_key)
+        if queries is None:
+            queries = by_key[term.topology_key] = []
+        queries.append((term.query, term.weight))
+    return {key: queries for key, queries in by_key.items() if view.labels(key).values}
 
 
 def matches_all_terms(terms: Sequence[OwnTerm], pod: PodInfo) -> bool:

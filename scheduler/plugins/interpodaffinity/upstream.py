@@ -3,10 +3,10 @@ is."""
 
 from collections.abc import Sequence
 
-from scheduler.framework import AffinityTerm, Hint, HintRegistration, PodClause, PodInfo
+from scheduler.framework import AffinityTerm, Hint, HintRegistration, PodInfo
 from scheduler.kube.primitives import Selector
 from scheduler.plugins.interpodaffinity.hints import AffinityHints
-from scheduler.plugins.interpodaffinity.terms import OwnTerm, TermResolver, matches_all_terms
+from scheduler.plugins.interpodaffinity.terms import OwnTerm, TermResolver, matches_all_terms, own_term
 
 
 class UpstreamTermResolver(TermResolver):
@@ -52,4 +52,4 @@ class UpstreamAffinityHints(AffinityHints):
 
 def _unresolved(term: AffinityTerm) -> OwnTerm:
     namespaces = None if term.namespace_selector.matches({}) else term.namespaces
-    return OwnTerm(term.topology_key, PodClause(namespaces, term.selector))
+    return own_term(term, namespaces)

@@ -38,6 +38,7 @@ from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
     HOSTNAME,
+    MOST_KEPT,
     SOFT,
     Constraint,
     ConstraintLike,
@@ -45,7 +46,7 @@ from scheduler.plugins.podtopologyspread.constraints import (
     has_selectors,
 )
 from scheduler.plugins.podtopologyspread.hints import SpreadHints
-from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
+from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets, matching_pods
 from scheduler.plugins.podtopologyspread.scoring import PreScoreState, normalize_scores, pre_score_state, summed_scores
 
 REASON_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
@@ -124,14 +125,13 @@ class PodTopologySpread:
         filter_state = _PreFilterState()
         for constraint in constraints:
             counted = self._node_sets.counted(view, pod, constraint, keys)
-            query = constraint.query(pod.namespace)
-            if query is None:
-                counts = np.zeros(len(counted.present), dtype=np.int64)
-            else:
-                counts = view.pods_by_domain(query, constraint.topology_key, counted.nodes)
+            counts = matching_pods(view, pod, constraint, counted, kept=len(constraints) <= MOST_KEPT)
             filter_state.constraints.append(
                 _ConstraintCounts(constraint, counts, counted, constraint.selector.matches(pod.labels))
             )
+            if not view.labels(constraint.topology_key).values:
+                # Here every node is rejected, and the first constraint that rejects it is what counts.
+                break
         state.write(self.name, filter_state)
         return None, SUCCESS
 
@@ -174,6 +174,8 @@ class PodTopologySpread:
             if too_full is not None:
                 bits += too_full * np.int64(2)
             verdict = bits if verdict is None else np.where(verdict != 0, verdict, bits)
+            if verdict.all():
+                break
         if verdict is None or not verdict.any():
             return None
         codes_of = np.array([0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE], dtype=np.int8)

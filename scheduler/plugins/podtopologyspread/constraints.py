@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
-from scheduler.framework import NodeInfo, Objects, PodClause, PodInfo, PodQuery
+from scheduler.framework import NodeInfo, Objects, PodClause, PodInfo, PodQuery, SpecInfo
 from scheduler.helpers import has_untolerated_taint, node_matches
 from scheduler.kube.model import LabelSelector
 from scheduler.kube.primitives import Selector, SelectorError, label_selector, selector_from_set
@@ -16,6 +17,9 @@ ACTIONS = (HARD, SOFT)
 OwnerSelector = dict[str, str] | LabelSelector | None
 """A plain map of a ReplicationController, a LabelSelector of the others."""
 _MAX_CACHED = 4096
+MOST_KEPT = 32
+"""A pod with more constraints has them evaluated in each attempt, and nothing is kept: the counts of one pod must not
+become a burden to all others. Manifests of real workloads have up to three."""
 _OWNERS = {
     ("v1", "ReplicationController"): "ReplicationController",
     ("apps/v1", "ReplicaSet"): "ReplicaSet",
@@ -100,6 +104,8 @@ class Constraints:
             action: [default for default in defaults if default.when_unsatisfiable == action] for action in ACTIONS
         }
         self._own: dict[tuple[object, ...], tuple[Constraint, ...]] = {}
+        # Until the last pod of the class is gone: 4,096 lists of thousands of constraints would be gigabytes.
+        self._many: WeakKeyDictionary[SpecInfo, dict[tuple[object, ...], tuple[Constraint, ...]]] = WeakKeyDictionary()
         self._selectors: dict[tuple[object, ...], _Deduced] = {}
         self._objects: Objects | None = None
 
@@ -114,11 +120,14 @@ class Constraints:
         labels = pod.labels
         keys = [labels.get(key) for source in pod.spec.topology_spread for key in source.match_label_keys]
         token = (pod.spec.class_key, action, *keys)
-        own = self._own.get(token)
+        known = self._own
+        if len(pod.spec.topology_spread) > MOST_KEPT:
+            known = self._many.setdefault(pod.spec, {})
+        own = known.get(token)
         if own is None:
-            if len(self._own) >= _MAX_CACHED:
-                self._own.clear()
-            own = self._own[token] = own_constraints(pod, action)
+            if len(known) >= _MAX_CACHED:
+                known.clear()
+            own = known[token] = own_constraints(pod, action)
         return own
 
     def has_defaults(self, action: str) -> bool:

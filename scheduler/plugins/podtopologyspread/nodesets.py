@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.framework import BoolArray, NodeSet, NodeView, PodInfo
+from scheduler.framework import BoolArray, IntArray, NodeSet, NodeView, PodInfo
 from scheduler.helpers import required_affinity_mask, untolerated_mask
 from scheduler.plugins.podtopologyspread.constraints import Constraint
 
 _MAX_CACHED = 512
+_FEW_KEYS = 8
+"""Beyond so many topology keys the constraints share one mask, for nodes that have all of them."""
+_NO_NODE = ""
+"""Stands for all keys that no node has: no label's key is empty."""
 
 
 @dataclass(slots=True)
@@ -33,21 +37,33 @@ class NodeSets:
     def __init__(self) -> None:
         self._topology = -1
         self._counted: dict[tuple[object, ...], CountedNodes] = {}
+        self._masks: dict[tuple[object, ...], BoolArray] = {}
 
     def counted(self, view: NodeView, pod: PodInfo, constraint: Constraint, keys: Sequence[str]) -> CountedNodes:
         """Return the nodes that have all `keys` and pass the constraint's policies for a pod."""
         if view.topology != self._topology or len(self._counted) >= _MAX_CACHED:
             self._counted.clear()
+            self._masks.clear()
             self._topology = view.topology
+        column = view.labels(constraint.topology_key)
+        if not column.values:
+            return CountedNodes(None, np.zeros(1, dtype=np.bool_), 0)
         spec = pod.spec
         affinity = constraint.honor_affinity and (bool(spec.node_selector) or spec.required is not None)
-        others = tuple(sorted({key for key in keys if key != constraint.topology_key}))
+        if len(keys) > _FEW_KEYS:
+            others = every_key(view, keys)
+        else:
+            others = tuple(sorted({key for key in keys if key != constraint.topology_key}))
         # Pods that ask nothing of nodes share their sets whatever class they are of.
         class_key = spec.class_key if affinity or constraint.honor_taints else b""
         token = (class_key, affinity, constraint.honor_taints, others)
         counted = self._counted.get((constraint.topology_key, token))
         if counted is None:
-            mask = self._mask(view, pod, affinity, constraint.honor_taints, others)
+            mask = self._masks.get(token)
+            if mask is None:
+                mask = self._mask(view, pod, affinity, constraint.honor_taints, others)
+                if mask is not None and len(keys) > _FEW_KEYS:
+                    self._masks[token] = mask
             counted = self._counted[constraint.topology_key, token] = _counted(
                 view, constraint.topology_key, token, mask
             )
@@ -77,6 +93,11 @@ class NodeSets:
         return np.logical_and.reduce(masks) if masks else None
 
 
+def every_key(view: NodeView, keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys that nodes must have, as a key for nodes that have all of them."""
+    return tuple(sorted(set(keys))) if all(view.labels(key).values for key in keys) else (_NO_NODE,)
+
+
 def _counted(view: NodeView, key: str, token: tuple[object, ...], mask: BoolArray | None) -> CountedNodes:
     column = view.labels(key)
     codes = column.codes[view.rows] if mask is None else column.codes[view.rows[mask[view.rows]]]
@@ -85,3 +106,15 @@ def _counted(view: NodeView, key: str, token: tuple[object, ...], mask: BoolArra
     present[-1] = False
     nodes = None if mask is None else NodeSet(token, mask)
     return CountedNodes(nodes, present, int(np.count_nonzero(present)))
+
+
+def matching_pods(
+    view: NodeView, pod: PodInfo, constraint: Constraint, counted: CountedNodes, *, kept: bool
+) -> IntArray:
+    """Return the pods that match a constraint, by domain; `kept`: whether the count is kept for the next pod."""
+    query = constraint.query(pod.namespace)
+    if query is None:
+        return np.zeros(len(counted.present), dtype=np.int64)
+    if kept:
+        return view.pods_by_domain(query, constraint.topology_key, counted.nodes)
+    return view.weigh_pods([(query, 1)], constraint.topology_key, counted.nodes).counts

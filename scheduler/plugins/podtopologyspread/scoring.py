@@ -18,8 +18,8 @@ from scheduler.framework import (
     gather_codes,
 )
 from scheduler.helpers.scoring import floor_divide
-from scheduler.plugins.podtopologyspread.constraints import HOSTNAME, Constraint
-from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets
+from scheduler.plugins.podtopologyspread.constraints import HOSTNAME, MOST_KEPT, Constraint
+from scheduler.plugins.podtopologyspread.nodesets import CountedNodes, NodeSets, matching_pods
 
 
 @dataclass(slots=True)
@@ -53,6 +53,9 @@ def pre_score_state(
         require_all: whether nodes that lack one of the keys take no part at all.
         sets: remembers which nodes count for a constraint.
     """
+    if require_all and not all(view.labels(constraint.topology_key).values for constraint in constraints):
+        # No node has all keys.
+        return PreScoreState([np.zeros(len(rows))], np.ones(len(rows), dtype=np.bool_))
     columns = [gather_codes(view, view.labels(constraint.topology_key).codes, rows) for constraint in constraints]
     ignored: BoolArray | None = None
     if require_all:
@@ -70,7 +73,9 @@ def pre_score_state(
         size = _count_domains(view, constraint, codes, ignored)
         counted = sets.counted(view, pod, constraint, keys)
         sums = np.zeros(len(counted.present), dtype=np.int64)
-        if query is not None:
+        if len(constraints) > MOST_KEPT:
+            sums = matching_pods(view, pod, constraint, counted, kept=False)
+        elif query is not None:
             sums = _counts_by_domain(view, constraint.topology_key, query, counted, require_all)
         table = _score_for_counts(constraint, sums, size)
         table[-1] = 0.0

@@ -255,7 +255,7 @@ def test_a_relabelled_namespace_is_matched_by_other_terms() -> None:
 def test_queries_beyond_the_limit_are_forgotten_and_answered_again(monkeypatch: Any) -> None:
     monkeypatch.setattr("scheduler.state.aggregates._MOST_QUERIES", 3)
     monkeypatch.setattr("scheduler.state.tallies._MOST_SUMS", 4)
-    monkeypatch.setattr("scheduler.state.aggregates._PRUNE_AT", 2)
+    monkeypatch.setattr("scheduler.state.termcounts._PRUNE_AT", 2)
     world = History()
     for index in range(8):
         world.step("bind", index, index % 4, 31 * index)
@@ -266,15 +266,3 @@ def test_queries_beyond_the_limit_are_forgotten_and_answered_again(monkeypatch: 
         world.step("bind", index + 1, index % 4, 17 * index)
         compare(world.state.snapshot(NOW), QUERIES)
         compare_terms(world.state.snapshot(NOW))
-
-
-def test_counting_pods_by_the_labels_selectors_mention_not_by_all_they_have() -> None:
-    state = cluster(node("n0"))
-    for index in range(50):
-        labels = {"app": "x", "statefulset.kubernetes.io/pod-name": f"web-{index}"}
-        state.upsert_pod(msgspec.structs.replace(pod(f"web-{index}", labels=labels), node_name="n0"))
-    view = state.snapshot(NOW)
-    assert view.pods_by_node(QUERIES[4]).tolist() == [50]
-    assert len(view.aggregates._classes) == 1
-    state.remove_pod("uid-web-7")
-    assert view.pods_by_node(QUERIES[4]).tolist() == [49]

@@ -1,0 +1,248 @@
+"""The affinity terms that pods on nodes have: which of them mean an incoming pod, and how many pods have them where.
+
+Counted the other way round than selectors of incoming pods: which pods have a term is kept per term, and whether a term
+means an incoming pod is remembered by the pod's namespace and labels. A term is listed by a label that decides it, so
+that a pod is compared only with the terms that its labels make a difference to.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from scheduler.framework import AffinityTerm, Objects, PodInfo, PodTerms, TermKind
+from scheduler.kube.primitives import Selector
+from scheduler.state.labelgroups import LabelKey, all_deciding_labels, labels_and_keys
+from scheduler.state.objects import ObjectStore
+from scheduler.state.table import NodeTable
+from scheduler.state.tallies import SumPool, Tally
+
+_MOST_ANSWERS = 4096
+"""Sets of labels for which the matching terms are remembered."""
+_PRUNE_AT = 4096
+"""Specs whose terms are remembered; beyond that, terms that no pod has any more are looked for."""
+_MOST_IDLE = 256
+"""Terms that no pod has any more and that are kept all the same: a pod is often replaced by one like it."""
+_MOST_SHARED = 32
+"""A pod with more terms has them counted as one: an ordinary one may share each of its few with other pods."""
+
+
+class _KeptTerm:
+    """A term, and the count of the pods that have it.
+
+    Attributes:
+        bundled: the count is that of all terms of a spec.
+        always: the term means a pod without labels.
+    """
+
+    __slots__ = ("always", "bundled", "kind", "tally", "term", "weight")
+
+    def __init__(self, kind: TermKind, weight: int, term: AffinityTerm, tally: Tally, bundled: bool) -> None:
+        self.kind = kind
+        self.weight = weight
+        self.term = term
+        self.tally = tally
+        self.bundled = bundled
+        self.always = term.selector.matches({})
+
+
+class _Match(NamedTuple):
+    """A term that means a pod; of a bundle, `times` terms of a kind and topology key whose weights are added up."""
+
+    tally: Tally
+    term: AffinityTerm
+    weight: int
+    times: int = 1
+
+
+_Matches = dict[tuple[Tally, TermKind, str | AffinityTerm], _Match]
+
+
+class _Scope:
+    """The terms of one choice of namespaces.
+
+    Attributes:
+        always: those that mean a pod without labels.
+        by_label: all by the labels that may change that.
+    """
+
+    __slots__ = ("always", "by_label", "size")
+
+    def __init__(self) -> None:
+        self.always: _Matches = {}
+        self.by_label: dict[LabelKey, dict[_KeptTerm, None]] = {}
+        self.size = 0
+
+    def add(self, kept: _KeptTerm) -> None:
+        self.size += 1
+        if kept.always:
+            _add(self.always, kept, 1)
+        for label in all_deciding_labels(kept.term.selector):
+            self.by_label.setdefault(label, {})[kept] = None
+
+    def remove(self, kept: _KeptTerm) -> None:
+        self.size -= 1
+        if kept.always:
+            _add(self.always, kept, -1)
+        for label in all_deciding_labels(kept.term.selector):
+            terms = self.by_label[label]
+            terms.pop(kept, None)
+            if not terms:
+                del self.by_label[label]
+
+    def meaning(self, labels: Mapping[str, str], table: NodeTable) -> _Matches:
+        """Return the terms that mean pods of some labels; those on keys that no node has may be left out."""
+        matches = dict(self.always)
+        undecided = {kept for label in labels_and_keys(labels) for kept in self.by_label.get(label, ())}
+        for kept in undecided:
+            if table.has_label(kept.term.topology_key):
+                change = kept.term.selector.matches(labels) - kept.always
+                if change:
+                    _add(matches, kept, change)
+        return matches
+
+
+def _add(matches: _Matches, kept: _KeptTerm, times: int) -> None:
+    """Add a term, or take it away (-1)."""
+    key = (kept.tally, kept.kind, kept.term.topology_key if kept.bundled else kept.term)
+    known = matches.get(key)
+    if known is None:
+        known = _Match(kept.tally, kept.term, 0, 0)
+    match = _Match(known.tally, known.term, known.weight + times * kept.weight, known.times + times)
+    if match.times:
+        matches[key] = match
+    else:
+        matches.pop(key, None)
+
+
+class TermTallies:
+    """The terms of the pods on the rows of one table."""
+
+    def __init__(self, pool: SumPool, table: NodeTable, objects: ObjectStore) -> None:
+        self._pool = pool
+        self._table = table
+        self._objects = objects
+        self._terms: dict[tuple[TermKind, int, AffinityTerm], _KeptTerm] = {}
+        self._of_spec: dict[bytes, tuple[_KeptTerm, ...]] = {}
+        self._bundles: dict[bytes, tuple[_KeptTerm, ...]] = {}
+        self._scopes: dict[tuple[frozenset[str], Selector], _Scope] = {}
+        self._idle = 0
+        self._version = 0
+        self._answers: dict[tuple[str, frozenset[tuple[str, str]]], dict[TermKind, tuple[_Match, ...]]] = {}
+        self._answers_for = (-1, -1, -1)
+
+    def __bool__(self) -> bool:
+        """Tell whether any pod may have a term."""
+        return bool(self._terms or self._bundles)
+
+    def __len__(self) -> int:
+        return len(self._terms) + sum(map(len, self._bundles.values()))
+
+    def add(self, row: int, pod: PodInfo, sign: int, topology: int) -> None:
+        """Count the terms of a pod on a row (+1), or no longer (-1)."""
+        key, terms = pod.spec.class_key, pod.spec.terms
+        if terms.number > _MOST_SHARED:
+            self._add_bundle(row, key, terms, sign, topology)
+            return
+        for kept in self._kept_of(key, terms):
+            tally = kept.tally
+            self._idle -= not tally.total
+            tally.add(row, sign, topology)
+            self._idle += not tally.total
+        if self._idle > _MOST_IDLE and 2 * self._idle > len(self._terms):
+            self._prune()
+
+    def matching(self, pod: PodInfo, kind: TermKind) -> Iterable[_Match]:
+        """Return the terms of a kind that mean a pod."""
+        versions = (self._version, self._table.label_keys, self._objects.generation("Namespace"))
+        if versions != self._answers_for or len(self._answers) > _MOST_ANSWERS:
+            self._answers.clear()
+            self._answers_for = versions
+        key = (pod.namespace, frozenset(pod.labels.items()))
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = self._meaning(pod)
+        return answer[kind]
+
+    def _meaning(self, pod: PodInfo) -> dict[TermKind, tuple[_Match, ...]]:
+        labels = namespace_labels(self._objects, pod.namespace)
+        by_kind: dict[TermKind, list[_Match]] = {kind: [] for kind in TermKind}
+        for (namespaces, selector), scope in self._scopes.items():
+            if pod.namespace not in namespaces and not selector.matches(labels):
+                continue
+            for (_, kind, _), match in scope.meaning(pod.labels, self._table).items():
+                # On a key that no node has, there is nothing to count.
+                if self._table.has_label(match.term.topology_key):
+                    by_kind[kind].append(match)
+        return {kind: tuple(matches) for kind, matches in by_kind.items()}
+
+    def _kept_of(self, class_key: bytes, terms: PodTerms) -> tuple[_KeptTerm, ...]:
+        kept = self._of_spec.get(class_key)
+        if kept is None:
+            if len(self._of_spec) >= _PRUNE_AT:
+                self._prune()
+            kept = self._of_spec[class_key] = tuple(self._intern(*entry) for entry in terms_of(terms))
+        return kept
+
+    def _intern(self, kind: TermKind, weight: int, term: AffinityTerm) -> _KeptTerm:
+        key = (kind, weight, term)
+        kept = self._terms.get(key)
+        if kept is None:
+            kept = self._terms[key] = _KeptTerm(kind, weight, term, Tally(self._pool), False)
+            self._idle += 1
+            self._enter(kept)
+        return kept
+
+    def _add_bundle(self, row: int, class_key: bytes, terms: PodTerms, sign: int, topology: int) -> None:
+        """Count a pod with more terms than are worth a count each: they all have the same pods."""
+        bundle = self._bundles.get(class_key)
+        if bundle is None:
+            tally = Tally(self._pool)
+            bundle = self._bundles[class_key] = tuple(_KeptTerm(*entry, tally, True) for entry in terms_of(terms))
+            for kept in bundle:
+                self._enter(kept)
+        tally = bundle[0].tally
+        tally.add(row, sign, topology)
+        if not tally.total:
+            del self._bundles[class_key]
+            for kept in bundle:
+                self._leave(kept)
+
+    def _enter(self, kept: _KeptTerm) -> None:
+        term = kept.term
+        self._scopes.setdefault((term.namespaces, term.namespace_selector), _Scope()).add(kept)
+        self._version += 1
+
+    def _leave(self, kept: _KeptTerm) -> None:
+        key = (kept.term.namespaces, kept.term.namespace_selector)
+        scope = self._scopes[key]
+        scope.remove(kept)
+        if not scope.size:
+            del self._scopes[key]
+        self._version += 1
+
+    def _prune(self) -> None:
+        """Forget terms that no pod has any more."""
+        self._of_spec.clear()
+        for key, kept in list(self._terms.items()):
+            if not kept.tally.total:
+                del self._terms[key]
+                self._leave(kept)
+        self._idle = 0
+
+
+def namespace_labels(objects: Objects, namespace: str) -> Mapping[str, str]:
+    """Return a Namespace's labels; none for one that is not known, as upstream assumes."""
+    namespace_object = objects.get("Namespace", "", namespace)
+    labels: Mapping[str, str] = {} if namespace_object is None else namespace_object.metadata.labels
+    return labels
+
+
+def terms_of(terms: PodTerms) -> Iterable[tuple[TermKind, int, AffinityTerm]]:
+    """Yield every term with its kind and weight; 0 for a required one."""
+    for term in terms.affinity:
+        yield TermKind.AFFINITY, 0, term
+    for term in terms.anti_affinity:
+        yield TermKind.ANTI_AFFINITY, 0, term
+    for weighted in terms.preferred_affinity:
+        yield TermKind.PREFERRED_AFFINITY, weighted.weight, weighted.term
+    for weighted in terms.preferred_anti_affinity:
+        yield TermKind.PREFERRED_ANTI_AFFINITY, weighted.weight, weighted.term
