@@ -20,7 +20,7 @@ import msgspec
 from scheduler.config import load_configuration
 from scheduler.core import decide
 from scheduler.engine import assemble
-from scheduler.framework import LoadReading, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, NodeLoad, PodInfo, ProfileRunner, WallSeconds
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.state import ClusterState
@@ -48,7 +48,8 @@ profiles:
 - {PROFILES[name].strip()}
 """
     configuration = load_configuration(text, source="benchmark", external_load=True)
-    return assemble(configuration, clock=lambda: NOW).runners["secondary-scheduler"]
+    clocks = Clocks(lambda: WallSeconds(NOW), STOPPED_CLOCKS.monotonic)
+    return assemble(configuration, clocks=clocks).runners["secondary-scheduler"]
 
 
 def cluster(nodes: int) -> ClusterState:

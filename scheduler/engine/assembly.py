@@ -7,14 +7,13 @@ it is. A plugin therefore meets the same set-up in all of them.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scheduler.config import Configuration
 from scheduler.engine.attempts import AttemptPipeline
-from scheduler.engine.environment import plugin_environment
-from scheduler.framework import Handle, ProfileRunner, RandomSource
+from scheduler.engine.environment import SYSTEM_CLOCKS, plugin_environment
+from scheduler.framework import Clocks, Handle, ProfileRunner, RandomSource
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
 
@@ -36,7 +35,7 @@ class Assembly:
 def assemble(
     configuration: Configuration,
     *,
-    clock: Callable[[], float] = time.time,
+    clocks: Clocks = SYSTEM_CLOCKS,
     rng: RandomSource | None = None,
     state: ClusterState | None = None,
     new_handle: Callable[[str], Handle] | None = None,
@@ -45,7 +44,7 @@ def assemble(
 
     Args:
         configuration: what is enabled, with which args.
-        clock: the time of decisions, and that of plugins without a handle: seconds since the epoch.
+        clocks: for the time of decisions, and for plugins without a handle.
         rng: breaks ties; seeded by the system where none is given.
         state: the cluster; an empty one where none is given. It may be filled before or after.
         new_handle: returns the handle of a scheduler name; without it nothing a plugin does has an effect.
@@ -54,7 +53,7 @@ def assemble(
         ValueError: a plugin refuses its args, or cannot be imported; the text names it.
     """
     cluster = ClusterState() if state is None else state
-    environment = plugin_environment(clock)
+    environment = plugin_environment(clocks)
     runners: dict[str, ProfileRunner] = {}
     for profile in configuration.profiles:
         handle = None if new_handle is None else new_handle(profile.scheduler_name)
@@ -62,4 +61,4 @@ def assemble(
     for runner in runners.values():
         runner.use_objects(cluster.objects)
         runner.use_pods(cluster.directory)
-    return Assembly(cluster, runners, AttemptPipeline(cluster, runners, rng or random.Random(), clock))
+    return Assembly(cluster, runners, AttemptPipeline(cluster, runners, rng or random.Random(), clocks))

@@ -18,7 +18,7 @@ from scheduler.core import (
     place_gang,
     run_post_filters,
 )
-from scheduler.framework import SUCCESS, Gang, PermitOutcome, PodInfo, ProfileRunner, RandomSource, Status
+from scheduler.framework import SUCCESS, Clocks, Gang, PermitOutcome, PodInfo, ProfileRunner, RandomSource, Status
 from scheduler.state import ClusterState, Snapshot
 
 
@@ -36,13 +36,13 @@ class GangReservation:
 
 
 class AttemptPipeline:
-    """Snapshot, decide, reserve, unreserve: in this order, on one state, with one clock and one random source.
+    """Snapshot, decide, reserve, unreserve: in this order, on one state, with one pair of clocks and one random source.
 
     Args:
         state: where reservations are made.
         runners: by scheduler name.
         rng: breaks ties.
-        clock: returns seconds since the epoch.
+        clocks: the wall clock gives the time of decisions.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class AttemptPipeline:
         state: ClusterState,
         runners: Mapping[str, ProfileRunner],
         rng: RandomSource,
-        clock: Callable[[], float],
+        clocks: Clocks,
     ) -> None:
         self.state = state
         self.runners = runners
-        self.clock = clock
+        self.clocks = clocks
         self._rng = rng
 
     def runner_of(self, pod: PodInfo) -> ProfileRunner:
@@ -67,7 +67,7 @@ class AttemptPipeline:
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is now, assumed pods included."""
-        return self.state.snapshot(self.clock())
+        return self.state.snapshot(self.clocks.wall())
 
     def decide(self, snapshot: Snapshot, pod: PodInfo) -> Placement:
         """Choose a node for one pod."""
@@ -89,7 +89,7 @@ class AttemptPipeline:
         pod, node, state = placement.pod, placement.node, placement.state
         assert node is not None
         runner = self.runners[pod.scheduler_name]
-        self.state.assume(pod, node, self.clock())
+        self.state.assume(pod, node, self.clocks.wall())
         status = runner.run_reserve(state, pod, node)
         outcome = runner.run_permit(state, pod, node) if status.is_success else PermitOutcome(status)
         if not is_reserved(outcome):

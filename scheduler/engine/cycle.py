@@ -77,7 +77,7 @@ class SchedulingCycle:
     ) -> None:
         self._attempts = attempts
         self._state = attempts.state
-        self._clock = attempts.clock
+        self._monotonic = attempts.clocks.monotonic
         self._queue = queue
         self._handles = handles
         self._pending = pending
@@ -101,13 +101,13 @@ class SchedulingCycle:
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        flush_at = 0.0
+        flush_at = self._monotonic()
         while True:
             self._watch.beat()
-            if self._clock() >= flush_at:
+            if self._monotonic() >= flush_at:
                 # Backoff is in whole seconds, as upstream; looking more often would only cost.
                 self._queue.flush()
-                flush_at = self._clock() + FLUSH_SECONDS
+                flush_at = self._monotonic() + FLUSH_SECONDS
             more = self._may_schedule() and self._run_slice()
             if more:
                 await asyncio.sleep(0)
@@ -260,7 +260,7 @@ class SchedulingCycle:
         self._activate_requested(state)
 
     def _record_success(self, attempt: BindingAttempt) -> None:
-        queued, placement, now = attempt.queued, attempt.placement, self._clock()
+        queued, placement, now = attempt.queued, attempt.placement, self._monotonic()
         pod = queued.pod
         self._state.confirm(pod.uid)
         if pod.uid not in self._pending and self._state.forget(pod.uid):
@@ -272,8 +272,8 @@ class SchedulingCycle:
         self._observe("scheduled", pod, attempt.started)
         self._metrics.attempts_per_pod.observe(queued.attempts)
         attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
-        waited = now - (now if queued.initial_attempt_at is None else queued.initial_attempt_at)
-        self._metrics.sli_duration.labels(attempts).observe(max(0.0, waited))
+        waited = now - (now if queued.first_active_at is None else queued.first_active_at)
+        self._metrics.sli_duration.labels(attempts).observe(waited)
         log.info(
             "Successfully bound pod to node",
             pod=pod.key,

@@ -5,7 +5,6 @@ One per process. The daemon gives it clients and health; tests give it a fake AP
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -13,13 +12,14 @@ from scheduler.catalog import Watch
 from scheduler.config import Configuration
 from scheduler.engine.assembly import assemble
 from scheduler.engine.cycle import SchedulingCycle
+from scheduler.engine.environment import SYSTEM_CLOCKS
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
 from scheduler.engine.objects import ObjectInputs
 from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import EventOrder, FirstAttemptOrder, PodInfo, RandomSource
+from scheduler.framework import Clocks, EventOrder, FirstAttemptOrder, PodInfo, RandomSource
 from scheduler.kube.client import KubeClient
 from scheduler.observe import LoopWatchdog, Metrics
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
@@ -64,7 +64,7 @@ class Engine:
         outputs: Outputs,
         permissions: Permissions,
         *,
-        clock: Callable[[], float] = time.time,
+        clocks: Clocks = SYSTEM_CLOCKS,
         rng: RandomSource | None = None,
         unschedulable_after: float = 300.0,
     ) -> None:
@@ -74,7 +74,7 @@ class Engine:
             configuration: profiles, and the queue's backoff.
             outputs: where it writes to.
             permissions: whether it may.
-            clock: returns seconds since the epoch.
+            clocks: of the process.
             rng: breaks ties; seeded by the system where none is given.
             unschedulable_after: seconds after which an unschedulable pod is tried again in any case.
 
@@ -85,13 +85,15 @@ class Engine:
         self.waiting = WaitingPods()
         self.pending: dict[str, PodInfo] = {}
         self.failures = FailureReporter()
-        self.now = clock
+        self.clocks = clocks
         self.may_write = permissions.may_write
         self.handles = {
             name: EngineHandle(name, self, client=outputs.client, recorder=outputs.recorder, metrics=outputs.metrics)
             for name in configuration.scheduler_names
         }
-        assembly = assemble(configuration, clock=clock, rng=rng, state=self.state, new_handle=self.handles.__getitem__)
+        assembly = assemble(
+            configuration, clocks=clocks, rng=rng, state=self.state, new_handle=self.handles.__getitem__
+        )
         self.runners = assembly.runners
         self.queue = self._new_queue(configuration, unschedulable_after)
         self.cycle = SchedulingCycle(
@@ -113,7 +115,7 @@ class Engine:
             waiting=self.waiting,
             failures=self.failures,
             wake=self.cycle.wake,
-            clock=clock,
+            wall_clock=clocks.wall,
         )
         self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
 
@@ -122,7 +124,7 @@ class Engine:
         # All profiles have the same queue sort plugin, with the same args: the configuration is checked for it.
         sorter = next(iter(runners.values())).queue_sort
         return SchedulingQueue(
-            clock=self.now,
+            clocks=self.clocks,
             sort_key=sorter.sort_key,
             by_first_attempt=isinstance(sorter, FirstAttemptOrder) and sorter.orders_by_first_attempt,
             reordered_by=sorter.reordered_by if isinstance(sorter, EventOrder) else None,

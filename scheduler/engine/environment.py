@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from scheduler.framework import NamedFile, PluginEnvironment
+from scheduler.framework import Clocks, MonotonicSeconds, NamedFile, PluginEnvironment, WallSeconds
 
 
-def plugin_environment(clock: Callable[[], float] = time.time) -> PluginEnvironment:
-    """Return the environment of this process, with the time of the given clock (seconds since the epoch)."""
-    return PluginEnvironment(clock, read_named_file)
+def _wall() -> WallSeconds:
+    return WallSeconds(time.time())
+
+
+def _monotonic() -> MonotonicSeconds:
+    return MonotonicSeconds(time.monotonic())
+
+
+SYSTEM_CLOCKS = Clocks(_wall, _monotonic)
+"""The clocks of this machine."""
+
+
+def plugin_environment(clocks: Clocks = SYSTEM_CLOCKS) -> PluginEnvironment:
+    """Return the environment of this process, with the given clocks."""
+    return PluginEnvironment(clocks, read_named_file)
 
 
 def read_named_file(variable: str) -> NamedFile:

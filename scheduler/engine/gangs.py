@@ -18,7 +18,7 @@ from scheduler.core import GangDecision, Placement, gang_message, gang_plugin
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.waiting import WaitingPods
-from scheduler.framework import SUCCESS, Code, Gang, PodInfo, ProfileRunner, Status, unschedulable
+from scheduler.framework import SUCCESS, Code, Gang, MonotonicSeconds, PodInfo, ProfileRunner, Status, unschedulable
 from scheduler.observe import Metrics
 from scheduler.state import QueuedPod, SchedulingQueue
 
@@ -32,7 +32,7 @@ class ReservedGang:
     Attributes:
         minimum: members that must be ready before the first is bound.
         placed_before: members that had a node before this attempt.
-        since, deadline: seconds since the epoch.
+        since, deadline: when it first reserved nodes, and until when its members may wait for each other.
         reserved: UIDs of members between their reservation and the end of their binding.
         ready: those of them that may be bound.
         bound: UIDs of members that were.
@@ -43,8 +43,8 @@ class ReservedGang:
     plugin: str
     minimum: int
     placed_before: int
-    since: float
-    deadline: float
+    since: MonotonicSeconds
+    deadline: MonotonicSeconds
     reserved: set[str] = field(default_factory=set)
     ready: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
@@ -109,12 +109,12 @@ class Gangs:
         self._queue = queue
         self._waiting = waiting
         self._metrics = metrics
-        self._clock = attempts.clock
+        self._monotonic = attempts.clocks.monotonic
         runners = attempts.runners
         self._plugins = {name: plugin for name, runner in runners.items() if (plugin := gang_plugin(runner))}
         self._reserved: dict[str, ReservedGang] = {}
         # Outlives a ReservedGang: a gang that lost members goes on counting from its first reservation.
-        self._since: dict[str, float] = {}
+        self._since: dict[str, MonotonicSeconds] = {}
 
     def gang_to_place(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod if members of it have to be placed together now."""
@@ -189,7 +189,7 @@ class Gangs:
     def _reserve(self, pod: PodInfo, gang: Gang) -> ReservedGang:
         reserved = self._reserved.get(gang.name)
         if reserved is None:
-            now = self._clock()
+            now = self._monotonic()
             since = self._since.setdefault(gang.name, now)
             # A member that comes later than it should still needs some time to be bound.
             deadline = since + gang.timeout if now < since + gang.timeout else now + gang.timeout
@@ -219,7 +219,7 @@ class Gangs:
     def _overdue_note(self, gang: Gang) -> str:
         """What to add where members have been holding nodes for longer than the gang may take."""
         since = self._since.get(gang.name)
-        if since is None or self._clock() < since + gang.timeout:
+        if since is None or self._monotonic() < since + gang.timeout:
             return ""
         return f" (not complete within {gang.timeout:g} s)"
 
@@ -230,7 +230,7 @@ class Gangs:
         gang = attempt.gang
         assert gang is not None
         try:
-            async with asyncio.timeout(max(0.0, gang.deadline - self._clock())):
+            async with asyncio.timeout(max(0.0, gang.deadline - self._monotonic())):
                 status = await runner.run_pre_bind(attempt.placement.state, attempt.pod, attempt.node)
         except TimeoutError:
             return unschedulable("it was not ready to be bound in time", plugin=gang.plugin)
@@ -241,7 +241,7 @@ class Gangs:
         self._bind_if_complete(gang)
         if gang.binding:
             return SUCCESS
-        left = max(0.0, gang.deadline - self._clock())
+        left = max(0.0, gang.deadline - self._monotonic())
         return await self._waiting.add(attempt.pod, {gang.plugin: left})
 
     def _bind_if_complete(self, gang: ReservedGang) -> None:
@@ -260,7 +260,7 @@ class Gangs:
         gang.bound.add(attempt.pod.uid)
         gang.reserved.discard(attempt.pod.uid)
         if gang.placed_before + len(gang.bound) == gang.minimum:
-            seconds = self._clock() - gang.since
+            seconds = self._monotonic() - gang.since
             self._metrics.gangs.labels("placed").inc()
             self._metrics.gang_duration.observe(seconds)
             log.info("gang is bound", gang=gang.name, minMember=gang.minimum, seconds=round(seconds, 3))
@@ -283,7 +283,7 @@ class Gangs:
         return (
             gang is not None
             and gang.members_on_nodes > 0
-            and self._clock() < gang.deadline
+            and self._monotonic() < gang.deadline
             and attempt.queued.consecutive_errors <= 1
         )
 

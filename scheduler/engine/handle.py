@@ -15,14 +15,17 @@ from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     SUCCESS,
+    Clocks,
     Code,
     Eviction,
+    MonotonicSeconds,
     NodeInfo,
     PeriodicWork,
     PodInfo,
     PodListener,
     Severity,
     Status,
+    WallSeconds,
 )
 from scheduler.helpers import reduce_pod
 from scheduler.kube.client import (
@@ -57,8 +60,9 @@ class SharedEngine(Protocol):
     def waiting(self) -> WaitingPods:
         """The pods that Permit plugins hold."""
 
-    def now(self) -> float:
-        """Seconds since the epoch."""
+    @property
+    def clocks(self) -> Clocks:
+        """The clocks of the process."""
 
     def may_write(self) -> bool:
         """Whether this process holds its Lease, or needs none."""
@@ -106,9 +110,13 @@ class EngineHandle:
         self.paused = 0
         """Pods whose binding does nothing but wait."""
 
-    def now(self) -> float:
+    def now(self) -> WallSeconds:
         """Seconds since the epoch."""
-        return self._engine.now()
+        return self._engine.clocks.wall()
+
+    def monotonic(self) -> MonotonicSeconds:
+        """The monotonic clock's time."""
+        return self._engine.clocks.monotonic()
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move waiting pods to the active queue at once."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from scheduler.framework import (
     NODE_DELETE,
     NodeInfo,
     PodInfo,
+    WallSeconds,
     node_update_events,
     pod_update_events,
 )
@@ -38,7 +38,7 @@ class PodInputs:
         waiting: rejects pods that are deleted while they wait in Permit.
         failures: forgets pods that are gone.
         wake: called after each batch.
-        clock: returns seconds since the epoch.
+        wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class PodInputs:
         waiting: WaitingPods,
         failures: FailureReporter,
         wake: Callable[[], None],
-        clock: Callable[[], float] = time.time,
+        wall_clock: Callable[[], WallSeconds],
     ) -> None:
         self._state = state
         self._queue = queue
-        self._clock = clock
+        self._wall_clock = wall_clock
         self._scheduler_names = scheduler_names
         self._waiting = waiting
         self._failures = failures
@@ -118,7 +118,7 @@ class PodInputs:
     def _upsert_assigned(self, pod: PodInfo) -> None:
         # An assumed pod wakes nobody before the API server shows it, as its binding may be rolled back: it does now.
         bound_by_us = self._state.is_assumed(pod.uid)
-        old = self._state.upsert_pod(pod, self._clock())
+        old = self._state.upsert_pod(pod, self._wall_clock())
         if old is None or bound_by_us:
             self._queue.on_event(ASSIGNED_POD_ADD, new=pod)
             return

@@ -81,7 +81,7 @@ class LoadFeeds:
         preparing = [plugin for plugin in plugins if isinstance(plugin, PreparesLoad)]
         if not preparing:
             return []
-        view = self._engine.state.snapshot(self._engine.now())
+        view = self._engine.state.snapshot(self._engine.clocks.wall())
         load = self._engine.state.lay_out_load(reading)
         return [work for plugin in preparing if (work := plugin.prepare_load(view, load)) is not None]
 

@@ -8,7 +8,6 @@ there within 10 s (docs/performance.md).
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from typing import Any, NamedTuple, cast
 
 import structlog
 
+from scheduler.engine.environment import SYSTEM_CLOCKS
+from scheduler.framework import Clocks, MonotonicSeconds, WallSeconds
 from scheduler.kube.client import KubeClient, KubeError
 from scheduler.kube.primitives import format_micro_time
 
@@ -74,14 +75,15 @@ class Regarding:
 class _Series:
     path: str
     count: int
-    last_seen: float
-    last_sent: float
+    last_seen: MonotonicSeconds
+    last_sent: MonotonicSeconds
 
 
 class _Post(NamedTuple):
     """An event to be written. Its body is built when its turn comes: thousands may wait."""
 
-    at: float
+    at: WallSeconds
+    queued_at: MonotonicSeconds
     name: str
     regarding: Regarding
     controller: str
@@ -95,7 +97,8 @@ class _Post(NamedTuple):
 class _Patch(NamedTuple):
     """A new count for a series."""
 
-    at: float
+    at: WallSeconds
+    queued_at: MonotonicSeconds
     path: str
     repeats: int
 
@@ -113,7 +116,7 @@ class EventRecorder:
         on_drop: called for each event that is not written.
         backlog: returns the number of pods that are ready to be placed.
         capacity: events that may wait.
-        clock: returns seconds since the epoch.
+        clocks: of the process.
     """
 
     def __init__(
@@ -124,19 +127,19 @@ class EventRecorder:
         on_drop: Callable[[], None] = lambda: None,
         backlog: Callable[[], int] = lambda: 0,
         capacity: int = 20_000,
-        clock: Callable[[], float] = time.time,
+        clocks: Clocks = SYSTEM_CLOCKS,
     ) -> None:
         self._client = client
         self._instance = instance
         self._on_drop = on_drop
         self._backlog = backlog
-        self._clock = clock
+        self._clocks = clocks
         self._capacity = capacity
         self._queue: deque[_Post | _Patch] = deque()
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._sequence = 0
         self._bindings = self._bound = 0
-        self._measured_at, self._measured_bound, self._rate = clock(), 0, 0.0
+        self._measured_at, self._measured_bound, self._rate = clocks.monotonic(), 0, 0.0
         self._started = self._draining = False
         self._writers: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -195,29 +198,29 @@ class EventRecorder:
             note: the text for people; cut to NOTE_LIMIT bytes.
             related: a second object.
         """
-        now = self._clock()
+        at, now = self._clocks.wall(), self._clocks.monotonic()
         key: tuple[str, ...] = (kind, action, reason, controller)
         key += (regarding.uid or regarding.name, regarding.resource_version)
         if related is not None:
             key += (related.uid, related.resource_version)
         series = self._series.get(key)
         if series is not None and now - series.last_seen <= _SERIES_IDLE:
-            self._repeat(series, now)
+            self._repeat(series, at, now)
             return
         # The sequence makes it unique: several events may fall into one tick of the clock.
         self._sequence += 1
-        name = f"{regarding.name[:230]}.{int(now * 1e9) + self._sequence:x}"
+        name = f"{regarding.name[:230]}.{int(at * 1e9) + self._sequence:x}"
         self._series[key] = _Series(f"{_collection(regarding)}/{name}", 1, now, now)
         while len(self._series) > _SERIES_KEPT:
             self._series.popitem(last=False)
-        self._enqueue(_Post(now, name, regarding, controller, kind, reason, action, note, related))
+        self._enqueue(_Post(at, now, name, regarding, controller, kind, reason, action, note, related))
 
-    def _repeat(self, series: _Series, now: float) -> None:
+    def _repeat(self, series: _Series, at: WallSeconds, now: MonotonicSeconds) -> None:
         series.count += 1
         series.last_seen = now
         if series.count == 2 or now - series.last_sent >= _SERIES_RESEND:
             series.last_sent = now
-            self._enqueue(_Patch(now, series.path, series.count))
+            self._enqueue(_Patch(at, now, series.path, series.count))
 
     def _enqueue(self, item: _Post | _Patch) -> None:
         if len(self._queue) >= self._capacity:
@@ -232,7 +235,7 @@ class EventRecorder:
             return 0
         if self._draining:
             return _MOST_WRITERS
-        age = self._clock() - self._queue[0].at
+        age = self._clocks.monotonic() - self._queue[0].queued_at
         backlog = self._backlog()
         writers_by_age: tuple[tuple[float, int], ...] = WRITERS_BY_AGE_WITHOUT_BACKLOG
         if self._bindings and backlog:
@@ -248,9 +251,9 @@ class EventRecorder:
             self._writers.add(writer)
             writer.add_done_callback(self._writer_ended)
         if self._queue and self._started and self._timer is None:
-            if self._clock() - self._measured_at > 2 * _MEASURE_SECONDS:
+            if self._clocks.monotonic() - self._measured_at > 2 * _MEASURE_SECONDS:
                 # The rate from before an idle time says nothing.
-                self._measured_at, self._measured_bound, self._rate = self._clock(), self._bound, 0.0
+                self._measured_at, self._measured_bound, self._rate = self._clocks.monotonic(), self._bound, 0.0
             self._timer = asyncio.get_running_loop().call_later(_MEASURE_SECONDS, self._measure_bindings)
 
     def _writer_ended(self, writer: asyncio.Task[None]) -> None:
@@ -262,7 +265,7 @@ class EventRecorder:
 
     def _measure_bindings(self) -> None:
         self._timer = None
-        now = self._clock()
+        now = self._clocks.monotonic()
         bound, seconds = self._bound - self._measured_bound, now - self._measured_at
         if seconds > 0:
             latest = bound / seconds
@@ -286,7 +289,7 @@ class EventRecorder:
                     await self._client.patch(item.path, patch, content_type="application/merge-patch+json")
             except KubeError as error:
                 # Nothing depends on an event, and a namespace that is being deleted refuses it.
-                log.debug("event not written", regarding=item[1], error=str(error)[:200])
+                log.debug("event not written", regarding=item[2], error=str(error)[:200])
                 self._on_drop()
 
     def _body(self, item: _Post) -> dict[str, Any]:

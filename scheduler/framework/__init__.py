@@ -5,6 +5,7 @@ May import `scheduler.config`, `scheduler.catalog` and `scheduler.kube.model`; d
 
 from scheduler.framework.adapter import NodeFilter, NodeScore, filter_by_node, score_by_node
 from scheduler.framework.calls import PermitOutcome, PluginError, PluginScores, PreFilterOutcome
+from scheduler.framework.clocks import STOPPED_CLOCKS, Clocks, MonotonicSeconds, WallSeconds
 from scheduler.framework.cycle import PODS_TO_ACTIVATE, PREEMPTION_ATTEMPTS, CycleState, RandomSource
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis, Rejection, unavailable
 from scheduler.framework.events import (
@@ -141,6 +142,7 @@ __all__ = [
     "PREEMPTION_ATTEMPTS",
     "REPORT_INTERVAL",
     "SKIP",
+    "STOPPED_CLOCKS",
     "SUCCESS",
     "UNSCHEDULABLE_POD",
     "UNSCHEDULABLE_POD_ADD",
@@ -151,6 +153,7 @@ __all__ = [
     "AssignmentLog",
     "BindPlugin",
     "BoolArray",
+    "Clocks",
     "ClusterEvent",
     "Code",
     "CodeArray",
@@ -182,6 +185,7 @@ __all__ = [
     "LoadReading",
     "LocalPlugin",
     "Locality",
+    "MonotonicSeconds",
     "NamedFile",
     "NodeCodes",
     "NodeFilter",
@@ -240,6 +244,7 @@ __all__ = [
     "TermCounts",
     "TermKind",
     "Verdicts",
+    "WallSeconds",
     "WeightedAffinityTerm",
     "WhatIfView",
     "Wrap",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from scheduler.catalog import SecondarySchedulerOptionsArgs
+from scheduler.framework.clocks import STOPPED_CLOCKS, Clocks, MonotonicSeconds, WallSeconds
 from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.objects import NodeInfo, PodInfo
@@ -49,8 +50,11 @@ class Handle(Protocol):
     make as it has lost its Lease, comes back as an error Status and never as an exception.
     """
 
-    def now(self) -> float:
-        """Return seconds since the epoch."""
+    def now(self) -> WallSeconds:
+        """Return the wall clock's time, to be compared with times from outside."""
+
+    def monotonic(self) -> MonotonicSeconds:
+        """Return the monotonic clock's time, by which a plugin waits and lets things expire."""
 
     async def bind(self, pod: PodInfo, node: str) -> Status:
         """Write the Binding of a pod with its UID as precondition; Success only when the API server has it."""
@@ -175,10 +179,6 @@ class NamedFile(NamedTuple):
     text: str
 
 
-def _stopped_clock() -> float:
-    return 0.0
-
-
 def _no_file(variable: str) -> NamedFile:
     raise ValueError("open : no such file or directory")
 
@@ -189,12 +189,12 @@ class PluginEnvironment:
     read a clock nor files. The default is for tests that need neither: its time stands still.
 
     Attributes:
-        clock: returns seconds since the epoch.
+        clocks: of the engine, or of the simulation.
         read_named_file: reads the file that an environment variable names. Raises ValueError where the variable is
             not set or the file cannot be read, worded as by upstream.
     """
 
-    clock: Callable[[], float] = _stopped_clock
+    clocks: Clocks = STOPPED_CLOCKS
     read_named_file: Callable[[str], NamedFile] = _no_file
 
 
@@ -218,9 +218,10 @@ class PluginContext:
     environment: PluginEnvironment = PluginEnvironment()
 
     @property
-    def clock(self) -> Callable[[], float]:
-        """The clock of the engine, or of the simulation: returns seconds since the epoch."""
-        return self.handle.now if self.handle is not None else self.environment.clock
+    def clocks(self) -> Clocks:
+        """The clocks of the engine, or of the simulation."""
+        handle = self.handle
+        return Clocks(handle.now, handle.monotonic) if handle is not None else self.environment.clocks
 
     @property
     def upstream(self) -> bool:

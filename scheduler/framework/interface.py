@@ -152,7 +152,7 @@ class QueueSortPlugin(Plugin, Protocol):
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         """Return a key that compares with those of all other pods; the smallest goes first, equal ones in order of
-        arrival. `queued_at` is in seconds since the epoch."""
+        arrival. `queued_at` is the wall clock's time: seconds since the epoch."""
 
 
 @runtime_checkable

@@ -14,8 +14,9 @@ A pod is in exactly one of five pools:
 Without the unschedulable pool each pod that fits nowhere would be tried again every ten seconds; with it an idle
 cluster costs nothing. The price is that a plugin must register the right events; the five-minute timeout is the net.
 
-Time comes from the injected clock, in seconds since the epoch. Backoff ends on whole seconds, as upstream, so that pods
-that fail together come back together and in QueueSort's order.
+Time comes from the injected clocks. Pods wait by the monotonic one: else they would wait an hour longer where the wall
+clock is set back by one. The wall clock gives their order, as plugins compare it with the creation of a group. Backoff
+ends on whole seconds, as upstream, so that pods that fail together come back together and in QueueSort's order.
 """
 
 import math
@@ -26,11 +27,14 @@ from scheduler.framework import (
     FORCE_ACTIVATE,
     SUCCESS,
     UNSCHEDULABLE_TIMEOUT,
+    Clocks,
     ClusterEvent,
     Hint,
     HintRegistration,
+    MonotonicSeconds,
     PodInfo,
     Status,
+    WallSeconds,
     pod_update_events,
 )
 from scheduler.state.heap import KeyedHeap
@@ -41,6 +45,7 @@ Reordered = Callable[[ClusterEvent, Any, Any], Iterable[PodInfo]]
 """The pods whose place in the queue an event may change."""
 Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
 """scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
+_LONG_PAST = MonotonicSeconds(-math.inf)
 
 
 class SchedulingQueue:
@@ -49,8 +54,8 @@ class SchedulingQueue:
     def __init__(
         self,
         *,
-        clock: Callable[[], float],
-        sort_key: Callable[[PodInfo, float], Any],
+        clocks: Clocks,
+        sort_key: Callable[[PodInfo, WallSeconds], Any],
         pre_enqueue: Callable[[PodInfo], Status] = lambda pod: SUCCESS,
         hints: Hints | None = None,
         initial_backoff: float = 1.0,
@@ -63,7 +68,7 @@ class SchedulingQueue:
         """Make an empty queue.
 
         Args:
-            clock: seconds since the epoch.
+            clocks: of the process.
             sort_key: QueueSort's key for (pod, time it was queued).
             by_first_attempt: give QueueSort the time a pod first became active instead of the time it was last queued.
             reordered_by: asked at each event for the pods whose key it may have changed.
@@ -74,7 +79,7 @@ class SchedulingQueue:
             unschedulable_after: seconds after which an unschedulable pod is tried again whatever happened.
             pop_from_backoff: give a pod that is backing off when there is nothing else to do.
         """
-        self._clock = clock
+        self._clocks = clocks
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
         self._hints = hints or {}
@@ -150,12 +155,12 @@ class SchedulingQueue:
         # A relist after a lost watch brings every pod once more.
         if known is not None or pod.uid in self._in_flight:
             return self.update(known.pod if known is not None else None, pod)
-        return self._to_active(QueuedPod(pod, self._clock()))
+        return self._to_active(self._new_entry(pod))
 
     def update(self, old: PodInfo | None, new: PodInfo) -> QueueName:
         """Take in a changed pod; one that is unknown is added. The same resource version again changes nothing."""
         if old is not None and old.resource_version and old.resource_version == new.resource_version:
-            return self.queue_of(new.uid) or self._to_active(QueuedPod(new, self._clock()))
+            return self.queue_of(new.uid) or self._to_active(self._new_entry(new))
         if new.uid in self._in_flight:
             if old is not None:
                 for event in pod_update_events(old, new):
@@ -163,7 +168,7 @@ class SchedulingQueue:
             return "in-flight"
         queued = self.get(new.uid)
         if queued is None:
-            return self._to_active(QueuedPod(new, self._clock()))
+            return self._to_active(self._new_entry(new))
         before, queued.pod = queued.pod, new
         for heap in (self._active, self._backoff, self._error_backoff):
             if new.uid in heap:
@@ -231,7 +236,7 @@ class SchedulingQueue:
             queued.consecutive_errors = 0
         else:
             queued.consecutive_errors += 1
-        queued.timestamp = self._clock()
+        queued.timestamp, queued.queued_at = self._clocks.wall(), self._clocks.monotonic()
         verdict = Requeue.SKIP if queued.rejectors else Requeue.AFTER_BACKOFF
         for event, old, new in self._in_flight.finish(uid):
             # After an error no plugin can be asked what would help: the pod comes back after its back-off anyway.
@@ -297,27 +302,28 @@ class SchedulingQueue:
     def flush(self) -> int:
         """Move what has waited long enough: finished back-offs, and pods unschedulable for too long. Returns how
         many moved."""
-        now = math.floor(self._clock())
+        now = self._clocks.monotonic()
+        second = _whole_second(now)
         moved = 0
         for heap in (self._backoff, self._error_backoff):
-            while (queued := heap.peek()) is not None and self.backoff_until(queued) < now:
+            while (queued := heap.peek()) is not None and self.backoff_until(queued) < second:
                 heap.pop()
                 self._push_active(queued)
                 moved += 1
         for queued in list(self._unschedulable.values()):
-            if self._clock() - queued.timestamp > self._unschedulable_after:
+            if now - queued.queued_at > self._unschedulable_after:
                 verdict = self._requeue_verdict(queued, UNSCHEDULABLE_TIMEOUT, None, None)
                 moved += self._requeue(queued, verdict) not in ("unschedulable", "gated")
         return moved
 
-    def backoff_until(self, queued: QueuedPod) -> float:
-        """Return the whole second through which a pod backs off; 0 when it does not."""
+    def backoff_until(self, queued: QueuedPod) -> MonotonicSeconds:
+        """Return the whole second through which a pod backs off; one long past when it does not."""
         count = queued.consecutive_errors or queued.unschedulable_count
         if count == 0 or self._max_backoff == 0:
-            return 0.0
+            return _LONG_PAST
         # The exponent is capped so that a pod tried for months does not compute a huge power.
         duration = min(self._initial_backoff * 2 ** min(count - 1, 60), self._max_backoff)
-        return float(math.floor(queued.timestamp + duration))
+        return _whole_second(queued.queued_at + duration)
 
     def order(self, queued: QueuedPod) -> Any:
         """Return QueueSort's key of a pod: the smallest goes first."""
@@ -326,7 +332,10 @@ class SchedulingQueue:
 
     # Internals ------------------------------------------------------------------------------------------------------
 
-    def _backoff_order(self, queued: QueuedPod) -> tuple[float, Any]:
+    def _new_entry(self, pod: PodInfo) -> QueuedPod:
+        return QueuedPod(pod, self._clocks.wall(), self._clocks.monotonic())
+
+    def _backoff_order(self, queued: QueuedPod) -> tuple[MonotonicSeconds, Any]:
         # All that end in one second become active together, so their order must already be that of the active queue.
         return self.backoff_until(queued), self.order(queued)
 
@@ -339,7 +348,7 @@ class SchedulingQueue:
         return queued
 
     def _is_backing_off(self, queued: QueuedPod) -> bool:
-        return self.backoff_until(queued) >= math.floor(self._clock())
+        return self.backoff_until(queued) >= _whole_second(self._clocks.monotonic())
 
     def _remove(self, uid: str) -> QueuedPod | None:
         for heap in (self._active, self._backoff, self._error_backoff):
@@ -370,7 +379,7 @@ class SchedulingQueue:
 
     def _push_active(self, queued: QueuedPod) -> None:
         if queued.initial_attempt_at is None:
-            queued.initial_attempt_at = self._clock()
+            queued.initial_attempt_at, queued.first_active_at = self._clocks.wall(), self._clocks.monotonic()
         self._active.push(queued.pod.uid, self.order(queued), queued)
 
     def _to_active(self, queued: QueuedPod) -> QueueName:
@@ -430,6 +439,10 @@ class SchedulingQueue:
                     return Requeue.IMMEDIATELY
                 verdict = Requeue.AFTER_BACKOFF
         return verdict
+
+
+def _whole_second(moment: MonotonicSeconds) -> MonotonicSeconds:
+    return MonotonicSeconds(math.floor(moment))
 
 
 def _hint_says_queue(registration: HintRegistration, pod: PodInfo, old: Any, new: Any) -> bool:

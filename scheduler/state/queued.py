@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
 
-from scheduler.framework import PodInfo
+from scheduler.framework import MonotonicSeconds, PodInfo, WallSeconds
 
 QueueName = Literal["active", "backoff", "unschedulable", "gated", "in-flight"]
 
@@ -23,11 +23,13 @@ class QueuedPod:
 
     Attributes:
         pod: the newest state known.
-        timestamp: when it was last queued, seconds since the epoch.
+        timestamp: when it was last queued, which gives the order.
+        queued_at: the same moment, by which it waits.
         attempts: how often it was popped.
         unschedulable_count: attempts that ended in a rejection.
         consecutive_errors: attempts in a row that ended in an error.
-        initial_attempt_at: when it first became active; None before.
+        initial_attempt_at: when it first became active; None before. May give the order.
+        first_active_at: the same moment, from which it is measured how long the pod took.
         unschedulable_plugins: who rejected it last.
         pending_plugins: who rejected it last with Pending: they wake it without back-off.
         gating_plugin: who keeps it from becoming active, or "".
@@ -35,11 +37,13 @@ class QueuedPod:
     """
 
     pod: PodInfo
-    timestamp: float
+    timestamp: WallSeconds
+    queued_at: MonotonicSeconds
     attempts: int = 0
     unschedulable_count: int = 0
     consecutive_errors: int = 0
-    initial_attempt_at: float | None = None
+    initial_attempt_at: WallSeconds | None = None
+    first_active_at: MonotonicSeconds | None = None
     unschedulable_plugins: frozenset[str] = field(default_factory=frozenset)
     pending_plugins: frozenset[str] = field(default_factory=frozenset)
     gating_plugin: str = ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.config import load_configuration
-from scheduler.framework import ProfileRunner
+from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner, WallSeconds
 from scheduler.helpers import PodReducer
 from scheduler.kube.model import decode_pod
 from scheduler.plugins import build_profile
@@ -172,7 +172,9 @@ def _ours(plugin: str, pods: list[Json], groups: list[Json], mode: str) -> list[
         state.objects.upsert("AppGroup", CODEC_OF_KIND["AppGroup"].decode(json.dumps(item).encode()))
     runner.use_objects(state.objects)
     now = 0.0
-    queue = SchedulingQueue(clock=lambda: now, sort_key=runner.queue_sort.sort_key)
+    queue = SchedulingQueue(
+        clocks=Clocks(lambda: WallSeconds(now), lambda: MonotonicSeconds(now)), sort_key=runner.queue_sort.sort_key
+    )
     reducer = PodReducer()
     for item in sorted(pods, key=key_of):
         now += 1e-6

@@ -12,6 +12,8 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from scheduler.framework import Clocks, MonotonicSeconds, WallSeconds
+
 T = TypeVar("T")
 EPOCH = 1_760_000_000.0
 """What `wall_clock` says when a loop starts."""
@@ -51,9 +53,33 @@ class FakeTimeLoop(asyncio.SelectorEventLoop):
         return self._jumping.passed
 
 
-def wall_clock() -> float:
+def wall_clock() -> WallSeconds:
     """Seconds since the epoch, as the running loop's clock has it."""
-    return EPOCH + asyncio.get_running_loop().time()
+    return WallSeconds(EPOCH + asyncio.get_running_loop().time())
+
+
+def monotonic_clock() -> MonotonicSeconds:
+    """The running loop's clock."""
+    return MonotonicSeconds(asyncio.get_running_loop().time())
+
+
+class ManualClocks:
+    """Clocks that a test moves by hand: both by `now`, and the wall clock alone by `wall_offset`, as when it is set."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+        self.wall_offset = 0.0
+
+    def wall(self) -> WallSeconds:
+        return WallSeconds(self.now + self.wall_offset)
+
+    def monotonic(self) -> MonotonicSeconds:
+        return MonotonicSeconds(self.now)
+
+    @property
+    def clocks(self) -> Clocks:
+        """What code under test takes."""
+        return Clocks(self.wall, self.monotonic)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Hashable
 
-from scheduler.framework import Handle, Objects, PodInfo, PodListener, Pods
+from scheduler.framework import Handle, MonotonicSeconds, Objects, PodInfo, PodListener, Pods
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from scheduler.kube.primitives import TimestampError, epoch_seconds
 
@@ -33,17 +33,17 @@ def wait_seconds(group: PodGroup | None, default: float) -> float:
 class ExpiringSet:
     """Keys that are remembered for some seconds, as upstream's go-cache does: a key that is there keeps its time."""
 
-    def __init__(self, clock: Callable[[], float], default_seconds: float) -> None:
+    def __init__(self, monotonic: Callable[[], MonotonicSeconds], default_seconds: float) -> None:
         """`default_seconds` is how long a key stays that is added for 0 s."""
-        self._clock = clock
+        self._monotonic = monotonic
         self._default = default_seconds
-        self._until: dict[Hashable, float] = {}
+        self._until: dict[Hashable, MonotonicSeconds] = {}
 
     def __contains__(self, key: Hashable) -> bool:
         until = self._until.get(key)
         if until is None:
             return False
-        if self._clock() > until:
+        if self._monotonic() > until:
             del self._until[key]
             return False
         return True
@@ -53,8 +53,8 @@ class ExpiringSet:
         if key in self:
             return
         if len(self._until) > _MAX_REMEMBERED:
-            self._until = {remembered: until for remembered, until in self._until.items() if until >= self._clock()}
-        self._until[key] = self._clock() + (seconds or self._default)
+            self._until = {remembered: until for remembered, until in self._until.items() if until >= self._monotonic()}
+        self._until[key] = self._monotonic() + (seconds or self._default)
 
     def discard(self, key: Hashable) -> None:
         """Forget a key."""

@@ -58,10 +58,10 @@ class SafeCoscheduling:
 
     def __init__(self, args: CoschedulingArgs, context: PluginContext) -> None:
         self._handle = context.handle
-        self._clock = context.clock
+        self._clocks = context.clocks
         self._wait = float(args.permit_waiting_time_seconds)
         self._backoff = float(args.pod_group_backoff_seconds)
-        self._backed_off = ExpiringSet(self._clock, 0.0)
+        self._backed_off = ExpiringSet(self._clocks.monotonic, 0.0)
         self._bound: dict[str, set[str]] = {}
         self._binding_groups: set[str] = set()
         self._short_of_resources: set[str] = set()
@@ -238,7 +238,7 @@ class SafeCoscheduling:
     def gang_failed(self, pod: PodInfo) -> None:
         """Requeue the group at the end, after the configured backoff."""
         group_key = group_key_of(pod)
-        self.groups.mark_failed(group_key, self._clock())
+        self.groups.mark_failed(group_key, self._clocks.wall())
         if self._backoff and group_key not in self._backed_off:
             self._backed_off.add(group_key, self._backoff)
             if self._handle is not None:

@@ -53,12 +53,12 @@ class UpstreamCoscheduling:
 
     def __init__(self, args: CoschedulingArgs, context: PluginContext) -> None:
         self._handle = context.handle
-        self._clock = context.clock
+        self._clocks = context.clocks
         self._wait = float(args.permit_waiting_time_seconds)
         self._backoff = float(args.pod_group_backoff_seconds)
         self._tolerated_gap = args.pod_group_reject_percentage / 100.0
-        self._permitted = ExpiringSet(self._clock, _PERMITTED_SECONDS)
-        self._backed_off = ExpiringSet(self._clock, _BACKED_OFF_SECONDS)
+        self._permitted = ExpiringSet(self._clocks.monotonic, _PERMITTED_SECONDS)
+        self._backed_off = ExpiringSet(self._clocks.monotonic, _BACKED_OFF_SECONDS)
         self._assigned: dict[str, set[str]] = {}
         self.groups = Groups(context.handle)
 
@@ -186,7 +186,7 @@ class UpstreamCoscheduling:
 
     def _failed(self, group_key: str) -> None:
         self._permitted.discard(group_key)
-        self.groups.mark_failed(group_key, self._clock())
+        self.groups.mark_failed(group_key, self._clocks.wall())
 
     def _reject_waiting(self, group_key: str, message: str) -> None:
         if self._handle is None:

@@ -95,9 +95,9 @@ async def bind(
         written = await _write(handle, volumes)
     except BindingFailed as error:
         return failure(str(error))
-    deadline, pause = handle.now() + timeout, _INITIAL_PAUSE
-    while handle.now() < deadline:
-        await handle.pause(min(pause, max(0.0, deadline - handle.now())))
+    deadline, pause = handle.monotonic() + timeout, _INITIAL_PAUSE
+    while handle.monotonic() < deadline:
+        await handle.pause(min(pause, max(0.0, deadline - handle.monotonic())))
         pause = min(pause * 2, _MAX_PAUSE)
         try:
             if _bindings_complete(handle, objects, written, pod, node):

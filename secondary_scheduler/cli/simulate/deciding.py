@@ -37,7 +37,7 @@ class Simulation:
     """Decides pods on a state, which it changes: what is placed stays placed.
 
     Args:
-        attempts: the steps of an attempt, on the snapshot's state; its clock gives the time of all decisions.
+        attempts: the steps of an attempt, on the snapshot's state; its wall clock gives the time of all decisions.
         explained: compute the matrix of every decision.
         preempt: remove the victims that preemption chooses, and try the pod once more.
     """
@@ -114,7 +114,7 @@ class Simulation:
 
         def queued_at(pod: PodInfo) -> float:
             # A pod that was never created joins the queue now, behind those that wait already.
-            return self._attempts.clock() if math.isnan(pod.created_at) else pod.created_at
+            return self._attempts.clocks.wall() if math.isnan(pod.created_at) else pod.created_at
 
         def key(pod: PodInfo) -> Any:
             return first.queue_sort.sort_key(pod, queued_at(pod))
@@ -171,4 +171,4 @@ class Simulation:
         """Let a reserved pod stay on its node."""
         assumed = self._state.pod(placement.pod.uid)
         if assumed is not None:
-            self._state.upsert_pod(assumed, observed_at=self._attempts.clock())
+            self._state.upsert_pod(assumed, observed_at=self._attempts.clocks.wall())

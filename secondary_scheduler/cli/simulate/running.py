@@ -16,7 +16,7 @@ import typer
 
 from scheduler.config import Configuration, ConfigurationError, load_configuration
 from scheduler.engine import Assembly, assemble
-from scheduler.framework import LoadReading, RandomSource
+from scheduler.framework import STOPPED_CLOCKS, Clocks, LoadReading, RandomSource, WallSeconds
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.importing import importing
 from secondary_scheduler.cli.simulate import output as forms
@@ -127,14 +127,14 @@ class _SnapshotClock:
 
     seconds = 0.0
 
-    def __call__(self) -> float:
-        return self.seconds
+    def wall(self) -> WallSeconds:
+        return WallSeconds(self.seconds)
 
 
 def _assembled(configuration: Configuration, clock: _SnapshotClock, rng: RandomSource) -> Assembly:
     try:
         with importing():
-            return assemble(configuration, clock=clock, rng=rng)
+            return assemble(configuration, clocks=Clocks(clock.wall, STOPPED_CLOCKS.monotonic), rng=rng)
     except ValueError as error:
         raise CommandError(f"{configuration.source}: {error}", ExitCode.INVALID_INPUT) from error
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scheduler.config import load_configuration
 from scheduler.core import decide, run_post_filters
 from scheduler.engine import AttemptPipeline
-from scheduler.framework import ProfileRunner
+from scheduler.framework import Clocks, ProfileRunner
 from scheduler.helpers import PodReducer, reduce_node
 from scheduler.kube.model import decode_node, decode_pod
 from scheduler.plugins import build_profile
@@ -132,7 +132,9 @@ def simulated(directory: Path, objects: list[dict[str, Any]], runner: ProfileRun
     lines: list[str] = []
     cluster = read_cluster([str(file)], Report(lines.append), scheduler_names=[SCHEDULER])
     assert lines == []
-    attempts = AttemptPipeline(cluster.state, {SCHEDULER: runner}, random.Random(seed), lambda: NOW)
+    attempts = AttemptPipeline(
+        cluster.state, {SCHEDULER: runner}, random.Random(seed), Clocks(lambda: NOW, lambda: NOW)
+    )
     simulation = Simulation(attempts, explained=True)
     out = io.BytesIO()
     write_json(simulation.run(cluster.pending), out, "full")

@@ -15,12 +15,12 @@ from scheduler.engine.engine import Engine as LiveEngine
 from scheduler.engine.engine import Outputs, Permissions
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.engine.recorder import EventRecorder
-from scheduler.framework import PodInfo
+from scheduler.framework import Clocks, PodInfo, WallSeconds
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType, ResourceVersion
 from scheduler.observe.health import LoopWatchdog
 from scheduler.observe.metrics import Metrics
-from tests.support.faketime import wall_clock
+from tests.support.faketime import monotonic_clock, wall_clock
 from tests.unit.scheduler.engine.pods import node_info, pod_info
 
 CONFIGURATION = """
@@ -70,18 +70,23 @@ class FakeApi:
 
 
 class Engine(LiveEngine):
-    """The engine on a fake API server, driven by hand; `leading` says whether it may act."""
+    """The engine on a fake API server, driven by hand.
+
+    `leading` says whether it may act; `wall_offset` sets its wall clock, in seconds.
+    """
 
     def __init__(self, api: FakeApi | None = None, configuration: str = CONFIGURATION) -> None:
         self.api = api or FakeApi()
         self.metrics = Metrics()
         self.leading = True
-        self.recorder = EventRecorder(self.api, instance="host", clock=wall_clock)  # type: ignore[arg-type]
+        self.wall_offset = 0.0
+        clocks = Clocks(lambda: WallSeconds(wall_clock() + self.wall_offset), monotonic_clock)
+        self.recorder = EventRecorder(self.api, instance="host", clocks=clocks)  # type: ignore[arg-type]
         super().__init__(
             load_configuration(configuration, source="test"),
             Outputs(self.api, self.recorder, self.metrics, LoopWatchdog(60)),  # type: ignore[arg-type]
             Permissions(lambda: self.leading, lambda: self.leading),
-            clock=wall_clock,
+            clocks=clocks,
             rng=random.Random(1),
         )
         self.handle = next(iter(self.handles.values()))

@@ -9,8 +9,9 @@ import pytest
 
 from scheduler.config import Configuration, load_configuration
 from scheduler.engine import assemble, is_reserved, read_named_file
-from scheduler.framework import Code
+from scheduler.framework import Clocks, Code
 from scheduler.plugins.coscheduling.safe import SafeCoscheduling
+from tests.support.faketime import ManualClocks
 from tests.unit.scheduler.engine.fakes import CONFIGURATION
 from tests.unit.scheduler.engine.gangs import configuration
 from tests.unit.scheduler.engine.pods import node_info, pod_info
@@ -27,7 +28,7 @@ def test_profiles_stand_by_scheduler_name_in_the_order_of_the_configuration() ->
 
 
 def test_each_decision_sees_the_reservations_before_it() -> None:
-    assembly = assemble(loaded(), clock=lambda: 5.0, rng=random.Random(1))
+    assembly = assemble(loaded(), clocks=Clocks(lambda: 5.0, lambda: 6.0), rng=random.Random(1))
     assembly.state.upsert_node(node_info("n1", cpu="1"))
     attempts = assembly.attempts
     first = attempts.decide(attempts.snapshot(), pod_info("a", cpu="700m"))
@@ -38,14 +39,13 @@ def test_each_decision_sees_the_reservations_before_it() -> None:
     assert attempts.snapshot().now == 5.0
 
 
-def test_plugins_without_a_handle_have_the_given_clock() -> None:
-    now = [1.0]
-    plugin = (
-        assemble(loaded(configuration()), clock=lambda: now[0]).runners["secondary-scheduler"].plugins["Coscheduling"]
-    )
+def test_plugins_without_a_handle_have_the_given_clocks() -> None:
+    manual = ManualClocks(1.0)
+    runners = assemble(loaded(configuration()), clocks=manual.clocks).runners
+    plugin = runners["secondary-scheduler"].plugins["Coscheduling"]
     assert isinstance(plugin, SafeCoscheduling)
-    now[0] = 7.0
-    assert plugin._clock() == 7.0
+    manual.now = 7.0
+    assert plugin._clocks.wall() == 7.0
 
 
 def test_a_file_is_found_by_the_variable_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 import structlog
 
 from scheduler.catalog import Watch
+from scheduler.engine.environment import SYSTEM_CLOCKS
 from scheduler.engine.objects import ObjectInputs, new_reflector
 from scheduler.framework import SUCCESS
 from scheduler.kube.client import ClientConfig, KubeClient
@@ -19,7 +18,7 @@ NAMESPACES = WATCHED_KINDS[Watch("v1", "namespaces")]
 
 def new_queue() -> SchedulingQueue:
     return SchedulingQueue(
-        clock=time.time, sort_key=lambda pod, queued_at: queued_at, pre_enqueue=lambda pod: SUCCESS, hints={}
+        clocks=SYSTEM_CLOCKS, sort_key=lambda pod, queued_at: queued_at, pre_enqueue=lambda pod: SUCCESS, hints={}
     )
 
 

@@ -18,6 +18,7 @@ from scheduler.engine.recorder import (
     Regarding,
     truncate_note,
 )
+from scheduler.framework import Clocks
 from scheduler.kube.client.errors import api_error
 from tests.support.waiting import eventually_on_loop
 from tests.unit.scheduler.engine.fakes import FakeApi
@@ -114,7 +115,7 @@ async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
     backlog: int, writers_by_age: tuple[tuple[float, int], ...]
 ) -> None:
     api, now = SlowApi(), [1000.0]
-    events = recorder(api, clock=lambda: now[0], backlog=lambda: backlog)
+    events = recorder(api, clocks=Clocks(lambda: 0.0, lambda: now[0]), backlog=lambda: backlog)
     events.start()
     events.binding_started()
     many(events, 200)
@@ -134,7 +135,7 @@ async def test_events_that_grow_old_are_written_although_bindings_are_under_way(
 
 async def test_events_that_grow_old_are_written_faster_without_bindings_too() -> None:
     api, now = SlowApi(), [1000.0]
-    events = recorder(api, clock=lambda: now[0])
+    events = recorder(api, clocks=Clocks(lambda: 0.0, lambda: now[0]))
     events.start()
     many(events, 200)
     await asyncio.sleep(0)
@@ -153,7 +154,7 @@ async def test_events_that_grow_old_are_written_faster_without_bindings_too() ->
 )
 async def test_events_wait_for_bindings_that_will_be_through_in_time(left: int, writers: int) -> None:
     api, now = SlowApi(), [1000.0]
-    events = recorder(api, clock=lambda: now[0], backlog=lambda: left)
+    events = recorder(api, clocks=Clocks(lambda: 0.0, lambda: now[0]), backlog=lambda: left)
     events.start()
     events.binding_started()
     many(events, 200)

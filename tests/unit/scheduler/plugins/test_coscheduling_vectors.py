@@ -39,6 +39,8 @@ class FakeHandle:
         self.time += 0.001
         return self.time
 
+    monotonic = now
+
     def waiting_pods(self) -> Collection[PodInfo]:
         return tuple(self.waiting.values())
 

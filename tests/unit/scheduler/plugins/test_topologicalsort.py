@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.framework import Clocks, PodInfo, ProfileRunner
 from scheduler.state import ClusterState, SchedulingQueue
 from tests.unit.scheduler.core.builders import pod, runner
 from tests.unit.scheduler.plugins.storage import made
@@ -38,7 +38,7 @@ def member(workload: str, group: str = "app", *, name: str = "", **fields: Any) 
 def popped(scheduler: ProfileRunner, *pods: tuple[PodInfo, float]) -> list[str]:
     """The order in which the queue gives pods that joined it at some times."""
     now = 0.0
-    queue = SchedulingQueue(clock=lambda: now, sort_key=scheduler.queue_sort.sort_key)
+    queue = SchedulingQueue(clocks=Clocks(lambda: now, lambda: now), sort_key=scheduler.queue_sort.sort_key)
     for info, at in sorted(pods, key=lambda queued: queued[1]):
         now = at
         queue.add(info)

@@ -30,7 +30,7 @@ class World:
         self.refusal = ""
         self.controller: Callable[[], None] = lambda: None
 
-    def now(self) -> float:
+    def monotonic(self) -> float:
         return self.time
 
     async def pause(self, seconds: float) -> None:

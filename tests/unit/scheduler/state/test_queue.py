@@ -20,6 +20,7 @@ from scheduler.framework import (
     unresolvable,
 )
 from scheduler.state import QueuedPod, SchedulingQueue
+from tests.support.faketime import ManualClocks
 from tests.unit.scheduler.core.builders import pod
 
 HINTS = {
@@ -34,26 +35,18 @@ HINTS = {
 }
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def gate(info: PodInfo) -> Status:
     return unresolvable("gated", plugin="SchedulingGates") if info.spec.gates else SUCCESS
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClocks:
+    return ManualClocks()
 
 
-def make(clock: Clock, **options: object) -> SchedulingQueue:
+def make(clock: ManualClocks, **options: object) -> SchedulingQueue:
     return SchedulingQueue(
-        clock=clock, sort_key=lambda info, at: (-info.priority, at), pre_enqueue=gate, hints=HINTS, **options
+        clocks=clock.clocks, sort_key=lambda info, at: (-info.priority, at), pre_enqueue=gate, hints=HINTS, **options
     )
 
 
@@ -71,7 +64,7 @@ def failed(queue: SchedulingQueue, name: str = "p", *rejectors: str, pending: tu
     return queued
 
 
-def test_priority_goes_first_then_who_waits_longest(clock: Clock) -> None:
+def test_priority_goes_first_then_who_waits_longest(clock: ManualClocks) -> None:
     queue = make(clock)
     for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5)):
         clock.now += 1
@@ -79,14 +72,14 @@ def test_priority_goes_first_then_who_waits_longest(clock: Clock) -> None:
     assert names(queue) == ["b", "d", "a", "c"]
 
 
-def test_equal_pods_keep_their_order_of_arrival(clock: Clock) -> None:
+def test_equal_pods_keep_their_order_of_arrival(clock: ManualClocks) -> None:
     queue = make(clock)
     for index in range(20):
         queue.add(pod(f"p{index}"))
     assert names(queue) == [f"p{index}" for index in range(20)]
 
 
-def test_an_unschedulable_pod_waits_for_an_event_its_rejector_registered(clock: Clock) -> None:
+def test_an_unschedulable_pod_waits_for_an_event_its_rejector_registered(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "p", "Fit")
     assert queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
@@ -95,7 +88,7 @@ def test_an_unschedulable_pod_waits_for_an_event_its_rejector_registered(clock: 
     assert queue.queue_of("uid-p") == "backoff"
 
 
-def test_a_pod_without_back_off_left_becomes_active_at_once(clock: Clock) -> None:
+def test_a_pod_without_back_off_left_becomes_active_at_once(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "p", "Fit")
     clock.now += 2.5
@@ -106,7 +99,7 @@ def test_a_pod_without_back_off_left_becomes_active_at_once(clock: Clock) -> Non
 @pytest.mark.parametrize(
     ("attempts", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (50, 10)], ids=lambda value: str(value)
 )
-def test_back_off_doubles_up_to_the_maximum(clock: Clock, attempts: int, seconds: int) -> None:
+def test_back_off_doubles_up_to_the_maximum(clock: ManualClocks, attempts: int, seconds: int) -> None:
     queue = make(clock)
     queue.add(pod("p"))
     for _ in range(attempts):
@@ -119,7 +112,7 @@ def test_back_off_doubles_up_to_the_maximum(clock: Clock, attempts: int, seconds
     assert queue.backoff_until(queued) == 1000 + seconds
 
 
-def test_nothing_else_to_do_pops_a_pod_that_backs_off_but_not_one_after_an_error(clock: Clock) -> None:
+def test_nothing_else_to_do_pops_a_pod_that_backs_off_but_not_one_after_an_error(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "error")
     failed(queue, "rejected", "Fit")
@@ -131,14 +124,14 @@ def test_nothing_else_to_do_pops_a_pod_that_backs_off_but_not_one_after_an_error
     assert names(queue) == ["error"]
 
 
-def test_popping_early_can_be_switched_off(clock: Clock) -> None:
+def test_popping_early_can_be_switched_off(clock: ManualClocks) -> None:
     queue = make(clock, pop_from_backoff=False)
     failed(queue, "rejected", "Fit")
     queue.on_event(NODE_ADD)
     assert queue.pop() is None
 
 
-def test_backoff_ends_with_the_whole_second_after_it(clock: Clock) -> None:
+def test_backoff_ends_with_the_whole_second_after_it(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "error")
     clock.now = 1001.99
@@ -147,7 +140,7 @@ def test_backoff_ends_with_the_whole_second_after_it(clock: Clock) -> None:
     assert queue.flush() == 1
 
 
-def test_pods_unschedulable_for_five_minutes_are_tried_again(clock: Clock) -> None:
+def test_pods_unschedulable_for_five_minutes_are_tried_again(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "p", "Fit")
     clock.now = 1300
@@ -157,7 +150,46 @@ def test_pods_unschedulable_for_five_minutes_are_tried_again(clock: Clock) -> No
     assert queue.queue_of("uid-p") == "active"
 
 
-def test_a_hint_decides_and_a_broken_one_wakes(clock: Clock) -> None:
+WALL_CLOCK_SET = pytest.mark.parametrize("jump", [-3600, 3600], ids=["an hour back", "an hour ahead"])
+
+
+@WALL_CLOCK_SET
+@pytest.mark.parametrize("rejectors", [("Fit",), ()], ids=["rejected", "after an error"])
+def test_backoff_does_not_depend_on_the_wall_clock(
+    clock: ManualClocks, rejectors: tuple[str, ...], jump: float
+) -> None:
+    queue = make(clock)
+    failed(queue, "p", *rejectors)
+    queue.on_event(NODE_ADD)
+    clock.wall_offset = jump
+    assert queue.flush() == 0
+    assert queue.queue_of("uid-p") == "backoff"
+    clock.now += 2
+    assert queue.flush() == 1
+    assert queue.queue_of("uid-p") == "active"
+
+
+@WALL_CLOCK_SET
+def test_the_timeout_of_unschedulable_pods_does_not_depend_on_the_wall_clock(clock: ManualClocks, jump: float) -> None:
+    queue = make(clock)
+    failed(queue, "p", "Fit")
+    clock.wall_offset = jump
+    clock.now += 300
+    assert queue.flush() == 0
+    clock.now += 0.5
+    assert queue.flush() == 1
+    assert queue.queue_of("uid-p") == "active"
+
+
+def test_the_order_is_that_of_the_wall_clock_which_gives_the_creation_times_of_groups_too(clock: ManualClocks) -> None:
+    queue = make(clock)
+    queue.add(pod("before"))
+    clock.now, clock.wall_offset = clock.now + 10, -3600
+    queue.add(pod("after"))
+    assert names(queue) == ["after", "before"]
+
+
+def test_a_hint_decides_and_a_broken_one_wakes(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "picky", "Picky")
     failed(queue, "broken", "Broken")
@@ -168,12 +200,12 @@ def test_a_hint_decides_and_a_broken_one_wakes(clock: Clock) -> None:
     assert queue.queue_of("uid-picky") == "backoff"
 
 
-def test_an_event_wakes_the_pods_of_the_profiles_whose_plugins_registered_for_it(clock: Clock) -> None:
+def test_an_event_wakes_the_pods_of_the_profiles_whose_plugins_registered_for_it(clock: ManualClocks) -> None:
     hints = {
         "test": {"Fit": (HintRegistration(NODE, ActionType.ADD),)},
         "other": {"Fit": (HintRegistration(POD, ActionType.DELETE),)},
     }
-    queue = SchedulingQueue(clock=clock, sort_key=lambda info, at: at, hints=hints)
+    queue = SchedulingQueue(clocks=clock.clocks, sort_key=lambda info, at: at, hints=hints)
     for round_number in range(2):
         for scheduler in hints:
             queue.add(pod(f"{scheduler}-{round_number}", schedulerName=scheduler))
@@ -188,14 +220,14 @@ def test_an_event_wakes_the_pods_of_the_profiles_whose_plugins_registered_for_it
         assert names(queue) == [f"other-{round_number}"]
 
 
-def test_a_pending_rejection_wakes_without_back_off(clock: Clock) -> None:
+def test_a_pending_rejection_wakes_without_back_off(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "p", "Fit", pending=("Fit",))
     queue.on_event(NODE_ADD)
     assert queue.queue_of("uid-p") == "active"
 
 
-def test_an_event_while_in_flight_is_not_missed(clock: Clock) -> None:
+def test_an_event_while_in_flight_is_not_missed(clock: ManualClocks) -> None:
     queue = make(clock)
     queue.add(pod("p"))
     queued = queue.pop()
@@ -204,7 +236,7 @@ def test_an_event_while_in_flight_is_not_missed(clock: Clock) -> None:
     assert queue.in_flight_events == 0
 
 
-def test_an_event_before_the_flight_does_not_count(clock: Clock) -> None:
+def test_an_event_before_the_flight_does_not_count(clock: ManualClocks) -> None:
     queue = make(clock)
     queue.add(pod("a"))
     queue.add(pod("b"))
@@ -215,7 +247,7 @@ def test_an_event_before_the_flight_does_not_count(clock: Clock) -> None:
     assert queue.add_unschedulable(first, rejectors=["Fit"]) == "backoff"
 
 
-def test_gated_pods_wait_for_their_gates_only(clock: Clock) -> None:
+def test_gated_pods_wait_for_their_gates_only(clock: ManualClocks) -> None:
     queue = make(clock)
     gated = pod("p", schedulingGates=[{"name": "g"}], version="1")
     assert queue.add(gated) == "gated"
@@ -226,7 +258,7 @@ def test_gated_pods_wait_for_their_gates_only(clock: Clock) -> None:
     assert queue.pop().initial_attempt_at == 1000
 
 
-def test_gates_put_on_while_waiting_are_seen_when_the_pod_wakes(clock: Clock) -> None:
+def test_gates_put_on_while_waiting_are_seen_when_the_pod_wakes(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "p", "Fit")
     queue.update(pod("p"), pod("p", schedulingGates=[{"name": "g"}], version="2"))
@@ -234,7 +266,7 @@ def test_gates_put_on_while_waiting_are_seen_when_the_pod_wakes(clock: Clock) ->
     assert queue.queue_of("uid-p") == "gated"
 
 
-def test_activate_overrides_back_off(clock: Clock) -> None:
+def test_activate_overrides_back_off(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "p", "Fit")
     failed(queue, "error")
@@ -242,7 +274,7 @@ def test_activate_overrides_back_off(clock: Clock) -> None:
     assert queue.counts()["active"] == 2
 
 
-def test_activate_in_flight_brings_the_pod_straight_back(clock: Clock) -> None:
+def test_activate_in_flight_brings_the_pod_straight_back(clock: ManualClocks) -> None:
     queue = make(clock)
     queue.add(pod("p"))
     queue.add(pod("q"))
@@ -252,7 +284,7 @@ def test_activate_in_flight_brings_the_pod_straight_back(clock: Clock) -> None:
     assert queue.add_unschedulable(other, rejectors=["Fit"]) == "unschedulable"
 
 
-def test_the_same_version_again_changes_nothing(clock: Clock) -> None:
+def test_the_same_version_again_changes_nothing(clock: ManualClocks) -> None:
     queue = make(clock)
     old = pod("p", version="7")
     queue.add(old)
@@ -261,7 +293,7 @@ def test_the_same_version_again_changes_nothing(clock: Clock) -> None:
     assert queue.pop().pod.priority == 0
 
 
-def test_a_changed_pod_takes_its_new_place(clock: Clock) -> None:
+def test_a_changed_pod_takes_its_new_place(clock: ManualClocks) -> None:
     queue = make(clock)
     queue.add(pod("a", version="1"))
     queue.add(pod("b", version="1"))
@@ -269,7 +301,7 @@ def test_a_changed_pod_takes_its_new_place(clock: Clock) -> None:
     assert names(queue) == ["b", "a"]
 
 
-def test_a_deleted_pod_is_gone_from_every_queue(clock: Clock) -> None:
+def test_a_deleted_pod_is_gone_from_every_queue(clock: ManualClocks) -> None:
     queue = make(clock)
     failed(queue, "u", "Fit")
     failed(queue, "e")
@@ -279,7 +311,7 @@ def test_a_deleted_pod_is_gone_from_every_queue(clock: Clock) -> None:
     assert queue.pop() is None
 
 
-def test_errors_count_apart_from_rejections(clock: Clock) -> None:
+def test_errors_count_apart_from_rejections(clock: ManualClocks) -> None:
     queue = make(clock)
     queued = failed(queue, "p")
     clock.now += 2
@@ -299,7 +331,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = Clock()
+        self.clock = ManualClocks()
         self.queue = make(self.clock)
         self.alive: set[str] = set()
         self.flying: dict[str, QueuedPod] = {}
@@ -368,10 +400,10 @@ QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=4
 TestQueueMachine = QueueMachine.TestCase
 
 
-def test_pods_whose_keys_changed_take_their_new_places(clock: Clock) -> None:
+def test_pods_whose_keys_changed_take_their_new_places(clock: ManualClocks) -> None:
     """Whatever lies where in the heap: the order is that of the keys as they are now."""
     weights = {f"p{number}": number for number in range(20)}
-    queue = SchedulingQueue(clock=clock, sort_key=lambda info, at: weights[info.name], hints=HINTS)
+    queue = SchedulingQueue(clocks=clock.clocks, sort_key=lambda info, at: weights[info.name], hints=HINTS)
     for name in weights:
         queue.add(pod(name))
     for number in range(0, 20, 2):
@@ -380,11 +412,11 @@ def test_pods_whose_keys_changed_take_their_new_places(clock: Clock) -> None:
     assert names(queue) == [f"p{number}" for number in (*range(1, 20, 2), *range(0, 20, 2))]
 
 
-def test_an_event_may_change_the_order(clock: Clock) -> None:
+def test_an_event_may_change_the_order(clock: ManualClocks) -> None:
     late = {"a"}
     members = {"a": pod("a"), "b": pod("b")}
     queue = SchedulingQueue(
-        clock=clock,
+        clocks=clock.clocks,
         sort_key=lambda info, at: info.name in late,
         hints=HINTS,
         reordered_by=lambda event, old, new: members.values(),
@@ -397,9 +429,9 @@ def test_an_event_may_change_the_order(clock: Clock) -> None:
     assert names(queue) == ["a", "b"]
 
 
-def test_a_pod_that_backs_off_is_put_in_order_as_well(clock: Clock) -> None:
+def test_a_pod_that_backs_off_is_put_in_order_as_well(clock: ManualClocks) -> None:
     first = {"a": 0, "b": 1}
-    queue = SchedulingQueue(clock=clock, sort_key=lambda info, at: first[info.name], hints=HINTS)
+    queue = SchedulingQueue(clocks=clock.clocks, sort_key=lambda info, at: first[info.name], hints=HINTS)
     for name in first:
         queue.add(pod(name))
     for queued in [queue.pop(), queue.pop()]:
@@ -412,8 +444,8 @@ def test_a_pod_that_backs_off_is_put_in_order_as_well(clock: Clock) -> None:
     assert names(queue) == ["b", "a"]
 
 
-def test_the_time_of_the_first_attempt_may_give_the_order(clock: Clock) -> None:
-    queue = SchedulingQueue(clock=clock, sort_key=lambda info, at: at, hints=HINTS, by_first_attempt=True)
+def test_the_time_of_the_first_attempt_may_give_the_order(clock: ManualClocks) -> None:
+    queue = SchedulingQueue(clocks=clock.clocks, sort_key=lambda info, at: at, hints=HINTS, by_first_attempt=True)
     queue.add(pod("old"))
     clock.now += 5
     queue.add(pod("new"))
@@ -427,7 +459,7 @@ def test_the_time_of_the_first_attempt_may_give_the_order(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("pool", ["active", "backoff", "unschedulable"])
-def test_a_pod_may_be_taken_out_of_its_turn(clock: Clock, pool: str) -> None:
+def test_a_pod_may_be_taken_out_of_its_turn(clock: ManualClocks, pool: str) -> None:
     queue = make(clock)
     queue.add(pod("p"))
     if pool != "active":
@@ -446,7 +478,7 @@ def test_a_pod_may_be_taken_out_of_its_turn(clock: Clock, pool: str) -> None:
     assert queue.add_unschedulable(queued, rejectors={"Fit"}) != "unschedulable"
 
 
-def test_gated_unknown_and_tried_pods_cannot_be_taken(clock: Clock) -> None:
+def test_gated_unknown_and_tried_pods_cannot_be_taken(clock: ManualClocks) -> None:
     queue = make(clock)
     queue.add(pod("gated", schedulingGates=[{"name": "g"}]))
     queue.add(pod("tried"))
@@ -455,7 +487,7 @@ def test_gated_unknown_and_tried_pods_cannot_be_taken(clock: Clock) -> None:
     assert queue.queue_of("uid-gated") == "gated"
 
 
-def test_an_event_about_a_pod_may_leave_it_out(clock: Clock) -> None:
+def test_an_event_about_a_pod_may_leave_it_out(clock: ManualClocks) -> None:
     queue = make(clock)
     for name in ("a", "b"):
         queue.add(pod(name))
