@@ -24,7 +24,7 @@ from scheduler.engine import (
     new_reflector,
     reduce_node_update,
 )
-from scheduler.helpers import PodReducer
+from scheduler.helpers import PodReducer, salvage_pod
 from scheduler.kube.client import KubeClient, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
@@ -161,6 +161,7 @@ class Daemon:
             self.engine.pods,
             PodReducer().reduce,
             on_page=self.engine.pods.add_page,
+            salvage=salvage_pod,
         )
         watched = {
             watch.resource: new_reflector(watch, self.client, self.engine.object_inputs(watch))

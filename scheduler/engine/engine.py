@@ -18,6 +18,7 @@ from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
 from scheduler.engine.objects import ObjectInputs
 from scheduler.engine.recorder import EventRecorder
+from scheduler.engine.unreadable import UnreadablePods
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import Clocks, EventOrder, FirstAttemptOrder, PodInfo, RandomSource
 from scheduler.kube.client import KubeClient
@@ -107,6 +108,7 @@ class Engine:
             may_schedule=permissions.may_schedule,
             watch=outputs.watch,
         )
+        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
         self.pods = PodInputs(
             self.state,
             self.queue,
@@ -114,10 +116,10 @@ class Engine:
             scheduler_names=self.runners,
             waiting=self.waiting,
             failures=self.failures,
+            unreadable=UnreadablePods(self.nodes.close, self.nodes.reopen, outputs.metrics),
             wake=self.cycle.wake,
             wall_clock=clocks.wall,
         )
-        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
 
     def _new_queue(self, configuration: Configuration, unschedulable_after: float) -> SchedulingQueue:
         runners = self.runners

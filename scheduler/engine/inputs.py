@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import structlog
 
 from scheduler.engine.failures import FailureReporter
+from scheduler.engine.unreadable import COUNTED, LEFT_OUT, NODE_CLOSED, UnreadablePods
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD_ADD,
@@ -20,7 +22,7 @@ from scheduler.framework import (
     node_update_events,
     pod_update_events,
 )
-from scheduler.helpers import reduce_node
+from scheduler.helpers import UnreadablePod, reduce_node
 from scheduler.kube.model import DecodeError, EventType, Node, ObjectMeta, ResourceVersion
 from scheduler.state import ClusterState, SchedulingQueue
 
@@ -37,6 +39,7 @@ class PodInputs:
         scheduler_names: whose pods are ours.
         waiting: rejects pods that are deleted while they wait in Permit.
         failures: forgets pods that are gone.
+        unreadable: the pods that cannot be read in full.
         wake: called after each batch.
         wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
     """
@@ -50,6 +53,7 @@ class PodInputs:
         scheduler_names: Container[str],
         waiting: WaitingPods,
         failures: FailureReporter,
+        unreadable: UnreadablePods,
         wake: Callable[[], None],
         wall_clock: Callable[[], WallSeconds],
     ) -> None:
@@ -59,6 +63,7 @@ class PodInputs:
         self._scheduler_names = scheduler_names
         self._waiting = waiting
         self._failures = failures
+        self._unreadable = unreadable
         self._wake = wake
         self.pending = pending
 
@@ -73,6 +78,7 @@ class PodInputs:
     def replace(self, items: Sequence[PodInfo], resource_version: ResourceVersion) -> None:
         """Take a complete list: what is not in it is gone."""
         seen = {pod.uid for pod in items}
+        self._unreadable.retain(seen)
         self._state.directory.retain(seen)
         for uid in [uid for uid in self.pending if uid not in seen]:
             self._delete_pending(uid)
@@ -87,6 +93,7 @@ class PodInputs:
         """Apply a batch of changes, in their order."""
         for kind, pod in events:
             if kind is EventType.DELETED:
+                self._unreadable.forget(pod.uid)
                 self._state.directory.remove(pod.uid)
                 self._delete_pending(pod.uid)
                 self._delete_assigned(pod.uid)
@@ -95,7 +102,7 @@ class PodInputs:
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
-        """Leave a pod out that cannot be decoded; one that runs keeps the requests that were last known."""
+        """Leave a pod out of which nothing can be read that would be of use (`salvage_pod`)."""
         self._delete_pending(metadata.uid)
         log.warning(
             "a pod cannot be decoded and is left out",
@@ -104,6 +111,13 @@ class PodInputs:
         )
 
     def _upsert(self, pod: PodInfo) -> None:
+        if isinstance(pod, UnreadablePod):
+            readable = self._read_in_part(pod)
+            if readable is None:
+                return
+            pod = readable
+        elif pod.uid in self._unreadable:
+            self._unreadable.forget(pod.uid)
         # First, as plugins look pods up in it when queue and cache change.
         self._state.directory.upsert(pod)
         if pod.terminal:
@@ -114,6 +128,26 @@ class PodInputs:
             self._upsert_assigned(pod)
         elif pod.scheduler_name in self._scheduler_names:
             self._upsert_pending(pod)
+
+    def _read_in_part(self, pod: UnreadablePod) -> PodInfo | None:
+        """Return what is to be counted of a pod that cannot be read in full; None where it is left out."""
+        if pod.terminal:
+            self._unreadable.forget(pod.uid)
+            return pod
+        if not pod.node_name:
+            self._unreadable.note(pod, LEFT_OUT)
+            self._delete_pending(pod.uid)
+            return None
+        known = self._state.pod(pod.uid)
+        if known is None or known.node_name != pod.node_name or isinstance(known, UnreadablePod):
+            self._unreadable.note(pod, COUNTED if pod.requests_known else NODE_CLOSED)
+            return pod
+        self._unreadable.note(pod, COUNTED)
+        latest: PodInfo = msgspec.structs.replace(known, resource_version=pod.resource_version, deleting=pod.deleting)
+        if not pod.requests_known:
+            return latest
+        amounts = {"requests": pod.requests, "nonzero_cpu": pod.nonzero_cpu, "nonzero_memory": pod.nonzero_memory}
+        return msgspec.structs.replace(latest, **amounts)
 
     def _upsert_assigned(self, pod: PodInfo) -> None:
         # An assumed pod wakes nobody before the API server shows it, as its binding may be rolled back: it does now.
@@ -189,10 +223,24 @@ class NodeInputs:
         self._queue = queue
         self._wake = wake
         self._node_of_address: dict[str, str] = {}
+        self._closed: dict[str, NodeInfo | None] = {}
+        """The closed nodes as the API server shows them; None where it shows none of the name."""
 
     def node_of_address(self, address: str) -> str | None:
         """Return the node that has this name or address; a name wins over another node's address."""
         return self._node_of_address.get(address)
+
+    def close(self, name: str) -> None:
+        """Put no more pods on a node: to the plugins it has room for none."""
+        node = self._closed[name] = self._state.node(name)
+        if node is not None:
+            self._show(node)
+
+    def reopen(self, name: str) -> None:
+        """End what `close` began."""
+        node = self._closed.pop(name)
+        if node is not None:
+            self._show(node)
 
     def replace(self, items: Sequence[NodeUpdate], resource_version: ResourceVersion) -> None:
         """Take a complete list: what is not in it is gone."""
@@ -222,6 +270,13 @@ class NodeInputs:
         for address in update.addresses:
             # A node's name wins over another node's address.
             self._node_of_address.setdefault(address, node.name)
+        if node.name in self._closed:
+            self._closed[node.name] = node
+        self._show(node)
+
+    def _show(self, node: NodeInfo) -> None:
+        if node.name in self._closed:
+            node = msgspec.structs.replace(node, allowed_pods=0)
         _, old = self._state.upsert_node(node)
         if old is None:
             self._queue.on_event(NODE_ADD, new=node)
@@ -232,6 +287,8 @@ class NodeInputs:
     def _remove(self, names: Iterable[str]) -> None:
         for name in list(names):
             old: NodeInfo | None = self._state.remove_node(name)
+            if name in self._closed:
+                self._closed[name] = None
             if old is not None:
                 for address in [address for address, node in self._node_of_address.items() if node == name]:
                     del self._node_of_address[address]

@@ -32,6 +32,7 @@ from scheduler.helpers.tolerations import (
     tolerated,
     tolerates,
 )
+from scheduler.helpers.unreadable import UnreadablePod, salvage_pod
 
 __all__ = [
     "DEFAULT_CPU",
@@ -39,6 +40,7 @@ __all__ = [
     "UNSCHEDULABLE_TAINT",
     "PodReducer",
     "PodRequests",
+    "UnreadablePod",
     "class_key",
     "count_untolerated_preferences",
     "covers",
@@ -59,6 +61,7 @@ __all__ = [
     "required_affinity_mask",
     "requirement_mask",
     "round_half_away",
+    "salvage_pod",
     "selector_mask",
     "term_mask",
     "tolerated",

@@ -75,6 +75,11 @@ class Metrics:
             "scheduler_queue_incoming_pods_total", "Pods that entered a queue, by event", "queue", "event"
         )
         self.cache_size = new.gauge("scheduler_cache_size", "Objects in the cache", "type")
+        self.unreadable_pods = new.gauge(
+            "secondary_scheduler_unreadable_pods",
+            "Pods that cannot be read in full: counted on their node, node closed (it gets no more pods), or left out",
+            "state",
+        )
         self.preemption_attempts = new.counter(
             "scheduler_preemption_attempts_total", "Attempts to make room for a pod by taking others away"
         )

@@ -18,7 +18,9 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
 
 from scheduler.kube.client.errors import (
     Expired,
@@ -36,8 +38,10 @@ from scheduler.kube.model import (
     Codec,
     DecodeError,
     EventType,
+    InvalidObject,
     Object,
     ObjectMeta,
+    Page,
     ResourceVersion,
     Status,
     newer_version,
@@ -125,12 +129,16 @@ class Reflector(Generic[T, U]):
         optional: bool = False,
         timing: ReflectorTiming | None = None,
         on_page: Callable[[list[U]], None] | None = None,
+        salvage: Callable[[Any, str], U | None] = lambda content, error: None,
     ) -> None:
         """Configure for a collection, cluster-wide or of one namespace: by its path (see `api_path`) and selectors, or
         by a reader of it, which may have begun and has selectors of its own.
 
         `on_page` is given each page of the first list as it comes, so that not all has to be taken in at the end; the
         sink is given the same objects again, with all others.
+
+        `salvage` is given an object that cannot be decoded or transformed, as plain dicts and lists, and the reason.
+        What it returns is passed on as the object; where that is None, the sink's `invalid` is called.
 
         An `optional` resource may be missing from the API server, as one is whose CustomResourceDefinition is not
         installed: the sink is then empty and in sync, and the resource is taken up once it is served.
@@ -146,6 +154,7 @@ class Reflector(Generic[T, U]):
             collection = PageReader(client, collection, selectors, timeout=self._timing.list_timeout)
         self._pages = collection
         self._on_page = on_page
+        self._salvage = salvage
         self._path = collection.path
         self._version = NEVER
         self._newest = NEVER
@@ -208,7 +217,6 @@ class Reflector(Generic[T, U]):
         self.state.lists += 1
         self._sink.replace(items, version)
         for metadata, error in invalid:
-            self.state.invalid += 1
             self._sink.invalid(metadata, error)
         self.state.synced = True
         self.state.absent = False
@@ -250,18 +258,27 @@ class Reflector(Generic[T, U]):
                     request = self._pages.request_page(token, self._page)
                     await _let_request_go_out()
                 before = len(items)
-                for item in page.items:
-                    try:
-                        items.append(self._transform(item))
-                    except ValueError as error:
-                        invalid.append((item.metadata, _refused(error)))
-                invalid.extend((item.metadata, item.error) for item in page.invalid)
+                self._take_page(page, items, invalid)
                 if self._on_page and not self.state.synced:
                     self._on_page(items[before:])
                 if not token:
                     return items, invalid, page.resource_version
         finally:
             request.cancel()
+
+    def _take_page(self, page: Page[T], items: list[U], invalid: list[tuple[ObjectMeta, DecodeError]]) -> None:
+        refused = page.invalid[:]
+        for item in page.items:
+            try:
+                items.append(self._transform(item))
+            except ValueError as error:
+                refused.append(_refused(item, error))
+        for each in refused:
+            salvaged = self._salvaged(each)
+            if salvaged is None:
+                invalid.append((each.metadata, each.error))
+            else:
+                items.append(salvaged)
 
     async def _watch(self) -> None:
         seconds = random.uniform(self._timing.watch_least, self._timing.watch_most)
@@ -337,20 +354,27 @@ class Reflector(Generic[T, U]):
                 try:
                     events.append((kind, self._transform(event.object)))
                 except ValueError as error:
-                    self._report_invalid(event.object.metadata, _refused(error), events)
+                    self._take_invalid(kind, _refused(event.object, error), events)
             self._advance(version)
         elif event.invalid is not None:
-            self._report_invalid(event.invalid.metadata, event.invalid.error, events)
+            self._take_invalid(_EVENT_TYPES.get(event.type), event.invalid, events)
             self._advance(event.invalid.metadata.resource_version)
 
-    def _report_invalid(self, metadata: ObjectMeta, error: DecodeError, events: list[tuple[EventType, U]]) -> None:
+    def _take_invalid(self, kind: EventType | None, refused: InvalidObject, events: list[tuple[EventType, U]]) -> None:
+        salvaged = self._salvaged(refused)
+        if salvaged is not None and kind is not None:
+            events.append((kind, salvaged))
+            return
         if events:
             # In order: what came before it must not be applied after it.
             self.state.events += len(events)
             self._sink.apply(events[:])
             events.clear()
+        self._sink.invalid(refused.metadata, refused.error)
+
+    def _salvaged(self, refused: InvalidObject) -> U | None:
         self.state.invalid += 1
-        self._sink.invalid(metadata, error)
+        return self._salvage(refused.content, str(refused.error))
 
     def _advance(self, version: ResourceVersion) -> None:
         if version and newer_version(version, self._version) is not False:
@@ -380,8 +404,9 @@ def unchanged(obj: T) -> T:
     return obj
 
 
-def _refused(error: ValueError) -> DecodeError:
-    return error if isinstance(error, DecodeError) else DecodeError(str(error))
+def _refused(item: Object, error: ValueError) -> InvalidObject:
+    reason = error if isinstance(error, DecodeError) else DecodeError(str(error))
+    return InvalidObject(item.metadata, reason, msgspec.to_builtins(item))
 
 
 class _Backoff:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -22,6 +23,8 @@ class InvalidObject(Struct, frozen=True):
     metadata: ObjectMeta
     """As much of it as could be read."""
     error: DecodeError
+    content: Any = None
+    """All of it as plain dicts and lists, without nulls; None where it is no JSON."""
 
 
 class Page(Struct, Generic[T], frozen=True):
@@ -212,7 +215,10 @@ def _invalid(raw: Raw, error: DecodeError) -> InvalidObject:
         metadata = _convert(raw, _OnlyMeta).metadata
     except DecodeError:
         metadata = _minimal_meta(raw)
-    return InvalidObject(metadata, error)
+    content = None
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        content = _without_nulls(_any.decode(raw))
+    return InvalidObject(metadata, error, content)
 
 
 def _minimal_meta(raw: Raw) -> ObjectMeta:

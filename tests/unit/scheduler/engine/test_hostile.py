@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.inputs import reduce_node_update
 from scheduler.engine.objects import ObjectInputs
-from scheduler.helpers import PodReducer
+from scheduler.helpers import PodReducer, salvage_pod
 from scheduler.kube.client import Reflector, unchanged
 from scheduler.kube.model import NODES, PODS
 from scheduler.state import WATCHED_KINDS
@@ -26,15 +27,28 @@ _HEALTHY = {"kubernetes.io/hostname": "healthy"}
 _PATIENCE_SECONDS = 10.0
 
 
+class _OnePage:
+    """A reader of a list of one page."""
+
+    def __init__(self, page: bytes) -> None:
+        self._page = page
+
+    def request_page(self, token: str, limit: int) -> asyncio.Future[bytes]:
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(self._page)
+        return answer
+
+
 class Daemon:
     """The engine with the inputs that the daemon has, fed with lines of watches."""
 
     def __init__(self) -> None:
         self.engine = Engine()
+        self.version = 1000
         client: Any = None
         self._reflectors: dict[str, Reflector[Any, Any]] = {
             "Node": Reflector(client, "/nodes", NODES, self.engine.nodes, reduce_node_update),
-            "Pod": Reflector(client, "/pods", PODS, self.engine.pods, PodReducer().reduce),
+            "Pod": Reflector(client, "/pods", PODS, self.engine.pods, PodReducer().reduce, salvage=salvage_pod),
         }
         for kind in WATCHED_KINDS.values():
             sink = ObjectInputs(kind, self.engine.state, self.engine.queue, wake=self.engine.cycle.wake)
@@ -46,6 +60,18 @@ class Daemon:
         before = reflector.state.invalid
         reflector._deliver([json.dumps({"type": change, "object": item}).encode()])
         return reflector.state.invalid == before
+
+    async def relist_pods(self, pods: list[Any], keep: Sequence[str] = ()) -> None:
+        """Deliver a list of pods, as after a lost watch, with the pending pods of the engine named in `keep`."""
+        self.version += 1
+        page = {"metadata": {"resourceVersion": str(self.version)}, "items": pods}
+        kept = [pod for pod in self.engine.pending.values() if pod.name in keep]
+        reflector = self._reflectors["Pod"]
+        reflector._pages = _OnePage(json.dumps(page).encode())  # type: ignore[assignment]
+        replace = self.engine.pods.replace
+        self.engine.pods.replace = lambda items, version: replace([*items, *kept], version)  # type: ignore[method-assign]
+        await reflector._list()
+        self.engine.pods.replace = replace  # type: ignore[method-assign]
 
     def bound(self) -> dict[str, str]:
         return {name: node for name, _, node in self.engine.api.bindings}
