@@ -27,6 +27,7 @@ from scheduler.kube.client.errors import (
     ServerError,
     TooManyRequests,
     Unauthorized,
+    WriteWithheld,
 )
 from scheduler.kube.client.limiter import TokenBucket
 from scheduler.kube.client.paths import (
@@ -82,6 +83,7 @@ __all__ = [
     "TokenBucket",
     "TooManyRequests",
     "Unauthorized",
+    "WriteWithheld",
     "api_path",
     "object_meta",
     "unchanged",

@@ -4,6 +4,7 @@ KubeError
 ├── ConfigError              the kubeconfig or in-cluster files cannot be used
 ├── ConnectionFailed         no answer, and certainly nothing was changed (or the request only reads)
 ├── ConnectionLost           no answer to a write that may have been carried out
+├── WriteWithheld            the caller's own check forbade the write right before it was sent
 ├── ResponseTooLarge         the answer is beyond the cap of the caller
 ├── MalformedResponse        an answer that is not what the API server sends
 └── ApiError                 the API server answered with a failure
@@ -48,6 +49,10 @@ class ConnectionLost(ConnectionFailed):
     """No answer to a write, which may or may not have been carried out."""
 
     outcome_unknown = True
+
+
+class WriteWithheld(KubeError):
+    """The caller's own check forbade the write; nothing was sent."""
 
 
 class ResponseTooLarge(KubeError):
@@ -153,8 +158,8 @@ def api_error(method: str, path: str, status: int, body: bytes, retry_after: flo
         kind = AlreadyExists
     summary = f"{method} {path}: {status} {reason or kind.__name__}" + (f": {message}" if message else "")
     error = kind(summary, status=status, reason=reason, message=message, retry_after=retry_after, causes=details.causes)
-    # "etcdserver: request timed out" and proxies' gateway errors come after the write may have landed.
-    error.outcome_unknown = status >= 500 and method not in _READS
+    # "etcdserver: request timed out" and proxies' gateway errors and 408 come after the write may have landed.
+    error.outcome_unknown = (status >= 500 or status == 408) and method not in _READS
     return error
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from scheduler.kube.client.config import ClientConfig
@@ -23,6 +24,7 @@ from scheduler.kube.client.errors import (
     ResponseTooLarge,
     TooManyRequests,
     Unauthorized,
+    WriteWithheld,
     api_error,
     connection_error,
 )
@@ -31,10 +33,14 @@ from scheduler.kube.client.paths import JSON, MERGE_PATCH
 
 Body = bytes | Mapping[str, Any] | msgspec.Struct
 Params = Mapping[str, str | int]
+Allowed = Callable[[], bool]
+"""Whether a write may be sent; asked right before its first byte goes out."""
 Observer = Callable[[str, int, float], None]
 """Called after each exchange with method, HTTP status (0 for none) and seconds."""
 
-_CONNECTIONS: Final = 64
+_CONNECTIONS: Final = 320
+"""Each caller limits how many requests it has under way, to some dozens. This leaves room for requests that hang, so
+that the others still find a connection."""
 _KEEP_ALIVE: Final = 60.0
 """Below the API server's 90 s, so that the server is not the one to close a connection we are about to use."""
 _CONNECT_TIMEOUT: Final = 10.0
@@ -48,6 +54,9 @@ class KubeClient:
     Every method raises a `KubeError` on failure. After a 401 the token file is read again and the request repeated
     once; after a 429 it is repeated as soon as the server allows, within the timeout. Nothing else is retried: after a
     failed write, check `outcome_unknown`. Redirects are not followed.
+
+    A write may come with `allowed`. It is asked last: after the waits for the rate limit and for a connection, and
+    before each repetition. Where it says no, nothing is sent and WriteWithheld is raised.
     """
 
     def __init__(
@@ -102,9 +111,17 @@ class KubeClient:
         """Read an object or a page of a list."""
         return await self.request("GET", path, params=params, timeout=timeout)
 
-    async def post(self, path: str, body: Body, params: Params | None = None, *, timeout: float | None = None) -> bytes:
+    async def post(
+        self,
+        path: str,
+        body: Body,
+        params: Params | None = None,
+        *,
+        timeout: float | None = None,
+        allowed: Allowed | None = None,
+    ) -> bytes:
         """Create an object, or call a subresource such as binding."""
-        return await self.request("POST", path, body=body, params=params, timeout=timeout)
+        return await self.request("POST", path, body=body, params=params, timeout=timeout, allowed=allowed)
 
     async def put(self, path: str, body: Body, params: Params | None = None, *, timeout: float | None = None) -> bytes:
         """Replace an object.
@@ -122,15 +139,24 @@ class KubeClient:
         *,
         content_type: str = MERGE_PATCH,
         timeout: float | None = None,
+        allowed: Allowed | None = None,
     ) -> bytes:
         """Change an object; `content_type` says which kind of patch (see `paths`)."""
-        return await self.request("PATCH", path, body=body, params=params, content_type=content_type, timeout=timeout)
+        return await self.request(
+            "PATCH", path, body=body, params=params, content_type=content_type, timeout=timeout, allowed=allowed
+        )
 
     async def delete(
-        self, path: str, body: Body | None = None, params: Params | None = None, *, timeout: float | None = None
+        self,
+        path: str,
+        body: Body | None = None,
+        params: Params | None = None,
+        *,
+        timeout: float | None = None,
+        allowed: Allowed | None = None,
     ) -> bytes:
         """Delete an object; `body` may be DeleteOptions, with preconditions."""
-        return await self.request("DELETE", path, body=body, params=params, timeout=timeout)
+        return await self.request("DELETE", path, body=body, params=params, timeout=timeout, allowed=allowed)
 
     async def request(
         self,
@@ -141,11 +167,12 @@ class KubeClient:
         params: Params | None = None,
         content_type: str = JSON,
         timeout: float | None = None,
+        allowed: Allowed | None = None,
     ) -> bytes:
         """Send one request and return the body of a 2xx answer.
 
         `body` is encoded as JSON unless it is bytes; `content_type` says which kind of patch it is (see `paths`).
-        `timeout` (seconds) replaces the client's own.
+        `timeout` (seconds) replaces the client's own. `allowed` needs a body: with its first byte the headers go out.
         """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         url = self._url(path, params)
@@ -155,7 +182,8 @@ class KubeClient:
         delay = 1.0
         while True:
             try:
-                return await self._exchange(method, path, url, data, content_type, deadline)
+                content = data if allowed is None else _AllowedBody(data or b"{}", allowed)
+                return await self._exchange(method, path, url, content, content_type, deadline)
             except Unauthorized:
                 if reread or not self._credentials.reread():
                     raise
@@ -174,7 +202,7 @@ class KubeClient:
         """Open a streamed answer and iterate over its chunks as they arrive.
 
         It ends with ConnectionFailed after `timeout` seconds in all, or `silence` seconds without data. Streams have
-        connections of their own: watches must not use up the pool of 64 that requests wait for.
+        connections of their own: watches must not use up the pool that requests wait for.
         """
         url = self._url(path, params)
         await self._limiter.acquire()
@@ -211,7 +239,13 @@ class KubeClient:
             raise connection_error("GET", path, error, sent=True) from error
 
     async def _exchange(
-        self, method: str, path: str, url: URL, data: bytes | None, content_type: str, deadline: float
+        self,
+        method: str,
+        path: str,
+        url: URL,
+        data: bytes | _AllowedBody | None,
+        content_type: str,
+        deadline: float,
     ) -> bytes:
         started = time.monotonic()
         limits = aiohttp.ClientTimeout(total=max(deadline - started, 0.001), sock_connect=_CONNECT_TIMEOUT)
@@ -223,11 +257,19 @@ class KubeClient:
             ) as response:
                 status = response.status
                 if 200 <= status < 300:
-                    return await self._body(method, path, response, self._max_bytes)
+                    try:
+                        return await self._body(method, path, response, self._max_bytes)
+                    except ResponseTooLarge as error:
+                        error.outcome_unknown = data is not None
+                        raise
                 raise await self._failure(method, path, response)
         except _NEVER_SENT as error:
             raise connection_error(method, path, error, sent=False) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if isinstance(data, _AllowedBody):
+                if data.withheld:
+                    raise WriteWithheld(f"{method} {path}: not sent: this process may no longer write") from error
+                raise connection_error(method, path, error, sent=data.sent) from error
             raise connection_error(method, path, error, sent=True) from error
         finally:
             self._observe(method, status, started)
@@ -298,6 +340,30 @@ class KubeClient:
     def _observe(self, method: str, status: int, started: float) -> None:
         if self._observer is not None:
             self._observer(method, status, time.monotonic() - started)
+
+
+class _AllowedBody(aiohttp.BytesPayload):
+    """A body that asks whether it may be sent. aiohttp keeps the headers back until the body's first byte, so a body
+    that is refused leaves nothing on the wire.
+
+    Attributes:
+        sent: some of it may have gone out.
+        withheld: it was refused.
+    """
+
+    def __init__(self, content: bytes, allowed: Allowed) -> None:
+        super().__init__(content)
+        self._allowed = allowed
+        self.sent = False
+        self.withheld = False
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Write the body, unless it may not be sent."""
+        if not self._allowed():
+            self.withheld = True
+            raise WriteWithheld("not allowed")
+        self.sent = True
+        await super().write_with_length(writer, content_length)
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:

@@ -61,6 +61,7 @@ async def test_bodies_are_encoded_and_parameters_sent(api: FakeApi) -> None:
         (409, "Conflict", kube.Conflict, False),
         (409, "AlreadyExists", kube.AlreadyExists, False),
         (410, "Expired", kube.Expired, False),
+        (408, "Timeout", kube.ApiError, True),
         (422, "Invalid", kube.Invalid, False),
         (500, "InternalError", kube.ServerError, True),
         (504, "Timeout", kube.ServerError, True),
@@ -288,3 +289,74 @@ def test_paths(arguments: dict[str, str], path: str) -> None:
 def test_a_name_cannot_leave_its_segment(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name"):
         api_path("v1", "pods", namespace="a", name=name)
+
+
+async def test_leadership_that_is_lost_while_writes_wait_for_the_rate_limit_keeps_them_back(api: FakeApi) -> None:
+    leading = True
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        nonlocal leading
+        api.requests.append(request)
+        leading = False
+        return web.json_response({})
+
+    api.handle = take  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url), qps=50, burst=1) as client:
+        writes = [client.post("/binding", {"number": number}, allowed=lambda: leading) for number in range(8)]
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    assert len(api.requests) == 1
+    assert [type(outcome) for outcome in outcomes[1:]] == [kube.WriteWithheld] * 7
+    assert not any(outcome.outcome_unknown for outcome in outcomes[1:])  # type: ignore[union-attr]
+
+
+async def test_a_write_asks_for_permission_after_it_has_its_connection(api: FakeApi) -> None:
+    """Also for a new connection, and for a request without a body of its own: not even its headers are sent."""
+    connections_in_use: list[int] = []
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        api.requests.append(request)
+        return web.json_response({})
+
+    def refuse() -> bool:
+        connections_in_use.append(len(client._requests.connector._acquired))  # type: ignore[union-attr]
+        return False
+
+    api.handle = take  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url), qps=0) as client:
+        for method in ("post", "patch"):
+            with pytest.raises(kube.WriteWithheld):
+                await getattr(client, method)("/x", {}, allowed=refuse)
+        with pytest.raises(kube.WriteWithheld):
+            await client.delete("/x", allowed=refuse)
+        assert api.requests == []
+        assert connections_in_use == [1, 1, 1]
+        await client.delete("/x", allowed=lambda: True)
+    assert [request.method for request in api.requests] == ["DELETE"]
+
+
+async def test_a_repetition_asks_for_permission_again(api: FakeApi) -> None:
+    answers = [True, False]
+
+    async def busy(request: web.Request) -> web.StreamResponse:
+        api.requests.append(request)
+        return web.Response(status=429, body=status_body(429, "TooManyRequests"), headers={"Retry-After": "0"})
+
+    api.handle = busy  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kube.WriteWithheld):
+            await client.post("/x", {}, allowed=lambda: answers.pop(0))
+    assert len(api.requests) == 1
+
+
+async def test_a_write_whose_answer_is_too_large_has_an_unknown_outcome(api: FakeApi) -> None:
+    async def long(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=201, body=b"x" * 100)
+
+    api.handle = long  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url), max_bytes=10) as client:
+        with pytest.raises(kube.ResponseTooLarge) as caught:
+            await client.post("/x", {})
+        assert caught.value.outcome_unknown
+        with pytest.raises(kube.ResponseTooLarge) as caught:
+            await client.get("/x")
+        assert not caught.value.outcome_unknown
