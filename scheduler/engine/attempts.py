@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from scheduler.core import (
     GangDecision,
     Placement,
@@ -18,8 +20,20 @@ from scheduler.core import (
     place_gang,
     run_post_filters,
 )
-from scheduler.framework import SUCCESS, Clocks, Gang, PermitOutcome, PodInfo, ProfileRunner, RandomSource, Status
+from scheduler.framework import (
+    SUCCESS,
+    Clocks,
+    Gang,
+    PermitOutcome,
+    PodInfo,
+    ProfileRunner,
+    RandomSource,
+    Status,
+    failure,
+)
 from scheduler.state import ClusterState, Snapshot
+
+log = structlog.get_logger(component="attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +104,24 @@ class AttemptPipeline:
         assert node is not None
         runner = self.runners[pod.scheduler_name]
         self.state.assume(pod, node, self.clocks.wall())
-        status = runner.run_reserve(state, pod, node)
-        outcome = runner.run_permit(state, pod, node) if status.is_success else PermitOutcome(status)
+        try:
+            status = runner.run_reserve(state, pod, node)
+            outcome = runner.run_permit(state, pod, node) if status.is_success else PermitOutcome(status)
+        except Exception as error:
+            # A defect of a plugin: this attempt fails, and others go on.
+            outcome = PermitOutcome(failure(f"Reserve or Permit raised {type(error).__name__}: {error}"))
         if not is_reserved(outcome):
             self.unreserve(placement)
         return outcome
 
     def unreserve(self, placement: Placement) -> None:
-        """Run Unreserve and forget the assumed pod."""
+        """Run Unreserve and forget the assumed pod. A plugin that raises changes nothing of that: it is logged."""
         pod, node = placement.pod, placement.node
         assert node is not None
-        self.runners[pod.scheduler_name].run_unreserve(placement.state, pod, node)
+        try:
+            self.runners[pod.scheduler_name].run_unreserve(placement.state, pod, node)
+        except Exception:
+            log.exception("Unreserve failed", pod=pod.key, node=node)
         self.state.forget(pod.uid)
 
     def reserve_gang(
@@ -130,12 +151,16 @@ class AttemptPipeline:
             reserved.append((placement, outcome))
             return SUCCESS
 
-        decision = place_gang(gang, pods, lambda left, enough: decide_members(gang, left, enough), reserve)
-        if len(reserved) < gang.missing:
-            # The last first, so that each plugin undoes its changes in the reverse order of making them.
-            for placement, _ in reversed(reserved):
-                self.unreserve(placement)
-            reserved.clear()
+        complete = False
+        try:
+            decision = place_gang(gang, pods, lambda left, enough: decide_members(gang, left, enough), reserve)
+            complete = len(reserved) >= gang.missing
+        finally:
+            if not complete:
+                # The last first, so that each plugin undoes its changes in the reverse order of making them.
+                for placement, _ in reversed(reserved):
+                    self.unreserve(placement)
+                reserved.clear()
         return GangReservation(decision, tuple(reserved))
 
 

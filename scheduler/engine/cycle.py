@@ -33,6 +33,7 @@ from scheduler.framework import (
     Gang,
     PodInfo,
     Status,
+    failure,
 )
 from scheduler.observe import LoopWatchdog, Metrics
 from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
@@ -41,8 +42,12 @@ SLICE_SECONDS = 0.020
 """Longest stretch of decisions before watches, bindings and timers get their turn."""
 MAX_BINDING = 64
 """Bindings under way at once: more only lengthen the API server's queue (docs/performance.md)."""
+MAX_SLOW_BINDINGS = 192
+"""Bindings beyond these that the API server has not answered for a while (`binding.SLOW_SECONDS`). Other pods do not
+wait for them, until so many hang that the API server must be in trouble as a whole."""
 FLUSH_SECONDS = 0.5
 """How often pods whose backoff is over, or that have been unschedulable for long, are looked for."""
+_STOPPING_POLL_SECONDS = 0.02
 _NO_NODES_FAILURE = AttemptFailure(NO_NODES, UNSCHEDULABLE)
 log = structlog.get_logger(component="cycle")
 
@@ -119,6 +124,20 @@ class SchedulingCycle:
         if self._bindings:
             await asyncio.wait(self._bindings, timeout=timeout)
 
+    async def stop_writing(self, timeout: float) -> list[str]:
+        """Begin no write any more, and wait until the outcome of each is certain, at most `timeout` seconds.
+
+        Returns the names of the profiles that have writes left which may still be carried out.
+        """
+        for handle in self._handles.values():
+            handle.stop_writing()
+        deadline = asyncio.get_running_loop().time() + timeout
+        while True:
+            left = [name for name, handle in self._handles.items() if handle.writes_under_way()]
+            if not left or asyncio.get_running_loop().time() >= deadline:
+                return left
+            await asyncio.sleep(_STOPPING_POLL_SECONDS)
+
     async def _wait_for_work(self) -> None:
         before = time.monotonic()
         try:
@@ -131,22 +150,37 @@ class SchedulingCycle:
     def _run_slice(self) -> bool:
         """Decide for some 20 ms; returns whether there is more to do right away."""
         end = time.perf_counter() + SLICE_SECONDS
-        while self._count_busy_bindings() < MAX_BINDING:
+        while self._has_room_for_binding():
             queued = self._queue.pop()
             if queued is None:
                 return False
-            self._attempt(queued)
+            self._attempt_safely(queued)
             if time.perf_counter() > end:
                 return True
         # Full: the next binding that ends wakes the loop.
         return False
 
-    def _count_busy_bindings(self) -> int:
-        """Bindings that keep the API server busy: not those that wait for permission or for their volumes."""
-        idle = len(self._waiting) + sum(handle.paused for handle in self._handles.values())
-        return len(self._bindings) - idle
+    def _has_room_for_binding(self) -> bool:
+        """Tell whether one more binding may begin. Those that wait for permission or for their volumes do not count:
+        they do not keep the API server busy."""
+        handles = self._handles.values()
+        busy = len(self._bindings) - len(self._waiting) - sum(handle.paused for handle in handles)
+        if busy < MAX_BINDING:
+            return True
+        return busy - min(sum(handle.slow_bindings() for handle in handles), MAX_SLOW_BINDINGS) < MAX_BINDING
 
     # Deciding -------------------------------------------------------------------------------------------------------
+
+    def _attempt_safely(self, queued: QueuedPod) -> None:
+        """One attempt, whose unexpected failure costs this pod the attempt and no other anything."""
+        pod, started = queued.pod, time.perf_counter()
+        try:
+            self._attempt(queued)
+        except Exception as error:
+            log.exception("an attempt failed unexpectedly", pod=pod.key)
+            if not self._state.is_assumed(pod.uid):
+                failure = AttemptFailure(f"the attempt raised {type(error).__name__}: {error}"[:500], SCHEDULER_ERROR)
+                self._handle_failure(queued, started, failure)
 
     def _attempt(self, queued: QueuedPod) -> None:
         """One attempt to place one pod: everything up to the start of its binding."""
@@ -204,8 +238,8 @@ class SchedulingCycle:
 
     def _attempt_gang(self, queued: QueuedPod, gang: Gang, started: float) -> None:
         outcome = self._gangs.attempt(queued, gang, started)
-        for member, failure in outcome.rejected:
-            self._handle_failure(member, started, failure)
+        for member, reason in outcome.rejected:
+            self._handle_failure(member, started, reason)
         for member in outcome.untried:
             self._queue.put_back(member)
         for attempt in outcome.placed:
@@ -236,28 +270,42 @@ class SchedulingCycle:
             log.error("binding cycle failed", task=task.get_name(), exc_info=task.exception())
 
     async def _bind(self, attempt: BindingAttempt, waiting: asyncio.Future[Status] | None) -> None:
+        try:
+            status = await self._reach_node(attempt, waiting)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # The process ends.
+                raise
+            status = failure("the binding was cancelled by something that it waited for")
+        except Exception as error:
+            log.exception("a binding failed unexpectedly", pod=attempt.pod.key, node=attempt.node)
+            status = failure(f"the binding raised {type(error).__name__}: {error}"[:500])
+        if not status.is_success:
+            self._roll_back(attempt, status)
+            return
+        # The pod is bound: whatever fails from here on takes nothing of that back.
+        self._gangs.member_bound(attempt)
+        self._record_success(attempt)
+        state = attempt.placement.state
+        await self._attempts.runner_of(attempt.pod).run_post_bind(state, attempt.pod, attempt.node)
+        self._activate_requested(state)
+
+    async def _reach_node(self, attempt: BindingAttempt, waiting: asyncio.Future[Status] | None) -> Status:
+        """Wait for permission, run PreBind and Bind; returns Success once the pod is bound."""
         pod, node, state = attempt.pod, attempt.node, attempt.placement.state
         runner = self._attempts.runner_of(pod)
         if waiting is not None:
             status = await waiting
             if not status.is_success:
-                self._roll_back(attempt, status)
-                return
+                return status
         # From here on events are no longer kept for the pod, as upstream: what happens now finds it assumed.
         self._queue.done(pod.uid)
         if attempt.gang is not None:
             status = await self._gangs.pre_bind(attempt, runner)
         else:
             status = await runner.run_pre_bind(state, pod, node)
-        if status.is_success:
-            status = await runner.run_bind(state, pod, node)
-        if not status.is_success:
-            self._roll_back(attempt, status)
-            return
-        self._gangs.member_bound(attempt)
-        self._record_success(attempt)
-        await runner.run_post_bind(state, pod, node)
-        self._activate_requested(state)
+        return await runner.run_bind(state, pod, node) if status.is_success else status
 
     def _record_success(self, attempt: BindingAttempt) -> None:
         queued, placement, now = attempt.queued, attempt.placement, self._monotonic()

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import structlog
+
 from scheduler.framework import Eviction, Handle, PodInfo
 from scheduler.kube.primitives import format_time
 from scheduler.preemption import PREEMPTED_REASON
@@ -19,6 +21,7 @@ though some of its own are gone."""
 VICTIMS_AT_ONCE = 16
 """Victims, of all preemptions, whose deletion is requested at once: a quarter of the client's connections, so that
 bindings and Events find one."""
+log = structlog.get_logger(component="evicting")
 
 
 class Evictor:
@@ -51,7 +54,12 @@ class Evictor:
 
     async def _preempt(self, victim: PodInfo, eviction: Eviction) -> bool:
         async with self._victims:
-            return await self._delete(victim, eviction)
+            try:
+                return await self._delete(victim, eviction)
+            except Exception:
+                # The other victims go on, and the preemptor is tried again once all of them are done with.
+                log.exception("an eviction failed unexpectedly", pod=victim.key, preemptor=eviction.preemptor.key)
+                return False
 
     async def _delete(self, victim: PodInfo, eviction: Eviction) -> bool:
         if not self._handle.reject_waiting(victim, eviction.plugin, "preempted"):

@@ -82,11 +82,14 @@ class FailureReporter:
         self._written.pop(uid, None)
 
     async def _patch(self, handle: EngineHandle, pod: PodInfo, patch: dict[str, object]) -> None:
-        async with self._patches:
-            status = await handle.patch_pod(pod, patch, "status")
-        if not status.is_success:
-            # Not written: the next attempt must not believe that it was.
-            self._written.pop(pod.uid, None)
+        written = False
+        try:
+            async with self._patches:
+                written = (await handle.patch_pod(pod, patch, "status")).is_success
+        finally:
+            if not written:
+                # The next attempt must not believe that it was.
+                self._written.pop(pod.uid, None)
 
 
 def _condition(pod: PodInfo, reason: str, message: str, now: float) -> dict[str, object]:

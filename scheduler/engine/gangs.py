@@ -143,7 +143,13 @@ class Gangs:
         members = self._pop_members(head, gang)
         by_uid = {queued.pod.uid: queued for queued in members}
         pods = [queued.pod for queued in members]
-        reservation = self._attempts.reserve_gang(gang, pods, decide_now=self._decide)
+        try:
+            reservation = self._attempts.reserve_gang(gang, pods, decide_now=self._decide)
+        except Exception as error:
+            # The members have left the queue: they must come back, each with its backoff.
+            log.exception("an attempt failed unexpectedly", gang=gang.name)
+            failure = AttemptFailure(f"the attempt raised {type(error).__name__}: {error}"[:500], SCHEDULER_ERROR)
+            return GangOutcome([(queued, failure) for queued in members])
         decision = reservation.decision
         plugin_name = self._plugins[head.pod.scheduler_name].name
         if not reservation.reserved:

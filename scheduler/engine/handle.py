@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 import structlog
 
+from scheduler.engine.binding import Binder, pod_path
 from scheduler.engine.evicting import Evictor
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
@@ -30,8 +30,8 @@ from scheduler.framework import (
 from scheduler.helpers import reduce_pod
 from scheduler.kube.client import (
     MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
     Conflict,
-    Forbidden,
     KubeClient,
     KubeError,
     NotFound,
@@ -45,7 +45,6 @@ TURN_SECONDS = 0.005
 """Longest stretch of a plugin's periodic work before others get their turn."""
 _KINDS = {watched.kind: (watch, watched.codec) for watch, watched in WATCHED_KINDS.items()}
 _ENDED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
-_READ_BACK_SECONDS = (0.1, 0.5, 2.0, 5.0, 10.0)
 log = structlog.get_logger(component="handle")
 
 
@@ -80,8 +79,8 @@ class SharedEngine(Protocol):
 class EngineHandle:
     """The effects of one profile, on the shared client.
 
-    `may_write` is asked before each write. Safety does not rest on it: every Binding carries the pod's UID, so the API
-    server refuses a second one and one for a namesake.
+    `may_write` is asked before each write, and once more right before it is sent. Safety does not rest on it: every
+    Binding carries the pod's UID, so the API server refuses a second one and one for a namesake.
 
     Args:
         scheduler_name: the profile; Events come from it.
@@ -104,7 +103,9 @@ class EngineHandle:
         self._engine = engine
         self._client = client
         self._recorder = recorder
-        self._metrics = metrics
+        self._binder = Binder(engine, client, recorder, metrics)
+        self._writes = 0
+        self._stopped = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._evictor = Evictor(self)
         self.paused = 0
@@ -172,46 +173,35 @@ class EngineHandle:
         """Give a plugin's permission."""
         self._engine.waiting.allow(pod.uid, plugin)
 
-    async def bind(self, pod: PodInfo, node: str) -> Status:
-        """Bind a pod to a node; an answer that got lost is looked up before anything is concluded from it.
+    def slow_bindings(self) -> int:
+        """How many Bindings have been under way for so long that others should not wait for them."""
+        return self._binder.slow_count()
 
-        A conflict is looked up too: it may be the answer to a repetition of a request that was carried out.
-        """
-        if not self._engine.may_write():
-            return _error("the Lease is no longer held; nothing was written")
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-            "target": {"kind": "Node", "name": node},
-        }
-        try:
-            self._recorder.binding_started()
-            try:
-                await self._client.post(f"{_pod_path(pod)}/binding", body)
-            finally:
-                self._recorder.binding_ended()
-        except Conflict:
-            return await self._read_back(pod, node, "conflict")
-        except NotFound:
-            self._metrics.bindings.labels("gone").inc()
-            return _error("the pod is gone")
-        except KubeError as error:
-            if error.outcome_unknown:
-                return await self._read_back(pod, node, "unknown")
-            self._metrics.bindings.labels("failed").inc()
-            return _error(str(error))
-        self._metrics.bindings.labels("bound").inc()
-        return SUCCESS
+    def stop_writing(self) -> None:
+        """Begin no write any more, and look up what became of Bindings whose answer is missing."""
+        self._stopped = True
+        self._binder.stop()
+
+    def writes_under_way(self) -> int:
+        """How many writes may have been sent and have no certain outcome."""
+        return self._writes + len(self._binder.under_way)
+
+    async def bind(self, pod: PodInfo, node: str) -> Status:
+        """Bind a pod to a node; returns once it is certain whether it is bound there (see `binding`)."""
+        refusal = self._refusal()
+        return await self._binder.bind(pod, node) if refusal is None else refusal
 
     async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
         """Patch a pod (strategic merge); Skip when it is gone, or has been replaced by a namesake."""
-        if not self._engine.may_write():
-            return _error("the Lease is no longer held; nothing was written")
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal
         guarded = {**patch, "metadata": {**patch.get("metadata", {}), "uid": pod.uid}}
-        path = _pod_path(pod) + (f"/{subresource}" if subresource else "")
+        path = pod_path(pod) + (f"/{subresource}" if subresource else "")
         try:
-            await self._client.patch(path, guarded, content_type="application/strategic-merge-patch+json")
+            await self._send(
+                self._client.patch(path, guarded, content_type=STRATEGIC_MERGE_PATCH, allowed=self._engine.may_write)
+            )
         except (NotFound, Conflict):
             # The UID is the only precondition: a conflict is a namesake.
             return Status(Code.SKIP, ("the pod is gone",))
@@ -221,10 +211,12 @@ class EngineHandle:
 
     async def delete_pod(self, pod: PodInfo) -> Status:
         """Delete a pod by name and UID, with its own grace period; one that is gone already is a success."""
-        if not self._engine.may_write():
-            return _error("the Lease is no longer held; nothing was written")
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal
         try:
-            await self._client.delete(_pod_path(pod), {"preconditions": {"uid": pod.uid}})
+            options = {"preconditions": {"uid": pod.uid}}
+            await self._send(self._client.delete(pod_path(pod), options, allowed=self._engine.may_write))
         except (NotFound, Conflict):
             return SUCCESS
         except KubeError as error:
@@ -237,15 +229,18 @@ class EngineHandle:
 
     async def patch_object(self, kind: str, item: Any, patch: Mapping[str, Any]) -> tuple[Status, Any]:
         """Patch an object (JSON merge patch) of the version we know; returns it as it is then."""
-        if not self._engine.may_write():
-            return _error("the Lease is no longer held; nothing was written"), None
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal, None
         meta = item.metadata
         unchanged = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         guarded = {**patch, "metadata": {**patch.get("metadata", {}), **unchanged}}
         watch, codec = _KINDS[kind]
         path = api_path(watch.api_version, watch.resource, namespace=meta.namespace or None, name=meta.name)
         try:
-            answer = await self._client.patch(path, guarded, content_type=MERGE_PATCH)
+            answer = await self._send(
+                self._client.patch(path, guarded, content_type=MERGE_PATCH, allowed=self._engine.may_write)
+            )
             return SUCCESS, codec.decode(answer)
         except (KubeError, DecodeError) as error:
             return _error(str(error)), None
@@ -285,40 +280,20 @@ class EngineHandle:
         """Call a function whenever a pod with a node comes, changes or goes."""
         self._engine.state.watch_pods(listener)
 
-    async def _read_back(self, pod: PodInfo, node: str, outcome: str) -> Status:
-        """Read the pod by UID until it is certain where it is.
+    def _refusal(self) -> Status | None:
+        """Return why nothing may be written now; None where it may."""
+        if self._stopped:
+            return _error("the scheduler is stopping; nothing was written")
+        if not self._engine.may_write():
+            return _error("the Lease is no longer held; nothing was written")
+        return None
 
-        It stays assumed meanwhile, however long that takes: to forget it would give its room away while it may be
-        bound there, and to bind it again could put it on two nodes of the cache.
-        """
-        self._metrics.bindings.labels(outcome).inc()
-        attempt = 0
-        while True:
-            try:
-                answer = json.loads(await self._client.get(_pod_path(pod)))
-            except NotFound:
-                return _error("the pod is gone")
-            except Forbidden as error:
-                return _error(str(error))
-            except KubeError as error:
-                pause = _READ_BACK_SECONDS[min(attempt, len(_READ_BACK_SECONDS) - 1)]
-                log.warning(
-                    "the outcome of a binding is unknown and the pod cannot be read",
-                    pod=pod.key,
-                    node=node,
-                    error=str(error)[:200],
-                )
-                await asyncio.sleep(pause)
-                attempt += 1
-                continue
-            if answer["metadata"]["uid"] != pod.uid:
-                return _error("the pod was replaced by another of the same name")
-            bound_to = answer.get("spec", {}).get("nodeName")
-            if bound_to == node:
-                return SUCCESS
-            if bound_to:
-                return _error(f"the pod was bound to {bound_to} by another scheduler")
-            return _error("the API server did not accept the binding")
+    async def _send(self, write: Awaitable[bytes]) -> bytes:
+        self._writes += 1
+        try:
+            return await write
+        finally:
+            self._writes -= 1
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -347,10 +322,6 @@ class _Turn:
 
 def _reference(pod: PodInfo) -> Regarding:
     return Regarding("Pod", pod.namespace, pod.name, pod.uid, pod.resource_version)
-
-
-def _pod_path(pod: PodInfo) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
 def _error(message: str) -> Status:

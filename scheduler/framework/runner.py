@@ -438,9 +438,15 @@ class ProfileRunner:
         return SUCCESS
 
     def run_unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """Call Unreserve of all plugins, in reverse order."""
+        """Call Unreserve of all plugins, in reverse order; what one of them raises is raised once all were called."""
+        raised: Exception | None = None
         for plugin in reversed(self.reserve):
-            plugin.unreserve(state, pod, node)
+            try:
+                plugin.unreserve(state, pod, node)
+            except Exception as error:
+                raised = raised or error
+        if raised is not None:
+            raise raised
 
     def run_permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitOutcome:
         """Return Success, Wait with the plugins that hold the pod, or the first rejection or error."""

@@ -29,6 +29,8 @@ kind: KubeSchedulerConfiguration
 profiles:
   - schedulerName: secondary-scheduler
 """
+TAKEN = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
+"""The API server's answer to a Binding."""
 
 
 class FakeApi:
@@ -41,7 +43,7 @@ class FakeApi:
         self.pods: dict[str, dict[str, Any]] = {}
         self.failures: list[Exception | None] = []
 
-    async def post(self, path: str, body: Any) -> bytes:
+    async def post(self, path: str, body: Any, allowed: Callable[[], bool] = lambda: True) -> bytes:
         if path.endswith("/binding"):
             failure = self.failures.pop(0) if self.failures else None
             if failure is not None:
@@ -49,13 +51,15 @@ class FakeApi:
             self.bindings.append((body["metadata"]["name"], body["metadata"]["uid"], body["target"]["name"]))
         else:
             self.events.append(body)
-        return b"{}"
+        return TAKEN
 
-    async def patch(self, path: str, body: Any, content_type: str = "") -> bytes:
+    async def patch(
+        self, path: str, body: Any, content_type: str = "", allowed: Callable[[], bool] = lambda: True
+    ) -> bytes:
         self.patches.append((path, body))
         return b"{}"
 
-    async def delete(self, path: str, body: Any = None) -> bytes:
+    async def delete(self, path: str, body: Any = None, allowed: Callable[[], bool] = lambda: True) -> bytes:
         return b"{}"
 
     async def get(self, path: str) -> bytes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ class EchoApi(FakeApi):
         self.known: dict[str, PodInfo] = {}
         self.tasks: set[asyncio.Task[None]] = set()
 
-    async def post(self, path: str, body: object) -> bytes:
+    async def post(self, path: str, body: object, allowed: Callable[[], bool] = lambda: True) -> bytes:
         lost = path.endswith("/binding") and bool(self.failures) and isinstance(self.failures[0], ConnectionLost)
         if lost and isinstance(body, dict):
             # It was written, and the answer got lost.

@@ -34,7 +34,7 @@ async def test_nor_does_one_whose_end_was_seen_before_the_answer_to_its_binding(
     engine.add_node("n1", cpu="1")
     post, answered = engine.api.post, asyncio.Event()
 
-    async def slow(path: str, body: Any) -> bytes:
+    async def slow(path: str, body: Any, **_: Any) -> bytes:
         if path.endswith("short/binding"):
             await answered.wait()
         return await post(path, body)

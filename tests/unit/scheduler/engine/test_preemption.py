@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -26,11 +26,13 @@ class Evicting(FakeApi):
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def patch(self, path: str, body: Any, content_type: str = "") -> bytes:
+    async def patch(
+        self, path: str, body: Any, content_type: str = "", allowed: Callable[[], bool] = lambda: True
+    ) -> bytes:
         self.writes.append(("patch", path.split("/")[6]))
         return await super().patch(path, body, content_type)
 
-    async def delete(self, path: str, body: Any = None) -> bytes:
+    async def delete(self, path: str, body: Any = None, allowed: Callable[[], bool] = lambda: True) -> bytes:
         name = path.rsplit("/", 1)[1]
         await self.gate.wait()
         self.writes.append(("delete", name))
