@@ -45,7 +45,10 @@ EXIT_OK, EXIT_ERROR = 0, 1
 HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
 FRESH_ANNOTATION = "secondary-scheduler.io/load-data-fresh"
 MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
-_DRAIN_SECONDS = 10.0
+_FINISH_SECONDS, _RESOLVE_SECONDS = 5.0, 12.0
+"""How long bindings get to end by themselves, and then to find out what became of those without an answer. Together
+with the Events and the Lease they stay below the 30 s that a pod is given by default."""
+_EVENTS_SECONDS = 5.0
 _FIRST_LOAD_SECONDS = 2.0
 _SERVE_WITHIN_SECONDS, _FIRST_PODS_SECONDS = 2.0, 0.1
 _SYNC_WARNING_SECONDS = 10.0
@@ -170,17 +173,20 @@ class Daemon:
         return {"nodes": node_list, "pods": pod_list, **watched}
 
     async def _shut_down(self, server: Server | None, tasks: list[asyncio.Task[Any]]) -> None:
-        """Pop no more pods, let bindings end, write the Events, release the Lease."""
+        """Pop no more pods, let bindings end, write the Events, release the Lease once no write can land any more."""
         log.info("Requested to terminate, exiting")
         self._stopping = True
         self._feeds.request_stop()
-        await self.engine.cycle.finish(_DRAIN_SECONDS)
+        await self.engine.cycle.finish(_FINISH_SECONDS)
+        unresolved = await self.engine.cycle.stop_writing(_RESOLVE_SECONDS)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.recorder.drain(_DRAIN_SECONDS / 2)
+        await self.recorder.drain(_EVENTS_SECONDS)
+        if unresolved:
+            log.warning("writes without an answer may still be carried out: the Lease is not released", of=unresolved)
         if self.elector:
-            await asyncio.to_thread(self.elector.stop)
+            await asyncio.to_thread(self.elector.stop, release=not unresolved)
         if server:
             await asyncio.to_thread(server.stop)
         await self.event_client.close()

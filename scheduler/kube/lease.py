@@ -113,6 +113,7 @@ class LeaseElector:
         self._state = _State.STANDBY
         self._held_until = -math.inf
         self._wrote = False
+        self._release_on_stop = settings.release_on_stop
         self._annotations: dict[str, str | None] = {}
         self._record: dict[str, Any] | None = None
         self._seen_spec: Mapping[str, Any] | None = None
@@ -162,11 +163,13 @@ class LeaseElector:
             self._annotations[key] = value
         self._wake.set()
 
-    def stop(self, timeout: float | None = None) -> None:
+    def stop(self, timeout: float | None = None, *, release: bool = True) -> None:
         """Stop leading at once, release the Lease if settings say so, and wait for the thread (seconds).
 
-        Finish or resolve all writes before. `on_lost` is not called.
+        Finish or resolve all writes before. Where that is not possible, do not `release`: the Lease then expires, so
+        that others wait for as long as they can be made to. `on_lost` is not called.
         """
+        self._release_on_stop = self._settings.release_on_stop and release
         with self._lock:
             if self._state is not _State.LOST:
                 self._state = _State.STOPPED
@@ -187,7 +190,7 @@ class LeaseElector:
             return
         finally:
             # Also when an acquiring write was under way as `stop` came.
-            if self._state is _State.STOPPED and self._wrote and self._settings.release_on_stop:
+            if self._state is _State.STOPPED and self._wrote and self._release_on_stop:
                 self._release()
             self._connection.close()
 
