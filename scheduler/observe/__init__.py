@@ -6,24 +6,12 @@ nothing else of the scheduler.
 The endpoints are imported when they are asked for, in the server's thread: aiohttp's server takes a sixth of a second.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from scheduler.observe.answers import Answers, ReviewClient
+from scheduler.observe.authorization import Authorizer
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.server import Server
-
-if TYPE_CHECKING:
-    from scheduler.observe.endpoints import Authorizer
-
-
-def __getattr__(name: str) -> Any:
-    if name != "Authorizer":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.endpoints").Authorizer
-
 
 __all__ = [
     "Answers",

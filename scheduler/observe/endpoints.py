@@ -6,8 +6,6 @@ authenticates (TokenReview) and authorises (SubjectAccessReview on the path), as
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,52 +13,11 @@ import structlog
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from scheduler.observe.answers import Answers, ReviewClient
+from scheduler.observe.answers import Answers
+from scheduler.observe.authorization import TOO_MANY, Authorizer
 from scheduler.observe.health import report
 
-_CACHE_SECONDS = 10.0
-_CACHE_ENTRIES = 256
 log = structlog.get_logger(component="serving")
-
-
-class Authorizer:
-    """Asks the API server who a bearer token is and whether it may read a path; remembers for 10 s."""
-
-    def __init__(self, client: ReviewClient, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client = client
-        self._clock = clock
-        self._known: dict[tuple[str, str], tuple[float, int]] = {}
-
-    async def status(self, token: str, path: str) -> int:
-        """HTTP status for the request: 200, 401 (unknown token) or 403 (not allowed)."""
-        remembered = self._known.get((token, path))
-        if remembered and remembered[0] > self._clock():
-            return remembered[1]
-        status = await self._review(token, path)
-        if len(self._known) >= _CACHE_ENTRIES:
-            self._known.clear()
-        self._known[token, path] = (self._clock() + _CACHE_SECONDS, status)
-        return status
-
-    async def _review(self, token: str, path: str) -> int:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        answer = json.loads(await self._client.post("/apis/authentication.k8s.io/v1/tokenreviews", review))
-        if not answer.get("status", {}).get("authenticated"):
-            return 401
-        user = answer["status"]["user"]
-        access = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": user.get("username", ""),
-                "groups": user.get("groups", []),
-                "uid": user.get("uid", ""),
-                "extra": user.get("extra") or {},
-                "nonResourceAttributes": {"path": path, "verb": "get"},
-            },
-        }
-        answer = json.loads(await self._client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", access))
-        return 200 if answer.get("status", {}).get("allowed") else 403
 
 
 class Endpoints:
@@ -91,11 +48,14 @@ class Endpoints:
             if scheme.lower() != "bearer" or not token:
                 return web.Response(status=403, text=f"{path}: a bearer token is needed\n")
             try:
-                status = await self._authorizer.status(token.strip(), path)
+                status = await self._authorizer.status(token.strip(), path, request.remote or "")
             except Exception as error:
                 # Closed on every failure. The API server's text may be long, so it goes to the log.
                 log.warning("token review failed", error=str(error)[:200])
                 return web.Response(status=500, text="the API server could not review the token\n")
+            if status == TOO_MANY:
+                text = f"{path}: too many unknown tokens; try again\n"
+                return web.Response(status=status, text=text, headers={"Retry-After": "5"})
             if status != 200:
                 return web.Response(status=status, text=f"{path}: the token is not {_REFUSED[status]}\n")
             return await handler(request)

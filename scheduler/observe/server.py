@@ -105,7 +105,8 @@ class Server:
     async def _run(self) -> None:
         from aiohttp import web
 
-        from scheduler.observe.endpoints import Authorizer, Endpoints
+        from scheduler.observe.authorization import Authorizer
+        from scheduler.observe.endpoints import Endpoints
 
         client = self._answers.make_review_client()
         runner = web.AppRunner(

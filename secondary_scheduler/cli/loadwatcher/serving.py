@@ -254,7 +254,7 @@ class WatcherService:
             elif authorizer is not None:
                 status = 503
                 with contextlib.suppress(KubeError, OSError, ValueError):
-                    status = await authorizer.status(token.strip(), WATCHER_PATH)
+                    status = await authorizer.status(token.strip(), WATCHER_PATH, request.remote or "")
             return await handler(request) if status == 200 else web.Response(status=status)
 
         return guard

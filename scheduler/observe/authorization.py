@@ -1,0 +1,146 @@
+"""Who may read the guarded endpoints: the API server's reviews, and how many of them strangers may cause.
+
+A flood of tokens from anybody who reaches the port must neither load the API server nor keep a known scraper waiting.
+So there are two lanes. A token that was allowed lately is reviewed without waiting behind others. All other tokens
+share a small rate, each address only a part of it, and a refused token is not reviewed again for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from scheduler.observe.answers import ReviewClient
+
+TOO_MANY = 429
+_CACHE_SECONDS = 10.0
+"""How long an answer counts; upstream's value."""
+_KNOWN_SECONDS = 3600.0
+"""How long after its last permission a token keeps its lane."""
+_REMEMBERED = 256
+"""Answers, known tokens and addresses remembered, each; the oldest is dropped first."""
+_STRANGERS_AT_ONCE = 4
+_KNOWN_AT_ONCE = 8
+_STRANGERS_PER_SECOND = 5.0
+"""With two requests per review, half of what the daemon's client for reviews allows itself."""
+_STRANGERS_BURST = 20
+_ADDRESS_PER_SECOND = 1.0
+_ADDRESS_BURST = 5
+
+_Key = tuple[bytes, str]
+
+
+class Allowance:
+    """`burst` calls at once, `per_second` in the long run; says no instead of waiting."""
+
+    def __init__(self, per_second: float, burst: int, now: float) -> None:
+        self._per_second, self._burst = per_second, float(burst)
+        self._left, self._filled_at = float(burst), now
+
+    def take(self, now: float) -> bool:
+        """Take one call; False when none is left."""
+        self._left = min(self._burst, self._left + (now - self._filled_at) * self._per_second)
+        self._filled_at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Authorizer:
+    """Asks the API server who a bearer token is and whether it may read a path; remembers for 10 s.
+
+    Tokens are remembered as digests.
+    """
+
+    def __init__(self, client: ReviewClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._answers: OrderedDict[_Key, tuple[float, int]] = OrderedDict()
+        self._known: OrderedDict[bytes, float] = OrderedDict()
+        self._addresses: OrderedDict[str, Allowance] = OrderedDict()
+        self._strangers = Allowance(_STRANGERS_PER_SECOND, _STRANGERS_BURST, clock())
+        self._running: dict[_Key, asyncio.Task[int]] = {}
+        self._known_lane = asyncio.Semaphore(_KNOWN_AT_ONCE)
+        self._strangers_lane = asyncio.Semaphore(_STRANGERS_AT_ONCE)
+
+    async def status(self, token: str, path: str, address: str = "") -> int:
+        """Return the HTTP status of a request: 200, 401 (unknown token), 403 (not allowed), or 429 where too many
+        tokens that are not known came, from this address or in all.
+
+        Raises:
+            Exception: the API server could not review the token.
+        """
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        key = (digest, path)
+        remembered = self._answers.get(key)
+        if remembered and remembered[0] > self._clock():
+            return remembered[1]
+        task = self._running.get(key)
+        if task is None:
+            known = self._known.get(digest, 0.0) > self._clock()
+            if not known and not self._may_be_asked_by(address):
+                return TOO_MANY
+            task = asyncio.create_task(self._review(token, key, known), name="token review")
+            self._running[key] = task
+            task.add_done_callback(lambda done: self._finish(key, done))
+        # A client that goes away does not take the others' review with it.
+        return await asyncio.shield(task)
+
+    def _finish(self, key: _Key, task: asyncio.Task[int]) -> None:
+        self._running.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # whoever asked may be gone
+
+    def _may_be_asked_by(self, address: str) -> bool:
+        now = self._clock()
+        allowance = self._addresses.get(address)
+        if allowance is None:
+            allowance = self._addresses[address] = Allowance(_ADDRESS_PER_SECOND, _ADDRESS_BURST, now)
+            _drop_oldest(self._addresses)
+        self._addresses.move_to_end(address)
+        # In this order: an address that is refused takes nothing from the others.
+        return allowance.take(now) and self._strangers.take(now)
+
+    async def _review(self, token: str, key: _Key, known: bool) -> int:
+        async with self._known_lane if known else self._strangers_lane:
+            status = await self._ask(token, key[1])
+        now = self._clock()
+        self._answers.pop(key, None)
+        self._answers[key] = (now + _CACHE_SECONDS, status)
+        _drop_oldest(self._answers)
+        self._known.pop(key[0], None)
+        if status == 200:
+            self._known[key[0]] = now + _KNOWN_SECONDS
+            _drop_oldest(self._known)
+        return status
+
+    async def _ask(self, token: str, path: str) -> int:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        answer = json.loads(await self._client.post("/apis/authentication.k8s.io/v1/tokenreviews", review))
+        if not answer.get("status", {}).get("authenticated"):
+            return 401
+        user = answer["status"]["user"]
+        access = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user.get("username", ""),
+                "groups": user.get("groups", []),
+                "uid": user.get("uid", ""),
+                "extra": user.get("extra") or {},
+                "nonResourceAttributes": {"path": path, "verb": "get"},
+            },
+        }
+        answer = json.loads(await self._client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", access))
+        return 200 if answer.get("status", {}).get("allowed") else 403
+
+
+def _drop_oldest(remembered: OrderedDict[Any, Any]) -> None:
+    while len(remembered) > _REMEMBERED:
+        remembered.popitem(last=False)

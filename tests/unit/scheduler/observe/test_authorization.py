@@ -1,0 +1,122 @@
+"""Whose tokens are reviewed, and how many reviews a flood of them may cause."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.observe import Authorizer
+
+
+class Reviews:
+    """An API server that knows `good`; `hold` keeps every answer back."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+        self.accesses = 0
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def post(self, path: str, body: dict[str, Any]) -> bytes:
+        if path.endswith("tokenreviews"):
+            token = body["spec"]["token"]
+            self.tokens.append(token)
+            if token != "good":
+                await self.hold.wait()
+            status: dict[str, Any] = {"authenticated": token == "good", "user": {"username": token}}
+        else:
+            self.accesses += 1
+            status = {"allowed": True}
+        return json.dumps({"status": status}).encode()
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def reviews() -> Reviews:
+    return Reviews()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def authorizer(reviews: Reviews, clock: Clock) -> Authorizer:
+    return Authorizer(reviews, clock)
+
+
+async def test_a_flood_of_tokens_costs_few_reviews_and_the_known_scraper_is_served(
+    authorizer: Authorizer, reviews: Reviews, clock: Clock
+) -> None:
+    assert await authorizer.status("good", "/metrics", "10.0.0.1") == 200
+    for second in range(60):
+        clock.now += 1
+        for number in range(100):
+            await authorizer.status(f"junk-{second}-{number}", "/metrics", f"10.1.0.{number % 50}")
+        assert await authorizer.status("good", "/metrics", "10.0.0.1") == 200
+    junk = [token for token in reviews.tokens if token != "good"]
+    # 20 at once and 5 a second, of 6,000.
+    assert len(junk) <= 20 + 60 * 5
+    assert len(junk) == len(set(junk))
+
+
+async def test_one_address_takes_only_its_share(authorizer: Authorizer, clock: Clock) -> None:
+    refused = [await authorizer.status(f"junk-{number}", "/metrics", "10.1.0.1") for number in range(100)]
+    assert refused == [401] * 5 + [429] * 95
+    assert await authorizer.status("good", "/metrics", "10.0.0.1") == 200
+    clock.now += 1
+    assert await authorizer.status("junk-later", "/metrics", "10.1.0.1") == 401
+
+
+async def test_reviews_that_hang_do_not_hold_up_a_known_token(
+    authorizer: Authorizer, reviews: Reviews, clock: Clock
+) -> None:
+    assert await authorizer.status("good", "/metrics", "10.0.0.1") == 200
+    clock.now += 30
+    reviews.hold.clear()
+    waiting = [
+        asyncio.create_task(authorizer.status(f"junk-{number}", "/metrics", f"10.1.0.{number}")) for number in range(20)
+    ]
+    await asyncio.sleep(0)
+    assert await authorizer.status("good", "/metrics", "10.0.0.1") == 200
+    assert len([token for token in reviews.tokens if token != "good"]) <= 4
+    reviews.hold.set()
+    assert set(await asyncio.gather(*waiting)) == {401}
+
+
+async def test_a_refused_token_is_not_reviewed_again_for_a_while(
+    authorizer: Authorizer, reviews: Reviews, clock: Clock
+) -> None:
+    for _ in range(50):
+        assert await authorizer.status("junk", "/metrics", "10.1.0.1") == 401
+    assert reviews.tokens == ["junk"]
+    clock.now += 10.1
+    assert await authorizer.status("junk", "/metrics", "10.1.0.1") == 401
+    assert reviews.tokens == ["junk", "junk"]
+
+
+async def test_requests_that_come_together_share_a_review(authorizer: Authorizer, reviews: Reviews) -> None:
+    statuses = await asyncio.gather(*(authorizer.status("good", "/metrics", "10.0.0.1") for _ in range(30)))
+    assert set(statuses) == {200}
+    assert (reviews.tokens, reviews.accesses) == (["good"], 1)
+
+
+async def test_what_is_remembered_is_bounded(authorizer: Authorizer, clock: Clock) -> None:
+    for number in range(2000):
+        clock.now += 1
+        await authorizer.status(f"junk-{number}", "/metrics", f"10.{number // 256}.{number % 256}.1")
+    assert max(len(value) for value in vars(authorizer).values() if hasattr(value, "__len__")) <= 256
