@@ -97,8 +97,8 @@ def namespace_rules(instances: Iterable[str] = (INSTANCE_NAME,)) -> list[dict[st
         _rule(_LEASES, ["leases"], ["get", "update"], [_OPERATOR_LEASE]),
         # Watched for what schedulers of any name report in them.
         _rule(_LEASES, ["leases"], _READ),
-        # Granted to the scheduler and its canary (get, update, patch), and deleted at the end.
-        _rule(_LEASES, ["leases"], ["get", "update", "patch", "delete"], leases),
+        # Granted to the scheduler and its canary (get, update), and deleted at the end.
+        _rule(_LEASES, ["leases"], ["get", "update", "delete"], leases),
     ]
 
 

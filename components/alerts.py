@@ -42,38 +42,36 @@ class SchedulerAlerts(pulumi.ComponentResource):
         self.register_outputs({"name": self.name})
 
 
-def _spec(namespace: str) -> dict[str, Any]:
+def alert_rules(namespace: str) -> list[dict[str, Any]]:
+    """Return the alerting rules about the scheduler of a namespace."""
     job = f'job="{operand.metrics_service_name(OPERAND)}",namespace="{namespace}"'
-    return {
-        "groups": [
-            {
-                "name": "secondary-scheduler",
-                "rules": [
-                    _alert(
-                        "SecondarySchedulerDown",
-                        f"absent(up{{{job}}} == 1)",
-                        "5m",
-                        "critical",
-                        "No secondary scheduler is up: pods that request it stay pending.",
-                    ),
-                    _alert(
-                        "SecondarySchedulerLoadDataStale",
-                        f"max by (source) (secondary_scheduler_load_data_fresh{{{job}}}) == 0",
-                        "10m",
-                        "warning",
-                        "The nodes' load cannot be read: pods are scheduled without it.",
-                    ),
-                    _alert(
-                        "SecondarySchedulerPodsUnschedulable",
-                        f'max(scheduler_pending_pods{{{job},queue="unschedulable"}}) > 0',
-                        "30m",
-                        "warning",
-                        "Pods that request the secondary scheduler have been unschedulable for half an hour.",
-                    ),
-                ],
-            }
-        ]
-    }
+    return [
+        _alert(
+            "SecondarySchedulerDown",
+            f"absent(up{{{job}}} == 1)",
+            "5m",
+            "critical",
+            "No secondary scheduler is up: pods that request it stay pending.",
+        ),
+        _alert(
+            "SecondarySchedulerLoadDataStale",
+            f"max by (source) (secondary_scheduler_load_data_fresh{{{job}}}) == 0",
+            "10m",
+            "warning",
+            "The nodes' load cannot be read: pods are scheduled without it.",
+        ),
+        _alert(
+            "SecondarySchedulerPodsUnschedulable",
+            f'max(scheduler_pending_pods{{{job},queue="unschedulable"}}) > 0',
+            "30m",
+            "warning",
+            "Pods that request the secondary scheduler have been unschedulable for half an hour.",
+        ),
+    ]
+
+
+def _spec(namespace: str) -> dict[str, Any]:
+    return {"groups": [{"name": "secondary-scheduler", "rules": alert_rules(namespace)}]}
 
 
 def _alert(name: str, expression: str, lasting: str, severity: str, summary: str) -> dict[str, Any]:

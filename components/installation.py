@@ -19,7 +19,13 @@ from components.operator_install import OperatorInstall, OperatorInstallArgs
 from components.scheduler_roles import SchedulerRoles, SchedulerRolesArgs
 from components.upstream_operator import UpstreamOperator, UpstreamOperatorArgs
 from scheduler import operand
-from scheduler.catalog import GO_CLUSTER_ROLES, STATUS_KINDS, PolicyRule, static_cluster_roles
+from scheduler.catalog import (
+    GO_CLUSTER_ROLES,
+    METRICS_READER_CLUSTER_ROLE,
+    STATUS_KINDS,
+    PolicyRule,
+    shipped_cluster_roles,
+)
 from scheduler.config import flavour_of
 
 InstallMode = Literal["manifests", "direct", "none", "olm", "catalog"]
@@ -155,12 +161,12 @@ def _installation(
 
 
 def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-    """The ClusterRoles of schedulers, and the bindings to them where no operator creates them.
+    """The ClusterRoles of schedulers and of who reads their metrics, and the bindings where no operator creates them.
 
     Our operator binds only those of the catalogue's plugins. Its OLM bundle contains them too, and OLM would leave them
     behind; here the stack owns them, deletes them at the end, and keeps them when the install mode changes.
     """
-    shipped = static_cluster_roles()
+    shipped = shipped_cluster_roles()
     if args.mode != "direct" and not args.upstream:
         roles = {**({} if args.mode == "none" else shipped), **args.extra_roles}
         bundled = shipped if args.mode in ("olm", "catalog") else ()
@@ -170,7 +176,8 @@ def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.Reso
     bind = [*operand.cluster_roles_for([(args.plugins, flavour)]), *args.extra_roles]
     if args.mode != "direct":
         bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
-    roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in bind}
+    wanted = {*bind, METRICS_READER_CLUSTER_ROLE}
+    roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in wanted}
     return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(roles, bind, record.namespace, needs=[record]), opts)]
 
 

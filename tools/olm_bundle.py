@@ -37,7 +37,7 @@ from devcluster.errors import DevClusterError  # noqa: E402
 from devcluster.progress import PlainReporter  # noqa: E402
 from devcluster.toolchain.binaries import ensure  # noqa: E402
 from scheduler import __version__  # noqa: E402
-from scheduler.catalog import static_cluster_roles  # noqa: E402
+from scheduler.catalog import shipped_cluster_roles  # noqa: E402
 from tools.pulumi_loop import program_loop  # noqa: E402
 
 PACKAGE = "secondary-scheduler-operator"
@@ -108,7 +108,7 @@ def bundle(release: Release) -> dict[str, Manifest]:
     """The bundle's files: path below its directory to content."""
     objects = installed_objects(release.operator_image)
     files: dict[str, Manifest] = {}
-    for name, rules in static_cluster_roles().items():
+    for name, rules in shipped_cluster_roles().items():
         files[f"manifests/{name.replace(':', '-')}.clusterrole.yaml"] = bundled_role(name, rules)
     files[f"manifests/{PACKAGE}.clusterserviceversion.yaml"] = cluster_service_version(objects, release)
     crd = load_manifest()

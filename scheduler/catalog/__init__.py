@@ -55,6 +55,7 @@ from scheduler.catalog.registry import (
     GO_CLUSTER_ROLES,
     INSTANCE_NAME,
     LOG_VERBOSITY,
+    METRICS_READER_CLUSTER_ROLE,
     OPERAND,
     OPERATOR_NAMESPACE,
     STATUS_KINDS,
@@ -70,6 +71,7 @@ from scheduler.catalog.registry import (
     operand_name,
     out_of_tree_descriptors,
     plugin_rules,
+    shipped_cluster_roles,
     static_cluster_roles,
 )
 from scheduler.catalog.schedulerplugins import OPTIONS
@@ -85,6 +87,7 @@ __all__ = [
     "INSTANCE_NAME",
     "IN_TREE",
     "LOG_VERBOSITY",
+    "METRICS_READER_CLUSTER_ROLE",
     "OPERAND",
     "OPERATOR_NAMESPACE",
     "OPTIONS",
@@ -143,5 +146,6 @@ __all__ = [
     "out_of_tree_descriptors",
     "parse_duration",
     "plugin_rules",
+    "shipped_cluster_roles",
     "static_cluster_roles",
 ]

@@ -81,15 +81,18 @@ class Watch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One RBAC rule."""
+    """One RBAC rule: for resources, or for the paths of `non_resource_urls` and then without groups and resources."""
 
     api_groups: tuple[str, ...]
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
     resource_names: tuple[str, ...] = ()
+    non_resource_urls: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the rule as an entry of a ClusterRole's `rules`."""
+        if self.non_resource_urls:
+            return {"nonResourceURLs": list(self.non_resource_urls), "verbs": list(self.verbs)}
         rule: dict[str, Any] = {
             "apiGroups": list(self.api_groups),
             "resources": list(self.resources),

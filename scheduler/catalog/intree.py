@@ -12,7 +12,7 @@ from scheduler.catalog.args_intree import (
 )
 from scheduler.catalog.descriptor import PluginDescriptor, PolicyRule, Watch, points
 
-_READ = ("get", "list", "watch")
+_READ = ("list", "watch")
 
 
 def _read(group: str, *resources: str) -> PolicyRule:

@@ -24,6 +24,8 @@ LOG_VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
 """`spec.logLevel` of a SecondaryScheduler -> the scheduler's `-v`; the names are OpenShift's."""
 
 BASE_CLUSTER_ROLE = "secondary-scheduler:base"
+METRICS_READER_CLUSTER_ROLE = "secondary-scheduler:metrics-reader"
+"""The right to read /metrics of schedulers and operator: to be bound to the ServiceAccount of a Prometheus."""
 ENTRY_POINT_GROUP = "secondary_scheduler.plugins"
 
 _BUILT_IN: dict[str, PluginDescriptor] = {
@@ -31,11 +33,19 @@ _BUILT_IN: dict[str, PluginDescriptor] = {
 }
 
 _BASE_RULES = (
-    PolicyRule(("",), ("nodes", "pods", "namespaces"), ("get", "list", "watch")),
+    PolicyRule(("",), ("nodes", "namespaces"), ("list", "watch")),
+    # One pod is read again when the response to its Binding was lost.
+    PolicyRule(("",), ("pods",), ("get", "list", "watch")),
     PolicyRule(("",), ("pods/binding",), ("create",)),
     PolicyRule(("",), ("pods/status",), ("patch",)),
-    PolicyRule(("", "events.k8s.io"), ("events",), ("create", "patch")),
+    PolicyRule(("events.k8s.io",), ("events",), ("create", "patch")),
+    # Who may read /metrics and /configz is the API server's to say; system:kube-scheduler has these too.
+    PolicyRule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
+    PolicyRule(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
 )
+
+
+_METRICS_READER_RULES = (PolicyRule((), (), ("get",), non_resource_urls=("/metrics",)),)
 
 
 class PluginPackageError(Exception):
@@ -158,10 +168,15 @@ def plugin_rules(name: str) -> tuple[PolicyRule, ...]:
 
 
 def static_cluster_roles() -> dict[str, tuple[PolicyRule, ...]]:
-    """Return name -> rules of the ClusterRoles an installation ships: the base, and every usable plugin that has
-    rules."""
+    """Return name -> rules of the ClusterRoles that schedulers are bound to: the base, and every usable plugin that
+    has rules."""
     roles = {BASE_CLUSTER_ROLE: base_rules()}
     for descriptor in descriptors():
         if descriptor.implemented and descriptor.rules:
             roles[cluster_role_name(descriptor.name)] = descriptor.rules
     return roles
+
+
+def shipped_cluster_roles() -> dict[str, tuple[PolicyRule, ...]]:
+    """Return name -> rules of the ClusterRoles an installation ships: those of schedulers, and the metrics reader's."""
+    return {**static_cluster_roles(), METRICS_READER_CLUSTER_ROLE: _METRICS_READER_RULES}

@@ -26,8 +26,10 @@ OPTIONS = "SecondarySchedulerOptions"
 """Name of the pluginConfig entry with our own options. It is not a plugin and cannot be enabled."""
 
 _FLAVOURS = frozenset({"ours", "scheduler-plugins"})
-_NODE_METRICS = (PolicyRule(("metrics.k8s.io",), ("nodes",), ("get", "list")),)
+_NODE_METRICS = (PolicyRule(("metrics.k8s.io",), ("nodes",), ("list",)),)
 _READ = ("get", "list", "watch")
+"""Ours only lists and watches; images of scheduler-plugins, which get these roles too, also read one at a time."""
+_WATCH = ("list", "watch")
 _BUDGETS = Watch("policy/v1", "poddisruptionbudgets")
 _ELASTIC_QUOTAS = Watch("scheduling.x-k8s.io/v1alpha1", "elasticquotas")
 _APP_GROUPS = Watch("appgroup.diktyo.x-k8s.io/v1alpha1", "appgroups")
@@ -74,7 +76,7 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         rules=(
             PolicyRule(("scheduling.x-k8s.io",), ("elasticquotas",), _READ),
             PolicyRule(("",), ("pods",), ("delete",)),
-            PolicyRule(("policy",), ("poddisruptionbudgets",), _READ),
+            PolicyRule(("policy",), ("poddisruptionbudgets",), _WATCH),
         ),
         crds=("elasticquotas.scheduling.x-k8s.io",),
         watches=(_ELASTIC_QUOTAS, _BUDGETS),
@@ -104,8 +106,8 @@ SCHEDULER_PLUGINS: tuple[PluginDescriptor, ...] = (
         PreemptionTolerationArgs,
         rules=(
             PolicyRule(("",), ("pods",), ("delete",)),
-            PolicyRule(("policy",), ("poddisruptionbudgets",), _READ),
-            PolicyRule(("scheduling.k8s.io",), ("priorityclasses",), _READ),
+            PolicyRule(("policy",), ("poddisruptionbudgets",), _WATCH),
+            PolicyRule(("scheduling.k8s.io",), ("priorityclasses",), _WATCH),
         ),
         watches=(_BUDGETS, Watch("scheduling.k8s.io/v1", "priorityclasses")),
         implemented=True,

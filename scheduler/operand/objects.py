@@ -18,7 +18,7 @@ def lease_rules(*leases: str) -> list[Json]:
     """Return the RBAC rules for holding Leases of these names."""
     leases_of_the_cluster = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     return [
-        {**leases_of_the_cluster, "resourceNames": list(leases), "verbs": ["get", "update", "patch"]},
+        {**leases_of_the_cluster, "resourceNames": list(leases), "verbs": ["get", "update"]},
         # RBAC cannot restrict create by name: the authorizer does not know the name yet.
         {**leases_of_the_cluster, "verbs": ["create"]},
     ]

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.catalog import BASE_CLUSTER_ROLE, GO_CLUSTER_ROLES, cluster_role_binding_name, static_cluster_roles
+from scheduler.catalog import (
+    BASE_CLUSTER_ROLE,
+    GO_CLUSTER_ROLES,
+    METRICS_READER_CLUSTER_ROLE,
+    cluster_role_binding_name,
+    static_cluster_roles,
+)
 from secondary_scheduler.operator.reconcile import ApiFailure
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.graph import PROVIDER_TYPE, STATUS, Graph, Registered, clear_values, run_program, stack_values
@@ -153,7 +159,7 @@ def test_direct_has_the_contract_of_the_operators_deployment(
 def test_direct_brings_the_roles_that_it_binds_and_no_others(preview: bool, local_environment: None) -> None:
     graph = run("direct", preview=preview)
     bound = {each.manifest["roleRef"]["name"] for each in graph.of("ClusterRoleBinding")}
-    assert {each.object_name for each in graph.of("ClusterRole")} == bound
+    assert {each.object_name for each in graph.of("ClusterRole")} == {*bound, METRICS_READER_CLUSTER_ROLE}
     assert BASE_CLUSTER_ROLE in bound
     assert bound < set(static_cluster_roles())
     assert {each.object_name for each in graph.of("ClusterRoleBinding")} == {

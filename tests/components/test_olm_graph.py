@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.scheduler_roles import bundled_role
-from scheduler.catalog import GO_CLUSTER_ROLES, static_cluster_roles
+from scheduler.catalog import GO_CLUSTER_ROLES, METRICS_READER_CLUSTER_ROLE, shipped_cluster_roles
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.graph import (
     PROVIDER_TYPE,
@@ -102,7 +102,7 @@ def test_only_a_custom_catalogue_is_created(graphs: dict[str, Graph], variant: s
 def test_the_roles_of_our_bundle_are_the_stacks_as_olm_writes_them(graphs: dict[str, Graph], variant: str) -> None:
     graph = graphs[variant]
     cluster_roles = {each.object_name: each.manifest for each in graph.of("ClusterRole")}
-    assert cluster_roles == {name: bundled_role(name, rules) for name, rules in static_cluster_roles().items()}
+    assert cluster_roles == {name: bundled_role(name, rules) for name, rules in shipped_cluster_roles().items()}
     assert not graph.of("ClusterRoleBinding"), "the operator makes them"
 
 
@@ -111,8 +111,10 @@ def test_with_upstreams_operator_the_stack_makes_the_roles_of_the_plugins_and_bi
 ) -> None:
     graph = graphs["olm"]
     cluster_roles = {each.object_name for each in graph.of("ClusterRole")}
-    assert {"secondary-scheduler:base"} < cluster_roles < set(static_cluster_roles())
-    assert {each.manifest["roleRef"]["name"] for each in graph.of("ClusterRoleBinding")} == cluster_roles
+    assert {"secondary-scheduler:base", METRICS_READER_CLUSTER_ROLE} < cluster_roles < set(shipped_cluster_roles())
+    assert {each.manifest["roleRef"]["name"] for each in graph.of("ClusterRoleBinding")} == cluster_roles - {
+        METRICS_READER_CLUSTER_ROLE
+    }
     assert not cluster_roles & set(GO_CLUSTER_ROLES)
     assert {
         each.manifest["metadata"]["labels"]["app.kubernetes.io/managed-by"] for each in graph.of("ClusterRole")

@@ -30,7 +30,7 @@ def live(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         stack.close()
 
 
-def test_direct_runs_the_scheduler_without_operator_crd_or_resource(live: Live) -> None:
+def test_direct_runs_the_scheduler_without_operator_crd_or_resource(live: Live, tmp_path: Path) -> None:
     live.up(installMode="direct")
     assert set(live.deployments()) == {NAME}
     assert live.output()["scheduler"]["readyReplicas"] == 1
@@ -38,6 +38,7 @@ def test_direct_runs_the_scheduler_without_operator_crd_or_resource(live: Live) 
     definitions = kubernetes.ApiextensionsV1Api(live.core.api_client).list_custom_resource_definition().items
     assert "secondaryschedulers.operator.openshift.io" not in {definition.metadata.name for definition in definitions}
     live.places_a_pod("with-direct")
+    live.scheduler_is_scraped(tmp_path)
     live.nothing_to_change()
 
 
@@ -67,12 +68,13 @@ def test_a_gate_that_fails_leaves_the_former_map_and_the_former_pod(live: Live) 
     assert pod not in live.pods()
 
 
-def test_from_direct_to_manifests_in_one_update(live: Live) -> None:
+def test_from_direct_to_manifests_in_one_update(live: Live, tmp_path: Path) -> None:
     live.up(installMode="manifests")
     assert set(live.deployments()) == {NAME, OPERATOR}
     owners = live.deployments()[NAME].metadata.owner_references
     assert [owner.kind for owner in owners] == ["SecondaryScheduler"]
     live.places_a_pod("with-manifests")
+    live.scheduler_is_scraped(tmp_path)
     live.nothing_to_change()
 
 

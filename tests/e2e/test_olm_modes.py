@@ -20,7 +20,7 @@ from devcluster.cluster import LocalCluster
 from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain.binaries import ensure
-from scheduler.catalog import static_cluster_roles
+from scheduler.catalog import shipped_cluster_roles
 from tests.support.catalogs import UPSTREAM_PACKAGE, UPSTREAM_VERSION, with_upstreams_package
 from tests.support.live_stack import CHECKOUT, NAME, NAMESPACE, Live
 from tests.support.waiting import eventually
@@ -63,13 +63,13 @@ def edit(live: Live, kind: str, name: str, **changes: Any) -> None:
 def roles(live: Live) -> dict[str, str]:
     """The scheduler's ClusterRoles, with what changes when one is deleted, even if it comes back."""
     uids = {role.metadata.name: role.metadata.uid for role in live.rbac.list_cluster_role().items}
-    return {name: uid for name, uid in uids.items() if name in static_cluster_roles()}
+    return {name: uid for name, uid in uids.items() if name in shipped_cluster_roles()}
 
 
 def rules(live: Live) -> dict[str, list[Any]]:
     roles = live.custom.list_cluster_custom_object("rbac.authorization.k8s.io", "v1", "clusterroles")["items"]
     by_name = {role["metadata"]["name"]: role["rules"] for role in roles}
-    return {name: by_name.get(name, []) for name in static_cluster_roles()}
+    return {name: by_name.get(name, []) for name in shipped_cluster_roles()}
 
 
 def nothing_is_left_but_the_definition(live: Live) -> bool:
@@ -78,15 +78,18 @@ def nothing_is_left_but_the_definition(live: Live) -> bool:
     return {each for each in left if not each.startswith(DEFINITION)} == set() and DEFINITION in left
 
 
-def test_catalog_installs_the_operator_from_a_served_catalogue(live: Live, cluster: LocalCluster) -> None:
+def test_catalog_installs_the_operator_from_a_served_catalogue(
+    live: Live, cluster: LocalCluster, tmp_path: Path
+) -> None:
     live.up(installMode="catalog", operator={"catalog": {"address": cluster.olm_catalog_address}})
     (version,) = of(live, "clusterserviceversions")
     assert version["status"]["phase"] == "Succeeded"
     assert live.output()["installation"] == {"mode": "catalog", "operator": version["metadata"]["name"]}
     assert set(live.deployments()) == {NAME, OPERATOR}
     live.places_a_pod("with-catalog")
+    live.scheduler_is_scraped(tmp_path)
     live.nothing_to_change()
-    expected = {name: [rule.to_dict() for rule in granted] for name, granted in static_cluster_roles().items()}
+    expected = {name: [rule.to_dict() for rule in granted] for name, granted in shipped_cluster_roles().items()}
     assert rules(live) == expected
 
 
@@ -109,7 +112,7 @@ def test_what_was_edited_by_hand_is_seen_and_put_back(live: Live) -> None:
     live.up()
     (subscription,) = of(live, "subscriptions")
     assert subscription["spec"]["channel"] == "stable"
-    assert rules(live)[role] == [rule.to_dict() for rule in static_cluster_roles()[role]]
+    assert rules(live)[role] == [rule.to_dict() for rule in shipped_cluster_roles()[role]]
     live.run("preview", "--refresh", "--expect-no-changes", "--diff")
 
 

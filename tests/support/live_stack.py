@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
+from components.alerts import alert_rules
 from devcluster import environment
 from devcluster.cluster import LocalCluster
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.workload import TAINT
+from scheduler.catalog import METRICS_READER_CLUSTER_ROLE
+from tests.support.scraping import scraping
 from tests.support.waiting import eventually
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -105,6 +109,39 @@ class Live:
         """The scheduler's pods that are not on their way out."""
         listed = self.core.list_namespaced_pod(NAMESPACE, label_selector=f"app={NAME}").items
         return {pod.metadata.name for pod in listed if pod.metadata.deletion_timestamp is None}
+
+    def scheduler_is_scraped(self, directory: Path) -> None:
+        """A Prometheus with a ServiceAccount of its own, bound to the shipped role, scrapes the scheduler, and an alert
+        of the stack's rules fires for a pod that fits nowhere."""
+        account = f"prometheus-{uuid.uuid4().hex[:8]}"
+        metadata = {"metadata": {"name": account}}
+        self.core.create_namespaced_service_account("default", metadata)
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": "default"}
+        reference = {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": METRICS_READER_CLUSTER_ROLE,
+        }
+        self.rbac.create_cluster_role_binding({**metadata, "roleRef": reference, "subjects": [subject]})
+        request = {"spec": {"expirationSeconds": 3600}}
+        answer = self.core.create_namespaced_service_account_token(account, "default", request)
+        (pod,) = self.core.list_namespaced_pod(NAMESPACE, label_selector=f"app={NAME}").items
+        labels = {"job": "metrics", "namespace": NAMESPACE}
+        # Without "for": the test does not wait for half an hour.
+        rules = [{"alert": rule["alert"], "expr": rule["expr"]} for rule in alert_rules(NAMESPACE)]
+        target, groups = f"{pod.status.pod_ip}:10259", [{"name": "stack", "rules": rules}]
+        container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "1000"}}}
+        body = {"metadata": {"name": account}, "spec": {"schedulerName": NAME, "containers": [container]}}
+        self.core.create_namespaced_pod("default", body)
+        try:
+            with scraping(directory, target, answer.status.token, labels=labels, rules=groups) as prometheus:
+                prometheus.wait_for(f'up{{job="metrics",namespace="{NAMESPACE}"}} == 1')
+                eventually(lambda: "SecondarySchedulerPodsUnschedulable" in prometheus.firing(), 30)
+                eventually(lambda: "SecondarySchedulerDown" not in prometheus.firing(), 30)
+        finally:
+            self.core.delete_namespaced_pod(account, "default")
+            self.rbac.delete_cluster_role_binding(account)
+            self.core.delete_namespaced_service_account(account, "default")
 
     def places_a_pod(self, name: str) -> None:
         container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}

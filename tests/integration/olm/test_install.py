@@ -27,7 +27,7 @@ from devcluster.progress import SilentReporter
 from devcluster.services import olm as services
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain.binaries import ensure
-from scheduler.catalog import static_cluster_roles
+from scheduler.catalog import shipped_cluster_roles
 from tests.support.cluster import BARE
 from tests.support.waiting import eventually
 from tools import olm_bundle
@@ -120,9 +120,9 @@ class Installed:
         return {each.metadata.name for each in self.apps.list_namespaced_deployment(NAMESPACE).items}
 
     def scheduler_roles(self) -> list[dict[str, Any]]:
-        """The ClusterRoles that the operator may bind."""
+        """The ClusterRoles that an installation ships."""
         roles = self.custom.list_cluster_custom_object("rbac.authorization.k8s.io", "v1", "clusterroles")["items"]
-        return [role for role in roles if role["metadata"]["name"] in static_cluster_roles()]
+        return [role for role in roles if role["metadata"]["name"] in shipped_cluster_roles()]
 
     def rules_of_the_scheduler(self) -> dict[str, list[dict[str, Any]]]:
         return {role["metadata"]["name"]: role["rules"] for role in self.scheduler_roles()}
@@ -136,7 +136,7 @@ class Installed:
 
 
 def expected_rules() -> dict[str, list[dict[str, Any]]]:
-    return {name: [rule.to_dict() for rule in rules] for name, rules in static_cluster_roles().items()}
+    return {name: [rule.to_dict() for rule in rules] for name, rules in shipped_cluster_roles().items()}
 
 
 @pytest.fixture(scope="module")
@@ -260,9 +260,9 @@ def test_removal_leaves_the_crd_and_no_running_pod(installed: Installed) -> None
 def test_leftover_roles_are_unbound_and_the_documented_command_deletes_them(
     installed: Installed,
 ) -> None:
-    assert set(installed.identities_of_the_roles()) == set(static_cluster_roles())
-    assert not installed.bound_roles() & set(static_cluster_roles())
-    others = {role.metadata.name for role in installed.rbac.list_cluster_role().items} - set(static_cluster_roles())
+    assert set(installed.identities_of_the_roles()) == set(shipped_cluster_roles())
+    assert not installed.bound_roles() & set(shipped_cluster_roles())
+    others = {role.metadata.name for role in installed.rbac.list_cluster_role().items} - set(shipped_cluster_roles())
     (command,) = [line.strip("` ") for line in DOCUMENTATION.read_text().splitlines() if "delete clusterroles" in line]
     program, *arguments = shlex.split(command)
     kubectl = ensure([program], SilentReporter())[program]

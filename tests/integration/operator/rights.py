@@ -38,6 +38,19 @@ def install_roles_of_schedulers(api: Api) -> None:
             api.call("POST", f"{_RBAC}/clusterroles", body)
 
 
+def requests_of(cluster: LocalCluster, user: str) -> Iterator[Request]:
+    """All that a user asked of the API server for an object, by the audit log."""
+    for line in cluster.audit_log.read_text().splitlines():
+        if user not in line:
+            continue
+        entry = json.loads(line)
+        reference = entry.get("objectRef")
+        if entry["user"]["username"] == user and reference:
+            resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
+            code = int((entry.get("responseStatus") or {}).get("code") or 0)
+            yield Request(reference.get("apiGroup", ""), resource, entry["verb"], reference.get("name", ""), code)
+
+
 class Rights:
     """Role and ClusterRole of an operator for some instances, as the install has them, and an account with nothing
     else."""
@@ -95,16 +108,7 @@ class Rights:
 
     def requests(self, cluster: LocalCluster) -> Iterator[Request]:
         """All that the account asked for."""
-        user = f"system:serviceaccount:{self._api.namespace}:{ACCOUNT}"
-        for line in cluster.audit_log.read_text().splitlines():
-            if user not in line:
-                continue
-            entry = json.loads(line)
-            reference = entry.get("objectRef")
-            if entry["user"]["username"] == user and reference:
-                resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
-                code = int((entry.get("responseStatus") or {}).get("code") or 0)
-                yield Request(reference.get("apiGroup", ""), resource, entry["verb"], reference.get("name", ""), code)
+        return requests_of(cluster, f"system:serviceaccount:{self._api.namespace}:{ACCOUNT}")
 
     def check(self, cluster: LocalCluster, expected: Collection[str] = ()) -> None:
         """Nothing was refused but requests for these resources, and what was bound may be bound."""

@@ -25,8 +25,6 @@ pytestmark = [pytest.mark.integration]
 
 _CRDS = Path(__file__).parents[3] / "components/crds"
 _COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-HELD_TO_BE_PASSED_ON = {("coordination.k8s.io", "leases", "patch")}
-"""A Role may be written only by who has what it gives: the scheduler's right to its Lease."""
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +156,6 @@ def test_nothing_is_held_in_vain(control_plane, every_kind, api, operator, kubel
         for request in seen
         if (request.verb, request.code) == ("patch", 201)
     }
-    assert set(held(rights)) - used == HELD_TO_BE_PASSED_ON
+    assert set(held(rights)) - used == set()
     assert [request for request in seen if (request.resource, request.verb) == ("clusterrolebindings", "patch")]
     # The fixture that made the rights sees at the end that nothing was refused.

@@ -66,7 +66,7 @@ def test_static_roles_are_the_base_and_one_per_usable_plugin_with_rules() -> Non
             assert "secrets" not in rule.resources
 
 
-def test_the_base_role_writes_bindings_status_and_events_only() -> None:
+def test_the_base_role_writes_bindings_status_events_and_reviews_only() -> None:
     written = {
         (resource, verb)
         for rule in catalog.base_rules()
@@ -74,12 +74,20 @@ def test_the_base_role_writes_bindings_status_and_events_only() -> None:
         for verb in rule.verbs
         if verb not in ("get", "list", "watch")
     }
-    assert written == {("pods/binding", "create"), ("pods/status", "patch"), ("events", "create"), ("events", "patch")}
+    reviews = {("tokenreviews", "create"), ("subjectaccessreviews", "create")}
+    events = {("events", "create"), ("events", "patch")}
+    assert written == {("pods/binding", "create"), ("pods/status", "patch"), *events, *reviews}
 
 
 def test_a_rule_reads_as_in_a_cluster_role() -> None:
     rule = catalog.PolicyRule(("",), ("pods",), ("get",), ("p",))
     assert rule.to_dict() == {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["p"]}
+
+
+def test_the_role_for_prometheus_reads_one_path_and_is_no_schedulers() -> None:
+    (rule,) = catalog.shipped_cluster_roles()[catalog.METRICS_READER_CLUSTER_ROLE]
+    assert rule.to_dict() == {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    assert catalog.METRICS_READER_CLUSTER_ROLE not in catalog.static_cluster_roles()
 
 
 class EntryPoint:

@@ -1,0 +1,322 @@
+"""What a scheduler may do under the shipped roles against what it does, by the API server's audit log: nothing is
+refused, no verb is held in vain, and a real Prometheus with a ServiceAccount of its own reads /metrics.
+
+The daemon runs as a process, with every plugin that has rights, on a cluster with every kind that they read. The test
+plays kubelet, volume controller and metrics server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster import ports
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
+from scheduler import operand
+from scheduler.catalog import METRICS_READER_CLUSTER_ROLE, shipped_cluster_roles, static_cluster_roles
+from scheduler.kube.client import KubeError
+from tests.integration.operator.rights import Request, requests_of
+from tests.integration.operator.support import Api, until
+from tests.integration.operator.test_least_privilege import crd
+from tests.support.cluster import BARE, audit_flags
+from tests.support.scraping import scraping
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[3]
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+NAMESPACE, NAME, SCRAPER = "rights", "scheduler", "prometheus"
+PATIENCE = 60
+HELD_FOR_DOUBT = {("", "pods", "get")}
+"""Read only when the response to a Binding is lost: tests/unit/scheduler/engine/test_cycle.py."""
+_CUSTOM = (
+    ("scheduling.x-k8s.io", "podgroups"),
+    ("scheduling.x-k8s.io", "elasticquotas"),
+    ("topology.node.k8s.io", "noderesourcetopologies"),
+    ("security-profiles-operator.x-k8s.io", "seccompprofiles"),
+    ("appgroup.diktyo.x-k8s.io", "appgroups"),
+    ("networktopology.diktyo.x-k8s.io", "networktopologies"),
+)
+HELD_FOR_GO_IMAGES = {(group, plural, "get") for group, plural in _CUSTOM}
+"""Images of scheduler-plugins read some of these objects one by one."""
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def control_plane(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One of its own, for the CRDs."""
+    flags = audit_flags(tmp_path_factory.mktemp("audit"))
+    spec = ClusterSpec(name="rights", state_root=cluster_state_root, api_server_flags=flags, **BARE)
+    with LocalCluster(spec) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: LocalCluster) -> Iterator[Api]:
+    with contextlib.closing(Api(control_plane.kubeconfig, NAMESPACE)) as api:
+        install_kinds(api)
+        yield api
+
+
+def install_kinds(api: Api) -> None:
+    """The namespace, and every kind that a plugin reads."""
+    api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    shipped = (file for file in (ROOT / "components/crds").iterdir() if "secondaryschedulers" not in file.name)
+    files = [*shipped, ROOT / "tests/data/crds/seccompprofiles.yaml"]
+    manifests = [yaml.safe_load(file.read_text()) for file in files]
+    metrics = crd("metrics.k8s.io", "nodes", "NodeMetrics", "Cluster")
+    metrics["spec"]["versions"][0]["name"] = "v1beta1"
+    for manifest in (*manifests, metrics):
+        api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", manifest)
+        spec = manifest["spec"]
+        for version in spec["versions"]:
+            path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
+            until(lambda path=path: not version["served"] or _answers(api, path), 20, f"{path} served")  # noqa: B023
+
+
+def _answers(api: Api, path: str) -> bool:
+    with contextlib.suppress(KubeError):
+        api.call("GET", path)
+        return True
+    return False
+
+
+def token(api: Api, account: str) -> str:
+    """A token of a ServiceAccount, which is made for it."""
+    api.create("serviceaccounts", account)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    return str(api.call("POST", api.path("serviceaccounts", account) + "/token", request)["status"]["token"])
+
+
+def bind(api: Api, role: str, account: str) -> None:
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+    body = {"metadata": {"name": f"{account}:{role}"}, "roleRef": reference, "subjects": [subject]}
+    api.call("POST", f"{RBAC}/clusterrolebindings", body)
+
+
+def configuration(kubeconfig: Path) -> dict[str, Any]:
+    """Profiles that together run every plugin with a ClusterRole; Coscheduling orders the queue of all."""
+    sort = {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]}
+    load = {"name": "TargetLoadPacking", "args": {"metricProvider": {"type": "KubernetesMetricsServer"}}}
+
+    def profile(name: str, *plugins: str, extra: Any = (), **points: Any) -> dict[str, Any]:
+        multi = {"multiPoint": {"enabled": [{"name": plugin} for plugin in plugins]}}
+        return {
+            "schedulerName": name,
+            "plugins": {"queueSort": sort, **(multi if plugins else {}), **points},
+            "pluginConfig": list(extra),
+        }
+
+    overhead = {"name": "NetworkOverhead", "args": {"networkTopologyName": "costs"}}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "leaderElection": {"leaderElect": True, "resourceName": NAME, "resourceNamespace": NAMESPACE},
+        "profiles": [
+            profile("default", "Coscheduling", "TargetLoadPacking", extra=[load]),
+            profile("quotas", "CapacityScheduling", postFilter={"disabled": [{"name": "DefaultPreemption"}]}),
+            profile("tolerant", "PreemptionToleration", postFilter={"disabled": [{"name": "DefaultPreemption"}]}),
+            profile("numa", "NodeResourceTopologyMatch"),
+            profile("calls", "SySched"),
+            profile("network", "NetworkOverhead", extra=[overhead]),
+        ],
+    }
+
+
+@dataclass
+class Running:
+    """The daemon under its rights."""
+
+    port: int
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def running(api: Api, control_plane: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    directory = tmp_path_factory.mktemp("rights")
+    for name, rules in shipped_cluster_roles().items():
+        body = {"metadata": {"name": name}, "rules": [rule.to_dict() for rule in rules]}
+        api.call("POST", f"{RBAC}/clusterroles", body)
+    config = yaml.safe_load(Path(control_plane.kubeconfig).read_text())
+    credential = token(api, NAME)
+    for user in config["users"]:
+        user["user"] = {"token": credential}
+    kubeconfig = directory / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    for role in static_cluster_roles():
+        bind(api, role, NAME)
+    place = f"{RBAC}/namespaces/{NAMESPACE}"
+    api.call("POST", f"{place}/roles", {"metadata": {"name": NAME}, "rules": operand.lease_rules(NAME)})
+    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
+    body = {"metadata": {"name": NAME}, "roleRef": operand.role_ref(NAME), "subjects": [subject]}
+    api.call("POST", f"{place}/rolebindings", body)
+    for node in ("n1", "n2"):
+        create_node(api, node)
+    file, log = directory / "config.json", directory / "log"
+    file.write_text(json.dumps(configuration(kubeconfig)))
+    port = ports.allocate(["daemon"], {})["daemon"]
+    command = [sys.executable, "-m", "scheduler", f"--config={file}", f"--secure-port={port}"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [*command, "--bind-address=127.0.0.1"], stdout=output, stderr=output, env=environment
+        ) as daemon,
+    ):
+        try:
+            until(
+                lambda: "caches are filled" in log.read_text() or daemon.poll() is not None, PATIENCE, "caches filled"
+            )
+            assert daemon.poll() is None, log.read_text()[-3000:]
+            yield Running(port, log)
+        finally:
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait(30)
+    assert "Traceback" not in log.read_text()
+
+
+def create_node(api: Api, name: str) -> None:
+    api.call("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    ready = [{"type": "Ready", "status": "True", "reason": "Test"}]
+    status = {"status": {"allocatable": amounts, "capacity": amounts, "conditions": ready}}
+    api.call("PATCH", f"/api/v1/nodes/{name}/status", status, "application/merge-patch+json")
+    api.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, "application/merge-patch+json")
+
+
+def create_pod(api: Api, profile: str, cpu: str, *claims: str, **spec: Any) -> str:
+    name = f"{profile}-{next(_numbers)}"
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+    tolerations = [{"operator": "Exists"}]
+    content = {"schedulerName": profile, "containers": [container], "volumes": volumes, "tolerations": tolerations}
+    api.create("pods", name, spec={**content, **spec})
+    return name
+
+
+def is_bound(api: Api, pod: str) -> bool:
+    return bool(((api.get("pods", pod) or {}).get("spec") or {}).get("nodeName"))
+
+
+def bound(api: Api, pod: str, log: Path) -> None:
+    until(lambda: is_bound(api, pod), PATIENCE, f"{pod} bound: {log.read_text()[-1500:]}")
+
+
+def volumes(api: Api, log: Path) -> None:
+    """One claim that takes a volume that exists, one that has to be provisioned."""
+    base = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
+    for name, provisioner in (("local", "kubernetes.io/no-provisioner"), ("made", "example.com/provisioner")):
+        body = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        api.call("POST", "/apis/storage.k8s.io/v1/storageclasses", body)
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        api.call("POST", base, {"metadata": {"name": name}, "spec": spec})
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]}]
+    volume = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "persistentVolumeReclaimPolicy": "Retain",
+        "local": {"path": "/mnt"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+    }
+    api.call("POST", "/api/v1/persistentvolumes", {"metadata": {"name": "disk"}, "spec": volume})
+    bound(api, create_pod(api, "default", "100m", "local"), log)
+    create_pod(api, "default", "100m", "made")
+    selected = "volume.kubernetes.io/selected-node"
+    until(
+        lambda: selected in (api.call("GET", f"{base}/made")["metadata"].get("annotations") or {}),
+        PATIENCE,
+        "a node for the claim",
+    )
+
+
+def repeated_event(api: Api, pod: str) -> bool:
+    path = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+    return any(item["regarding"].get("name") == pod and item.get("series") for item in api.call("GET", path)["items"])
+
+
+def live_through_everything(api: Api, running: Running) -> None:
+    """Everything that makes a scheduler use its rights."""
+    log = running.log
+    bound(api, create_pod(api, "default", "100m"), log)
+    for profile in ("quotas", "tolerant", "numa", "calls", "network"):
+        bound(api, create_pod(api, profile, "100m"), log)
+    volumes(api, log)
+    low = create_pod(api, "default", "3", nodeName="n2", priority=None)
+    until(lambda: is_bound(api, low), PATIENCE, "a pod to preempt")
+    body = {"metadata": {"name": "high"}, "value": 1000}
+    api.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
+    high = create_pod(api, "default", "3", nodeSelector={"kubernetes.io/hostname": "n2"}, priorityClassName="high")
+    until(lambda: (api.get("pods", low) or {}).get("metadata", {}).get("deletionTimestamp") or not api.get("pods", low),
+          PATIENCE, "preempted")  # fmt: skip
+    api.call("DELETE", api.path("pods", low) + "?gracePeriodSeconds=0") if api.get("pods", low) else None
+    bound(api, high, log)
+    huge = create_pod(api, "default", "100")
+    rejected = "PodScheduled"
+    until(
+        lambda: any(c["type"] == rejected for c in (api.get("pods", huge)["status"].get("conditions") or [])),
+        PATIENCE,
+        "rejected",
+    )
+
+    def again() -> bool:
+        # A pod that goes lets the other be tried again, in vain: the Event becomes a series.
+        api.delete("pods", create_pod(api, "default", "100m", nodeName="n1", terminationGracePeriodSeconds=0))
+        return repeated_event(api, huge)
+
+    until(again, PATIENCE, "the Event of a pod that is rejected again")
+
+
+def held() -> set[tuple[str, str, str]]:
+    rules = [rule.to_dict() for rules in static_cluster_roles().values() for rule in rules]
+    return {
+        (group, resource, verb)
+        for rule in (*rules, *operand.lease_rules(NAME))
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def requests(control_plane: LocalCluster) -> list[Request]:
+    return list(requests_of(control_plane, f"system:serviceaccount:{NAMESPACE}:{NAME}"))
+
+
+def test_prometheus_with_an_account_of_its_own_scrapes_under_the_shipped_roles(
+    api: Api, running: Running, tmp_path: Path
+) -> None:
+    credential = token(api, SCRAPER)
+    bind(api, METRICS_READER_CLUSTER_ROLE, SCRAPER)
+    with scraping(tmp_path, f"127.0.0.1:{running.port}", credential) as prometheus:
+        assert prometheus.wait_for("up == 1") == 1
+        assert prometheus.wait_for('leader_election_master_status{name="scheduler"}') == 1
+
+
+def test_nothing_is_refused_and_nothing_is_held_in_vain(
+    api: Api, running: Running, control_plane: LocalCluster
+) -> None:
+    live_through_everything(api, running)
+    metrics = ("metrics.k8s.io", "nodes", "list")
+    until(lambda: metrics in {request[:3] for request in requests(control_plane)}, PATIENCE, "the metrics server read")
+    seen = requests(control_plane)
+    assert {request for request in seen if request.code == 403} == set()
+    assert held() - {request[:3] for request in seen} == HELD_FOR_DOUBT | HELD_FOR_GO_IMAGES
