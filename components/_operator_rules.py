@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from scheduler import operand
 from scheduler.catalog import (
     CANARY_SUFFIX,
     FLOW_SCHEMAS,
@@ -77,29 +78,40 @@ def _status_rules(kinds: list[str]) -> list[dict[str, Any]]:
 def namespace_rules(instances: Iterable[str] = (INSTANCE_NAME,)) -> list[dict[str, Any]]:
     """Return the rules in a namespace with instances of these names."""
     operands = [operand_name(name) for name in instances]
-    leases = [lease for operand in operands for lease in (operand, f"{operand}{CANARY_SUFFIX}")]
+    with_canaries = [name for each in operands for name in (each, f"{each}{CANARY_SUFFIX}")]
+    lease_roles = [operand.lease_role_name(each) for each in operands]
+    services = [operand.metrics_service_name(each) for each in operands]
     return [
         # Instances of any name: one that is not served gets a condition that says so.
         _rule("operator.openshift.io", ["secondaryschedulers"], ["patch"]),
         _rule("operator.openshift.io", ["secondaryschedulers/status"], ["patch"]),
-        _rule("", ["configmaps", "serviceaccounts", "services"], [*_READ, *_WRITE]),
+        # Written: copies of configurations, which are named after their content.
+        _rule("", ["configmaps"], [*_READ, *_WRITE]),
+        *_named("", "serviceaccounts", operands),
+        *_named("", "services", services),
         # It only checks that the Secrets which the scheduler mounts exist.
         _rule("", ["secrets"], _READ),
         # Written: the one pod that a canary has to bind.
         _rule("", ["pods"], [*_READ, *_WRITE]),
         _rule("", ["events"], ["create"]),
-        _rule("apps", ["deployments"], [*_READ, *_WRITE]),
-        _rule(_RBAC, ["roles", "rolebindings"], [*_READ, *_WRITE]),
-        _rule("policy", ["poddisruptionbudgets"], [*_READ, *_WRITE]),
-        _rule("networking.k8s.io", ["networkpolicies"], [*_READ, *_WRITE]),
-        _rule("monitoring.coreos.com", ["servicemonitors"], [*_READ, *_WRITE]),
+        *_named("apps", "deployments", with_canaries),
+        *_named(_RBAC, "roles", lease_roles),
+        *_named(_RBAC, "rolebindings", lease_roles),
+        *_named("policy", "poddisruptionbudgets", operands),
+        *_named("networking.k8s.io", "networkpolicies", operands),
+        *_named("monitoring.coreos.com", "servicemonitors", operands),
         _rule(_LEASES, ["leases"], ["create"]),
         _rule(_LEASES, ["leases"], ["get", "update"], [_OPERATOR_LEASE]),
         # Watched for what schedulers of any name report in them.
         _rule(_LEASES, ["leases"], _READ),
         # Granted to the scheduler and its canary (get, update), and deleted at the end.
-        _rule(_LEASES, ["leases"], ["get", "update", "delete"], leases),
+        _rule(_LEASES, ["leases"], ["get", "update", "delete"], with_canaries),
     ]
+
+
+def _named(group: str, resource: str, names: list[str]) -> list[dict[str, Any]]:
+    """Reads of all, writes of these. RBAC knows the name of an object that a server-side apply creates."""
+    return [_rule(group, [resource], _READ), _rule(group, [resource], _WRITE, names)]
 
 
 def _unique(names: Iterable[str]) -> list[str]:

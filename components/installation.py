@@ -8,6 +8,7 @@ from typing import Literal
 
 import pulumi
 
+from components.admission import AdmissionPolicies, AdmissionPoliciesArgs
 from components.catalog_source import CatalogSource, CatalogSourceArgs
 from components.crd import SecondarySchedulerCrd, SecondarySchedulerCrdArgs
 from components.existing_operator import ExistingOperator, ExistingOperatorArgs
@@ -15,12 +16,13 @@ from components.installation_record import InstallationRecord, InstallationRecor
 from components.kube_object import ClusterProvider
 from components.namespace import NAMESPACE, Namespace, NamespaceArgs
 from components.olm_operator import OlmOperator, OlmOperatorArgs
-from components.operator_install import OperatorInstall, OperatorInstallArgs
+from components.operator_install import OPERATOR_NAME, OperatorInstall, OperatorInstallArgs
 from components.scheduler_roles import SchedulerRoles, SchedulerRolesArgs
 from components.upstream_operator import UpstreamOperator, UpstreamOperatorArgs
 from scheduler import operand
 from scheduler.catalog import (
     GO_CLUSTER_ROLES,
+    INSTANCE_NAME,
     METRICS_READER_CLUSTER_ROLE,
     STATUS_KINDS,
     PolicyRule,
@@ -61,6 +63,8 @@ class InstallationArgs:
     olm: for olm and catalog.
     openshift: whether the cluster is OpenShift.
     instances, status_of: what our operator serves in addition to this stack's scheduler.
+    admission_policies: limit what a SecondaryScheduler may run, and what our operator may bind.
+    allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `scheduler_image`.
     crds: of plugins; they exist before the operator starts.
     protect: refuse to delete the namespace and the CRD of SecondaryScheduler.
     keep_crd: keep that CRD when the stack is destroyed.
@@ -77,6 +81,8 @@ class InstallationArgs:
     openshift: bool = False
     instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] = STATUS_KINDS
+    admission_policies: bool = True
+    allowed_images: Sequence[str] = ()
     crds: Sequence[pulumi.Resource] = ()
     protect: bool = False
     keep_crd: bool = False
@@ -121,10 +127,11 @@ def install(args: InstallationArgs, cluster: ClusterProvider, opts: pulumi.Resou
         operator = ExistingOperator("operator", ExistingOperatorArgs(record.namespace), opts)
     elif args.mode == "manifests":
         crd = SecondarySchedulerCrd("crd", SecondarySchedulerCrdArgs(args.keep_crd, args.protect), opts)
-        needs = [crd, *needs]
+        needs = [crd, *needs, *_admission(args, namespace, record, opts)]
         operator = _from_manifests(args, record, needs, opts)
     else:
         assert adopting is not None
+        needs = [*needs, *_admission(args, namespace, record, opts)]
         operator = _through_olm(args, record, needs, adopting, opts)
     return _installation(args, namespace, record, [*needs, operator], operator.version, adopting)
 
@@ -179,6 +186,19 @@ def _roles(args: InstallationArgs, record: InstallationRecord, opts: pulumi.Reso
     wanted = {*bind, METRICS_READER_CLUSTER_ROLE}
     roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in wanted}
     return [SchedulerRoles("scheduler-roles", SchedulerRolesArgs(roles, bind, record.namespace, needs=[record]), opts)]
+
+
+def _admission(
+    args: InstallationArgs, namespace: pulumi.Output[str], record: InstallationRecord, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """The policies; not where the operator is somebody else's, who brings them."""
+    if not args.admission_policies:
+        return []
+    instances = [(None, INSTANCE_NAME), *args.instances]
+    images = [args.scheduler_image, *args.allowed_images]
+    account = "" if args.upstream else OPERATOR_NAME
+    policies_args = AdmissionPoliciesArgs(images, namespace, instances, account, needs=[record])
+    return [AdmissionPolicies("admission", policies_args, opts)]
 
 
 def _through_olm(

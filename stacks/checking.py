@@ -21,7 +21,16 @@ from stacks.problems import from_validation_error
 from stacks.profile import StackConfiguration, build_profile
 from stacks.settings import ProfileSettings, StackSettings
 
-OBJECTS = ("cluster", "plugins", "metricProvider", "operator", "profiles", "extraPlugins", "optionalObjects")
+OBJECTS = (
+    "cluster",
+    "plugins",
+    "metricProvider",
+    "operator",
+    "profiles",
+    "extraPlugins",
+    "optionalObjects",
+    "allowedImages",
+)
 DIRECTORY = Path(__file__).resolve().parent
 BOOLEANS = ("protect", "allowDefaultSchedulerName", "installPluginCrds", "retainCrds", "adoptExisting")
 NUMBERS = ("replicas", "readySeconds")

@@ -35,6 +35,8 @@ def installation_args(stack: Stack, crds: list[pulumi.Resource]) -> components.I
         openshift=settings.openshift,
         instances=[(instance.namespace, instance.name) for instance in operator.instances],
         status_of=operator.keeps_status_of(stack.profile.crds),
+        admission_policies=settings.optional_objects.admission_policies,
+        allowed_images=settings.allowed_images,
         crds=crds,
         protect=settings.protect,
         keep_crd=stack.keeps_crds,

@@ -93,6 +93,8 @@ class OptionalObjects(SettingsModel):
         priority_class: a PriorityClass, so that ordinary pods do not preempt the scheduler's.
         network_policy: allow traffic to the scheduler's authenticated port only.
         flow_schemas: keep Lease and bindings alive when the API server is under load.
+        admission_policies: limit what a SecondaryScheduler may run, and what our operator may bind; they need
+            Kubernetes 1.30.
         service_monitor, prometheus_rule: scraping and alerts through the Prometheus operator, whose CRDs must exist;
             default: on OpenShift only.
     """
@@ -100,5 +102,6 @@ class OptionalObjects(SettingsModel):
     priority_class: bool = True
     network_policy: bool = True
     flow_schemas: bool = True
+    admission_policies: bool = True
     service_monitor: bool | None = None
     prometheus_rule: bool | None = None

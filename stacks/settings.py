@@ -19,6 +19,7 @@ from stacks.values import (
     SECRET_ARGUMENT,
     FileName,
     Image,
+    Repository,
     ServerAddress,
     SettingsModel,
     Subdomain,
@@ -240,6 +241,8 @@ class StackSettings(ProfileSettings):
         adopt_existing: adopt objects that already exist in the cluster, with fields that others set.
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
         optional_objects: optional objects around the scheduler.
+        allowed_images: repositories of images that SecondarySchedulers may name, in addition to that of this stack's
+            image.
         replicas: number of schedulers; one leads, the others wait for the Lease.
         ready_seconds: how long the scheduler may take to become ready before an update fails.
     """
@@ -260,6 +263,7 @@ class StackSettings(ProfileSettings):
         OperatorSettings(), validate_default=True
     )
     optional_objects: OptionalObjects = OptionalObjects()
+    allowed_images: tuple[Repository, ...] = ()
     replicas: int = Field(1, ge=1, le=9)
     ready_seconds: int = Field(180, ge=10, le=3600)
 

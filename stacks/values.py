@@ -35,6 +35,12 @@ def _image(value: str) -> str:
     return value
 
 
+def _repository(value: str) -> str:
+    if not _IMAGE.fullmatch(value) or "@" in value or ":" in value.rpartition("/")[2]:
+        raise ValueError("is not a repository; write registry/repository, without a tag or digest")
+    return value
+
+
 def _subdomain(value: str) -> str:
     if len(value) > 253 or not _DNS_SUBDOMAIN.fullmatch(value):
         raise ValueError("must consist of lower case letters, digits, '-' and '.', at most 253 of them")
@@ -93,6 +99,8 @@ Version = Annotated[str, AfterValidator(_version)]
 ServerAddress = Annotated[str, AfterValidator(_server)]
 FileName = Annotated[str, AfterValidator(_file_name)]
 Image = Annotated[str, AfterValidator(_image)]
+Repository = Annotated[str, AfterValidator(_repository)]
+"""An image without tag and digest."""
 Subdomain = Annotated[str, AfterValidator(_subdomain)]
 EnvironmentName = Annotated[str, AfterValidator(_environment_name)]
 SecretDataKey = Annotated[str, Field(pattern=f"^{_SECRET_KEY.pattern}$")]

@@ -1,0 +1,207 @@
+"""Admission policies that bound what a SecondaryScheduler and the operator's ServiceAccount can give away.
+
+RBAC alone cannot say which image a SecondaryScheduler may name, nor which subjects the operator may bind: the API
+server itself refuses these writes. Both are ValidatingAdmissionPolicies (Kubernetes 1.30 and newer).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components._operator_rules import Instance
+from components.kube_object import KubeObject, child
+from components.labels import COMPONENT
+from scheduler.catalog import operand_name
+
+IMAGES_POLICY = "secondary-scheduler-images"
+BINDINGS_POLICY = "secondary-scheduler-operator-bindings"
+_API = "admissionregistration.k8s.io/v1"
+_COMMAND = "/bin/kube-scheduler"
+_FLAGS = (
+    "-v",
+    "--v",
+    "--vmodule",
+    "--logging-format",
+    "--feature-gates",
+    "--tls-min-version",
+    "--tls-cipher-suites",
+    "--kube-api-qps",
+    "--kube-api-burst",
+    "--kube-api-content-type",
+)
+"""Flags that neither lead the scheduler to another API server nor open an endpoint."""
+
+
+@dataclass(frozen=True)
+class AdmissionPoliciesArgs:
+    """Attributes:
+    images: repositories, without tag or digest, that a SecondaryScheduler may name.
+    namespace: of the operator.
+    instances: namespaces and names of the SecondarySchedulers that it serves, given its own namespace.
+    operator_account: name of the ServiceAccount of our operator; "" for an operator that is not ours.
+    needs: what must exist before.
+    """
+
+    images: Collection[str]
+    namespace: pulumi.Input[str]
+    instances: Sequence[tuple[str | None, str]]
+    operator_account: str = ""
+    needs: Sequence[pulumi.Resource] = ()
+
+
+class AdmissionPolicies(pulumi.ComponentResource):
+    """The policies with their bindings."""
+
+    names: list[pulumi.Output[str]]
+
+    def __init__(self, name: str, args: AdmissionPoliciesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:AdmissionPolicies", name, None, opts)
+        self._prefix, self._needs = name, args.needs
+        own = pulumi.Output.from_input(args.namespace)
+
+        def instances(namespace: str) -> list[Instance]:
+            return [(other or namespace, instance) for other, instance in args.instances]
+
+        images = images_policy(args.images)
+        where = own.apply(lambda namespace: sorted({other for other, _ in instances(namespace)}))
+        self.names = [self._policy(IMAGES_POLICY, images, where)]
+        if args.operator_account:
+            account = args.operator_account
+            bindings = own.apply(lambda namespace: bindings_policy(namespace, account, instances(namespace)))
+            self.names.append(self._policy(BINDINGS_POLICY, bindings, None))
+        self.register_outputs({"names": self.names})
+
+    def _policy(
+        self, policy: str, spec: pulumi.Input[dict[str, Any]], namespaces: pulumi.Input[list[str]] | None
+    ) -> pulumi.Output[str]:
+        metadata = {"name": policy, "labels": {COMPONENT: "admission"}}
+        made = KubeObject(
+            f"{self._prefix}-{policy}",
+            {"apiVersion": _API, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec},
+            child(self, depends_on=self._needs),
+        )
+        enforced: dict[str, Any] = {"policyName": made.object_name, "validationActions": ["Deny"]}
+        if namespaces is not None:
+            served = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
+            enforced["matchResources"] = {"namespaceSelector": {"matchExpressions": [served]}}
+        KubeObject(
+            f"{self._prefix}-{policy}-binding",
+            {"apiVersion": _API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": enforced},
+            child(self),
+        )
+        return made.object_name
+
+
+def repository_of(image: str) -> str:
+    """Return an image's repository: its reference without tag and digest."""
+    name = image.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
+
+
+def images_policy(images: Collection[str]) -> dict[str, Any]:
+    """Return the spec of the policy for SecondarySchedulers.
+
+    Its image runs with the scheduler's rights, and so does whatever its command, environment and arguments make of it.
+    Whoever may change the policy itself is not bound by it: that is how a stack moves to another repository in one
+    update, as API servers take up a changed policy only after a while. A field that stays as it was is not judged, so
+    that an instance of before can still be deleted.
+    """
+    allowed = sorted({repository_of(image) for image in images})
+    resource = "group('admissionregistration.k8s.io').resource('validatingadmissionpolicies')"
+    may_change = f"authorizer.{resource}.name({_cel(IMAGES_POLICY)}).check('update').allowed()"
+    fields = {"image": ("schedulerImage", "''"), "command": ("command", "[]")}
+    fields |= {"env": ("env", "[]"), "arguments": ("extraArgs", "[]")}
+    variables = [
+        {"name": name, "expression": f"has(object.spec) ? object.spec.?{field}.orValue({empty}) : {empty}"}
+        for name, (field, empty) in fields.items()
+    ]
+    variables += [
+        {
+            "name": f"{name}_before",
+            "expression": "oldObject != null && has(oldObject.spec) ? "
+            f"oldObject.spec.?{field}.orValue({empty}) : {empty}",
+        }
+        for name, (field, empty) in fields.items()
+    ]
+    matches = (
+        f"variables.image == '' || {_cel(allowed)}.exists(r, variables.image == r || "
+        "variables.image.startsWith(r + '@') || (variables.image.startsWith(r + ':') && "
+        "!variables.image.substring(size(r)).contains('/')))"
+    )
+    flags = f"variables.arguments.all(a, {_cel(list(_FLAGS))}.exists(f, a == f || a.startsWith(f + '=')))"
+    by_others = "may be set only by who may change this policy"
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": _constraints("operator.openshift.io", ["secondaryschedulers"]),
+        "matchConditions": [{"name": "not-by-who-may-change-this-policy", "expression": f"!{may_change}"}],
+        "variables": variables,
+        "validations": [
+            {
+                "expression": f"variables.image == variables.image_before || {matches}",
+                "message": f"spec.schedulerImage: is of no allowed repository ({', '.join(allowed)}); "
+                "add its repository to the stack's allowedImages",
+                "reason": "Forbidden",
+            },
+            _unless_kept(
+                "command",
+                f"size(variables.command) == 0 || variables.command == {_cel([_COMMAND])}",
+                f"spec.command: {by_others}, as it runs with the scheduler's rights",
+            ),
+            _unless_kept(
+                "env", "size(variables.env) == 0", f"spec.env: {by_others}, as it can make the image run other code"
+            ),
+            _unless_kept("arguments", flags, f"spec.extraArgs: flags other than {', '.join(_FLAGS)} {by_others}"),
+        ],
+    }
+
+
+def _unless_kept(field: str, expression: str, message: str) -> dict[str, Any]:
+    kept = f"variables.{field} == variables.{field}_before"
+    return {"expression": f"{kept} || {expression}", "message": message, "reason": "Forbidden"}
+
+
+def bindings_policy(namespace: str, account: str, instances: Sequence[Instance]) -> dict[str, Any]:
+    """Return the spec of the policy for what our operator binds: ServiceAccounts of its schedulers only.
+
+    Args:
+        namespace, account: the operator's ServiceAccount.
+        instances: namespaces and names of the SecondarySchedulers that it serves.
+    """
+    schedulers = sorted({f"{of}/{operand_name(instance)}" for of, instance in instances})
+    user = f"system:serviceaccount:{namespace}:{account}"
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": _constraints("rbac.authorization.k8s.io", ["clusterrolebindings", "rolebindings"]),
+        "matchConditions": [
+            {"name": "by-the-operator", "expression": f"request.userInfo.username == {_cel(user)}"},
+        ],
+        "validations": [
+            {
+                "expression": "!has(object.subjects) || object.subjects.all(s, s.kind == 'ServiceAccount' && "
+                f"(s.?namespace.orValue('') + '/' + s.name) in {_cel(schedulers)})",
+                "message": f"the operator binds only the ServiceAccounts {', '.join(schedulers)}",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": "object.kind == 'ClusterRoleBinding' || object.roleRef.kind == 'Role'",
+                "message": "the operator binds no ClusterRole in a namespace",
+                "reason": "Forbidden",
+            },
+        ],
+    }
+
+
+def _constraints(group: str, resources: list[str]) -> dict[str, Any]:
+    rule = {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": resources}
+    return {"resourceRules": [rule]}
+
+
+def _cel(value: str | list[str]) -> str:
+    """Return a literal of CEL, whose strings and lists are written as JSON's."""
+    return json.dumps(value)

@@ -1,0 +1,56 @@
+"""The admission policies: which repositories they name, and in which install modes they exist."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from components.admission import BINDINGS_POLICY, IMAGES_POLICY, bindings_policy, images_policy, repository_of
+from tests.components.graph import STATUS, run_program, stack_values
+
+
+@pytest.mark.parametrize(
+    ("image", "repository"),
+    [
+        ("quay.io/team/scheduler:1", "quay.io/team/scheduler"),
+        ("quay.io/team/scheduler@sha256:0", "quay.io/team/scheduler"),
+        ("host:5000/scheduler:1@sha256:0", "host:5000/scheduler"),
+        ("host:5000/scheduler", "host:5000/scheduler"),
+        ("scheduler:1", "scheduler"),
+    ],
+)
+def test_a_repository_is_an_image_without_tag_and_digest(image: str, repository: str) -> None:
+    assert repository_of(image) == repository
+
+
+def test_a_quote_in_a_repository_stays_text() -> None:
+    (image, *_) = images_policy(['a"]) || true'])["validations"]
+    assert json.dumps(['a"]) || true']) in image["expression"]
+
+
+def test_the_operator_may_bind_the_schedulers_of_its_instances_only() -> None:
+    (subjects, _) = bindings_policy("ns", "operator", [("ns", "cluster"), ("team", "gpu")])["validations"]
+    assert '["ns/secondary-scheduler", "team/secondary-scheduler-gpu"]' in subjects["expression"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "policies"),
+    [("manifests", {IMAGES_POLICY, BINDINGS_POLICY}), ("direct", set()), ("none", set())],
+)
+def test_policies_come_with_an_operator(mode: str, policies: set[str], local_environment: None) -> None:
+    graph = run_program({**stack_values("local"), "installMode": mode}, preview=False, statuses=STATUS)
+    assert {each.object_name for each in graph.of("ValidatingAdmissionPolicy")} == policies
+    assert {each.manifest["spec"]["policyName"] for each in graph.of("ValidatingAdmissionPolicyBinding")} == policies
+
+
+def test_a_stack_adds_repositories_or_leaves_the_policies_out(local_environment: None) -> None:
+    values = {**stack_values("local"), "allowedImages": '["quay.io/team/other"]'}
+    (policy,) = [
+        each
+        for each in run_program(values, preview=False, statuses=STATUS).of("ValidatingAdmissionPolicy")
+        if each.object_name == IMAGES_POLICY
+    ]
+    assert "localhost/secondary-scheduler/kube-scheduler, quay.io/team/other" in json.dumps(policy.manifest)
+    without = {**stack_values("local"), "optionalObjects": '{"admissionPolicies": false}'}
+    assert not run_program(without, preview=False, statuses=STATUS).of("ValidatingAdmissionPolicy")
