@@ -46,6 +46,8 @@ PARENTS = {
     "ClusterRoleBinding": "SchedulerRoles",
     "Secret": "MetricCredentials",
     "PriorityClass": "SchedulerPriority",
+    "ValidatingAdmissionPolicy": "AdmissionPolicies",
+    "ValidatingAdmissionPolicyBinding": "AdmissionPolicies",
     "SecondaryScheduler": "SecondaryScheduler",
     "Deployment": "OperandRollout",
 }

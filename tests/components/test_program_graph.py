@@ -29,7 +29,15 @@ from tests.components.graph import PROVIDER_TYPE, Graph, Registered, clear_value
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 OPERATOR = "secondary-scheduler-operator"
-CLUSTER_SCOPED = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
+CLUSTER_SCOPED = {
+    "Namespace",
+    "CustomResourceDefinition",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "PriorityClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 READY = {"readyReplicas": 1, "configurationHash": "set by the operator"}
 
 
@@ -301,7 +309,12 @@ def test_operator_gets_flags_and_rights_for_the_further_instances_of_the_setting
     assert operator_arguments(graph) == ["--watch-namespaces=team-a"]
     roles = {role.manifest["metadata"]["namespace"]: role.manifest["rules"] for role in graph.of("Role")}
     leases = {
-        namespace: {name for rule in bound if "delete" in rule["verbs"] for name in rule.get("resourceNames", [])}
+        namespace: {
+            name
+            for rule in bound
+            if rule["resources"] == ["leases"] and "delete" in rule["verbs"]
+            for name in rule.get("resourceNames", [])
+        }
         for namespace, bound in roles.items()
     }
     operands = {
