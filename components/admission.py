@@ -68,8 +68,8 @@ class AdmissionPolicies(pulumi.ComponentResource):
             return [(other or namespace, instance) for other, instance in args.instances]
 
         images = images_policy(args.images)
-        where = own.apply(lambda namespace: sorted({other for other, _ in instances(namespace)}))
-        self.names = [self._policy(IMAGES_POLICY, images, where)]
+        served_namespaces = own.apply(lambda namespace: sorted({other for other, _ in instances(namespace)}))
+        self.names = [self._policy(IMAGES_POLICY, images, served_namespaces)]
         if args.operator_account:
             account = args.operator_account
             bindings = own.apply(lambda namespace: bindings_policy(namespace, account, instances(namespace)))
@@ -80,12 +80,12 @@ class AdmissionPolicies(pulumi.ComponentResource):
         self, policy: str, spec: pulumi.Input[dict[str, Any]], namespaces: pulumi.Input[list[str]] | None
     ) -> pulumi.Output[str]:
         metadata = {"name": policy, "labels": {COMPONENT: "admission"}}
-        made = KubeObject(
+        policy_object = KubeObject(
             f"{self._prefix}-{policy}",
             {"apiVersion": _API, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec},
             child(self, depends_on=self._needs),
         )
-        enforced: dict[str, Any] = {"policyName": made.object_name, "validationActions": ["Deny"]}
+        enforced: dict[str, Any] = {"policyName": policy_object.object_name, "validationActions": ["Deny"]}
         if namespaces is not None:
             served = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
             enforced["matchResources"] = {"namespaceSelector": {"matchExpressions": [served]}}
@@ -94,7 +94,7 @@ class AdmissionPolicies(pulumi.ComponentResource):
             {"apiVersion": _API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": enforced},
             child(self),
         )
-        return made.object_name
+        return policy_object.object_name
 
 
 def repository_of(image: str) -> str:

@@ -136,8 +136,8 @@ class Live:
         try:
             with scraping(directory, target, answer.status.token, labels=labels, rules=groups) as prometheus:
                 prometheus.wait_for(f'up{{job="metrics",namespace="{NAMESPACE}"}} == 1')
-                eventually(lambda: "SecondarySchedulerPodsUnschedulable" in prometheus.firing(), 30)
-                eventually(lambda: "SecondarySchedulerDown" not in prometheus.firing(), 30)
+                eventually(lambda: "SecondarySchedulerPodsUnschedulable" in prometheus.firing(), "an alert that fires")
+                eventually(lambda: "SecondarySchedulerDown" not in prometheus.firing(), "no alert that it is down")
         finally:
             self.core.delete_namespaced_pod(account, "default")
             self.rbac.delete_cluster_role_binding(account)

@@ -17,8 +17,9 @@ import yaml
 from devcluster import ports
 from devcluster.progress import SilentReporter
 from devcluster.toolchain.binaries import ensure
+from tests.support.waiting import PATIENCE_SECONDS
 
-_PATIENCE = 60.0
+_PATIENCE = PATIENCE_SECONDS
 
 
 class Scraper:

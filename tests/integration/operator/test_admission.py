@@ -14,7 +14,8 @@ import yaml
 from components.admission import BINDINGS_POLICY, IMAGES_POLICY, bindings_policy, images_policy
 from scheduler.kube.client import Forbidden, KubeError
 from tests.integration.operator.rights import Rights
-from tests.integration.operator.support import Api, until
+from tests.integration.operator.support import Api
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -37,8 +38,8 @@ def enforce(api: Api, name: str, spec: dict[str, Any]) -> None:
     metadata = {"metadata": {"name": name}}
     api.call("POST", f"{ADMISSION}/validatingadmissionpolicies", {**metadata, "spec": spec})
     selector = {"matchLabels": {"kubernetes.io/metadata.name": api.namespace}}
-    where = {"matchResources": {"namespaceSelector": selector}} if name == IMAGES_POLICY else {}
-    binding = {"policyName": name, "validationActions": ["Deny"], **where}
+    scope = {"matchResources": {"namespaceSelector": selector}} if name == IMAGES_POLICY else {}
+    binding = {"policyName": name, "validationActions": ["Deny"], **scope}
     api.call("POST", f"{ADMISSION}/validatingadmissionpolicybindings", {**metadata, "spec": binding})
 
 
@@ -120,7 +121,7 @@ HARMLESS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def enforced(author: Api, policies: None) -> None:
     """API servers take up a new policy after a while."""
-    until(lambda: refusal(author, instance(schedulerImage="evil.example.com/x:1")), 30, "the policy is enforced")
+    eventually(lambda: refusal(author, instance(schedulerImage="evil.example.com/x:1")), "the policy is enforced")
 
 
 @pytest.mark.parametrize(("spec", "reason"), HOSTILE)
@@ -174,7 +175,7 @@ def test_the_operators_account_binds_nobody_but_its_schedulers(
                 return False
             return True
 
-        until(refused, 30, "the policy is enforced")
+        eventually(refused, "the policy is enforced")
         bind(kind="ServiceAccount", name="secondary-scheduler", namespace=api.namespace)
         for subject in (
             {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"},

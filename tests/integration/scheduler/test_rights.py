@@ -29,17 +29,17 @@ from scheduler import operand
 from scheduler.catalog import METRICS_READER_CLUSTER_ROLE, shipped_cluster_roles, static_cluster_roles
 from scheduler.kube.client import KubeError
 from tests.integration.operator.rights import Request, requests_of
-from tests.integration.operator.support import Api, until
+from tests.integration.operator.support import Api
 from tests.integration.operator.test_least_privilege import crd
 from tests.support.cluster import BARE, audit_flags
 from tests.support.scraping import scraping
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[3]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 NAMESPACE, NAME, SCRAPER = "rights", "scheduler", "prometheus"
-PATIENCE = 60
 HELD_FOR_DOUBT = {("", "pods", "get")}
 """Read only when the response to a Binding is lost: tests/unit/scheduler/engine/test_cycle.py."""
 _CUSTOM = (
@@ -84,7 +84,7 @@ def install_kinds(api: Api) -> None:
         spec = manifest["spec"]
         for version in spec["versions"]:
             path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
-            until(lambda path=path: not version["served"] or _answers(api, path), 20, f"{path} served")  # noqa: B023
+            eventually(lambda path=path: not version["served"] or _answers(api, path), f"{path} served")  # noqa: B023
 
 
 def _answers(api: Api, path: str) -> bool:
@@ -179,9 +179,7 @@ def running(api: Api, control_plane: LocalCluster, tmp_path_factory: pytest.Temp
         ) as daemon,
     ):
         try:
-            until(
-                lambda: "caches are filled" in log.read_text() or daemon.poll() is not None, PATIENCE, "caches filled"
-            )
+            eventually(lambda: "caches are filled" in log.read_text() or daemon.poll() is not None, "caches filled")
             assert daemon.poll() is None, log.read_text()[-3000:]
             yield Running(port, log)
         finally:
@@ -213,8 +211,12 @@ def is_bound(api: Api, pod: str) -> bool:
     return bool(((api.get("pods", pod) or {}).get("spec") or {}).get("nodeName"))
 
 
+def is_going(api: Api, pod: str) -> bool:
+    return "deletionTimestamp" in (api.get("pods", pod) or {"metadata": {"deletionTimestamp": ""}})["metadata"]
+
+
 def bound(api: Api, pod: str, log: Path) -> None:
-    until(lambda: is_bound(api, pod), PATIENCE, f"{pod} bound: {log.read_text()[-1500:]}")
+    eventually(lambda: is_bound(api, pod), f"{pod} bound: {log.read_text()[-1500:]}")
 
 
 def volumes(api: Api, log: Path) -> None:
@@ -242,9 +244,8 @@ def volumes(api: Api, log: Path) -> None:
     bound(api, create_pod(api, "default", "100m", "local"), log)
     create_pod(api, "default", "100m", "made")
     selected = "volume.kubernetes.io/selected-node"
-    until(
+    eventually(
         lambda: selected in (api.call("GET", f"{base}/made")["metadata"].get("annotations") or {}),
-        PATIENCE,
         "a node for the claim",
     )
 
@@ -262,19 +263,18 @@ def live_through_everything(api: Api, running: Running) -> None:
         bound(api, create_pod(api, profile, "100m"), log)
     volumes(api, log)
     low = create_pod(api, "default", "3", nodeName="n2", priority=None)
-    until(lambda: is_bound(api, low), PATIENCE, "a pod to preempt")
+    eventually(lambda: is_bound(api, low), "a pod to preempt")
     body = {"metadata": {"name": "high"}, "value": 1000}
     api.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
     high = create_pod(api, "default", "3", nodeSelector={"kubernetes.io/hostname": "n2"}, priorityClassName="high")
-    until(lambda: (api.get("pods", low) or {}).get("metadata", {}).get("deletionTimestamp") or not api.get("pods", low),
-          PATIENCE, "preempted")  # fmt: skip
-    api.call("DELETE", api.path("pods", low) + "?gracePeriodSeconds=0") if api.get("pods", low) else None
+    eventually(lambda: is_going(api, low), "preempted")
+    if api.get("pods", low):
+        api.call("DELETE", api.path("pods", low) + "?gracePeriodSeconds=0")
     bound(api, high, log)
     huge = create_pod(api, "default", "100")
     rejected = "PodScheduled"
-    until(
+    eventually(
         lambda: any(c["type"] == rejected for c in (api.get("pods", huge)["status"].get("conditions") or [])),
-        PATIENCE,
         "rejected",
     )
 
@@ -283,7 +283,7 @@ def live_through_everything(api: Api, running: Running) -> None:
         api.delete("pods", create_pod(api, "default", "100m", nodeName="n1", terminationGracePeriodSeconds=0))
         return repeated_event(api, huge)
 
-    until(again, PATIENCE, "the Event of a pod that is rejected again")
+    eventually(again, "the Event of a pod that is rejected again")
 
 
 def held() -> set[tuple[str, str, str]]:
@@ -316,7 +316,7 @@ def test_nothing_is_refused_and_nothing_is_held_in_vain(
 ) -> None:
     live_through_everything(api, running)
     metrics = ("metrics.k8s.io", "nodes", "list")
-    until(lambda: metrics in {request[:3] for request in requests(control_plane)}, PATIENCE, "the metrics server read")
+    eventually(lambda: metrics in {request[:3] for request in requests(control_plane)}, "the metrics server read")
     seen = requests(control_plane)
     assert {request for request in seen if request.code == 403} == set()
     assert held() - {request[:3] for request in seen} == HELD_FOR_DOUBT | HELD_FOR_GO_IMAGES
