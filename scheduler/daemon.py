@@ -32,6 +32,7 @@ from scheduler.load import LoadStatus
 from scheduler.observe import (
     Answers,
     Check,
+    GaugeRefresh,
     HealthChecks,
     LoopWatchdog,
     Metrics,
@@ -132,7 +133,6 @@ class Daemon:
             self._loop.add_signal_handler(number, self._stop.set)
         server = self._new_server()
         self.metrics.configuration.labels(self.configuration.hash).set(1)
-        self.metrics.before_scrape(self._refresh_gauges)
         self.recorder.start()
         reflectors = self._reflectors = self._new_reflectors()
         lasting = [
@@ -284,6 +284,7 @@ class Daemon:
         answers = Answers(
             checks=self._health_checks(),
             registry=self.metrics.registry,
+            gauges=GaugeRefresh(self._loop, self._refresh_gauges),
             make_review_client=lambda: self._new_client("kube-scheduler/reviews", 20, 40),
             configz=lambda: {"componentconfig": self.configuration.model.to_dict()},
             always_allow=options.always_allow_paths,

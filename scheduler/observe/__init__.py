@@ -11,12 +11,14 @@ from scheduler.observe.authorization import Authorizer
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
+from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
 
 __all__ = [
     "Answers",
     "Authorizer",
     "Check",
+    "GaugeRefresh",
     "HealthChecks",
     "LoopWatchdog",
     "Metrics",

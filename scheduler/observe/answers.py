@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry
 
 from scheduler.observe.health import HealthChecks
+from scheduler.observe.refresh import GaugeRefresh
 
 
 class ReviewClient(Protocol):
@@ -28,10 +29,15 @@ class ReviewClient(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the endpoints answer with."""
+    """What the endpoints answer with, on their own thread.
+
+    Nothing of it may read what the scheduling loop changes: `gauges` have the loop set what is shown; `checks` and
+    `configz` read single values, or what never changes.
+    """
 
     checks: HealthChecks
     registry: CollectorRegistry
+    gauges: GaugeRefresh
     make_review_client: Callable[[], ReviewClient]
     configz: Callable[[], dict[str, Any]]
     always_allow: tuple[str, ...]

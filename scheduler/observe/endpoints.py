@@ -76,6 +76,7 @@ class Endpoints:
         return web.Response(status=200 if healthy else 500, text=body)
 
     async def _metrics(self, _: web.Request) -> web.Response:
+        await self._answers.gauges.wait()
         return web.Response(body=generate_latest(self._answers.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _show_configuration(self, _: web.Request) -> web.Response:

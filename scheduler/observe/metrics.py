@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.gc_collector import GCCollector
-from prometheus_client.metrics_core import Metric
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector
 
 
 def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -165,21 +163,3 @@ class Metrics:
             self.cache_size.labels(kind).set(size)
         for queue, size in queues.items():
             self.pending_pods.labels(queue).set(size)
-
-    def before_scrape(self, refresh: Callable[[], None]) -> None:
-        """Call `refresh` at each scrape, so that gauges cost nothing between scrapes."""
-        self.registry.register(_Refresh(refresh))
-
-
-class _Refresh(Collector):
-    """A collector without metrics of its own, which brings gauges up to date before the others are read."""
-
-    def __init__(self, refresh: Callable[[], None]) -> None:
-        self._refresh = refresh
-
-    def collect(self) -> Iterable[Metric]:
-        self._refresh()
-        return []
-
-    def describe(self) -> Iterable[Metric]:
-        return []

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter
 from scheduler.observe.answers import Answers
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
+from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
 
 
@@ -42,6 +43,16 @@ class FakeReviews:
         pass
 
 
+class NoGauges(GaugeRefresh):
+    """Nothing to bring up to date."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def wait(self) -> None:
+        pass
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -59,6 +70,7 @@ def unstarted(port: int, make_tls: Callable[[], ssl.SSLContext] = self_signed) -
     answers = Answers(
         checks=HealthChecks(ping, ping, ping),
         registry=CollectorRegistry(),
+        gauges=NoGauges(),
         make_review_client=FakeReviews,
         configz=dict,
         always_allow=("/livez",),
@@ -84,6 +96,7 @@ def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
     answers = Answers(
         checks=HealthChecks({"ping": lambda: None}, {"ping": lambda: None}, {"sync": lambda: ready[0]}),
         registry=registry,
+        gauges=NoGauges(),
         make_review_client=lambda: reviews,
         configz=lambda: {"componentconfig": {"parallelism": 16}},
         always_allow=("/healthz", "/readyz", "/livez"),
