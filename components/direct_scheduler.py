@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
@@ -12,7 +12,7 @@ from components.kube_object import KubeObject, child
 from components.labels import COMPONENT
 from components.metric_credentials import SecretKeyReference
 from scheduler import operand
-from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, flow_schema_name
+from scheduler.catalog import FLOW_SCHEMAS, LOG_VERBOSITY, OPERAND, CredentialRules, flow_schema_name
 from scheduler.config import DEFAULT_SCHEDULER_NAME, flavour_of
 
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -29,6 +29,8 @@ class DirectSchedulerArgs:
     scheduler_names: of the profiles.
     log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
     metric_credentials: Secret with the credentials for the metric source, if any.
+    credential_rules: what the scheduler may do with credentials for it.
+    metric_audience: audience of a token of the ServiceAccount that is the credential instead of a Secret.
     replicas: number of schedulers; one leads, the others wait for the Lease.
     openshift: whether the cluster is OpenShift, which picks the numeric user and issues the serving certificate.
     priority_class_name: priority of its pods.
@@ -45,6 +47,8 @@ class DirectSchedulerArgs:
     scheduler_names: Sequence[str] = ()
     log_level: str = "Normal"
     metric_credentials: SecretKeyReference | None = None
+    credential_rules: CredentialRules = field(default_factory=CredentialRules)
+    metric_audience: str = ""
     replicas: int = 1
     openshift: bool = False
     priority_class_name: pulumi.Input[str] = ""
@@ -155,6 +159,7 @@ class DirectScheduler(pulumi.ComponentResource):
                     verbosity=LOG_VERBOSITY[args.log_level],
                     serving_cert_secret=operand.serving_cert_secret_name(OPERAND) if args.openshift else None,
                     metric_secret=values["metric_secret"],
+                    metric_audience=args.metric_audience,
                     priority_class_name=values["priority_class"],
                 )
             )
@@ -167,10 +172,14 @@ class DirectScheduler(pulumi.ComponentResource):
         ).apply(rendered)
 
     def _arguments(self) -> list[str]:
-        # Upstream's binary does not have the flag, and does not need it.
-        ours = flavour_of(self._args.image, self._args.flavour).is_ours
-        needed = ours and DEFAULT_SCHEDULER_NAME in self._args.scheduler_names
-        return ["--allow-default-scheduler-name"] if needed else []
+        if not flavour_of(self._args.image, self._args.flavour).is_ours:
+            # Upstream's binary does not have these flags.
+            return []
+        named_default = DEFAULT_SCHEDULER_NAME in self._args.scheduler_names
+        return [
+            *(["--allow-default-scheduler-name"] if named_default else []),
+            *self._args.credential_rules.arguments(),
+        ]
 
     def _object(
         self,

@@ -14,6 +14,7 @@ from components.metric_credentials import SecretKeyReference
 from components.operand_rollout import OperandRollout, OperandRolloutArgs
 from components.priority_class import SchedulerPriority, SchedulerPriorityArgs
 from components.secondary_scheduler import SCHEDULER_NAME, SecondaryScheduler, SecondarySchedulerArgs
+from scheduler.catalog import CredentialRules
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class SchedulerArgs:
     scheduler_names: of the profiles.
     log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
     metric_credentials: Secret with the credentials for the metric source, if any.
+    credential_rules: what the scheduler may do with credentials for it.
+    metric_audience: audience of a token of the ServiceAccount that is the credential instead of a Secret.
     replicas: number of schedulers; with an operator at most as many as there are nodes for them.
     allow_default_scheduler_name: allow a profile named default-scheduler.
     priority_class, network_policy, flow_schemas, service_monitor, prometheus_rule: which optional objects to create.
@@ -42,6 +45,8 @@ class SchedulerArgs:
     scheduler_names: Sequence[str]
     log_level: str = "Normal"
     metric_credentials: SecretKeyReference | None = None
+    credential_rules: CredentialRules = field(default_factory=CredentialRules)
+    metric_audience: str = ""
     flavour: str = ""
     extra_plugins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     replicas: int = 1
@@ -79,6 +84,8 @@ def run_scheduler(
             scheduler_names=args.scheduler_names,
             log_level=args.log_level,
             metric_credentials=args.metric_credentials,
+            credential_rules=args.credential_rules,
+            metric_audience=args.metric_audience,
             replicas=args.replicas,
             openshift=installation.openshift,
             priority_class_name=priority,
@@ -98,6 +105,8 @@ def run_scheduler(
         args.configuration_hash,
         args.log_level,
         args.metric_credentials,
+        args.credential_rules,
+        args.metric_audience,
         flavour=args.flavour,
         extra_plugins=args.extra_plugins,
         needs=needs,

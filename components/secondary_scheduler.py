@@ -11,6 +11,7 @@ import pulumi
 
 from components.kube_object import KubeObject, child
 from components.metric_credentials import SecretKeyReference
+from scheduler.catalog import CredentialRules
 
 # Upstream's operator serves only the resource of this name, and names the objects it creates as below.
 RESOURCE_NAME = "cluster"
@@ -27,6 +28,8 @@ class SecondarySchedulerArgs:
     configuration_hash: hash of that configuration, which the running scheduler must report.
     log_level: the scheduler's verbosity: Normal, Debug, Trace or TraceAll.
     metric_credentials: Secret with the credentials for the metric source, if any.
+    credential_rules: what the scheduler may do with credentials for it.
+    metric_audience: audience of a token of the ServiceAccount that is the credential instead of a Secret.
     needs: what must exist before this resource and outlive it; above all the operator, which removes the scheduler when
         the resource is deleted.
     protect: refuse to delete the resource.
@@ -45,6 +48,8 @@ class SecondarySchedulerArgs:
     configuration_hash: str
     log_level: str = "Normal"
     metric_credentials: SecretKeyReference | None = None
+    credential_rules: CredentialRules = field(default_factory=CredentialRules)
+    metric_audience: str = ""
     flavour: str = ""
     extra_plugins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     needs: Sequence[pulumi.Resource] = ()
@@ -144,9 +149,22 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
         spec["without"] = list(args.without)
     if args.allow_default_scheduler_name:
         spec["allowDefaultSchedulerName"] = True
-    if args.metric_credentials is not None:
-        spec["metricCredentials"] = {
-            "secretName": args.metric_credentials.secret_name,
-            "key": args.metric_credentials.key,
-        }
+    if credentials := _credentials(args):
+        spec["metricCredentials"] = credentials
+    if args.credential_rules.allow_insecure:
+        spec["allowInsecureMetricCredentials"] = True
     return spec
+
+
+def _credentials(args: SecondarySchedulerArgs) -> dict[str, Any]:
+    rules, reference = args.credential_rules, args.metric_credentials
+    credentials: dict[str, Any] = {}
+    if reference is not None:
+        credentials = {"secretName": reference.secret_name, "key": reference.key}
+    elif args.metric_audience:
+        credentials = {"serviceAccount": {"audience": args.metric_audience}}
+    elif rules.service_account_token is not None and rules.address is not None:
+        credentials = {"serviceAccount": {}}
+    if credentials and rules.address is not None:
+        credentials["address"] = rules.address
+    return credentials

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
+from scheduler.catalog import UNDECIDED_RULES
 from scheduler.config import (
     KIND,
     OURS,
@@ -64,6 +66,9 @@ def configuration_problems(scheduler: Properties, config_maps: Iterable[Properti
             # Separate rules report these.
             allow_token_in_config_map=True,
             allow_default_scheduler_name=True,
+            credential_rules=replace(
+                UNDECIDED_RULES, allow_insecure=spec.get("allowInsecureMetricCredentials") in (True, UNKNOWN)
+            ),
         )
     except ConfigurationError as error:
         yield from map(str, error.problems)

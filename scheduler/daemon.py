@@ -105,7 +105,7 @@ class Daemon:
             Permissions(self._may_write, self._may_schedule),
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
         )
-        self._feeds = LoadFeeds(configuration, self.engine, self.metrics)
+        self._feeds = LoadFeeds(configuration, self.engine, self.metrics, options.credential_rules)
 
     def _new_client(self, agent: str, qps: float, burst: int) -> KubeClient:
         return KubeClient(self.client_config, qps=qps, burst=burst, user_agent=agent)

@@ -7,18 +7,20 @@ given; `--master` overrides the server of any configuration.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 from scheduler import __version__
-from scheduler.catalog import parse_duration
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, CredentialRules, address_problem, parse_duration
 from scheduler.config import KubeSchedulerConfiguration
 
 T = TypeVar("T")
 USER_AGENT: Final = f"kube-scheduler/secondary-scheduler-{__version__}"
 """Under which the API server's audit log shows this process; each client adds what it is for."""
+_ABOUT_CREDENTIALS = "what the configuration may do with tokens: whoever writes it cannot permit more"
 _TLS_VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 
 
@@ -59,6 +61,8 @@ class Options:
     logging_format: str
     verbosity: int
     allow_default_scheduler_name: bool
+    credential_rules: CredentialRules
+    """What the Deployment permits; no file can."""
 
     def leader_election(self, model: KubeSchedulerConfiguration) -> LeaderElection:
         """Combine the file's `leaderElection` with the flags; a flag that was given wins."""
@@ -90,6 +94,12 @@ def _boolean(text: str) -> bool:
     if text.lower() in ("false", "f", "0"):
         return False
     raise argparse.ArgumentTypeError(f"{text!r} is no boolean; write true or false")
+
+
+def _source_address(text: str) -> str:
+    if problem := address_problem(text):
+        raise argparse.ArgumentTypeError(problem)
+    return text
 
 
 def _port(text: str) -> int:
@@ -129,7 +139,36 @@ def _parser(version: str) -> argparse.ArgumentParser:
         type=_boolean,
         help="let a profile be named default-scheduler, at the risk of two schedulers placing the same pods",
     )
+    _metric_flags(parser.add_argument_group("credentials of metric sources", _ABOUT_CREDENTIALS))
     return parser
+
+
+def _metric_flags(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--metric-credentials-directory",
+        metavar="DIR",
+        default=os.environ.get("METRIC_CREDENTIALS_DIRECTORY") or METRIC_CREDENTIALS_DIRECTORY,
+        help="load.tokenFile must be below it (default: %(default)s, or $METRIC_CREDENTIALS_DIRECTORY)",
+    )
+    group.add_argument(
+        "--metric-credentials-address",
+        type=_source_address,
+        metavar="URL",
+        help="send tokens of files to this metric source only",
+    )
+    group.add_argument(
+        "--metric-service-account-token",
+        metavar="FILE",
+        help="let load.tokenFile be this file with the ServiceAccount's own token, for --metric-credentials-address",
+    )
+    group.add_argument(
+        "--allow-insecure-metric-credentials",
+        nargs="?",
+        const=True,
+        default=False,
+        type=_boolean,
+        help="send other tokens over HTTP too, and to servers whose certificate is not verified",
+    )
 
 
 def _leader_election_flags(group: argparse._ArgumentGroup) -> None:
@@ -160,6 +199,8 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
     parsed = parser.parse_args(arguments)
     if (parsed.tls_cert_file is None) != (parsed.tls_private_key_file is None):
         parser.error("--tls-cert-file and --tls-private-key-file go together; give both or neither")
+    if parsed.metric_service_account_token and not parsed.metric_credentials_address:
+        parser.error("--metric-service-account-token needs --metric-credentials-address, the only place it is sent to")
     return Options(
         config=parsed.config,
         write_config_to=parsed.write_config_to,
@@ -182,4 +223,10 @@ def parse_options(arguments: Sequence[str], version: str) -> Options:
         logging_format=parsed.logging_format,
         verbosity=parsed.verbosity,
         allow_default_scheduler_name=parsed.allow_default_scheduler_name,
+        credential_rules=CredentialRules(
+            parsed.metric_credentials_directory,
+            parsed.metric_credentials_address,
+            parsed.metric_service_account_token,
+            parsed.allow_insecure_metric_credentials,
+        ),
     )

@@ -79,7 +79,9 @@ def check(
         flavour, part_problems = flavour_of_stack(profile_settings, image if isinstance(image, str) else None)
         problems += part_problems
         if not part_problems:
-            profile, part_problems = build_profile(profile_settings, credentials.files, environment, flavour, directory)
+            profile, part_problems = build_profile(
+                profile_settings, credentials.files, environment, flavour, directory, credentials.rules
+            )
             problems += part_problems
         if settings is not None and profile is not None:
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []

@@ -55,6 +55,8 @@ def scheduler_args(
         list(stack.profile.configuration.scheduler_names),
         settings.log_level,
         credentials.reference,
+        credential_rules=stack.profile.credential_rules,
+        metric_audience=stack.credentials.audience,
         flavour=settings.flavour or "",
         extra_plugins={plugin.name: [str(point) for point in plugin.points] for plugin in settings.extra_plugins},
         replicas=settings.replicas,

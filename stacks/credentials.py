@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from scheduler.catalog import Loc
-from scheduler.config import Problem
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, SERVICE_ACCOUNT_TOKEN, CredentialRules, Loc, credential_of
+from scheduler.config import Configuration, Problem
 from stacks.metric_settings import CredentialSettings, ExistingSecret
 
 TOKEN_KEY = "prometheusToken"  # noqa: S105 - the name of the key
 SECRET_KEYS = ("kubeconfig", TOKEN_KEY)
 _AT: Loc = ("metricProvider", "credentials")
-_SECRET_MOUNT = "/var/run/secrets/secondary-scheduler/metrics"  # noqa: S105 - a path
-_SERVICE_ACCOUNT_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_SECRET_MOUNT = METRIC_CREDENTIALS_DIRECTORY
+_SERVICE_ACCOUNT_MOUNT = posixpath.dirname(SERVICE_ACCOUNT_TOKEN)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class MetricCredentialValues:
         certificate_authority: PEM bundle for the same Secret.
         existing_secret: a Secret that is managed elsewhere.
         cluster_role: the ClusterRole to bind the scheduler's ServiceAccount to.
+        audience: of the ServiceAccount's token, if it is not the API server's.
+        rules: what the scheduler may do with them; the address follows from its configuration.
     """
 
     files: CredentialFiles = CredentialFiles()
@@ -42,6 +45,13 @@ class MetricCredentialValues:
     certificate_authority: str | None = None
     existing_secret: ExistingSecret | None = None
     cluster_role: str | None = None
+    audience: str = ""
+    rules: CredentialRules = field(default_factory=CredentialRules)
+
+    @property
+    def allow_insecure(self) -> bool:
+        """Whether the token may be sent over HTTP."""
+        return self.rules.allow_insecure
 
 
 def find_credentials(
@@ -53,12 +63,18 @@ def find_credentials(
     """
     if credentials is None:
         return MetricCredentialValues(), []
+    rules = CredentialRules(allow_insecure=credentials.allow_insecure)
     if (secret := credentials.existing_secret) is not None:
         files = _files(_SECRET_MOUNT, secret.key, secret.ca_key)
-        return MetricCredentialValues(files, existing_secret=secret), []
+        return MetricCredentialValues(files, existing_secret=secret, rules=rules), []
     if (account := credentials.service_account) is not None:
         files = _files(_SERVICE_ACCOUNT_MOUNT, "token", account.ca_key)
-        return MetricCredentialValues(files, cluster_role=account.cluster_role), []
+        if account.audience:
+            files = replace(files, token=f"{_SECRET_MOUNT}/token")
+        else:
+            rules = replace(rules, service_account_token=files.token)
+        role, audience = account.cluster_role, account.audience or ""
+        return MetricCredentialValues(files, cluster_role=role, audience=audience, rules=rules), []
     problems: list[Problem] = []
     token, authority = "", ""
     if credentials.token is not None and credentials.token.secret_key is not None:
@@ -71,7 +87,26 @@ def find_credentials(
     if credentials.ca_file is not None:
         authority = _read((*_AT, "caFile"), credentials.ca_file.from_file_in_env, environment, problems)
     files = _files(_SECRET_MOUNT, "token", "ca.crt" if authority else None)
-    return MetricCredentialValues(files, token, authority or None), problems
+    return MetricCredentialValues(files, token, authority or None, rules=rules), problems
+
+
+def bound_rules(configuration: Configuration, rules: CredentialRules) -> CredentialRules:
+    """Return the rules with the address that the configuration sends tokens of files to.
+
+    A token of a Secret may go to several addresses, the ServiceAccount's own to the first one only.
+    """
+    if not configuration.flavour.is_ours:
+        return rules
+    credentials = [
+        credential_of(args, profile.options.load)
+        for profile in configuration.profiles
+        for plugin in profile.enabled
+        if (args := profile.args(plugin)) is not None
+    ]
+    addresses = list(dict.fromkeys(c.address for c in credentials if c is not None and c.token_file is not None))
+    if not addresses or (len(addresses) > 1 and rules.service_account_token is None):
+        return rules
+    return replace(rules, address=addresses[0])
 
 
 def misplaced_secrets(encrypted: Collection[str], present: Collection[str]) -> list[Problem]:

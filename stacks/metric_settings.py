@@ -65,19 +65,26 @@ class ServiceAccountAccess(SettingsModel):
     Attributes:
         cluster_role: ClusterRole that the metric source requires; the scheduler's ServiceAccount is bound to it.
         ca_key: file with the certificate authority next to the token; OpenShift's service CA is mounted there.
+        audience: send a token for this audience, which the API server does not accept; default: its own.
     """
 
     cluster_role: str = Field("cluster-monitoring-view", min_length=1)
     ca_key: SecretDataKey = "service-ca.crt"
+    audience: str | None = Field(None, min_length=1, max_length=253)
 
 
 class CredentialSettings(SettingsModel):
-    """The scheduler's credentials for the metric source, from exactly one of three origins."""
+    """The scheduler's credentials for the metric source, from exactly one of three origins.
+
+    Attributes:
+        allow_insecure: send the token over HTTP too. The ServiceAccount's own token never is.
+    """
 
     token: Annotated[TokenSource, BeforeValidator(_token_source)] | None = None
     ca_file: Annotated[FromFileInEnvironment, BeforeValidator(_file_source)] | None = None
     existing_secret: ExistingSecret | None = None
     service_account: ServiceAccountAccess | None = None
+    allow_insecure: bool = False
 
     @model_validator(mode="after")
     def _exactly_one_way(self) -> Self:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scheduler.catalog import PolicyRule, cluster_role_name, lookup
+from scheduler.catalog import CredentialRules, PolicyRule, cluster_role_name, lookup
 from scheduler.config import (
     Configuration,
     ConfigurationError,
@@ -18,10 +18,12 @@ from scheduler.config import (
     load_configuration,
     render,
 )
-from stacks.credentials import CredentialFiles
+from stacks.credentials import CredentialFiles, bound_rules
 from stacks.generated import DesiredProfile, SettingsLocations, desired_profiles, generate
 from stacks.profile_file import configuration_from_file
 from stacks.settings import ProfileSettings
+
+_NO_PERMISSION = CredentialRules()
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class StackConfiguration:
         warnings: settings that are accepted but probably not intended.
         crds: CustomResourceDefinitions that enabled plugins need, as `plural.group`.
         extra_roles: RBAC rules of enabled plugins that only a custom image has, by the name of their ClusterRole.
+        credential_rules: what the scheduler may do with the credentials for its metric source.
     """
 
     content: str
@@ -41,6 +44,7 @@ class StackConfiguration:
     warnings: tuple[Problem, ...] = ()
     crds: tuple[str, ...] = ()
     extra_roles: Mapping[str, tuple[PolicyRule, ...]] = field(default_factory=dict)
+    credential_rules: CredentialRules = field(default_factory=CredentialRules)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -63,6 +67,7 @@ def build_profile(
     environment: Mapping[str, str],
     flavour: Flavour,
     directory: Path,
+    rules: CredentialRules = _NO_PERMISSION,
 ) -> tuple[StackConfiguration | None, list[Problem]]:
     """Return the configuration, or None and the problems of the settings or of the file that they name.
 
@@ -72,12 +77,13 @@ def build_profile(
         environment: the environment variables of the `pulumi` process.
         flavour: of the scheduler's image.
         directory: the folder of the stack file.
+        rules: what the stack permits with its credentials.
     """
     if settings.configuration_file is not None:
-        configuration, content, file_problems = configuration_from_file(settings, files, directory, flavour)
+        configuration, content, file_problems = configuration_from_file(settings, files, directory, flavour, rules)
         if configuration is None:
             return None, file_problems
-        return _profile(content, configuration, file_problems, flavour), []
+        return _profile(content, configuration, file_problems, flavour, rules), []
     desired, problems = desired_profiles(settings, files, environment)
     data = generate(desired, flavour, {plugin.name: plugin.args for plugin in settings.extra_plugins})
     content = render(data)
@@ -94,6 +100,15 @@ def build_profile(
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
             external_load=bool(problems),
         )
+        if not problems:
+            bound = bound_rules(configuration, rules)
+            configuration = load_configuration(
+                data,
+                source="stack configuration",
+                flavour=flavour,
+                allow_default_scheduler_name=settings.allow_default_scheduler_name,
+                credential_rules=bound,
+            )
     except ConfigurationError as error:
         generated_problems = [places.in_settings(problem) for problem in error.problems]
         # A name that does not exist may occur twice in the configuration; in the settings it occurs once.
@@ -104,11 +119,11 @@ def build_profile(
     problems += [replace(warning, severity="error") for warning in warnings if "disabled" in warning.loc]
     if problems:
         return None, problems
-    return _profile(content, configuration, [*warnings, *_token_warnings(desired, flavour)], flavour), []
+    return _profile(content, configuration, [*warnings, *_token_warnings(desired, flavour)], flavour, rules), []
 
 
 def _profile(
-    content: str, configuration: Configuration, warnings: list[Problem], flavour: Flavour
+    content: str, configuration: Configuration, warnings: list[Problem], flavour: Flavour, rules: CredentialRules
 ) -> StackConfiguration:
     enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
     plugins = (flavour.find(name) for name in enabled)
@@ -118,7 +133,8 @@ def _profile(
         for name in enabled
         if name in flavour.extra and flavour.extra[name].rules
     }
-    return StackConfiguration(content, configuration, tuple(warnings), tuple(crds), extra)
+    bound = bound_rules(configuration, rules)
+    return StackConfiguration(content, configuration, tuple(warnings), tuple(crds), extra, bound)
 
 
 def _summary(profile: EffectiveProfile) -> dict[str, Any]:

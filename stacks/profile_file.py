@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scheduler.catalog import Loc
+from scheduler.catalog import CredentialRules, Loc
 from scheduler.config import Configuration, ConfigurationError, Flavour, Problem, load_configuration, render
-from stacks.credentials import CredentialFiles
+from stacks.credentials import CredentialFiles, bound_rules
 from stacks.settings import ProfileSettings
 from stacks.values import SECRET_ARGUMENT
 
@@ -20,7 +20,7 @@ _NOT_SECRET = re.compile(r"(file|path|seconds)$", re.IGNORECASE)
 
 
 def configuration_from_file(
-    settings: ProfileSettings, files: CredentialFiles, directory: Path, flavour: Flavour
+    settings: ProfileSettings, files: CredentialFiles, directory: Path, flavour: Flavour, rules: CredentialRules
 ) -> tuple[Configuration | None, str, list[Problem]]:
     """Read and check the file that the settings refer to.
 
@@ -29,6 +29,7 @@ def configuration_from_file(
         files: where the scheduler's pod finds token and certificate authority, if the stack provides them.
         directory: the folder of the stack file.
         flavour: of the scheduler's image.
+        rules: what the stack permits with its credentials.
 
     Returns:
         the configuration or None; the text for the ConfigMap; errors or, with a configuration, warnings. Problems of
@@ -43,13 +44,18 @@ def configuration_from_file(
         reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
         message = f'cannot read "{shown}": {reason}; give a file relative to the folder of the stack file'
         return None, "", [*problems, Problem((_KEY,), message)]
-    try:
-        configuration = load_configuration(
+
+    def load(bound: CredentialRules | None) -> Configuration:
+        return load_configuration(
             text,
             source=shown,
             flavour=flavour,
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
+            credential_rules=bound,
         )
+
+    try:
+        configuration = load(bound_rules(load(None), rules))
     except ConfigurationError as error:
         return None, "", [*problems, *(_from_file(problem) for problem in error.problems)]
     problems += _secrets_in_args(configuration.data, shown)

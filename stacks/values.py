@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from scheduler.catalog import address_problem
 from scheduler.config import parse_version
 
 _IMAGE = re.compile(
@@ -64,14 +65,9 @@ def source_url(value: str) -> str:
     Raises:
         ValueError: it is not a URL, or has a password in it. The message does not quote it, as it may be secret.
     """
-    try:
-        url = urlsplit(value)
-        port_is_valid = url.port is None or url.port > 0
-    except ValueError:
-        raise ValueError("is not a URL; write http://HOST:PORT or https://HOST:PORT") from None
-    if url.username is not None or url.password is not None:
+    if "@" in value:
         raise ValueError("must not hold a user or password; put the token under credentials")
-    if url.scheme not in ("http", "https") or not url.hostname or not port_is_valid or url.query or url.fragment:
+    if address_problem(value) is not None:
         raise ValueError("is not a URL; write http://HOST:PORT or https://HOST:PORT")
     return value
 

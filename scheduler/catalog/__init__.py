@@ -36,6 +36,7 @@ from scheduler.catalog.args_trimaran import (
     PowerModel,
     TargetLoadPackingArgs,
     TrimaranArgs,
+    credential_of,
 )
 from scheduler.catalog.descriptor import (
     GO_INTERFACES,
@@ -46,6 +47,18 @@ from scheduler.catalog.descriptor import (
     Watch,
 )
 from scheduler.catalog.intree import IN_TREE, REMOVED_IN_V1
+from scheduler.catalog.metricsources import (
+    DEFAULT_ADDRESSES,
+    METRIC_CREDENTIALS_DIRECTORY,
+    SERVICE_ACCOUNT_TOKEN,
+    UNDECIDED_RULES,
+    Credential,
+    CredentialRules,
+    Refusal,
+    address_problem,
+    is_loopback,
+    same_address,
+)
 from scheduler.catalog.options import LoadOptions, LoadQueries, SecondarySchedulerOptionsArgs
 from scheduler.catalog.registry import (
     BASE_CLUSTER_ROLE,
@@ -80,6 +93,7 @@ from scheduler.catalog.types import ArgsModel, Duration, Loc, Quantity, StrictMo
 __all__ = [
     "BASE_CLUSTER_ROLE",
     "CANARY_SUFFIX",
+    "DEFAULT_ADDRESSES",
     "ENTRY_POINT_GROUP",
     "FLOW_SCHEMAS",
     "GO_CLUSTER_ROLES",
@@ -88,14 +102,19 @@ __all__ = [
     "IN_TREE",
     "LOG_VERBOSITY",
     "METRICS_READER_CLUSTER_ROLE",
+    "METRIC_CREDENTIALS_DIRECTORY",
     "OPERAND",
     "OPERATOR_NAMESPACE",
     "OPTIONS",
     "REMOVED_IN_V1",
+    "SERVICE_ACCOUNT_TOKEN",
     "STATUS_KINDS",
+    "UNDECIDED_RULES",
     "ActionType",
     "ArgsModel",
     "CoschedulingArgs",
+    "Credential",
+    "CredentialRules",
     "DefaultPreemptionArgs",
     "Duration",
     "DynamicResourcesArgs",
@@ -121,6 +140,7 @@ __all__ = [
     "PowerModel",
     "PreemptionTolerationArgs",
     "Quantity",
+    "Refusal",
     "ResourceSpec",
     "ScoringStrategy",
     "SecondarySchedulerOptionsArgs",
@@ -132,13 +152,16 @@ __all__ = [
     "UtilizationShapePoint",
     "VolumeBindingArgs",
     "Watch",
+    "address_problem",
     "base_rules",
     "cluster_role_binding_name",
     "cluster_role_name",
+    "credential_of",
     "default_plugins",
     "descriptors",
     "flow_schema_name",
     "format_duration",
+    "is_loopback",
     "is_qualified_name",
     "known_names",
     "lookup",
@@ -146,6 +169,7 @@ __all__ = [
     "out_of_tree_descriptors",
     "parse_duration",
     "plugin_rules",
+    "same_address",
     "shipped_cluster_roles",
     "static_cluster_roles",
 ]

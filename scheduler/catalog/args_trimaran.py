@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from scheduler.catalog.metricsources import DEFAULT_ADDRESSES, Credential, address_problem
+from scheduler.catalog.options import LoadOptions
 from scheduler.catalog.types import ArgsModel, Loc, Quantity, StrictModel
 
 PROVIDER_TYPES = ("KubernetesMetricsServer", "Prometheus", "SignalFx")
@@ -46,12 +48,17 @@ class TrimaranArgs(ArgsModel):
             return f"watcher:{self.watcher_address.rstrip('/')}"
         return f"{self.metric_provider.type}:{(self.metric_provider.address or '').rstrip('/')}"
 
+    def source_address(self) -> str:
+        """Return the address that is asked, upstream's default included; empty for the metrics server."""
+        provider = self.metric_provider
+        return (self.watcher_address or provider.address or DEFAULT_ADDRESSES.get(provider.type, "")).rstrip("/")
+
     def check(self) -> Iterator[tuple[Loc, str]]:
-        """The provider type exists, and addresses are URLs."""
+        """The provider type exists, and addresses are URLs without a password."""
         provider = self.metric_provider
         if self.watcher_address:
-            if not self.watcher_address.startswith(("http://", "https://")):
-                yield ("watcherAddress",), f'"{self.watcher_address}" is not a URL: it starts with http:// or https://'
+            if problem := address_problem(self.watcher_address):
+                yield ("watcherAddress",), problem
             return
         if provider.type not in PROVIDER_TYPES:
             allowed = ", ".join(PROVIDER_TYPES)
@@ -59,11 +66,8 @@ class TrimaranArgs(ArgsModel):
                 ("metricProvider", "type"),
                 f'invalid MetricProvider.Type, got "{provider.type}": allowed are {allowed}',
             )
-        if provider.address and not provider.address.startswith(("http://", "https://")):
-            yield (
-                ("metricProvider", "address"),
-                f'"{provider.address}" is not a URL: it starts with http:// or https://',
-            )
+        if provider.address and (problem := address_problem(provider.address)):
+            yield ("metricProvider", "address"), problem
 
 
 class TargetLoadPackingArgs(TrimaranArgs):
@@ -162,10 +166,30 @@ class PeaksArgs(ArgsModel):
         """Return `watcher:<address>`: upstream's Peaks reads a load-watcher only."""
         return f"watcher:{self.watcher_address.rstrip('/')}"
 
+    def source_address(self) -> str:
+        """Return the address of the load-watcher."""
+        return self.watcher_address.rstrip("/")
+
     def check(self) -> Iterator[tuple[Loc, str]]:
-        """The watcher is a URL."""
-        if self.watcher_address and not self.watcher_address.startswith(("http://", "https://")):
-            yield ("WatcherAddress",), f'"{self.watcher_address}" is not a URL: it starts with http:// or https://'
+        """The watcher is a URL without a password."""
+        if self.watcher_address and (problem := address_problem(self.watcher_address)):
+            yield ("WatcherAddress",), problem
+
+
+def credential_of(args: ArgsModel, options: LoadOptions) -> Credential | None:
+    """Return what a plugin's args and the profile's options send to the source; None for a source without address.
+
+    Upstream's load-watcher asks for no token, so over plain HTTP it would only be shown to the network: it gets none.
+    """
+    if not isinstance(args, TrimaranArgs | PeaksArgs) or not (address := args.source_address()):
+        return None
+    file = options.token_file or None
+    if isinstance(args, PeaksArgs) or args.watcher_address:
+        return Credential(address, False, file if address.startswith("https://") else None, options.ca_file)
+    provider = args.metric_provider
+    # A file wins.
+    literal = bool(provider.token) and file is None
+    return Credential(address, literal, file, options.ca_file, not provider.insecure_skip_verify)
 
 
 def _below(value: object, limit: float) -> bool:

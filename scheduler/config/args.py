@@ -7,11 +7,14 @@ from scheduler.catalog import (
     OPTIONS,
     REMOVED_IN_V1,
     ArgsModel,
+    CredentialRules,
+    LoadOptions,
     Loc,
     PeaksArgs,
     PluginDescriptor,
     SecondarySchedulerOptionsArgs,
     TrimaranArgs,
+    credential_of,
     lookup,
 )
 from scheduler.config.decode import decode, nearest
@@ -71,6 +74,40 @@ class ArgsReader:
             at: Loc = (*self._loc, places[name], "args") if name in places else self._loc
             message = f"missing, but {name} reads the nodes' load only from a load-watcher"
             self._error((*at, "WatcherAddress"), message, "give its URL")
+
+    def check_credentials(
+        self,
+        profile: KubeSchedulerProfile,
+        effective: Mapping[str, ArgsModel],
+        rules: CredentialRules,
+        options: LoadOptions,
+    ) -> None:
+        """Report credentials that the scheduler would not send, each place once.
+
+        Args:
+            profile: as written.
+            effective: args of enabled plugins, with defaults.
+            rules: what SecondaryScheduler or stack permit; where they are not known, what they could is a warning.
+            options: how the profile reads load.
+        """
+        if self._external_load or not self._flavour.is_ours:
+            return
+        places = {entry.name: index for index, entry in enumerate(profile.plugin_config)}
+        reported: set[Loc] = set()
+        for name, model in effective.items():
+            credential = credential_of(model, options)
+            refusal = rules.refusal(credential) if credential is not None else None
+            if refusal is None:
+                continue
+            of_options = refusal.field in ("tokenFile", "caFile")
+            place = OPTIONS if of_options else name
+            at: Loc = (*self._loc, places[place], "args") if place in places else self._loc
+            if place in places:
+                at = (*at, *_place_of(model, refusal.field))
+            if at in reported:
+                continue
+            reported.add(at)
+            (self._warn if refusal.undecided else self._error)(at, refusal.message, refusal.hint)
 
     def _error(self, loc: Loc, message: str, hint: str = "") -> None:
         self.problems.append(self._document.problem(loc, message, hint=hint))
@@ -135,6 +172,17 @@ class ArgsReader:
         else:
             hint = "give watcherAddress instead, or set allowTokenInConfigMap: this image can read it from nowhere else"
             self._error(at, message, hint)
+
+
+def _place_of(args: ArgsModel, field: str) -> Loc:
+    """Where a field that concerns credentials stands below the args of the plugin, or of the options."""
+    if field in ("tokenFile", "caFile"):
+        return ("load", field)
+    if field == "address" and isinstance(args, PeaksArgs):
+        return ("WatcherAddress",)
+    if field == "address" and isinstance(args, TrimaranArgs) and args.watcher_address:
+        return ("watcherAddress",)
+    return ("metricProvider", field)
 
 
 def missing_plugin(name: str, flavour: Flavour, kind: str = "plugin") -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.catalog import ExtensionPoint, Loc
+from scheduler.catalog import CredentialRules, ExtensionPoint, Loc
 from scheduler.config.args import ArgsReader, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.checks import check_profiles, check_top_level
@@ -71,6 +71,7 @@ def load_configuration(
     allow_default_scheduler_name: bool = False,
     external_load: bool = False,
     converting: bool = False,
+    credential_rules: CredentialRules | None = None,
 ) -> Configuration:
     """Decode, convert, default, validate and expand a `KubeSchedulerConfiguration`.
 
@@ -83,6 +84,8 @@ def load_configuration(
         allow_default_scheduler_name: accept a profile named `default-scheduler`, with a warning.
         external_load: the nodes' load comes from elsewhere, so args need not name a load source.
         converting: the text will be rewritten as v1, so the image need not read its present version.
+        credential_rules: refuse credentials for a metric source that these do not let the scheduler send; None where
+            only the scheduler itself judges, as it does each time.
 
     Raises:
         ConfigurationError: with every error found, in the order of the file.
@@ -112,6 +115,8 @@ def load_configuration(
         given_args = reader.read(profile)
         effective = _effective_profile(model, profile, points, given_args, expander.left_out, chosen)
         reader.check_sources(profile, given_args, effective.plugin_args)
+        if credential_rules is not None:
+            reader.check_credentials(profile, effective.plugin_args, credential_rules, effective.options.load)
         problems += [*expander.problems, *reader.problems]
         profiles.append(effective)
     problems += check_profiles(document, profiles)

@@ -1,11 +1,11 @@
 """The part of a SecondaryScheduler's spec that the operator acts on; the policy pack checks programs against it."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from scheduler.catalog import LOG_VERBOSITY, ExtensionPoint
+from scheduler.catalog import LOG_VERBOSITY, SERVICE_ACCOUNT_TOKEN, CredentialRules, ExtensionPoint, address_problem
 from scheduler.config.flavours import ExtraPlugin, Flavour, image_flavour
 
 Json = dict[str, Any]
@@ -48,11 +48,37 @@ class OperandTopology(_SpecModel):
     highly_available_topology: HighlyAvailableTopology = HighlyAvailableTopology()
 
 
-class MetricCredentialsSource(_SpecModel):
-    """The Secret, in the instance's namespace, and its key with the token for the metric source."""
+class ServiceAccountToken(_SpecModel):
+    """The scheduler's own projected token: for an audience of its own, or the one that the API server accepts, too."""
 
-    secret_name: str = Field(min_length=1)
+    audience: str = ""
+
+
+class MetricCredentialsSource(_SpecModel):
+    """The token for the metric source: from a Secret in the instance's namespace, or of the ServiceAccount.
+
+    It is sent to `address` only, if there is one. The token that the API server accepts needs an https address.
+    """
+
+    secret_name: str = ""
     key: str = "token"
+    service_account: ServiceAccountToken | None = None
+    address: str = ""
+
+    @property
+    def sends_own_token(self) -> bool:
+        """Whether the ServiceAccount's token that the API server accepts is sent."""
+        return self.service_account is not None and not self.service_account.audience
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.secret_name) == (self.service_account is not None):
+            raise ValueError("needs exactly one of secretName and serviceAccount")
+        if self.address and (problem := address_problem(self.address)):
+            raise ValueError(f"address {problem}")
+        if self.sends_own_token and not self.address.startswith("https://"):
+            raise ValueError("serviceAccount without an audience needs an https address, the only place it is sent to")
+        return self
 
 
 class RolloutPolicy(_SpecModel):
@@ -95,6 +121,17 @@ class SecondarySchedulerSpec(_SpecModel):
     config_policy: Literal["Validate", "PassThrough"] = "Validate"
     allow_default_scheduler_name: bool = False
     allow_token_in_config_map: bool = False
+    allow_insecure_metric_credentials: bool = False
+
+    @property
+    def credential_rules(self) -> CredentialRules:
+        """Where the configuration may take credentials for a metric source from, and send them to."""
+        source = self.metric_credentials
+        return CredentialRules(
+            address=(source.address if source else "") or None,
+            service_account_token=SERVICE_ACCOUNT_TOKEN if source and source.sends_own_token else None,
+            allow_insecure=self.allow_insecure_metric_credentials,
+        )
 
     @property
     def image_flavour(self) -> Flavour:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import structlog
 
+from scheduler.catalog import CredentialRules
 from scheduler.config import Configuration
 from scheduler.engine.engine import Engine
 from scheduler.framework import LoadReading
@@ -21,10 +22,11 @@ log = structlog.get_logger(component="loads")
 class LoadFeeds:
     """One collector per source, however many plugins and profiles read from it."""
 
-    def __init__(self, configuration: Configuration, engine: Engine, metrics: Metrics) -> None:
+    def __init__(self, configuration: Configuration, engine: Engine, metrics: Metrics, rules: CredentialRules) -> None:
+        """Find the sources; `rules` say where credentials for them may come from and go to."""
         self._engine = engine
         self._metrics = metrics
-        self._settings, self._ignored = configured_sources(configuration.profiles)
+        self._settings, self._ignored = configured_sources(configuration.profiles, rules)
         self._feeds: dict[str, LoadFeed] = {}
         # Only plugins that read a load ask for recent assignments, and keeping them costs time.
         engine.state.assignments.keep(bool(self._settings))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from scheduler.lazy import lazy_attributes
 from scheduler.load.collector import Collector, LoadStatus
 from scheduler.load.configured import (
-    DEFAULT_ADDRESSES,
     configured_sources,
     load_settings,
     load_source,
@@ -52,7 +51,6 @@ __getattr__ = lazy_attributes(
 
 
 __all__ = [
-    "DEFAULT_ADDRESSES",
     "Collector",
     "GuardedSession",
     "KnownNode",

@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler.catalog import ArgsModel, LoadOptions, TrimaranArgs
+from scheduler.catalog import DEFAULT_ADDRESSES, ArgsModel, CredentialRules, LoadOptions, TrimaranArgs
 from scheduler.config import EffectiveProfile
 from scheduler.kube.client import ClientConfig
 from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadSource
 
-DEFAULT_ADDRESSES = {"Prometheus": "http://prometheus-k8s:9090", "SignalFx": "https://api.signalfx.com"}
-"""Where load-watcher looks when the configuration names no address."""
 _WATCHER = "watcher:"
 _PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
@@ -26,8 +24,14 @@ def window_seconds(window: str) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(window))
 
 
-def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
-    """Combine a plugin's upstream args with our options into the settings of its source."""
+_STRICT = CredentialRules()
+
+
+def load_settings(args: ArgsModel, options: LoadOptions, rules: CredentialRules = _STRICT) -> LoadSettings:
+    """Combine a plugin's upstream args with our options into the settings of its source.
+
+    `rules` say where credentials may come from and go to; by default only from the directory of mounted credentials.
+    """
     key = args.source_key() or ""
     settings = LoadSettings(
         address=key.removeprefix(_WATCHER),
@@ -39,6 +43,7 @@ def load_settings(args: ArgsModel, options: LoadOptions) -> LoadSettings:
         timeout_seconds=options.timeout_seconds,
         queries=options.queries,
         node_label=options.node_label,
+        rules=rules,
     )
     if key.startswith(_WATCHER) or not isinstance(args, TrimaranArgs):
         # Upstream's load-watcher asks for no token, so over plain HTTP it would only be shown to the network.
@@ -63,8 +68,12 @@ def signalfx_settings(settings: LoadSettings, environment: Mapping[str, str]) ->
     )
 
 
-def configured_sources(profiles: Iterable[EffectiveProfile]) -> tuple[dict[str, LoadSettings], list[str]]:
+def configured_sources(
+    profiles: Iterable[EffectiveProfile], rules: CredentialRules = _STRICT
+) -> tuple[dict[str, LoadSettings], list[str]]:
     """Return the sources that enabled plugins read, by key, and the plugins whose load options are ignored.
+
+    `rules` are those of `load_settings`.
 
     Plugins and profiles share one collector per source, and the first that names a source decides its options. A
     later plugin whose options differ is named as `schedulerName/plugin`.
@@ -77,7 +86,7 @@ def configured_sources(profiles: Iterable[EffectiveProfile]) -> tuple[dict[str, 
             key = args.source_key() if args is not None else None
             if args is None or key is None:
                 continue
-            settings = load_settings(args, profile.options.load)
+            settings = load_settings(args, profile.options.load, rules)
             if sources.setdefault(key, settings) != settings:
                 ignored.append(f"{profile.scheduler_name}/{plugin}")
     return sources, ignored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadError, LoadRefused
 
 _CHUNK = 64 * 1024
+_MAX_TOKEN = 64 * 1024
+_MAX_AUTHORITY = 4 * 1024 * 1024
 
 
 class GuardedSession(requests.Session):
@@ -41,6 +44,9 @@ class GuardedSession(requests.Session):
         limit = self._settings
         deadline = time.monotonic() + limit.timeout_seconds
         headers = dict(kwargs.pop("headers", None) or {})
+        if (refusal := limit.rules.refusal(limit.credential)) is not None:
+            raise LoadError(f"{limit.address}: {refusal}")
+        self._check_authority()
         token = self._token()
         if token and limit.credential_header:
             headers[limit.credential_header] = token
@@ -105,13 +111,25 @@ class GuardedSession(requests.Session):
                 "is this a login page?"
             )
 
+    def _check_authority(self) -> None:
+        """Refuse a CA file that OpenSSL would read without end, such as a device."""
+        path = self._settings.ca_file
+        if path is None:
+            return
+        try:
+            status = path.stat()
+        except OSError:
+            return  # requests says so
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_AUTHORITY:
+            raise LoadError(f"caFile {path}: not a file of at most {_MAX_AUTHORITY} bytes; name a PEM bundle")
+
     def _token(self) -> str | None:
         path: Path | None = self._settings.token_file
         if path is None:
             return self._settings.token
         try:
             # Read for each round of queries: projected tokens rotate, and a stat costs about as much as the read.
-            token = path.read_text(encoding="utf-8").strip()
+            token = self._read_token(path).decode().strip()
         except OSError as error:
             raise LoadError(f"token file {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
@@ -121,6 +139,23 @@ class GuardedSession(requests.Session):
                 f"token file {path}: {'empty' if not token else 'not a token: it holds control characters'}"
             )
         return token
+
+    def _read_token(self, path: Path) -> bytes:
+        rules = self._settings.rules
+        # Links are followed first: in a mounted volume every file is one, to a directory of the same volume.
+        resolved = path.resolve(strict=True)
+        if rules.directory is not None:
+            own = str(path) == rules.service_account_token
+            directory = (path.parent if own else Path(rules.directory)).resolve()
+            if not resolved.is_relative_to(directory):
+                raise LoadError(f"token file {path}: leads to {resolved}, outside of {directory}, and is not read")
+        if not resolved.is_file():
+            raise LoadError(f"token file {path}: not a file")
+        with resolved.open("rb") as file:
+            content = file.read(_MAX_TOKEN + 1)
+        if len(content) > _MAX_TOKEN:
+            raise LoadError(f"token file {path}: not a token, as it is larger than {_MAX_TOKEN} bytes")
+        return content
 
 
 def tls_advice(cause: str) -> str:

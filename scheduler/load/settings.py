@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scheduler.catalog import LoadQueries
+from scheduler.catalog import Credential, CredentialRules, LoadQueries
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class LoadSettings:
         node_label: label of the series that says which node they are of: its name, or an address with or without port.
         credential_header: header that carries the token; empty for `Authorization: Bearer`.
         host_suffix, cluster: filters of SignalFx.
+        rules: where credentials may come from and go to.
     """
 
     address: str
@@ -45,6 +46,13 @@ class LoadSettings:
     credential_header: str = ""
     host_suffix: str = ""
     cluster: str = ""
+    rules: CredentialRules = field(default_factory=CredentialRules)
+
+    @property
+    def credential(self) -> Credential:
+        """What would be sent, and where to."""
+        file, ca_file = (str(path) if path else None for path in (self.token_file, self.ca_file))
+        return Credential(self.address, bool(self.token) and file is None, file, ca_file, self.verify_tls)
 
     def __repr__(self) -> str:
         """Leave the token out: settings end up in logs."""

@@ -34,6 +34,7 @@ _USER = 65532
 _DEFAULT_RESOURCES: Json = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _STARTUP_SECONDS = 120
 """How long a scheduler may take to list a large cluster before it counts as stuck."""
+_TOKEN_SECONDS = 3600
 _METRICS_VOLUME = "metric-credentials"
 _ROLLING: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 """The Lease keeps two from scheduling at a time; the old one is removed only when the new one is ready."""
@@ -69,6 +70,7 @@ class Operand:
         env: of the container.
         serving_cert_secret: Secret with the serving certificate; without it the scheduler generates its own.
         metric_secret: Secret with the credentials for the metric source.
+        metric_audience: audience of a token of the ServiceAccount that is the credential instead.
         priority_class_name, image_pull_secrets, node_selector, tolerations: of the pods; left out if empty.
         resources: of the container; None for requests of 100m CPU and 128Mi memory.
         affinity: None to prefer different nodes for replicas.
@@ -92,6 +94,7 @@ class Operand:
     resources: Json | None = None
     serving_cert_secret: str | None = None
     metric_secret: str | None = None
+    metric_audience: str = ""
     priority_class_name: str = ""
     image_pull_secrets: Sequence[Json] = ()
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -190,7 +193,7 @@ def _container(operand: Operand) -> Json:
     ]
     if operand.serving_cert_secret:
         mounts.append({"name": CERTS_VOLUME, "mountPath": CERTS_DIRECTORY, "readOnly": True})
-    if operand.metric_secret:
+    if operand.metric_secret or operand.metric_audience:
         mounts.append({"name": _METRICS_VOLUME, "mountPath": METRIC_CREDENTIALS_DIRECTORY, "readOnly": True})
     return {
         "name": OPERAND,
@@ -210,8 +213,10 @@ def _container(operand: Operand) -> Json:
 
 
 def _volumes(operand: Operand) -> list[Json]:
+    # One key only: another file of the ConfigMap could be named as a kubeconfig or CA that whoever wrote it controls.
+    config = {"name": operand.config_map, "items": [{"key": CONFIG_KEY, "path": CONFIG_KEY}]}
     volumes: list[Json] = [
-        {"name": CONFIG_VOLUME, "configMap": {"name": operand.config_map}},
+        {"name": CONFIG_VOLUME, "configMap": config},
         {"name": "tmp", "emptyDir": {}},
     ]
     if operand.serving_cert_secret:
@@ -219,6 +224,9 @@ def _volumes(operand: Operand) -> list[Json]:
     if operand.metric_secret:
         # Mounted as a whole, so that a rotated token reaches the running pod and a ca.crt next to it is found.
         volumes.append({"name": _METRICS_VOLUME, "secret": {"secretName": operand.metric_secret}})
+    elif operand.metric_audience:
+        token = {"audience": operand.metric_audience, "path": "token", "expirationSeconds": _TOKEN_SECONDS}
+        volumes.append({"name": _METRICS_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}})
     return volumes
 
 

@@ -1,12 +1,12 @@
 """Names and paths that users, images and the operator rely on. Changing one breaks upgrades."""
 
+from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY as METRIC_CREDENTIALS_DIRECTORY
 from scheduler.catalog import OPERAND
 
 CONFIG_KEY = "config.yaml"
 CONFIG_VOLUME = "etckubernetes"
 CONFIG_DIRECTORY = "/etc/kubernetes"
 CERTS_DIRECTORY = "/certs-dir"
-METRIC_CREDENTIALS_DIRECTORY = "/var/run/secrets/secondary-scheduler/metrics"
 SECURE_PORT = 10259
 
 LABEL_APP = "app"

@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
+from scheduler.catalog import UNDECIDED_RULES, CredentialRules
 from scheduler.config import KIND, OURS, Configuration, ConfigurationError, Flavour, Problem, load_configuration
 from secondary_scheduler.cli import stackfile
 
@@ -56,22 +57,27 @@ class Embedded:
         return replace(problem, loc=loc, line=problem.line + self.first_line - 1, column=problem.column + self.indent)
 
 
-def check_file(path: Path, text: str, flavour: Flavour | None, *, allow_token: bool) -> Iterator[Checked]:
-    """Check every configuration in a file. `flavour` overrides the one of a stack's image; the default is ours."""
+def check_file(
+    path: Path, text: str, flavour: Flavour | None, *, allow_token: bool, rules: CredentialRules = UNDECIDED_RULES
+) -> Iterator[Checked]:
+    """Check every configuration in a file. `flavour` overrides the one of a stack's image; the default is ours.
+
+    `rules` say which credentials for metric sources are allowed; a stack's file says so itself.
+    """
     if stackfile.is_stack_file(path, text):
         yield _stack(path, text)
         return
     roots = _documents(text)
     config_maps = [root for root in roots if _scalar(root, "kind") == "ConfigMap"]
     if not config_maps:
-        configuration, problems = _check(text, str(path), flavour, allow_token=True)
+        configuration, problems = _check(text, str(path), flavour, allow_token=True, rules=rules)
         yield Checked(str(path), KIND, configuration, problems)
     for root in config_maps:
-        yield _config_map(path, text, root, flavour, allow_token=allow_token)
+        yield _config_map(path, text, root, flavour, allow_token=allow_token, rules=rules)
 
 
 def _check(
-    text: str, source: str, flavour: Flavour | None, *, allow_token: bool
+    text: str, source: str, flavour: Flavour | None, *, allow_token: bool, rules: CredentialRules
 ) -> tuple[Configuration | None, tuple[Problem, ...]]:
     try:
         configuration = load_configuration(
@@ -80,13 +86,16 @@ def _check(
             flavour=flavour or OURS,
             allow_token_in_config_map=allow_token,
             allow_default_scheduler_name=True,
+            credential_rules=rules,
         )
     except ConfigurationError as error:
         return None, (*error.problems, *error.warnings)
     return configuration, configuration.warnings
 
 
-def _config_map(path: Path, text: str, root: MappingNode, flavour: Flavour | None, *, allow_token: bool) -> Checked:
+def _config_map(
+    path: Path, text: str, root: MappingNode, flavour: Flavour | None, *, allow_token: bool, rules: CredentialRules
+) -> Checked:
     data = _child_node(root, "data")
     entries = {str(key.value): value for key, value in data.value} if isinstance(data, MappingNode) else {}
     chosen = (
@@ -99,7 +108,7 @@ def _config_map(path: Path, text: str, root: MappingNode, flavour: Flavour | Non
         hint = f"put the {KIND} there as text"
         return Checked(str(path), "ConfigMap", None, (Problem(("data",), message, line, 1, "error", hint, str(path)),))
     inner = _embedded(text, chosen, entries[chosen])
-    configuration, inner_problems = _check(inner.text, str(path), flavour, allow_token=allow_token)
+    configuration, inner_problems = _check(inner.text, str(path), flavour, allow_token=allow_token, rules=rules)
     problems = [inner.in_outer_file(problem) for problem in inner_problems]
     if chosen != CONFIG_KEY:
         message = f"the operator reads the key {CONFIG_KEY}, not {chosen}"

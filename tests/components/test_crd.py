@@ -68,7 +68,23 @@ REFUSED = {
     ),
     "a quantity that is none": ({"resources": {"limits": {"cpu": "much"}}}, "spec.resources.limits.cpu"),
     "a duration that is none": ({"leaderElection": {"leaseDuration": "soon"}}, "spec.leaderElection.leaseDuration"),
-    "credentials without a Secret": ({"metricCredentials": {}}, "spec.metricCredentials.secretName: Required"),
+    "credentials from nowhere": ({"metricCredentials": {}}, "exactly one of secretName and serviceAccount"),
+    "credentials of two origins": (
+        {"metricCredentials": {"secretName": "metrics", "serviceAccount": {"audience": "metrics"}}},
+        "exactly one of secretName and serviceAccount",
+    ),
+    "the ServiceAccount's token for anybody": (
+        {"metricCredentials": {"serviceAccount": {}}},
+        "needs an https address",
+    ),
+    "the ServiceAccount's token over HTTP": (
+        {"metricCredentials": {"serviceAccount": {}, "address": "http://thanos:9091"}},
+        "needs an https address",
+    ),
+    "an address with a password": (
+        {"metricCredentials": {"secretName": "metrics", "address": "https://user:password@thanos:9091"}},
+        "spec.metricCredentials.address",
+    ),
     "an empty command": ({"command": []}, "spec.command"),
     "an object that is not optional": ({"without": ["Service"]}, "spec.without"),
     "a flavour that is none": ({"flavour": "mine"}, "spec.flavour"),

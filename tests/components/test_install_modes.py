@@ -128,7 +128,7 @@ def test_direct_has_the_contract_of_the_operators_deployment(
     (content,) = [
         each.manifest["data"]["config.yaml"] for each in graph.of("ConfigMap") if "configuration" in each.name
     ]
-    credentials = {"secretName": graph.only("Secret").object_name, "key": "token"}
+    credentials = {"secretName": graph.only("Secret").object_name, "key": "token", "address": "https://127.0.0.1:9090"}
     resource = scheduler(
         schedulerImage=image,
         metricCredentials=credentials,

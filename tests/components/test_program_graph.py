@@ -184,7 +184,8 @@ def test_token_is_in_the_secret_and_there_only_encrypted(local: Graph) -> None:
 
 def test_scheduler_refers_to_the_secret_by_name_and_key(local: Graph) -> None:
     reference = local.only("SecondaryScheduler").manifest["spec"]["metricCredentials"]
-    assert reference == {"secretName": local.only("Secret").object_name, "key": "token"}
+    token_for = {"address": "https://127.0.0.1:9090"}
+    assert reference == {"secretName": local.only("Secret").object_name, "key": "token", **token_for}
 
 
 def test_token_under_an_encrypted_key_of_the_stack_is_a_secret_too(preview: bool) -> None:
@@ -206,7 +207,9 @@ def test_kubeconfig_of_the_stack_is_a_secret_input_of_the_provider(preview: bool
 
 def test_on_openshift_the_schedulers_own_account_reads_the_metrics_and_no_secret_exists(production: Graph) -> None:
     assert not production.of("Secret")
-    assert "metricCredentials" not in production.only("SecondaryScheduler").manifest["spec"]
+    assert production.only("SecondaryScheduler").manifest["spec"]["metricCredentials"] == {
+        "serviceAccount": {}, "address": "https://thanos-querier.openshift-monitoring.svc:9091",
+    }  # fmt: skip
     binding = next(b for b in production.of("ClusterRoleBinding") if b.name == "metric-credentials-binding").manifest
     assert binding["roleRef"]["name"] == "cluster-monitoring-view"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "secondary-scheduler", "namespace": NAMESPACE}]
@@ -220,7 +223,7 @@ def test_an_existing_secret_is_referenced_and_not_created(preview: bool) -> None
     graph = run_program(values, stack="openshift-prod", preview=preview, status=READY)
     assert not graph.of("Secret")
     assert graph.only("SecondaryScheduler").manifest["spec"]["metricCredentials"] == {
-        "secretName": "thanos", "key": "bearer",
+        "secretName": "thanos", "key": "bearer", "address": "https://thanos-querier.openshift-monitoring.svc:9091",
     }  # fmt: skip
     assert "/var/run/secrets/secondary-scheduler/metrics/bearer" in configuration(graph).manifest["data"]["config.yaml"]
 

@@ -126,7 +126,12 @@ def running(
     config.write_text(json.dumps(configuration(control_plane.kubeconfig, prometheus.url, token, ca)))
     port = ports.allocate(["daemon"], {})["daemon"]
     command = [sys.executable, "-m", "scheduler", f"--config={config}", "--bind-address=127.0.0.1"]
-    command += [f"--secure-port={port}", "--logging-format=json", "--authorization-always-allow-paths=/metrics,/readyz"]
+    command += [
+        f"--metric-credentials-directory={directory}",
+        f"--secure-port={port}",
+        "--logging-format=json",
+        "--authorization-always-allow-paths=/metrics,/readyz",
+    ]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as daemon:
         running = Running(daemon, prometheus, log, token, port)
         running.core = core

@@ -13,6 +13,7 @@ from typing import Any
 
 from devcluster.node_agent.sandbox.base import LaunchRequest, VolumeMount
 
+METRIC_CREDENTIALS = "/var/run/secrets/secondary-scheduler/metrics"
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -63,6 +64,10 @@ class DirectorySandbox:
         kubeconfig = self._kubeconfig(request)
         if kubeconfig:
             env.setdefault("KUBECONFIG", kubeconfig)
+        for mount in request.mounts:
+            if mount.path.rstrip("/") == METRIC_CREDENTIALS:
+                # The scheduler has this path compiled in, too.
+                env.setdefault("METRIC_CREDENTIALS_DIRECTORY", mount.source)
         cwd = rewriter.text(request.working_dir)
         return {
             "argv": [*host_command, *(rewriter.text(argument) for argument in args)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import ipaddress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +41,13 @@ AddressOption = Annotated[
 TokenFileOption = Annotated[Path | None, typer.Option("--token-file", help="File with the source's bearer token.")]
 CaFileOption = Annotated[
     Path | None, typer.Option("--ca-file", help="Certificate authority that signed the source's certificate.")
+]
+AllowInsecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-insecure-metric-credentials",
+        help="Send the token over HTTP too, and to a server whose certificate is not verified.",
+    ),
 ]
 WindowOption = Annotated[str, typer.Option("--window", help="Averaging window, as a PromQL duration.")]
 RefreshSecondsOption = Annotated[int, typer.Option("--refresh-seconds", min=1, help="Pause between reads.")]
@@ -82,6 +90,7 @@ def load_watcher(
     address: AddressOption = "",
     token_file: TokenFileOption = None,
     ca_file: CaFileOption = None,
+    allow_insecure: AllowInsecureOption = False,
     window: WindowOption = "15m",
     refresh_seconds: RefreshSecondsOption = 30,
     max_age_seconds: MaxAgeSecondsOption = 300,
@@ -111,12 +120,17 @@ def load_watcher(
             "--client-ca-file needs --tls-cert-file: clients present certificates over TLS only", ExitCode.USAGE
         )
     # Imported here: they take longer to import than all the rest of the command line.
+    from scheduler.catalog import CredentialRules
     from scheduler.kube.client import KubeError
     from scheduler.load import LoadSettings
     from secondary_scheduler.cli.loadwatcher.serving import Access, Listen, WatcherService
 
+    # Whoever runs the command may name any file; a configuration may only name mounted credentials.
+    rules = CredentialRules(directory=None, allow_insecure=allow_insecure)
     if config is not None:
-        key, settings = _source_of_configuration(config)
+        key, settings = _source_of_configuration(config, allow_insecure=allow_insecure)
+        if token_file is not None:
+            settings = replace(settings, token=None, token_file=token_file, rules=rules)
     else:
         settings = LoadSettings(
             address=address,
@@ -126,6 +140,7 @@ def load_watcher(
             refresh_seconds=refresh_seconds,
             max_age_seconds=max_age_seconds,
             node_label=node_label,
+            rules=rules,
         )
         key, settings = _source_of_options(provider, settings)
     needs_cluster = token_review or key.startswith(Provider.METRICS_SERVER)
@@ -183,27 +198,28 @@ def _check_exposure(host: str, listen: str, *, authenticates: bool, tls: bool) -
 
 def _source_of_options(provider: Provider, settings: LoadSettings) -> tuple[str, LoadSettings]:
     import os
-    from dataclasses import replace
 
-    from scheduler.load import DEFAULT_ADDRESSES, signalfx_settings
+    from scheduler.catalog import DEFAULT_ADDRESSES, address_problem
+    from scheduler.load import signalfx_settings
 
     if provider is Provider.METRICS_SERVER:
         return f"{provider}:", settings
     address = settings.address or DEFAULT_ADDRESSES[provider]
-    if not address.startswith(("http://", "https://")):
-        raise CommandError(f"--address {address}: not a URL, which starts with http:// or https://", ExitCode.USAGE)
+    if problem := address_problem(address):
+        raise CommandError(f"--address: {problem}", ExitCode.USAGE)
     settings = replace(settings, address=address)
     if provider is Provider.SIGNALFX:
         settings = signalfx_settings(settings, os.environ)
     return f"{provider}:{address}", settings
 
 
-def _source_of_configuration(file: Path) -> tuple[str, LoadSettings]:
+def _source_of_configuration(file: Path, *, allow_insecure: bool) -> tuple[str, LoadSettings]:
+    from scheduler.catalog import CredentialRules
     from scheduler.load import configured_sources
     from secondary_scheduler.cli.reading import read_configuration
 
     configuration = read_configuration(file)
-    configured, _ = configured_sources(configuration.profiles)
+    configured, _ = configured_sources(configuration.profiles, CredentialRules(allow_insecure=allow_insecure))
     sources = {key: settings for key, settings in configured.items() if not key.startswith("watcher:")}
     if len(sources) != 1:
         raise CommandError(

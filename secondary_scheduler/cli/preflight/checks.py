@@ -233,14 +233,15 @@ class Examination:
 def check_tls(settings: LoadSettings) -> Check:
     """Check the source's certificate against the CA that will be used."""
     parts = urlsplit(settings.address)
+    refusal = settings.rules.refusal(settings.credential)
+    if refusal is not None:
+        return Check("TLS", CheckStatus.FAILED, refusal.message, refusal.hint)
     if parts.scheme != "https":
         if settings.token or settings.token_file:
-            return Check(
-                "TLS", CheckStatus.WARNING, "plain HTTP", "the token crosses the network unencrypted; use https"
-            )
+            return Check("TLS", CheckStatus.WARNING, "plain HTTP", "the token is not encrypted; use https")
         return Check("TLS", CheckStatus.OK, "plain HTTP, without a token")
     if not settings.verify_tls:
-        advice = "an impostor would get the token; give caFile instead of insecureSkipVerify"
+        advice = "an impostor could answer; give caFile instead of insecureSkipVerify"
         return Check("TLS", CheckStatus.WARNING, "its certificate is not verified", advice)
     trusted = str(settings.ca_file) if settings.ca_file else "the system's CAs"
     host, port = parts.hostname or "", parts.port or 443

@@ -43,6 +43,10 @@ def preflight(
     token_file: Annotated[
         Path | None, typer.Option("--token-file", help="File with the source's bearer token.")
     ] = None,
+    allow_insecure: Annotated[
+        bool,
+        typer.Option("--allow-insecure-metric-credentials", help="Send the token over HTTP too."),
+    ] = False,
     ca_file: Annotated[Path | None, typer.Option("--ca-file", help="CA that signed the source's certificate.")] = None,
     service_account: Annotated[
         str | None,
@@ -68,7 +72,7 @@ def preflight(
     from secondary_scheduler.cli.preflight.target import PreflightRequest, find_targets
 
     request = PreflightRequest(
-        config, stack, address, token_file, ca_file, service_account, selector, kubeconfig, context
+        config, stack, address, token_file, ca_file, service_account, selector, kubeconfig, context, allow_insecure
     )
     with find_targets(request) as targets:
         results = [(target, list(target.checks())) for target in targets]

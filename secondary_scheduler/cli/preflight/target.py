@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from scheduler.catalog import CredentialRules, address_problem
 from scheduler.config import Configuration
 from scheduler.kube.client import BadRequest, ClientConfig, KubeError, SyncConnection
 from scheduler.load import KnownNode, LoadSettings, configured_sources, list_nodes, load_source
@@ -38,6 +39,7 @@ class PreflightRequest:
     selector: str
     kubeconfig: Path | None
     context: str | None
+    allow_insecure: bool = False
 
 
 @dataclass(slots=True)
@@ -112,6 +114,7 @@ class StackCredential:
     encrypted: bool = False
     secret: str = ""
     secret_keys: tuple[str, str | None] = ("", None)
+    allow_insecure: bool = False
 
 
 class _TargetBuilder:
@@ -188,7 +191,9 @@ class _TargetBuilder:
             notes.append(_elsewhere("caFile", settings.ca_file, "--ca-file"))
             settings = replace(settings, ca_file=None)
         if request.token_file is not None:
-            return replace(settings, token_file=request.token_file, token=None)
+            # Whoever runs the command may name any file; a configuration may only name mounted credentials.
+            rules = CredentialRules(directory=None, allow_insecure=request.allow_insecure)
+            return replace(settings, token_file=request.token_file, token=None, rules=rules)
         accounts = [request.service_account] if request.service_account else []
         if not accounts and self._on_openshift and not credential.token and not settings.token:
             accounts = list(openshift.ACCOUNTS)
@@ -275,13 +280,16 @@ def _sources(request: PreflightRequest) -> tuple[dict[str, LoadSettings], dict[s
         configuration = read_configuration(request.config)
     elif request.stack is not None:
         configuration, credential = _stack(request.stack)
+    if request.address and (problem := address_problem(request.address)):
+        raise CommandError(f"--address: {problem}", ExitCode.USAGE)
     if configuration is None:
         return (
             ({f"Prometheus:{request.address}": LoadSettings(request.address)} if request.address else {}),
             {},
             credential,
         )
-    sources, _ = configured_sources(configuration.profiles)
+    rules = CredentialRules(allow_insecure=request.allow_insecure or credential.allow_insecure)
+    sources, _ = configured_sources(configuration.profiles, rules)
     if not sources:
         file = request.config or request.stack
         raise CommandError(f"{file}: no enabled plugin reads the load of nodes", ExitCode.INVALID_INPUT)
@@ -320,4 +328,5 @@ def _stack(file: Path) -> tuple[Configuration, StackCredential]:
         encrypted=encrypted,
         secret=secret.name if secret else "",
         secret_keys=(secret.key, secret.ca_key) if secret else ("", None),
+        allow_insecure=credentials.allow_insecure,
     )

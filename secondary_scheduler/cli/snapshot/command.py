@@ -54,6 +54,10 @@ def snapshot(
             help="Certificate authority of the load source.",
         ),
     ] = None,
+    allow_insecure: Annotated[
+        bool,
+        typer.Option("--allow-insecure-metric-credentials", help="Send the token over HTTP too."),
+    ] = False,
     window: Annotated[str, typer.Option("--window", help="Averaging window of the load, as in PromQL.")] = "15m",
     output: Annotated[SnapshotFormat, typer.Option("-o", "--output", help="Form of the file.")] = SnapshotFormat.JSON,
 ) -> None:
@@ -72,7 +76,7 @@ def snapshot(
         typer.echo(printable(text), err=True)
 
     # The environment of a local cluster names its Prometheus; who asks for a load-watcher means that one.
-    origin = LoadOrigin(None if watcher else prometheus, watcher, token_file, ca_file, window)
+    origin = LoadOrigin(None if watcher else prometheus, watcher, token_file, ca_file, window, allow_insecure)
     try:
         config = ClientConfig.load(kubeconfig, context)
         wanted = origin if prometheus or watcher else None

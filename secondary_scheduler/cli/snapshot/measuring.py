@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from scheduler.catalog import CredentialRules, address_problem
 from scheduler.load import (
     GuardedSession,
     LoadError,
@@ -33,6 +34,7 @@ class LoadOrigin:
     token_file: Path | None
     ca_file: Path | None
     window: str
+    allow_insecure: bool = False
 
 
 def read_load_document(
@@ -43,11 +45,15 @@ def read_load_document(
     Raises:
         LoadError: the source does not answer with loads.
     """
+    address = origin.prometheus or origin.watcher or ""
+    if problem := address_problem(address):
+        raise LoadError(f"the address of the load source {problem}")
     settings = LoadSettings(
-        address=origin.prometheus or origin.watcher or "",
+        address=address,
         token_file=origin.token_file,
         ca_file=origin.ca_file,
         window=origin.window,
+        rules=CredentialRules(directory=None, allow_insecure=origin.allow_insecure),
     )
     content = _from_watcher(settings) if origin.watcher else _from_prometheus(settings, node_of_address, say)
     return {"apiVersion": LOAD_API_VERSION, "kind": LOAD_KIND, "metadata": {"name": "nodes"}, **content}

@@ -36,18 +36,29 @@ def validate(
     allow_token_in_config_map: Annotated[
         bool, typer.Option("--allow-token-in-config-map", help="Accept a literal metric token in a ConfigMap.")
     ] = False,
+    allow_insecure: Annotated[
+        bool,
+        typer.Option(
+            "--allow-insecure-metric-credentials",
+            help="Accept a token that is sent over HTTP, or to a server whose certificate is not verified.",
+        ),
+    ] = False,
 ) -> None:
     """Check configurations, ConfigMap manifests and stack files; exit 4 if one is not valid.
 
     Errors and warnings go to stderr, each with file, line, column, field and what to do.
     """
+    from dataclasses import replace
+
+    from scheduler.catalog import UNDECIDED_RULES
     from secondary_scheduler.cli.checking import check_file
 
     chosen = choose_flavour(image, flavour)
+    rules = replace(UNDECIDED_RULES, allow_insecure=allow_insecure)
     results: list[Checked] = []
     for name in files:
         text = read_text(name)
-        results += check_file(Path(name), text, chosen, allow_token=allow_token_in_config_map)
+        results += check_file(Path(name), text, chosen, allow_token=allow_token_in_config_map, rules=rules)
     for result in results:
         for problem in result.problems:
             mark = "warning: " if problem.severity == "warning" else ""

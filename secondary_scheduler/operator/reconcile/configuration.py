@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from scheduler.catalog import CredentialRules
 from scheduler.config import (
     DEFAULT_SCHEDULER_NAME,
     OURS,
@@ -68,10 +69,12 @@ def evaluate(
     *,
     allow_default_name: bool = False,
     allow_token: bool = False,
+    rules: CredentialRules | None = None,
 ) -> EffectiveConfiguration | InstanceProblem:
     """Validate one config.yaml for an image; one that is not known yet is ours. `source` is how problems name it.
 
     `flavour` is what the image is, where its name does not tell; `extra` is what it has, if it is a custom one.
+    `rules` say which credentials for metric sources it may send; None for any, as the scheduler judges them itself.
     """
     judged = image_flavour(image, flavour) if image or flavour or extra else OURS
     try:
@@ -81,6 +84,7 @@ def evaluate(
             flavour=custom_flavour(extra) if judged.family == "custom" else judged,
             allow_default_scheduler_name=allow_default_name,
             allow_token_in_config_map=allow_token,
+            credential_rules=rules,
         )
     except ConfigurationError as error:
         shown = [str(problem) for problem in error.problems[:MAX_PROBLEMS_SHOWN]]
@@ -287,12 +291,20 @@ def _user_configuration(observed: Observed, name: str) -> EffectiveConfiguration
         _extra_plugins(observed),
         allow_default_name=bool(_spec(observed, "allowDefaultSchedulerName")),
         allow_token=bool(_spec(observed, "allowTokenInConfigMap")),
+        rules=_credential_rules(observed),
     )
 
 
 def _spec(observed: Observed, field: str) -> str:
     """A field of the instance's spec as text; empty if it is absent or false."""
     return str((observed.resource.get("spec") or {}).get(field) or "")
+
+
+def _credential_rules(observed: Observed) -> CredentialRules:
+    try:
+        return parse_spec(observed.resource).credential_rules
+    except InvalidSpecError:
+        return CredentialRules()
 
 
 def _extra_plugins(observed: Observed) -> tuple[ExtraPlugin, ...]:

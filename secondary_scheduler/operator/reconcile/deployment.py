@@ -39,6 +39,7 @@ def desired_revision(
         lease_timings=(timings.lease_duration, timings.renew_deadline, timings.retry_period),
         args=(
             *(["--allow-default-scheduler-name"] if _must_allow_default_name(spec, configuration) else []),
+            *(spec.credential_rules.arguments() if spec.image_flavour.is_ours else []),
             *tls_arguments(observed, spec.extra_args),
             *spec.extra_args,
         ),
@@ -101,7 +102,8 @@ def canary_deployment(
 
 def _deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, part: _Variant) -> Json:
     topology = spec.topology.highly_available_topology if spec.highly_available else None
-    revision = run.revision
+    revision, credentials = run.revision, spec.metric_credentials
+    account = credentials.service_account if credentials else None
     content = operand.Operand(
         name=part.name,
         namespace=observed.namespace,
@@ -123,7 +125,8 @@ def _deployment(observed: Observed, spec: SecondarySchedulerSpec, run: Run, part
         env=json.loads(revision.env),
         resources=spec.resources,
         serving_cert_secret=observed.names.serving_cert_secret if has_serving_cert(observed) else None,
-        metric_secret=spec.metric_credentials.secret_name if spec.metric_credentials else None,
+        metric_secret=(credentials.secret_name or None) if credentials else None,
+        metric_audience=account.audience if account else "",
         priority_class_name=spec.priority_class_name,
         image_pull_secrets=spec.image_pull_secrets,
         node_selector={**(topology.node_selector if topology else {}), **spec.node_selector},

@@ -308,8 +308,9 @@ def _problems(
         yield decision.problem
     yield from refused
     credentials = spec.metric_credentials
-    if credentials and "Secret" not in observed.unreadable and observed.get("Secret", credentials.secret_name) is None:
-        secret = f"Secret {observed.namespace}/{credentials.secret_name}"
+    secret_name = credentials.secret_name if credentials else ""
+    if secret_name and "Secret" not in observed.unreadable and observed.get("Secret", secret_name) is None:
+        secret = f"Secret {observed.namespace}/{secret_name}"
         yield InstanceProblem(
             "MetricCredentialsMissing",
             f"{secret}, named by spec.metricCredentials, does not exist: new scheduler pods cannot start until it does",

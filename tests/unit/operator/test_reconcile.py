@@ -109,7 +109,8 @@ def test_the_deployment_keeps_upstreams_contract():
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     assert {v["name"]: v for v in pod_spec["volumes"]}["etckubernetes"]["configMap"] == {
-        "name": f"secondary-scheduler-active-{HASH}"
+        "name": f"secondary-scheduler-active-{HASH}",
+        "items": [{"key": "config.yaml", "path": "config.yaml"}],
     }
     probes = {name: container(w)[name] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert [probe["httpGet"]["path"] for probe in probes.values()] == ["/livez", "/livez", "/readyz"]
@@ -399,6 +400,41 @@ class TestMetricCredentials:
         mount = {"name": "metric-credentials", "mountPath": "/var/run/secrets/secondary-scheduler/metrics"}
         assert {**mount, "readOnly": True} in container(w)["volumeMounts"]
         assert w.condition("Degraded")[0] == "False"
+
+    def test_of_the_service_account_go_to_the_named_address_only(self):
+        thanos = "https://thanos-querier.openshift-monitoring.svc:9091"
+        w = world(metricCredentials={"serviceAccount": {}, "address": thanos})
+        w.settle()
+        assert f"--metric-credentials-address={thanos}" in container(w)["args"]
+        token = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+        assert f"--metric-service-account-token={token}" in container(w)["args"]
+
+    def test_of_the_service_account_for_an_audience_are_mounted(self):
+        w = world(metricCredentials={"serviceAccount": {"audience": "metrics"}})
+        w.settle()
+        volumes = w.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]["volumes"]
+        token = {"audience": "metrics", "path": "token", "expirationSeconds": 3600}
+        projected = {"sources": [{"serviceAccountToken": token}]}
+        assert {"name": "metric-credentials", "projected": projected} in volumes
+        assert not [argument for argument in container(w)["args"] if argument.startswith("--metric")]
+
+    def test_that_the_config_map_takes_by_itself_are_refused_and_the_last_good_configuration_stays(self):
+        w = world()
+        w.settle()
+        load = "{load: {tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token}}"
+        foreign = "{metricProvider: {type: Prometheus, address: 'https://foreign.example'}}"
+        w.put(
+            config_map(
+                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+                "- schedulerName: secondary-scheduler\n  plugins: {score: {enabled: [{name: TargetLoadPacking}]}}\n"
+                f"  pluginConfig:\n  - {{name: TargetLoadPacking, args: {foreign}}}\n"
+                f"  - {{name: SecondarySchedulerOptions, args: {load}}}\n"
+            )
+        )
+        w.settle()
+        assert w.condition("Degraded")[:2] == ("True", "ConfigInvalid")
+        assert "the ServiceAccount's own token is sent only where" in w.condition("Degraded")[2]
+        assert "keeps its last good configuration" in w.condition("Degraded")[2]
 
     def test_that_are_missing_are_named(self):
         w = world(metricCredentials={"secretName": "prom"})

@@ -325,8 +325,13 @@ def test_encrypted_value_inside_a_structured_key_is_refused(environment: dict[st
         check(engine_values(GOOD), {"metricProvider"}, environment)
 
 
-def test_token_over_plain_http_is_warned_of_and_plain_http_without_a_token_is_not(environment: dict[str, str]) -> None:
+def test_a_token_over_plain_http_is_refused_unless_allowed_and_plain_http_without_a_token_is_not(
+    environment: dict[str, str],
+) -> None:
     document = changed("metricProvider.address", "http://prometheus:9090")
+    with pytest.raises(ConfigurationError, match=r"metricProvider\.address: a token is not sent over HTTP"):
+        check(engine_values(document), set(), environment)
+    document["metricProvider"]["credentials"]["allowInsecure"] = True
     assert "metricProvider.address" in warned(document, environment)
     del document["metricProvider"]["credentials"]
     assert "metricProvider.address" not in warned(document, environment)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import pki
+from scheduler.catalog import CredentialRules
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load import KnownNode, LoadSettings
 from secondary_scheduler.cli.preflight.checks import CheckStatus, Examination, check_tls
@@ -47,10 +48,13 @@ def test_a_certificate_that_expires_soon_is_a_warning_and_an_expired_one_a_failu
     assert (check.status, advice in check.advice) == (status, True)
 
 
-def test_a_token_sent_unverified_or_unencrypted_is_a_warning() -> None:
+def test_a_token_that_would_be_sent_unverified_or_unencrypted_is_a_failure() -> None:
     plain = LoadSettings(address="http://p:9090")
     assert check_tls(plain).status is CheckStatus.OK
-    assert check_tls(LoadSettings(address="http://p:9090", token="t")).status is CheckStatus.WARNING
+    assert check_tls(LoadSettings(address="http://p:9090", token="t")).status is CheckStatus.FAILED
+    assert check_tls(LoadSettings(address="https://p:9090", token="t", verify_tls=False)).status is CheckStatus.FAILED
+    allowed = LoadSettings(address="http://p:9090", token="t", rules=CredentialRules(allow_insecure=True))
+    assert check_tls(allowed).status is CheckStatus.WARNING
     assert check_tls(LoadSettings(address="https://p:9090", verify_tls=False)).status is CheckStatus.WARNING
 
 

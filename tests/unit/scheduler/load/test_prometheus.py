@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from scheduler.catalog import CredentialRules
 from scheduler.load import LoadError, LoadSettings, PrometheusSource
 
 Answer = Callable[[BaseHTTPRequestHandler, str], None]
@@ -128,7 +129,7 @@ def test_one_failing_figure_leaves_the_others(prometheus: FakePrometheus) -> Non
 def test_the_token_file_is_read_again_after_rotation(prometheus: FakePrometheus, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
-    reader = source(prometheus, token_file=token)
+    reader = source(prometheus, token_file=token, rules=CredentialRules(directory=str(tmp_path)))
     reader.read()
     token.write_text("second\n")
     reader.read()
@@ -188,7 +189,7 @@ def test_a_source_that_is_down_is_named_with_the_reason() -> None:
 
 
 def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
-    settings = LoadSettings(address="http://127.0.0.1:9", token_file=tmp_path / "absent")
+    settings = LoadSettings(address="http://127.0.0.1:9", token_file=tmp_path / "absent", rules=CredentialRules(None))
     with pytest.raises(LoadError, match=r"token file .*absent: No such file"):
         PrometheusSource(settings).read()
 
@@ -228,8 +229,44 @@ def test_a_token_file_without_a_token_is_named_and_nothing_is_sent(
     token = tmp_path / "token"
     token.write_text(content)
     with pytest.raises(LoadError, match=f"token file .*{reason}"):
-        source(prometheus, token_file=token).read()
+        source(prometheus, token_file=token, rules=CredentialRules(directory=str(tmp_path))).read()
     assert prometheus.queries == []
+
+
+def test_a_mounted_token_is_read_through_the_kubelets_links_and_no_other_link(
+    prometheus: FakePrometheus, tmp_path: Path
+) -> None:
+    mounted, other = tmp_path / "metrics", tmp_path / "other"
+    (mounted / "..2026_11_22").mkdir(parents=True)
+    (mounted / "..2026_11_22" / "token").write_text("mounted")
+    (mounted / "..data").symlink_to("..2026_11_22")
+    (mounted / "token").symlink_to("..data/token")
+    other.write_text("canary-of-another-file")
+    (mounted / "away").symlink_to(other)
+    rules = CredentialRules(directory=str(mounted))
+    source(prometheus, token_file=mounted / "token", rules=rules).read()
+    assert set(prometheus.authorizations) == {"Bearer mounted"}
+    with pytest.raises(LoadError, match=r"away: leads to .*other, outside of .*metrics, and is not read"):
+        source(prometheus, token_file=mounted / "away", rules=rules).read()
+    assert set(prometheus.authorizations) == {"Bearer mounted"}
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("/dev/zero", "not a file"), ("{tmp}/large", "larger than 65536 bytes"), ("{tmp}", "not a file")],
+)
+def test_a_token_file_without_end_is_refused(tmp_path: Path, path: str, reason: str) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 70_000)
+    settings = LoadSettings(
+        "http://127.0.0.1:9", token_file=Path(path.format(tmp=tmp_path)), rules=CredentialRules(None)
+    )
+    with pytest.raises(LoadError, match=reason):
+        PrometheusSource(settings).read()
+
+
+def test_a_ca_file_without_end_is_refused() -> None:
+    with pytest.raises(LoadError, match="caFile /dev/zero: not a file of at most"):
+        PrometheusSource(LoadSettings("https://127.0.0.1:9", ca_file=Path("/dev/zero"))).read()
 
 
 def test_a_missing_ca_file_is_named(tmp_path: Path) -> None:
