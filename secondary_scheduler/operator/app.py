@@ -157,6 +157,7 @@ class _Process:
             namespaces=self._served,
             version=__version__,
             metrics=self.metrics,
+            leads=self._elector.is_leader,
             holds=lambda namespace: namespace == self.namespace or self._leases.holds(namespace),
             openshift=openshift,
             kubernetes_minor=minor,
@@ -165,7 +166,7 @@ class _Process:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._controller.run(), name="instances")
             group.create_task(_follow_version(client, self._controller), name="version of the cluster")
-            for controller in status_controllers(client, self._status_of, self.metrics):
+            for controller in status_controllers(client, self._status_of, self.metrics, self._elector.is_leader):
                 group.create_task(controller.run(), name=f"status of {controller.name}")
 
     async def _wait_for_lease(self) -> None:

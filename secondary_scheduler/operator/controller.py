@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from scheduler.kube.client import ApiError, Conflict, KubeClient, KubeError, NotFound
+from scheduler.kube.client import ApiError, Conflict, KubeClient, KubeError, NotFound, WriteWithheld
 from scheduler.kube.model import Unstructured
 from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.caches import Caches
@@ -60,6 +60,7 @@ class Controller:
         namespaces: Collection[str],
         version: str,
         metrics: Metrics,
+        leads: Callable[[], bool] = lambda: True,
         holds: Callable[[str], bool] = lambda namespace: True,
         openshift: bool = False,
         kubernetes_minor: int | None = None,
@@ -69,6 +70,7 @@ class Controller:
         namespaces: whose instances are reconciled.
         version: the operator's own, shown in the status.
         metrics: what `/metrics` exposes.
+        leads: whether this operator holds its own Lease at this moment, without which it writes nothing.
         holds: whether this operator, and no other, may write for the instances of a namespace at this moment.
         openshift: whether the cluster assigns numeric users itself and issues serving certificates.
         kubernetes_minor: the API server's, of Kubernetes 1.x; None where it is not known.
@@ -78,6 +80,7 @@ class Controller:
         self._openshift = openshift
         self._kubernetes_minor = kubernetes_minor
         self._metrics = metrics
+        self._leads = leads
         self._holds = holds
         # One worker: instances share cluster-scoped names and decide about each other's scheduler names, and a cluster
         # has few of them. A second worker would need locks and save nothing.
@@ -112,7 +115,7 @@ class Controller:
 
     def _serves(self, namespace: str) -> bool:
         # In a namespace that is being deleted no Lease can be created any more; its finalizers must not wait for one.
-        return self._holds(namespace) or self.caches.terminating(namespace)
+        return self._leads() and (self._holds(namespace) or self.caches.terminating(namespace))
 
     def liveness_problem(self) -> str | None:
         """What is wrong with the loop itself, for the liveness probe."""
@@ -278,7 +281,9 @@ class Controller:
             if not self._serves(namespace):
                 return failures, True
             try:
-                answer = await self._writer.execute(action)
+                answer = await self._writer.execute(action, lambda: self._serves(namespace))
+            except WriteWithheld:
+                return failures, True
             except Conflict:
                 conflict = True
             except ApiError as error:
@@ -306,8 +311,8 @@ class Controller:
                 self._metrics.show_conditions(resource, resource.get("status") or {})
             return True
         try:
-            await self._writer.write_status(resource, plan.status)
-        except (NotFound, Conflict):
+            await self._writer.write_status(resource, plan.status, lambda: self._serves(key.namespace))
+        except (NotFound, Conflict, WriteWithheld):
             return True
         except KubeError as error:
             log.warning("status cannot be written", instance=str(key), error=str(error))
@@ -316,7 +321,7 @@ class Controller:
         for draft in plan.events:
             log.log(30 if draft.warning else 20, draft.message, instance=str(key), reason=draft.reason)
             with contextlib.suppress(KubeError):
-                await self._writer.send_event(resource, draft, datetime.now(UTC))
+                await self._writer.send_event(resource, draft, datetime.now(UTC), lambda: self._serves(key.namespace))
         return True
 
     def _forget(self, key: ObjectKey) -> None:

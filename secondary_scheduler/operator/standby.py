@@ -91,5 +91,5 @@ class Standby:
                     draft = EventDraft("ServedByAnotherOperator", message, warning=True)
                     await self._writer.send_event(instance, draft, datetime.now(UTC))
                     waiting.notified.add(uid)
-        except (KubeError, ValueError, KeyError) as error:
+        except (KubeError, ValueError, KeyError, TypeError) as error:
             log.info("cannot send the Event about the other operator", namespace=namespace, error=str(error))

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from scheduler.kube.client import APPLY_PATCH, ApiError, KubeClient, KubeError, NotFound, api_path
+from scheduler.kube.client import APPLY_PATCH, ApiError, KubeClient, KubeError, NotFound, WriteWithheld, api_path
 from scheduler.kube.model import Unstructured, UnstructuredCodec
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.reconcile import (
@@ -20,12 +20,16 @@ from secondary_scheduler.operator.reconcile import (
     SetFinalizers,
 )
 
+Allowed = Callable[[], bool]
 _CODEC = UnstructuredCodec()
 _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 
 
 class Writer:
-    """Writes of the operator. Every method raises KubeError; what is already gone needs no deletion."""
+    """Writes of the operator. Every method raises KubeError; what is already gone needs no deletion.
+
+    `allowed` is asked right before a write is sent; where it says no, WriteWithheld is raised.
+    """
 
     def __init__(
         self, client: KubeClient, metrics: Metrics, record_answer: Callable[[ObjectKey, Unstructured], Json]
@@ -35,27 +39,29 @@ class Writer:
         self._metrics = metrics
         self._learn = record_answer
 
-    async def execute(self, action: Action) -> Json | None:
+    async def execute(self, action: Action, allowed: Allowed | None = None) -> Json | None:
         """Do one action; return the object as the API server has it now, None after a deletion."""
         match action:
             case Apply(body=body):
-                return await self._patch("apply", action.key, body)
+                return await self._patch("apply", action.key, body, allowed=allowed)
             case Delete(key=key, uid=uid):
-                await self._delete(key, uid)
+                await self._delete(key, uid, allowed)
                 return None
             case SetFinalizers(key=key, finalizers=finalizers, resource_version=version):
                 metadata = {"finalizers": list(finalizers), "resourceVersion": version}
-                call = self._client.patch(_path(key), {"metadata": metadata})
+                call = self._client.patch(_path(key), {"metadata": metadata}, allowed=allowed)
                 return self._learn(key, _CODEC.decode(await self._count_write("patch", key.kind, call)))
 
-    async def write_status(self, resource: Json, status: Json) -> Json:
+    async def write_status(self, resource: Json, status: Json, allowed: Allowed | None = None) -> Json:
         """Apply the status of an instance, unless it was deleted and created again in between."""
         metadata = resource["metadata"]
         identity = {name: metadata[name] for name in ("name", "namespace", "uid")}
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": identity, "status": status}
-        return await self._patch("apply_status", ObjectKey.of(resource), body, "status")
+        return await self._patch("apply_status", ObjectKey.of(resource), body, "status", allowed)
 
-    async def send_event(self, resource: Json, draft: EventDraft, now: datetime) -> None:
+    async def send_event(
+        self, resource: Json, draft: EventDraft, now: datetime, allowed: Allowed | None = None
+    ) -> None:
         """Post an Event about an instance."""
         metadata = resource["metadata"]
         time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -73,16 +79,18 @@ class Writer:
             "count": 1,
         }
         path = api_path("v1", "events", namespace=metadata["namespace"])
-        await self._count_write("create", "Event", self._client.post(path, event))
+        await self._count_write("create", "Event", self._client.post(path, event, allowed=allowed))
 
-    async def _patch(self, verb: str, key: ObjectKey, body: Json, subresource: str | None = None) -> Json:
-        call = self._client.patch(_path(key, subresource), body, _APPLY, content_type=APPLY_PATCH)
+    async def _patch(
+        self, verb: str, key: ObjectKey, body: Json, subresource: str | None = None, allowed: Allowed | None = None
+    ) -> Json:
+        call = self._client.patch(_path(key, subresource), body, _APPLY, content_type=APPLY_PATCH, allowed=allowed)
         return self._learn(key, _CODEC.decode(await self._count_write(verb, key.kind, call)))
 
-    async def _delete(self, key: ObjectKey, uid: str) -> None:
+    async def _delete(self, key: ObjectKey, uid: str, allowed: Allowed | None) -> None:
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         try:
-            await self._count_write("delete", key.kind, self._client.delete(_path(key), options))
+            await self._count_write("delete", key.kind, self._client.delete(_path(key), options, allowed=allowed))
         except NotFound:
             return
 
@@ -90,6 +98,9 @@ class Writer:
         outcome = "ok"
         try:
             return await call
+        except WriteWithheld:
+            outcome = "not_sent"
+            raise
         except KubeError as error:
             outcome = str(error.status) if isinstance(error, ApiError) else "no_answer"
             raise

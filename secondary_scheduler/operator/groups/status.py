@@ -15,6 +15,7 @@ from scheduler.kube.client import (
     KubeError,
     NotFound,
     Reflector,
+    WriteWithheld,
     api_path,
     unchanged,
 )
@@ -123,8 +124,16 @@ KINDS: dict[str, StatusKind[Any, Any]] = {kind.plural: kind for kind in (POD_GRO
 class StatusController(Generic[O, P]):
     """Keeps the status of the objects of one kind, in all namespaces; waits for its CRD where there is none."""
 
-    def __init__(self, client: KubeClient, kind: StatusKind[O, P], metrics: Metrics) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: StatusKind[O, P],
+        metrics: Metrics,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`leads` says whether this operator holds its Lease at this moment; it is asked right before each write."""
         self._client = client
+        self._leads = leads
         self._kind = kind
         self._metrics = metrics
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue(spacing=kind.spacing)
@@ -229,11 +238,14 @@ class StatusController(Generic[O, P]):
         path = api_path(API_VERSION, self.name, namespace=meta.namespace, name=meta.name, subresource="status")
         outcome = "ok"
         try:
-            answer = await self._client.patch(path, body)
+            answer = await self._client.patch(path, body, allowed=self._leads)
         except (NotFound, Conflict):
             # The watch brings what it is now.
             outcome = "conflict"
             return
+        except WriteWithheld:
+            outcome = "not_sent"
+            raise
         except KubeError as error:
             outcome = str(error.status) if isinstance(error, ApiError) else "no_answer"
             raise
@@ -246,7 +258,7 @@ class StatusController(Generic[O, P]):
 
 
 def status_controllers(
-    client: KubeClient, wanted: Collection[str], metrics: Metrics
+    client: KubeClient, wanted: Collection[str], metrics: Metrics, leads: Callable[[], bool] = lambda: True
 ) -> list[StatusController[Any, Any]]:
     """Return the controllers of the kinds that are wanted, by plural."""
-    return [StatusController(client, kind, metrics) for plural, kind in KINDS.items() if plural in wanted]
+    return [StatusController(client, kind, metrics, leads) for plural, kind in KINDS.items() if plural in wanted]

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from scheduler.kube.client import Conflict, ConnectionLost, Forbidden, NotFound
+from scheduler.kube.client import Conflict, ConnectionLost, Forbidden, NotFound, WriteWithheld
 from scheduler.kube.model import UnstructuredCodec
 from secondary_scheduler.operator.controller import Controller
 from secondary_scheduler.operator.metrics import Metrics
@@ -24,18 +24,22 @@ class RecordingApi:
         self.refuse = {}
         self.calls = []
         self.held = {}
+        self.before_sending = lambda path: None
         self._version = 100
 
-    async def patch(self, path, body, params=None, *, content_type="", timeout=None):
-        return self._answer("PATCH", path, body)
+    async def patch(self, path, body, params=None, *, content_type="", timeout=None, allowed=None):
+        return self._answer("PATCH", path, body, allowed)
 
-    async def post(self, path, body, params=None, *, timeout=None):
-        return self._answer("POST", path, body)
+    async def post(self, path, body, params=None, *, timeout=None, allowed=None):
+        return self._answer("POST", path, body, allowed)
 
-    async def delete(self, path, body=None, params=None, *, timeout=None):
-        return self._answer("DELETE", path, {})
+    async def delete(self, path, body=None, params=None, *, timeout=None, allowed=None):
+        return self._answer("DELETE", path, {}, allowed)
 
-    def _answer(self, method, path, body):
+    def _answer(self, method, path, body, allowed):
+        self.before_sending(path)
+        if allowed is not None and not allowed():
+            raise WriteWithheld(f"{method} {path}: not sent")
         self.calls.append((method, path))
         for part, error in self.refuse.items():
             if part in path:
@@ -60,6 +64,12 @@ def server():
 @pytest.fixture
 def controller(server):
     controller = Controller(server, namespaces=[NS], version="1", metrics=Metrics("1"))
+    observe(controller, server)
+    return controller
+
+
+def observe(controller, server):
+    """Let the controller know of an instance and its ConfigMap."""
     resource = scheduler()
     del resource["metadata"]["finalizers"]
     server.held[f"/apis/operator.openshift.io/v1/namespaces/{NS}/secondaryschedulers/cluster"] = resource
@@ -67,7 +77,6 @@ def controller(server):
         obj["metadata"].setdefault("resourceVersion", "1")
         key = ObjectKey(kind, NS, obj["metadata"]["name"])
         controller.caches.record_answer(key, UnstructuredCodec().decode(json.dumps(obj).encode()))
-    return controller
 
 
 def error(kind, status, message="no"):
@@ -193,8 +202,36 @@ async def test_a_namespace_whose_lease_another_holds_is_left_alone(server, contr
 
 
 async def test_a_lease_that_is_lost_half_way_ends_the_writing(server, controller):
-    answers = iter([True, True, True])
+    answers = iter([True] * 5)
     controller._holds = lambda namespace: next(answers, False)
     await controller.reconcile(KEY)
     assert server.wrote("serviceaccounts")
     assert not server.wrote("deployments")
+
+
+@pytest.mark.parametrize("part", ["/clusterrolebindings/", "/deployments/", "/status"])
+@pytest.mark.parametrize("lost", ["the operator's", "the namespace's"])
+async def test_no_write_leaves_after_a_lease_is_lost_while_it_waits_to_be_sent(server, lost, part):
+    """The rate limit and a new connection may take longer than the Lease lasts."""
+    leads = {"the operator's": True, "the namespace's": True}
+    controller = Controller(
+        server,
+        namespaces=[NS],
+        version="1",
+        metrics=Metrics("1"),
+        leads=lambda: leads["the operator's"],
+        holds=lambda namespace: leads["the namespace's"],
+    )
+    observe(controller, server)
+
+    def lose(path):
+        if part in path:
+            leads[lost] = False
+
+    server.before_sending = lose
+    assert await controller.reconcile(KEY) in ("standby", "ok")
+    assert not server.wrote(part)
+    assert not leads[lost], "it was asked for"
+    server.calls.clear()
+    assert await controller.reconcile(KEY) == "standby"
+    assert server.calls == []

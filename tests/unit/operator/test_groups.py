@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from scheduler.catalog import STATUS_KINDS
-from scheduler.kube.client import Conflict, Forbidden
+from scheduler.kube.client import Conflict, Forbidden, WriteWithheld
 from scheduler.kube.model import POD_GROUP_LABEL, EventType, Pod, ResourceVersion
 from secondary_scheduler.operator.groups import KINDS
 from secondary_scheduler.operator.groups.objects import ReducedPod
@@ -35,7 +36,9 @@ class Server:
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.error: Exception | None = None
 
-    async def patch(self, path: str, body: dict[str, Any]) -> bytes:
+    async def patch(self, path: str, body: dict[str, Any], allowed: Callable[[], bool] | None = None) -> bytes:
+        if allowed is not None and not allowed():
+            raise WriteWithheld("not sent")
         self.patches.append((path, body))
         if self.error is not None:
             raise self.error
@@ -189,6 +192,14 @@ def test_a_refused_write_is_counted_and_only_a_conflict_waits_for_the_watch(grou
     text = groups.metrics.expose().decode()
     outcome = "conflict" if kind is Conflict else "403"
     assert f'kind="PodGroup",outcome="{outcome}",verb="patch_status"' in text
+
+
+def test_no_status_is_written_by_an_operator_without_its_lease(groups: World) -> None:
+    groups.controller._leads = lambda: False
+    groups.add("a", "g", {"minMember": 1})
+    with pytest.raises(WriteWithheld):
+        groups.reconcile("a", "g")
+    assert groups.server.patches == []
 
 
 def test_an_object_that_is_gone_is_no_work(groups: World) -> None:
