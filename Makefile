@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup olm image lock demo clean-demo test test-all check format unit integration e2e conformance bench bench-smoke clean
+.PHONY: help setup olm image lock demo clean-demo test test-all check format unit integration e2e conformance faults bench bench-smoke clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -37,6 +37,9 @@ unit integration e2e: setup  ## One part of the tests
 
 conformance: setup  ## N=2000 random cases against the real kube-scheduler
 	@$(BIN)/python -m tests.conformance --cases $(or $(N),2000)
+
+faults: setup  ## The fault matrix and N=1000 random mixes of faults (hours); SEED=S chooses the first
+	@$(BIN)/python -m tests.faults --all --mix $(or $(N),1000) --seed $(or $(SEED),1)
 
 bench: setup  ## The race at 5,000 nodes (hours); SCENARIO=S, NODES=N, ROUNDS=N choose
 	@$(BIN)/python -m benchmarks core

@@ -134,6 +134,12 @@ class Exchange:
     @contextlib.asynccontextmanager
     async def _upstream(self) -> Any:
         headers = {name: value for name, value in self.request.headers.items() if name.lower() not in _HOP_BY_HOP}
+        # Whatever credentials the client shows, the certificate counts.
+        headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+        if self.proxy.user:
+            headers["Impersonate-User"] = self.proxy.user
+            if self.proxy.groups:
+                headers["Impersonate-Group"] = self.proxy.groups[0]
         url = self.proxy.upstream + self.request.raw_path
         async with self.proxy.session.request(
             self.request.method, url, data=self.body or None, headers=headers, allow_redirects=False
@@ -242,24 +248,31 @@ class Proxy:
         upstream: address of the API server; may be changed while it runs, as a failover does.
         tls: with the certificate of the user in whose name requests arrive.
         seed: of the rules that apply with a probability.
+        user: whom the API server is to take the requests for, by impersonation; empty for the certificate's own.
+        groups: of that user.
     """
 
-    def __init__(self, upstream: str, tls: ssl.SSLContext | None, *, seed: int = 0) -> None:
+    def __init__(
+        self, upstream: str, tls: ssl.SSLContext | None, *, seed: int = 0, user: str = "", groups: tuple[str, ...] = ()
+    ) -> None:
         self.upstream = upstream.rstrip("/")
         self.rules: list[Rule] = []
         self.exchanges: list[Exchange] = []
+        self.user = user
+        self.groups = groups
         self._tls = tls
         self._random = random.Random(seed)
         self._session: aiohttp.ClientSession | None = None
         self._runner: web.ServerRunner | None = None
         self._port = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     @classmethod
-    def of(cls, plane: Plane, *, seed: int = 0, user: str = "admin") -> Proxy:
-        """In front of a control plane, as a user whose certificate `pki/<user>.crt` exists there."""
+    def of(cls, plane: Plane, *, seed: int = 0, user: str = "", groups: tuple[str, ...] = ("system:masters",)) -> Proxy:
+        """In front of a control plane, with the administrator's certificate: as the administrator, or a user."""
         tls = ssl.create_default_context(cafile=str(plane.layout.pki("ca.crt")))
-        tls.load_cert_chain(str(plane.layout.pki(f"{user}.crt")), str(plane.layout.pki(f"{user}.key")))
-        return cls(plane.api_server, tls, seed=seed)
+        tls.load_cert_chain(str(plane.layout.pki("admin.crt")), str(plane.layout.pki("admin.key")))
+        return cls(plane.api_server, tls, seed=seed, user=user, groups=groups)
 
     @property
     def url(self) -> str:
@@ -335,6 +348,10 @@ class Proxy:
 
     async def __aexit__(self, *_: object) -> None:
         self.reset_all()
+        waiting = set(self._tasks)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
         await self.session.close()
@@ -344,6 +361,10 @@ class Proxy:
         target = Target.parse(request.method, request.raw_path)
         exchange = Exchange(self, request, target, body)  # type: ignore[arg-type]
         self.exchanges.append(exchange)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         rule = next((rule for rule in self.rules if rule.applies(target, exchange.agent, self._random.random)), None)
         try:
             return await (rule.action(exchange) if rule else exchange.forward())

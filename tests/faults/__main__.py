@@ -1,0 +1,80 @@
+"""Plays scenarios of the fault matrix on a control plane of its own.
+
+    python -m tests.faults --list
+    python -m tests.faults --scenario 8 --seed 3            # by number or name
+    python -m tests.faults --scenario 13 --kind real        # the real kube-scheduler instead of ours
+    python -m tests.faults --mix 20 --seed 100              # random mixes of faults, seeds 100 to 119
+
+Prints one JSON line per scenario. Exit code: 0 without a violation, else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.faults import mixes
+from tests.faults.plane import fault_plane
+from tests.faults.scenarios import SCENARIOS, Scenario, run
+from tests.faults.schedulers import OURS
+from tests.faults.stage import Result, prepare
+
+
+def main(arguments: list[str]) -> int:
+    """Play what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="name the scenarios")
+    parser.add_argument("--scenario", action="append", default=[], help="number of a fault, or name of a scenario")
+    parser.add_argument("--all", action="store_true", help="every scenario")
+    parser.add_argument("--quick", action="store_true", help="those of every run of the tests")
+    parser.add_argument("--kind", default=OURS, help="ours, real, or a mutant")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--mix", type=int, default=0, help="so many random mixes")
+    parser.add_argument("--minutes", type=float, default=0, help="end the mixes after so many minutes")
+    parser.add_argument("--keep", type=Path, help="directory for the schedulers' logs")
+    options = parser.parse_args(arguments)
+    chosen = [
+        each for each in SCENARIOS
+        if options.all or (options.quick and each.quick) or {str(each.number), each.name} & set(options.scenario)
+    ]  # fmt: skip
+    if options.list:
+        for each in SCENARIOS:
+            print(f"{each.number:3} {each.name}: {each.promise}")
+        return 0
+    if not chosen and not options.mix:
+        parser.error("nothing to play: give --scenario, --quick, --all or --mix")
+    violations = 0
+    with tempfile.TemporaryDirectory(prefix="faults-logs-") as temporary, fault_plane() as plane:
+        directory = options.keep or Path(temporary)
+
+        async def play() -> int:
+            await prepare(plane)
+            count = 0
+            for each in chosen:
+                count += _report(await run(each, plane, directory, options.seed, options.kind))
+            async for result in mixes.play(plane, directory, options.seed, options.mix, options.minutes, options.kind):
+                count += _report(result)
+            return count
+
+        violations = asyncio.run(play())
+    return 1 if violations else 0
+
+
+def _report(result: Result) -> int:
+    print(json.dumps(result.row()), flush=True)
+    return len(result.violations)
+
+
+def scenarios(names: Iterator[str]) -> list[Scenario]:
+    """The scenarios of these names."""
+    wanted = set(names)
+    return [each for each in SCENARIOS if each.name in wanted]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

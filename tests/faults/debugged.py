@@ -1,0 +1,94 @@
+"""Runs our scheduler with a view into it: `python -m tests.faults.debugged FLAGS OF KUBE-SCHEDULER`.
+
+SIGUSR2 writes its cache to the file $FAULTS_DUMP. $FAULTS_SKEW names a file whose number of seconds is added to the
+wall clock, while the monotonic clock goes on as it is. $FAULTS_SILENCE shortens how long a watch may be silent, in
+seconds. $FAULTS_MUTANT plants a fault of `tests.faults.mutants`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def skew_clock(file: Path) -> None:
+    """Make `time.time` wrong by as many seconds as the file says. Before anything takes a reference to it."""
+    real = time.time
+
+    def skewed() -> float:
+        try:
+            return real() + float(file.read_text() or 0)
+        except (OSError, ValueError):
+            return real()
+
+    time.time = skewed
+
+
+def dump(daemon: Any) -> dict[str, Any]:
+    """The cache: nodes, where it thinks each pod is, and which pods it only assumes there."""
+    state = daemon.engine.state
+    pods = {pod.uid: name for name in _known_nodes(state) for pod in state.pods_on(name)}
+    return {
+        "nodes": sorted(state.node_names),
+        "pods": pods,
+        "assumed": sorted(uid for uid in pods if state.is_assumed(uid)),
+        "queue": {name: int(count) for name, count in dict(daemon.engine.queue.counts()).items()},
+    }
+
+
+def _known_nodes(state: Any) -> set[str]:
+    # Pods stay known on nodes that are gone.
+    return set(state.node_names) | set(state._by_node)
+
+
+def write_dumps(file: Path) -> None:
+    """Have every daemon of this process write its cache on SIGUSR2."""
+    from scheduler import daemon
+
+    run = daemon.Daemon.run
+
+    async def run_with_dumps(self: Any) -> int:
+        def write() -> None:
+            temporary = file.with_suffix(".tmp")
+            temporary.write_text(json.dumps(dump(self)))
+            temporary.replace(file)
+
+        self._loop.add_signal_handler(signal.SIGUSR2, write)
+        return await run(self)
+
+    daemon.Daemon.run = run_with_dumps  # type: ignore[method-assign]
+
+
+def shorten_silence(seconds: float) -> None:
+    """Let watches count as dead after so many seconds without a word."""
+    from scheduler.kube.client import ReflectorTiming
+
+    defaults = ReflectorTiming.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["silence"] = seconds
+
+
+def main() -> int:
+    """Run it; returns the scheduler's exit code."""
+    if skew := os.environ.get("FAULTS_SKEW"):
+        skew_clock(Path(skew))
+    from scheduler.__main__ import main as run_scheduler
+
+    if file := os.environ.get("FAULTS_DUMP"):
+        write_dumps(Path(file))
+    if silence := os.environ.get("FAULTS_SILENCE"):
+        shorten_silence(float(silence))
+    if name := os.environ.get("FAULTS_MUTANT"):
+        from tests.faults.mutants import MUTANTS
+
+        MUTANTS[name].plant()
+    return run_scheduler(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+"""What happened, from two witnesses that know nothing of a scheduler: etcd's revisions and the API server's audit log.
+
+etcd tells every state of every object in the order in which it became true; the audit log tells who asked for what.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+Key = tuple[str, str]
+"""Namespace (empty where there is none) and name."""
+POD, NODE, LEASE, GROUP = "pods", "minions", "leases", "podgroups"
+"""Kinds as etcd's keys name them."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """An object came, changed, or went (`after` is None)."""
+
+    revision: int
+    kind: str
+    key: Key
+    before: Json | None
+    after: Json | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One write as the audit log tells it."""
+
+    user: str
+    """Whom it was for: the impersonated user, if any."""
+    agent: str
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    code: int
+    received: float
+    """Seconds since the epoch."""
+    answered: float
+    body: Json | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it took effect."""
+        return 200 <= self.code < 300
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A pod got its node."""
+
+    revision: int
+    pod: Json
+    node: str
+    request: Request | None
+    """The Binding that did it; None where it cannot be told."""
+
+    @property
+    def user(self) -> str:
+        """Who bound it."""
+        return self.request.user if self.request else ""
+
+    @property
+    def uid(self) -> str:
+        """The pod's."""
+        return str(self.pod["metadata"]["uid"])
+
+
+@dataclass
+class History:
+    """Changes by revision and requests by time of arrival."""
+
+    changes: list[Change]
+    requests: list[Request] = field(default_factory=list)
+    start: int = 0
+    """Only what comes after this revision is judged."""
+
+    def binds(self) -> list[Bind]:
+        """All moments when a pod got its node after its creation."""
+        bindings: dict[tuple[Key, str], list[Request]] = {}
+        for request in self.requests:
+            if request.resource == "pods/binding" and request.body:
+                target = request.body.get("target", {}).get("name", "")
+                bindings.setdefault(((request.namespace, request.name), target), []).append(request)
+        result = []
+        for change in self.changes:
+            if change.kind != POD or change.after is None or change.before is None:
+                continue
+            node = change.after.get("spec", {}).get("nodeName", "")
+            if change.revision <= self.start or not node or change.before.get("spec", {}).get("nodeName") == node:
+                continue
+            uid = change.after["metadata"]["uid"]
+            candidates = bindings.get((change.key, node), [])
+            exact = [each for each in candidates if each.body and each.body.get("metadata", {}).get("uid") == uid]
+            # One whose answer the API server could not give any more says nothing in its code.
+            chosen = next((each for each in exact or candidates if each.ok), None) or next(iter(exact), None)
+            result.append(Bind(change.revision, change.after, node, chosen))
+        return result
+
+    def at(self, revision: int) -> State:
+        """All objects as they were with this revision."""
+        state = State()
+        for change in self.changes:
+            if change.revision > revision:
+                break
+            state.apply(change)
+        return state
+
+    def walk(self, revisions: Iterable[int]) -> Iterator[tuple[int, State]]:
+        """The states at ascending revisions; each is valid until the next."""
+        state, index = State(), 0
+        for revision in revisions:
+            while index < len(self.changes) and self.changes[index].revision <= revision:
+                state.apply(self.changes[index])
+                index += 1
+            yield revision, state
+
+    def final(self) -> State:
+        """All objects in the end."""
+        return self.at(self.changes[-1].revision if self.changes else 0)
+
+
+@dataclass
+class State:
+    """Objects by kind and key."""
+
+    objects: dict[str, dict[Key, Json]] = field(default_factory=dict)
+
+    def apply(self, change: Change) -> None:
+        """Take in one change."""
+        of_kind = self.objects.setdefault(change.kind, {})
+        if change.after is None:
+            of_kind.pop(change.key, None)
+        else:
+            of_kind[change.key] = change.after
+
+    def of(self, kind: str) -> Mapping[Key, Json]:
+        """The objects of a kind."""
+        return self.objects.get(kind, {})
+
+    def node(self, name: str) -> Json | None:
+        """A node."""
+        return self.of(NODE).get(("", name))
+
+    def pods_on(self, node: str) -> list[Json]:
+        """The pods that occupy a node: not those that have ended."""
+        return [
+            pod
+            for pod in self.of(POD).values()
+            if pod.get("spec", {}).get("nodeName") == node
+            and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+        ]
+
+
+def parse_key(key: str) -> tuple[str, Key] | None:
+    """Kind and key of an object from its path in etcd: `/registry/[group/]kind/[namespace/]name`."""
+    parts = key.strip("/").split("/")[1:]
+    if len(parts) > 1 and "." in parts[0]:
+        parts = parts[1:]
+    if len(parts) == 2:
+        return parts[0], ("", parts[1])
+    return (parts[0], (parts[1], parts[2])) if len(parts) == 3 else None
+
+
+def read_changes(etcd: str, kinds: Iterable[str] = (POD, NODE, LEASE, GROUP)) -> list[Change]:
+    """Every change of the kinds since etcd began, in order. Raises ValueError where the past was compacted away."""
+    wanted = set(kinds)
+    last = int(_post(etcd, "/v3/kv/range", {"key": _encode("/registry/ready-or-not")})["header"]["revision"])
+    states: dict[tuple[str, Key], Json] = {}
+    changes: list[Change] = []
+    for event in _events(etcd, last):
+        parsed = parse_key(base64.b64decode(event["kv"]["key"]).decode())
+        if parsed is None or parsed[0] not in wanted:
+            continue
+        kind, key = parsed
+        revision = int(event["kv"]["mod_revision"])
+        after = None if event.get("type") == "DELETE" else json.loads(base64.b64decode(event["kv"]["value"]))
+        changes.append(Change(revision, kind, key, states.get(parsed), after))
+        if after is None:
+            states.pop(parsed, None)
+        else:
+            states[parsed] = after
+    return changes
+
+
+def _events(etcd: str, last: int) -> Iterator[Json]:
+    """All events up to a revision; the bookmark that etcd sends on request says that all were sent."""
+    prefix = "/registry/"
+    create = {
+        "key": _encode(prefix), "range_end": _encode("/registry0"), "start_revision": 1, "progress_notify": True,
+    }  # fmt: skip
+    # A key of our own ends the stream: what comes before it in the order of revisions has been sent.
+    marker = "/registry/zz-oracle/marker"
+    end = int(_post(etcd, "/v3/kv/put", {"key": _encode(marker), "value": _encode("x")})["header"]["revision"])
+    assert end > last
+    request = urllib.request.Request(f"{etcd}/v3/watch", json.dumps({"create_request": create}).encode())
+    with urllib.request.urlopen(request, timeout=30) as stream:
+        for line in stream:
+            result = json.loads(line).get("result", {})
+            if result.get("canceled"):
+                raise ValueError(f"etcd's past is gone: {result.get('cancel_reason')}")
+            for event in result.get("events", ()):
+                if int(event["kv"]["mod_revision"]) >= end:
+                    return
+                yield event
+
+
+def _post(etcd: str, path: str, body: Json) -> Json:
+    request = urllib.request.Request(etcd + path, json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return dict(json.load(answer))
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def revision(etcd: str) -> int:
+    """etcd's newest revision."""
+    return int(_post(etcd, "/v3/kv/range", {"key": _encode("/registry/ready-or-not")})["header"]["revision"])
+
+
+def read_requests(audit_logs: Iterable[Path]) -> list[Request]:
+    """All writes of the audit logs, by time of arrival; a last line that is still being written is left out."""
+    requests: list[Request] = []
+    for log in audit_logs:
+        for line in log.read_bytes().splitlines():
+            with_object = line.startswith(b"{") and line.endswith(b"}")
+            event = json.loads(line) if with_object else {}
+            if event.get("stage") == "ResponseComplete" and event.get("objectRef"):
+                requests.append(_request(event))
+    return sorted(requests, key=lambda request: request.received)
+
+
+def _request(event: Json) -> Request:
+    about = event["objectRef"]
+    resource = about.get("resource", "")
+    if about.get("subresource"):
+        resource += f"/{about['subresource']}"
+    return Request(
+        user=(event.get("impersonatedUser") or event["user"]).get("username", ""),
+        agent=event.get("userAgent", ""),
+        verb=event["verb"],
+        resource=resource,
+        namespace=about.get("namespace", ""),
+        name=about.get("name", ""),
+        code=event.get("responseStatus", {}).get("code", 0),
+        received=_time(event["requestReceivedTimestamp"]),
+        answered=_time(event["stageTimestamp"]),
+        body=event.get("requestObject"),
+    )
+
+
+def _time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def read_history(etcd: str, audit_logs: Iterable[Path], start: int = 0) -> History:
+    """Everything so far; what came up to `start` is context only."""
+    return History(read_changes(etcd), read_requests(audit_logs), start)

@@ -1,0 +1,167 @@
+"""A control plane whose parts a test may kill, stop, restart and double, and whose whole history can be read.
+
+etcd stores the objects as JSON and nothing compacts it, so that every state of every object can be read in the end, in
+the order in which it became true. No controller runs that would touch what a test made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from devcluster import ports, processes
+from devcluster.layout import Layout, write_credentials
+from devcluster.ports import LOOPBACK
+from devcluster.processes import ProcessRecord, ServiceProcess
+from devcluster.progress import SilentReporter
+from devcluster.services import control_plane
+from devcluster.state import RecordedCluster, StateDirectory
+from devcluster.toolchain import binaries
+
+ETCD, API_SERVER, SECOND_API_SERVER = "etcd", "kube-apiserver", "kube-apiserver-2"
+_BINARIES = ("etcd", "kube-apiserver", "kube-scheduler")
+_PORTS = ("etcd", "etcd-peer", API_SERVER, SECOND_API_SERVER)
+# As for the conformance tests: no controller would make accounts, lift the taint or remove the finalizer.
+_DISABLED_ADMISSION = ("ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection")
+_AUDITED = [
+    {"group": "", "resources": ["pods", "pods/binding", "bindings", "nodes"]},
+    {"group": "coordination.k8s.io", "resources": ["leases"]},
+]
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "verbs": ["get", "list", "watch"]},
+        {"level": "RequestResponse", "resources": _AUDITED},
+        {"level": "Metadata"},
+    ],
+}
+"""Every write with its body, where the oracle judges it."""
+
+
+class FaultPlane:
+    """etcd and one or two API servers as processes of ours. Made by `fault_plane`."""
+
+    def __init__(
+        self, directory: StateDirectory, flags: tuple[str, ...] = (), etcd_flags: tuple[str, ...] = ()
+    ) -> None:
+        self._directory = directory
+        self._flags = flags
+        self._etcd_flags = etcd_flags
+        self._paths = binaries.ensure(list(_BINARIES), SilentReporter())
+        self.ports = ports.allocate(_PORTS, {})
+        self._state = RecordedCluster(
+            name=directory.name, nodes=0, real_nodes=0, ports=self.ports, pod_network="", binaries=self._paths
+        )
+        directory.create()
+        self.layout = Layout(directory.path)
+        write_credentials(self.layout, directory.name, self.api_server, [])
+        self.layout.config("audit-policy-all.yaml").write_text(yaml.safe_dump(AUDIT_POLICY))
+        self._running: dict[str, ProcessRecord] = {}
+
+    @property
+    def api_server(self) -> str:
+        """The first API server's address."""
+        return f"https://{LOOPBACK}:{self.ports[API_SERVER]}"
+
+    @property
+    def second_api_server(self) -> str:
+        """The second one's, where `start` was called for it."""
+        return f"https://{LOOPBACK}:{self.ports[SECOND_API_SERVER]}"
+
+    @property
+    def etcd(self) -> str:
+        """etcd's address."""
+        return f"http://{LOOPBACK}:{self.ports['etcd']}"
+
+    @property
+    def audit_logs(self) -> list[Path]:
+        """Of every API server so far."""
+        return sorted(self.layout.audit_log.parent.glob("audit*.log"))
+
+    @property
+    def scheduler_binary(self) -> Path:
+        """The real kube-scheduler."""
+        return self._paths["kube-scheduler"]
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """TLS as the administrator."""
+        context = ssl.create_default_context(cafile=str(self.layout.pki("ca.crt")))
+        context.load_cert_chain(str(self.layout.pki("admin.crt")), str(self.layout.pki("admin.key")))
+        return context
+
+    def start(self, name: str, etcd_port: int | None = None) -> None:
+        """Start a part and wait until it is ready; `etcd_port` leads an API server to etcd by another way."""
+        service = self._service(name, etcd_port)
+        record = processes.start(service, self._directory.path)
+        self._running[name] = record
+        self._state.processes = list(self._running.values())
+        self._directory.write(self._state)
+        processes.wait_ready(service, record)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Signal a part."""
+        os.killpg(self._running[name].pid, number)
+
+    def kill(self, name: str) -> None:
+        """End a part without warning, and see that it is gone."""
+        self.signal(name, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._running[name].pid, 0)
+
+    def restart(self, name: str) -> None:
+        """Kill a part and start it again."""
+        self.kill(name)
+        self.start(name)
+
+    def _service(self, name: str, etcd_port: int | None) -> ServiceProcess:
+        if name == ETCD:
+            service = control_plane.etcd(self._paths["etcd"], self.layout, self.ports)
+            return replace(service, argv=[*service.argv, *self._etcd_flags])
+        numbers = {**self.ports, "kube-apiserver": self.ports[name]}
+        if etcd_port is not None:
+            numbers["etcd"] = etcd_port
+        suffix = "" if name == API_SERVER else "-2"
+        audit = self.layout.audit_log.with_name(f"audit{suffix}.log")
+        flags = (
+            f"--disable-admission-plugins={','.join(_DISABLED_ADMISSION)}",
+            "--storage-media-type=application/json",
+            "--etcd-compaction-interval=0",
+            f"--audit-policy-file={self.layout.config('audit-policy-all.yaml')}",
+            f"--audit-log-path={audit}",
+            "--audit-log-maxsize=0",
+            "--delete-collection-workers=4",
+            *self._flags,
+        )
+        service = control_plane.kube_apiserver(self._paths["kube-apiserver"], self.layout, numbers, flags)
+        return replace(service, name=name)
+
+    def stop(self) -> None:
+        """End everything."""
+        for record in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(record.pid, signal.SIGCONT)
+        processes.stop(reversed(list(self._running.values())))
+        processes.sweep(self._directory.path)
+
+
+@contextlib.contextmanager
+def fault_plane(flags: tuple[str, ...] = (), etcd_flags: tuple[str, ...] = ()) -> Iterator[FaultPlane]:
+    """Start etcd and an API server below a temporary directory; `flags` win over ours."""
+    with tempfile.TemporaryDirectory(prefix="faults-") as root:
+        plane = FaultPlane(StateDirectory(Path(root), "faults"), flags, etcd_flags)
+        try:
+            plane.start(ETCD)
+            plane.start(API_SERVER)
+            yield plane
+        finally:
+            plane.stop()

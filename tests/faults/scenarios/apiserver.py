@@ -1,0 +1,146 @@
+"""Faults of the API server, of etcd behind it, and of our credentials: 1, 2, 11, 12, 14, 15."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from aiohttp import web
+
+from tests.faults import proxy as faults
+from tests.faults.plane import API_SERVER, ETCD
+from tests.faults.proxy import Exchange, Rule
+from tests.faults.scenarios.registry import scenario
+from tests.faults.schedulers import Scheduler
+from tests.faults.stage import Stage, names
+
+_ROLES = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@scenario(1, "after a crash of the API server everything goes on, with one list per kind", disruptive=True)
+async def api_server_crashes(stage: Stage) -> None:
+    scheduler = await stage.scheduler()
+    await stage.nodes("n1", "n2", cpu="2")
+    await stage.pods(*names("before", 3))
+    await stage.bound()
+    lists = scheduler.proxy.count("list")
+    stage.plane.kill(API_SERVER)
+    await asyncio.sleep(5)
+    await asyncio.to_thread(stage.plane.start, API_SERVER)
+    await stage.pods(*names("after", 3))
+    stage.figures["recover_seconds"] = await stage.bound(within=60)
+    stage.figures["lists"] = scheduler.proxy.count("list") - lists
+
+
+@scenario(2, "a leader that the API server leaves hanging ends before its Lease does", disruptive=True)
+async def api_server_hangs(stage: Stage) -> None:
+    leader, follower = await stage.pair()
+    await stage.nodes("n1", cpu="4")
+    await stage.pods("before")
+    await stage.bound()
+    stage.plane.signal(API_SERVER, signal.SIGSTOP)
+    try:
+        stage.figures["ended_seconds"] = await _ended_after(leader)
+    finally:
+        stage.plane.signal(API_SERVER, signal.SIGCONT)
+    await stage.pods("after")
+    await follower.until(lambda: follower.leads, 60)
+    stage.figures["recover_seconds"] = await stage.bound("after", within=60)
+
+
+async def _ended_after(leader: Scheduler) -> float:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    code = await leader.ended(30)
+    assert code != 0, "it lost its Lease and said that all was well"
+    took = loop.time() - started
+    assert took <= leader.setup.lease_seconds[0] + 1, f"it lived {took:.1f} s, longer than its Lease"
+    return took
+
+
+@scenario(11, "429 with Retry-After is obeyed: no more requests than asked for, and all goes on after it", quick=True)
+async def too_many_requests(stage: Stage) -> None:
+    scheduler = await stage.scheduler()
+    await stage.nodes("n1", "n2", cpu="4")
+    # Seconds are what Retry-After counts in.
+    rule = Rule(faults.answer(429, reason="TooManyRequests", retry_after=1), verb="create|list|watch|get|patch")
+    scheduler.proxy.add(rule)
+    scheduler.proxy.reset_all()
+    before = len(scheduler.proxy.exchanges)
+    await stage.pods(*names("p", 10))
+    await asyncio.sleep(5)
+    stage.figures["requests_per_second"] = (len(scheduler.proxy.exchanges) - before) / 5
+    scheduler.proxy.remove(rule)
+    stage.figures["recover_seconds"] = await stage.bound()
+    # Ten Bindings, ten Events and the watches, once a second each.
+    assert stage.figures["requests_per_second"] < 40
+
+
+@scenario(12, "etcd that stalls for 11 s costs no pod", disruptive=True)
+async def etcd_stalls(stage: Stage) -> None:
+    await stage.scheduler()
+    await stage.nodes("n1", "n2", cpu="4")
+    await stage.pods(*names("p", 20), cpu="300m")
+    stage.plane.signal(ETCD, signal.SIGSTOP)
+    await asyncio.sleep(11)
+    stage.plane.signal(ETCD, signal.SIGCONT)
+    stage.figures["recover_seconds"] = await stage.bound(within=60)
+
+
+@scenario(14, "a rotated token is read again", quick=True)
+async def token_rotates(stage: Stage) -> None:
+    token = stage.directory / "token"
+    token.write_text("first")
+    scheduler = await stage.scheduler(user_entry={"tokenFile": str(token)})
+
+    async def only_second(exchange: Exchange) -> web.StreamResponse:
+        if exchange.request.headers.get("Authorization") == "Bearer second":
+            return await exchange.forward()
+        return await faults.answer(401, "Unauthorized", reason="Unauthorized")(exchange)
+
+    await stage.nodes("n1", cpu="4")
+    await stage.pods("before")
+    await stage.bound()
+    scheduler.proxy.add(Rule(only_second))
+    scheduler.proxy.reset_all()
+    await stage.pods("meanwhile")
+    await asyncio.sleep(1.5)
+    token.write_text("second")
+    stage.figures["recover_seconds"] = await stage.bound("meanwhile", within=60)
+
+
+@scenario(15, "rights that are taken away are named, and used again when they are back", quick=True)
+async def rights_removed(stage: Stage) -> None:
+    group = f"{stage.namespace}-rights"
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+    without_nodes = [
+        {"apiGroups": ["*"], "resources": ["pods", "pods/*", "bindings", "events", "leases"], "verbs": ["*"]}
+    ]
+    await stage.api.call("POST", f"{_ROLES}/clusterroles", {"metadata": {"name": group}, "rules": rules})
+    binding = {
+        "metadata": {"name": group},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": group},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group}],
+    }
+    await stage.api.call("POST", f"{_ROLES}/clusterrolebindings", binding)
+    scheduler = await stage.scheduler(groups=(group,))
+    await stage.nodes("n1", cpu="400m")
+    await stage.pods("p")
+    await stage.bound()
+    await stage.api.call("PATCH", f"{_ROLES}/clusterroles/{group}", {"rules": without_nodes})
+    await asyncio.sleep(1)
+    scheduler.proxy.reset_all()
+    await stage.nodes("n2", cpu="400m")
+    await stage.pods("q")
+    await asyncio.sleep(4)
+    stage.figures["says_why"] = float(
+        'cannot list resource "nodes"' in scheduler.log or "nodes" in _refusals(scheduler.log)
+    )
+    await stage.api.call("PATCH", f"{_ROLES}/clusterroles/{group}", {"rules": rules})
+    stage.figures["recover_seconds"] = await stage.bound("q", within=60)
+    await stage.api.call("DELETE", f"{_ROLES}/clusterrolebindings/{group}")
+    await stage.api.call("DELETE", f"{_ROLES}/clusterroles/{group}")
+
+
+def _refusals(log: str) -> str:
+    return "\n".join(line for line in log.splitlines() if "forbidden" in line.lower() or "cannot" in line)

@@ -1,0 +1,118 @@
+"""Faults of leadership, clocks and the end of a process: 19, 20, 21, 22, 23."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import Any
+
+from tests.conformance.apiclient import ApiError
+from tests.faults import proxy as faults
+from tests.faults.proxy import Rule
+from tests.faults.scenarios.registry import scenario
+from tests.faults.schedulers import LEASE
+from tests.faults.stage import Stage, eventually, names
+
+_LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE[0]}/leases/{LEASE[1]}"
+_BIND: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
+
+
+@scenario(19, "a leader that is killed is followed within Lease and retry, and no pod is lost", quick=True)
+async def leader_killed(stage: Stage) -> None:
+    leader, follower = await stage.pair()
+    await stage.nodes("n1", "n2", cpu="4")
+    leader.proxy.add(Rule(faults.delay(0.2), **_BIND))
+    await stage.pods(*names("p", 16), cpu="400m")
+    await eventually(lambda: leader.proxy.count("create", "pods/binding") > 3)
+    await leader.kill()
+    stage.figures["takeover_seconds"] = await follower.until(lambda: follower.leads, 30)
+    stage.figures["recover_seconds"] = stage.figures["takeover_seconds"] + await stage.bound()
+    duration, _, period = leader.setup.lease_seconds
+    assert stage.figures["takeover_seconds"] <= duration + 2 * period + 1
+
+
+@scenario(20, "a leader that wakes after its Lease was taken writes nothing more and ends", quick=True)
+async def zombie_leader(stage: Stage) -> None:
+    leader, follower = await stage.pair()
+    await stage.nodes("n1", "n2", cpu="8")
+    await stage.pods("before")
+    await stage.bound()
+    leader.signal(signal.SIGSTOP)
+    await follower.until(lambda: follower.leads, 30)
+    # What the sleeper finds when it wakes: pods that wait, and events that tell of them.
+    held = Rule(faults.Hold(), **_BIND)
+    follower.proxy.add(held)
+    await stage.pods(*names("p", 8))
+    leader.signal(signal.SIGCONT)
+    code = await leader.ended(15)
+    stage.ends[leader.name] = code
+    assert code != 0, "it lost its Lease and said that all was well"
+    follower.proxy.remove(held)
+    assert isinstance(held.action, faults.Hold)
+    held.action.release()
+    stage.figures["recover_seconds"] = await stage.bound()
+
+
+async def _clock_moved(stage: Stage, seconds: float) -> None:
+    """A pod waits in back-off after an error when the wall clock moves; leadership and retries go on."""
+    leader, follower = await stage.pair()
+    await stage.nodes("n1", cpu="1")
+    refused = leader.proxy.add(Rule(faults.answer(500, "etcdserver: request timed out"), **_BIND, times=1))
+    await stage.pods("backs-off", cpu="300m")
+    await eventually(lambda: refused.used == 1)
+    await asyncio.sleep(0.3)
+    for scheduler in (leader, follower):
+        scheduler.skew(seconds)
+    await stage.pods("next", cpu="300m")
+    stage.figures["next_seconds"] = await stage.bound("next", within=15)
+    stage.figures["recover_seconds"] = await stage.bound("backs-off", within=15)
+    await asyncio.sleep(leader.setup.lease_seconds[0] + 1)
+    assert leader.alive, "the leader ended"
+    assert not follower.leads, "a second leader"
+
+
+@scenario(21, "the wall clock goes back an hour: retries and leadership go on", quick=True)
+async def clock_goes_back(stage: Stage) -> None:
+    await _clock_moved(stage, -3600)
+
+
+@scenario(21, "the wall clock goes forward an hour: retries and leadership go on")
+async def clock_goes_forward(stage: Stage) -> None:
+    await _clock_moved(stage, 3600)
+
+
+@scenario(22, "a Lease that is stolen or deleted ends the leader; junk in it ends nobody")
+async def lease_tampered_with(stage: Stage) -> None:
+    leader, follower = await stage.pair()
+    await stage.nodes("n1", cpu="8")
+    await stage.pods("before")
+    await stage.bound()
+    junk = {"spec": {"leaseTransitions": 2**31 - 1, "leaseDurationSeconds": 1, "acquireTime": None}}
+    await stage.api.call("PATCH", _LEASE, junk)
+    await asyncio.sleep(2)
+    assert follower.alive
+    with contextlib.suppress(ApiError):
+        await stage.api.call("DELETE", _LEASE)
+    await asyncio.sleep(2)
+    await stage.api.call("PATCH", _LEASE, {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3}})
+    code = await leader.ended(15)
+    assert code != 0
+    await follower.until(lambda: follower.leads, 30)
+    await stage.pods("after")
+    stage.figures["recover_seconds"] = await stage.bound("after")
+
+
+@scenario(23, "SIGTERM lets Bindings under way end, gives the Lease back and exits with 0", quick=True)
+async def terminated_with_bindings_under_way(stage: Stage) -> None:
+    leader, follower = await stage.pair()
+    await stage.nodes("n1", "n2", cpu="8")
+    leader.proxy.add(Rule(faults.delay(1.5), **_BIND))
+    await stage.pods(*names("p", 12))
+    await eventually(lambda: leader.proxy.count("create", "pods/binding") >= 6)
+    leader.signal(signal.SIGTERM)
+    code = await leader.ended(20)
+    assert code == 0, f"exit code {code}"
+    stage.figures["takeover_seconds"] = await follower.until(lambda: follower.leads, 30)
+    stage.figures["recover_seconds"] = await stage.bound()
+    assert stage.figures["takeover_seconds"] < 3, "the Lease was not given back"

@@ -1,0 +1,58 @@
+"""What a scenario is, and playing one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.conformance.apiclient import ApiError
+from tests.faults.oracle import Violation
+from tests.faults.plane import FaultPlane
+from tests.faults.schedulers import OURS
+from tests.faults.stage import Result, Stage, stage_open
+
+Play = Callable[[Stage], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A fault of the matrix, or a part of one."""
+
+    number: int
+    """Of the fault in the matrix (docs/reliability.md)."""
+    name: str
+    promise: str
+    play: Play
+    quick: bool
+    """Played in every run of the tests."""
+    disruptive: bool
+    """It breaks the control plane for all; nothing else may run on it meanwhile."""
+
+
+SCENARIOS: list[Scenario] = []
+
+
+def scenario(number: int, promise: str, *, quick: bool = False, disruptive: bool = False) -> Callable[[Play], Play]:
+    """Register a coroutine that plays a fault; its name is the scenario's."""
+
+    def register(play: Play) -> Play:
+        name = getattr(play, "__name__", "").replace("_", "-")
+        SCENARIOS.append(Scenario(number, name, promise, play, quick, disruptive))
+        return play
+
+    return register
+
+
+async def run(chosen: Scenario, plane: FaultPlane, directory: Path, seed: int, kind: str = OURS) -> Result:
+    """Play a scenario and judge it; what goes wrong in playing is a violation, too."""
+    started = time.monotonic()
+    async with stage_open(plane, directory / f"{chosen.name}-{seed}-{kind}", f"f{chosen.number}", seed, kind) as stage:
+        for part in (lambda: chosen.play(stage), stage.judge):
+            try:
+                await part()
+            except (AssertionError, TimeoutError, ApiError) as error:
+                stage.violations.append(Violation("played", str(error)[-1500:] or type(error).__name__))
+        seconds = time.monotonic() - started
+        return Result(chosen.number, chosen.name, kind, seed, stage.violations, stage.figures, seconds)

@@ -1,0 +1,209 @@
+"""Schedulers as processes behind a proxy: ours, a mutant of ours, or the real kube-scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+
+from devcluster import ports
+from tests.faults.proxy import Proxy
+
+Json = dict[str, Any]
+OURS, REAL = "ours", "real"
+LEASE = ("kube-system", "faults")
+_START_SECONDS = 90.0
+
+
+@dataclass
+class Setup:
+    """How a scheduler is started."""
+
+    kind: str = OURS
+    """OURS, REAL, or the name of a mutant."""
+    profile: Json = field(default_factory=dict)
+    """Further fields of its profile."""
+    leader_election: bool = False
+    lease_seconds: tuple[int, int, int] = (6, 4, 1)
+    """Lease duration, renew deadline, retry period."""
+    user_entry: dict[str, str] = field(default_factory=dict)
+    """The kubeconfig's user, for a token."""
+    qps: int = 500
+    flags: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    top: Json = field(default_factory=dict)
+    """Further fields of the configuration."""
+
+
+class Scheduler:
+    """One process. Its output is JSON for ours, klog for the real one."""
+
+    def __init__(
+        self, name: str, setup: Setup, proxy: Proxy, directory: Path, binary: Path, scheduler_name: str
+    ) -> None:
+        self.name = name
+        self.setup = setup
+        self.proxy = proxy
+        self.log_file = directory / f"{name}.log"
+        self._skew = directory / f"{name}.skew"
+        self._dump = directory / f"{name}.dump"
+        self.port = ports.allocate(["scheduler"], {})["scheduler"]
+        self.process: asyncio.subprocess.Process | None = None
+        self._config = directory / f"{name}.json"
+        self._config.write_text(json.dumps(self._configuration(scheduler_name, directory)))
+        self._command = self._command_line(binary)
+
+    def _configuration(self, scheduler_name: str, directory: Path) -> Json:
+        setup = self.setup
+        kubeconfig = self.proxy.write_kubeconfig(directory / f"{self.name}.kubeconfig", **setup.user_entry)
+        duration, deadline, period = setup.lease_seconds
+        election: Json = {"leaderElect": setup.leader_election}
+        if setup.leader_election:
+            election |= {
+                "leaseDuration": f"{duration}s",
+                "renewDeadline": f"{deadline}s",
+                "retryPeriod": f"{period}s",
+                "resourceNamespace": LEASE[0],
+                "resourceName": LEASE[1],
+            }
+        return {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": election,
+            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": setup.qps, "burst": setup.qps},
+            "podMaxBackoffSeconds": 2,
+            "profiles": [{"schedulerName": scheduler_name, **setup.profile}],
+            **setup.top,
+        }
+
+    def _command_line(self, binary: Path) -> list[str]:
+        common = [f"--config={self._config}", "--bind-address=127.0.0.1", f"--secure-port={self.port}"]
+        common += ["--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics", *self.setup.flags]
+        if self.setup.kind == REAL:
+            return [str(binary), *common, "-v=2"]
+        return [sys.executable, "-m", "tests.faults.debugged", *common, "--logging-format=json"]
+
+    @property
+    def log(self) -> str:
+        """What it has written."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.process is not None and self.process.returncode is None
+
+    async def start(self, *, ready: bool = True) -> None:
+        """Start it, and wait until its caches are filled."""
+        environment = {
+            name: value for name, value in os.environ.items()
+            if not name.startswith("COVERAGE") and name.upper() not in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+        }  # fmt: skip
+        environment |= {"FAULTS_DUMP": str(self._dump), "FAULTS_SKEW": str(self._skew), **self.setup.environment}
+        if self.setup.kind not in (OURS, REAL):
+            environment["FAULTS_MUTANT"] = self.setup.kind
+        with self.log_file.open("ab") as output:
+            self.process = await asyncio.create_subprocess_exec(
+                *self._command, stdout=output, stderr=output, env=environment
+            )
+        if ready:
+            await self.until(self.is_ready, _START_SECONDS)
+
+    async def is_ready(self) -> bool:
+        """Whether it says that it could schedule, as leader or follower."""
+        if self.setup.kind != REAL:
+            return "caches are filled" in self.log
+        status, _ = await self.ask("/readyz")
+        return status == 200
+
+    @property
+    def leads(self) -> bool:
+        """Whether it has said that it became the leader."""
+        return "became leader" in self.log or "successfully acquired lease" in self.log
+
+    async def until(self, condition: Callable[[], Any], seconds: float) -> float:
+        """Wait for a condition, which may be a coroutine; returns how long that took. The process must stay alive."""
+        started = time.monotonic()
+        while True:
+            outcome = condition()
+            if await outcome if asyncio.iscoroutine(outcome) else outcome:
+                return time.monotonic() - started
+            assert time.monotonic() - started < seconds, f"{self.name}: not within {seconds:g} s: {self.log[-1500:]}"
+            assert self.alive, f"{self.name} ended: {self.log[-1500:]}"
+            await asyncio.sleep(0.05)
+
+    async def ask(self, path: str) -> tuple[int, str]:
+        """GET from its own server; status 0 where nobody answers."""
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+                session.get(f"https://127.0.0.1:{self.port}{path}", ssl=tls) as answer,
+            ):
+                return answer.status, await answer.text()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return 0, ""
+
+    async def cache(self) -> Json:
+        """Its cache as it is now."""
+        self._dump.unlink(missing_ok=True)
+        self.signal(signal.SIGUSR2)
+        await self.until(self._dump.exists, 10)
+        return dict(json.loads(self._dump.read_text()))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal it."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def skew(self, seconds: float) -> None:
+        """Move its wall clock."""
+        temporary = self._skew.with_suffix(".new")
+        temporary.write_text(str(seconds))
+        temporary.replace(self._skew)
+
+    def figures(self) -> dict[str, float]:
+        """Memory, descriptors, log."""
+        assert self.process is not None
+        process = psutil.Process(self.process.pid)
+        return {
+            "resident_bytes": process.memory_info().rss,
+            "descriptors": process.num_fds(),
+            "log_bytes": self.log_file.stat().st_size,
+        }
+
+    async def ended(self, seconds: float = 30.0) -> int:
+        """Wait for its end; returns the exit code."""
+        assert self.process is not None
+        return await asyncio.wait_for(self.process.wait(), seconds)
+
+    async def kill(self) -> None:
+        """End it without warning."""
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+    async def stop(self) -> int:
+        """Ask it to end; returns the exit code."""
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        try:
+            return await self.ended()
+        except TimeoutError:
+            await self.kill()
+            return -9
