@@ -48,8 +48,8 @@ def allocatable(node: Json) -> dict[str, Decimal]:
 
 
 def _amounts(container: Json) -> dict[str, Decimal]:
-    asked = (container.get("resources") or {}).get("requests") or {}
-    return {name: parse_quantity(amount) for name, amount in asked.items()}
+    wanted = (container.get("resources") or {}).get("requests") or {}
+    return {name: parse_quantity(amount) for name, amount in wanted.items()}
 
 
 def _add(total: dict[str, Decimal], amounts: Mapping[str, Decimal]) -> None:

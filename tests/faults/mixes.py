@@ -102,9 +102,9 @@ async def _move_clock(cast: Cast) -> None:
 async def _delete_pods(cast: Cast) -> None:
     for _ in range(cast.draw.randint(1, 5)):
         await asyncio.sleep(cast.draw.uniform(0, 1))
-        where = await cast.stage.where()
-        if where:
-            await cast.stage.delete(cast.draw.choice(sorted(where)))
+        present = sorted(await cast.stage.where())
+        if present:
+            await cast.stage.delete(cast.draw.choice(present))
 
 
 FAULTS: dict[str, Fault] = {
@@ -187,8 +187,8 @@ async def play(
     for number in range(seed, seed + count):
         if minutes and time.monotonic() > end:
             return
-        _, made = mix(number)
-        short = Scenario(0, f"mix-{number}", made.promise, made.play, made.quick, made.disruptive)
+        _, mixed = mix(number)
+        short = Scenario(0, f"mix-{number}", mixed.promise, mixed.play, mixed.quick, mixed.disruptive)
         result = await run(short, plane, directory, number, kind)
-        result.name = made.name
+        result.name = mixed.name
         yield result

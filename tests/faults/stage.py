@@ -100,10 +100,10 @@ class Stage:
         if mutant is not None and mutant.profile:
             setup["profile"] = mutant.profile
         setup.setdefault("user_entry", {"token": CANARY})
-        made = Scheduler(name, Setup(**setup), proxy, self.directory, self.plane.scheduler_binary, self.namespace)
-        self.schedulers.append(made)
-        await made.start(ready=ready)
-        return made
+        scheduler = Scheduler(name, Setup(**setup), proxy, self.directory, self.plane.scheduler_binary, self.namespace)
+        self.schedulers.append(scheduler)
+        await scheduler.start(ready=ready)
+        return scheduler
 
     async def pair(self, **setup: Any) -> tuple[Scheduler, Scheduler]:
         """A leader and a follower."""
@@ -290,10 +290,11 @@ async def stage_open(
     plane: FaultPlane, directory: Path, label: str, seed: int, kind: str = OURS
 ) -> AsyncIterator[Stage]:
     """A stage for one scenario."""
-    await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
     api = Api(plane)
     # A name of its own each time: what is left of a former run cannot be mistaken for this one's.
     namespace = f"{label}-{seed}-{random.SystemRandom().randrange(1 << 24):06x}"
+    directory = directory / namespace
+    await asyncio.to_thread(directory.mkdir, parents=True)
     await api.create({"kind": "Namespace", "metadata": {"name": namespace}})
     revision = await asyncio.to_thread(history.revision, plane.etcd)
     stage = Stage(plane, api, directory, kind, seed, namespace, random.Random(seed), revision)

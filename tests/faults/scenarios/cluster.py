@@ -70,8 +70,8 @@ async def two_gangs_for_one_room(stage: Stage) -> None:
     await stage.gang("red", 4, cpu="500m")
     await stage.gang("blue", 4, cpu="500m")
     await asyncio.sleep(3)
-    where = await stage.where()
-    count = {name: sum(bool(node) for pod, node in where.items() if pod.startswith(name)) for name in ("red", "blue")}
+    nodes = await stage.where()
+    count = {name: sum(bool(node) for pod, node in nodes.items() if pod.startswith(name)) for name in ("red", "blue")}
     assert sorted(count.values()) == [0, 4], count
     await stage.nodes("n3", "n4", cpu="1")
     stage.figures["recover_seconds"] = await stage.bound()
@@ -85,7 +85,7 @@ async def gang_that_never_fits(stage: Stage) -> None:
     await stage.pods("single", cpu="400m")
     stage.figures["recover_seconds"] = await stage.bound("single")
     await asyncio.sleep(2)
-    where = await stage.where()
-    assert not any(node for name, node in where.items() if name.startswith("large"))
+    nodes = await stage.where()
+    assert not any(node for name, node in nodes.items() if name.startswith("large"))
     await stage.nodes("n2", cpu="1")
     await stage.bound()
