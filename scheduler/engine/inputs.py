@@ -24,6 +24,7 @@ from scheduler.framework import (
 )
 from scheduler.helpers import UnreadablePod, reduce_node
 from scheduler.kube.model import DecodeError, EventType, Node, ObjectMeta, ResourceVersion
+from scheduler.load import NodeAddresses
 from scheduler.state import ClusterState, SchedulingQueue
 
 log = structlog.get_logger(component="inputs")
@@ -222,13 +223,15 @@ class NodeInputs:
         self._state = state
         self._queue = queue
         self._wake = wake
-        self._node_of_address: dict[str, str] = {}
+        self._addresses = NodeAddresses()
+        self._shared: set[str] = set()
+        """Addresses of several nodes that the log has not named yet."""
         self._closed: dict[str, NodeInfo | None] = {}
         """The closed nodes as the API server shows them; None where it shows none of the name."""
 
     def node_of_address(self, address: str) -> str | None:
-        """Return the node that has this name or address; a name wins over another node's address."""
-        return self._node_of_address.get(address)
+        """Return the node that has this name, or alone has this address. May be called from another thread."""
+        return self._addresses.node_of(address)
 
     def close(self, name: str) -> None:
         """Put no more pods on a node: to the plugins it has room for none."""
@@ -248,6 +251,7 @@ class NodeInputs:
         self._remove(name for name in self._state.node_names if name not in seen)
         for update in items:
             self._upsert(update)
+        self._name_shared_addresses()
         self._wake()
 
     def apply(self, events: Sequence[tuple[EventType, NodeUpdate]]) -> None:
@@ -257,6 +261,7 @@ class NodeInputs:
                 self._remove([update.node.name])
             else:
                 self._upsert(update)
+        self._name_shared_addresses()
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
@@ -266,13 +271,22 @@ class NodeInputs:
 
     def _upsert(self, update: NodeUpdate) -> None:
         node = update.node
-        self._node_of_address[node.name] = node.name
-        for address in update.addresses:
-            # A node's name wins over another node's address.
-            self._node_of_address.setdefault(address, node.name)
+        self._shared |= self._addresses.set(node.name, update.addresses)
         if node.name in self._closed:
             self._closed[node.name] = node
         self._show(node)
+
+    def _name_shared_addresses(self) -> None:
+        """Only after a batch: while addresses move between nodes, one may be seen with two for a moment."""
+        for address in sorted(self._shared):
+            holders = self._addresses.holders(address)
+            if len(holders) > 1:
+                log.warning(
+                    "several nodes have one address: load under it is nobody's, name nodes in the series instead",
+                    address=address,
+                    nodes=list(holders[:5]),
+                )
+        self._shared.clear()
 
     def _show(self, node: NodeInfo) -> None:
         if node.name in self._closed:
@@ -290,6 +304,5 @@ class NodeInputs:
             if name in self._closed:
                 self._closed[name] = None
             if old is not None:
-                for address in [address for address, node in self._node_of_address.items() if node == name]:
-                    del self._node_of_address[address]
+                self._addresses.remove(name)
                 self._queue.on_event(NODE_DELETE, old=old)

@@ -20,7 +20,7 @@ from scheduler.load.configured import (
     signalfx_settings,
     window_seconds,
 )
-from scheduler.load.matching import match_nodes, nodes_by_address
+from scheduler.load.matching import NodeAddresses, match_nodes, nodes_by_address
 from scheduler.load.nodes import KnownNode, list_nodes
 from scheduler.load.settings import LoadSettings
 from scheduler.load.source import LoadError, LoadRefused, LoadSource
@@ -61,6 +61,7 @@ __all__ = [
     "LoadSource",
     "LoadStatus",
     "MetricsServerSource",
+    "NodeAddresses",
     "PreparesLoad",
     "PrometheusSource",
     "SignalFxSource",

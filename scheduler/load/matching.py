@@ -29,18 +29,64 @@ def match_nodes(reading: LoadReading, node_of_address: Callable[[str], str | Non
     return replace(reading, loads={**by_address, **by_name}), unmatched
 
 
+class NodeAddresses:
+    """Nodes by name and by address, as they come, change and go.
+
+    A node's name wins over another node's address. An address of several nodes is none's: their load would go to the
+    wrong one. `node_of` may be called from another thread meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, frozenset[str]] = {}
+        self._holders: dict[str, tuple[str, ...]] = {}
+
+    def node_of(self, address: str) -> str | None:
+        """Return the node that has this name, or alone has this address."""
+        if address in self._addresses:
+            return address
+        holders = self._holders.get(address, ())
+        return holders[0] if len(holders) == 1 else None
+
+    def holders(self, address: str) -> tuple[str, ...]:
+        """Return the nodes that have an address."""
+        return self._holders.get(address, ())
+
+    def set(self, node: str, addresses: Iterable[str]) -> frozenset[str]:
+        """Take in all addresses of a node; returns those that it did not have and another node has."""
+        latest = frozenset(addresses)
+        former = self._addresses.get(node, frozenset())
+        self._addresses[node] = latest
+        for address in former - latest:
+            self._give_up(node, address)
+        gained = latest - former
+        for address in gained:
+            self._holders[address] = (*self._holders.get(address, ()), node)
+        return frozenset(address for address in gained if len(self._holders[address]) > 1)
+
+    def remove(self, node: str) -> None:
+        """Forget a node."""
+        for address in self._addresses.pop(node, ()):
+            self._give_up(node, address)
+
+    def _give_up(self, node: str, address: str) -> None:
+        left = tuple(holder for holder in self._holders[address] if holder != node)
+        if left:
+            self._holders[address] = left
+        else:
+            del self._holders[address]
+
+
 def nodes_by_address(nodes: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:
     """Return node names by name and by address, from pairs of a node's name and its addresses.
 
-    A node's name wins over another node's address; of nodes that share an address the first has it.
+    The rules are those of `NodeAddresses`.
     """
-    names: dict[str, str] = {}
-    by_address: dict[str, str] = {}
-    for name, addresses in nodes:
-        names[name] = name
-        for address in addresses:
-            by_address.setdefault(address, name)
-    return {**by_address, **names}
+    known = NodeAddresses()
+    listed = [(name, tuple(addresses)) for name, addresses in nodes]
+    for name, addresses in listed:
+        known.set(name, addresses)
+    keys = (key for name, addresses in listed for key in (name, *addresses))
+    return {key: node for key in keys if (node := known.node_of(key)) is not None}
 
 
 def _without_port(instance: str) -> str:

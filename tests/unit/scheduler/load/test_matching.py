@@ -40,10 +40,11 @@ def test_the_series_under_a_nodes_name_wins_over_one_under_its_address(order: tu
 @pytest.mark.parametrize(
     ("nodes", "node"),
     [
-        ([("n1", ["10.0.0.1"]), ("n2", ["10.0.0.1"])], "n1"),
+        ([("n1", ["10.0.0.1"]), ("n2", ["10.0.0.1"])], None),
+        ([("n1", ["10.0.0.1", "10.0.0.1"]), ("n2", ["10.0.0.2"])], "n1"),
         ([("n1", ["10.0.0.1"]), ("10.0.0.1", [])], "10.0.0.1"),
     ],
-    ids=["the first of two nodes has an address", "a name wins over an address"],
+    ids=["an address of two nodes is neither's", "an address listed twice", "a name wins over an address"],
 )
-def test_an_address_is_of_one_node(nodes: list[tuple[str, list[str]]], node: str) -> None:
-    assert nodes_by_address(nodes)["10.0.0.1"] == node
+def test_an_address_is_of_one_node(nodes: list[tuple[str, list[str]]], node: str | None) -> None:
+    assert nodes_by_address(nodes).get("10.0.0.1") == node
