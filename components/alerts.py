@@ -61,6 +61,20 @@ def alert_rules(namespace: str) -> list[dict[str, Any]]:
             "The nodes' load cannot be read: pods are scheduled without it.",
         ),
         _alert(
+            "SecondarySchedulerNodesOvercommitted",
+            f"max by (resource) (secondary_scheduler_overcommitted_nodes{{{job}}}) > 0",
+            "5m",
+            "warning",
+            "Pods request more than is allocatable on some nodes: another scheduler may use them, too.",
+        ),
+        _alert(
+            "SecondarySchedulerPodsRejectedByKubelet",
+            f"max by (reason) (increase(secondary_scheduler_kubelet_rejections_total{{{job}}}[15m])) > 0",
+            "0m",
+            "warning",
+            "Kubelets reject pods of the secondary scheduler for want of room.",
+        ),
+        _alert(
             "SecondarySchedulerPodsUnschedulable",
             f'max(scheduler_pending_pods{{{job},queue="unschedulable"}}) > 0',
             "30m",

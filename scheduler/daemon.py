@@ -18,6 +18,7 @@ from scheduler.engine import (
     EventRecorder,
     LoadFeeds,
     Outputs,
+    OvercommitReport,
     Permissions,
     Regarding,
     declared_watches,
@@ -46,10 +47,13 @@ EXIT_OK, EXIT_ERROR = 0, 1
 HASH_ANNOTATION = "secondary-scheduler.io/configuration-hash"
 FRESH_ANNOTATION = "secondary-scheduler.io/load-data-fresh"
 MESSAGE_ANNOTATION = "secondary-scheduler.io/load-data-message"
+OVERCOMMITTED_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted"
+OVERCOMMITTED_MESSAGE_ANNOTATION = "secondary-scheduler.io/nodes-overcommitted-message"
 _FINISH_SECONDS, _RESOLVE_SECONDS = 5.0, 12.0
 """How long bindings get to end by themselves, and then to find out what became of those without an answer. Together
 with the Events and the Lease they stay below the 30 s that a pod is given by default."""
 _EVENTS_SECONDS = 5.0
+_OVERCOMMIT_REPORT_SECONDS = 10.0
 _FIRST_LOAD_SECONDS = 2.0
 _SERVE_WITHIN_SECONDS, _FIRST_PODS_SECONDS = 2.0, 0.1
 _SYNC_WARNING_SECONDS = 10.0
@@ -87,6 +91,7 @@ class Daemon:
         self._leading = not self.election.enabled
         self._synced = False
         self._stopping = False
+        self._overcommitted = False
         self._load_statuses: dict[str, LoadStatus] = {}
         self._reflectors: dict[str, Reflector[Any, Any]] = {}
         connection = configuration.model.client_connection
@@ -138,6 +143,7 @@ class Daemon:
         lasting = [
             *(asyncio.create_task(reflector.run(), name=name) for name, reflector in reflectors.items()),
             asyncio.create_task(self.engine.cycle.run(), name="cycle"),
+            asyncio.create_task(self._report_overcommits(), name="overcommits"),
         ]
         sync = asyncio.create_task(self._wait_for_sync(reflectors), name="sync")
         if server:
@@ -256,6 +262,33 @@ class Daemon:
             note = f"Pods are placed without load data: {status.message}"
             self.recorder.record(lease, name, "Warning", "LoadDataStale", "ReadLoad", note)
 
+    async def _report_overcommits(self) -> None:
+        while True:
+            await asyncio.sleep(_OVERCOMMIT_REPORT_SECONDS)
+            self._publish_overcommits(self.engine.overcommits.report())
+
+    def _publish_overcommits(self, report: OvercommitReport) -> None:
+        """Say once per change whether nodes are over-committed: log, Event, and the Lease, where the operator reads
+        it."""
+        if self.elector:
+            self.elector.set_annotation(OVERCOMMITTED_ANNOTATION, "true" if report.overcommitted else "false")
+            self.elector.set_annotation(OVERCOMMITTED_MESSAGE_ANNOTATION, report.message[:512])
+        if self._overcommitted == report.overcommitted:
+            return
+        self._overcommitted = report.overcommitted
+        if report.overcommitted:
+            log.warning("nodes are over-committed", reason=report.message)
+        else:
+            log.info("no node is over-committed any more")
+        if self._may_schedule():
+            lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
+            name = self.configuration.scheduler_names[0]
+            if report.overcommitted:
+                self.recorder.record(lease, name, "Warning", "NodesOvercommitted", "CompareNodes", report.message)
+            else:
+                note = "No node is over-committed any more"
+                self.recorder.record(lease, name, "Normal", "NodesWithinCapacity", "CompareNodes", note)
+
     def _refresh_gauges(self) -> None:
         state = self.engine.state
         cache = {"nodes": state.node_count, "pods": state.pod_count, "assumed_pods": state.assumed_count}
@@ -263,6 +296,7 @@ class Daemon:
         for resource, reflector in self._reflectors.items():
             self.metrics.watch_served.labels(resource).set(not reflector.state.absent)
         self._feeds.show_ages()
+        self.engine.overcommits.show()
 
     def _new_server(self) -> Server | None:
         """The HTTPS server, which has its port but does not answer yet."""

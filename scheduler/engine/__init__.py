@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.engine.inputs import NodeUpdate, reduce_node_update
     from scheduler.engine.loadfeeds import LoadFeeds
     from scheduler.engine.objects import declared_watches, new_reflector
+    from scheduler.engine.overcommits import OvercommitReport
     from scheduler.engine.recorder import EventRecorder, Regarding
 
 __getattr__ = lazy_attributes(
@@ -33,6 +34,7 @@ __getattr__ = lazy_attributes(
         "LoadFeeds": "loadfeeds",
         "declared_watches": "objects",
         "new_reflector": "objects",
+        "OvercommitReport": "overcommits",
         "EventRecorder": "recorder",
         "Regarding": "recorder",
     },
@@ -48,6 +50,7 @@ __all__ = [
     "LoadFeeds",
     "NodeUpdate",
     "Outputs",
+    "OvercommitReport",
     "Permissions",
     "Regarding",
     "assemble",

@@ -17,6 +17,7 @@ from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
 from scheduler.engine.objects import ObjectInputs
+from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.unreadable import UnreadablePods
 from scheduler.engine.waiting import WaitingPods
@@ -109,6 +110,9 @@ class Engine:
             watch=outputs.watch,
         )
         self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake)
+        self.overcommits = Overcommits(
+            self.state, scheduler_names=self.runners, metrics=outputs.metrics, clock=clocks.monotonic
+        )
         self.pods = PodInputs(
             self.state,
             self.queue,
@@ -117,6 +121,7 @@ class Engine:
             waiting=self.waiting,
             failures=self.failures,
             unreadable=UnreadablePods(self.nodes.close, self.nodes.reopen, outputs.metrics),
+            overcommits=self.overcommits,
             wake=self.cycle.wake,
             wall_clock=clocks.wall,
         )

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from scheduler.engine.failures import FailureReporter
+from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.unreadable import COUNTED, LEFT_OUT, NODE_CLOSED, UnreadablePods
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -41,6 +42,7 @@ class PodInputs:
         waiting: rejects pods that are deleted while they wait in Permit.
         failures: forgets pods that are gone.
         unreadable: the pods that cannot be read in full.
+        overcommits: counts pods for which their nodes have no room.
         wake: called after each batch.
         wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
     """
@@ -55,6 +57,7 @@ class PodInputs:
         waiting: WaitingPods,
         failures: FailureReporter,
         unreadable: UnreadablePods,
+        overcommits: Overcommits,
         wake: Callable[[], None],
         wall_clock: Callable[[], WallSeconds],
     ) -> None:
@@ -65,7 +68,10 @@ class PodInputs:
         self._waiting = waiting
         self._failures = failures
         self._unreadable = unreadable
+        self._overcommits = overcommits
         self._wake = wake
+        # A list is in the order of names: it does not say which of two pods came to their node last.
+        self._in_order = False
         self.pending = pending
 
     def add_page(self, items: Sequence[PodInfo]) -> None:
@@ -92,6 +98,7 @@ class PodInputs:
 
     def apply(self, events: Sequence[tuple[EventType, PodInfo]]) -> None:
         """Apply a batch of changes, in their order."""
+        self._in_order = True
         for kind, pod in events:
             if kind is EventType.DELETED:
                 self._unreadable.forget(pod.uid)
@@ -100,6 +107,7 @@ class PodInputs:
                 self._delete_assigned(pod.uid)
             else:
                 self._upsert(pod)
+        self._in_order = False
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
@@ -123,7 +131,7 @@ class PodInputs:
         self._state.directory.upsert(pod)
         if pod.terminal:
             self._delete_pending(pod.uid)
-            self._delete_assigned(pod.uid)
+            self._delete_assigned(pod.uid, pod)
         elif pod.node_name:
             self._delete_pending(pod.uid)
             self._upsert_assigned(pod)
@@ -155,6 +163,8 @@ class PodInputs:
         bound_by_us = self._state.is_assumed(pod.uid)
         old = self._state.upsert_pod(pod, self._wall_clock())
         if old is None or bound_by_us:
+            if self._in_order:
+                self._overcommits.pod_bound(pod)
             self._queue.on_event(ASSIGNED_POD_ADD, new=pod)
             return
         if old.resource_version != pod.resource_version:
@@ -191,12 +201,14 @@ class PodInputs:
         """A nominated pod counts as if it were on its node for pods of no higher priority, which may fit now."""
         self._queue.on_event(ASSIGNED_POD_DELETE, old=pod, max_priority=pod.priority)
 
-    def _delete_assigned(self, uid: str) -> None:
+    def _delete_assigned(self, uid: str, ended: PodInfo | None = None) -> None:
         if self._state.is_binding(uid):
             # The answer to its Binding decides, and the cycle rolls it back.
             return
         old = self._state.remove_pod(uid)
         if old is not None:
+            if ended is not None:
+                self._overcommits.pod_ended(ended)
             self._queue.on_event(ASSIGNED_POD_DELETE, old=old)
 
 

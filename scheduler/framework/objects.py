@@ -152,6 +152,7 @@ class PodInfo(Struct, frozen=True, eq=False):
         deleting: a deletion timestamp is set.
         terminal: it has ended and occupies nothing.
         phase: as its status says.
+        reason: why it ended, as its status says; "" while it has not.
         priority_class: name of the class its priority was taken from, or "".
     """
 
@@ -179,6 +180,7 @@ class PodInfo(Struct, frozen=True, eq=False):
     conditions: tuple[PodCondition, ...] = ()
     claim_names: tuple[str, ...] = ()
     phase: str = ""
+    reason: str = ""
     priority_class: str = ""
 
 

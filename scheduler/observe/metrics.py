@@ -102,6 +102,22 @@ class Metrics:
             "Bindings by outcome: bound, conflict, gone, unknown (answer lost, read back), failed",
             "outcome",
         )
+        self.overcommits = new.counter(
+            "secondary_scheduler_overcommits_total",
+            "Bindings after which a node's pods request more than is allocatable, by whose pod it was: own, other",
+            "resource",
+            "scheduler",
+        )
+        self.overcommitted_nodes = new.gauge(
+            "secondary_scheduler_overcommitted_nodes",
+            "Nodes whose bound pods request more than is allocatable",
+            "resource",
+        )
+        self.kubelet_rejections = new.counter(
+            "secondary_scheduler_kubelet_rejections_total",
+            "Pods of ours that their kubelet rejected for want of room, by the pod's reason, such as OutOfcpu",
+            "reason",
+        )
         self.events_dropped = new.counter(
             "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
         )

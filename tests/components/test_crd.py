@@ -183,7 +183,7 @@ def test_status_is_a_subresource_with_every_field_that_the_operator_reports(api:
                 "message": "m",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
-            for kind in ("Available", "Progressing", "Degraded", "LoadDataFresh", "Upgradeable")
+            for kind in ("Available", "Progressing", "Degraded", "LoadDataFresh", "NodesOvercommitted", "Upgradeable")
         ],
         "generations": [
             {

@@ -216,6 +216,7 @@ class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
     """v1.PodStatus."""
 
     phase: str = ""
+    reason: str = ""
     nominated_node_name: str = ""
     conditions: tuple[PodCondition, ...] = ()
     start_time: str | None = None

@@ -33,6 +33,8 @@ ANNOTATION_RAN = "secondary-scheduler.io/ran"
 """On a copy of a configuration: the revision that ran with it."""
 ANNOTATION_LOAD_FRESH = "secondary-scheduler.io/load-data-fresh"
 ANNOTATION_LOAD_MESSAGE = "secondary-scheduler.io/load-data-message"
+ANNOTATION_OVERCOMMITTED = "secondary-scheduler.io/nodes-overcommitted"
+ANNOTATION_OVERCOMMITTED_MESSAGE = "secondary-scheduler.io/nodes-overcommitted-message"
 
 
 class ApiResource(NamedTuple):

@@ -14,6 +14,7 @@ AVAILABLE = "Available"
 PROGRESSING = "Progressing"
 DEGRADED = "Degraded"
 LOAD_DATA_FRESH = "LoadDataFresh"
+NODES_OVERCOMMITTED = "NodesOvercommitted"
 UPGRADEABLE = "Upgradeable"
 
 AS_EXPECTED = "AsExpected"
@@ -65,6 +66,7 @@ def build_status(observed: Observed, findings: Findings) -> Json | None:
         _degraded(findings),
         _upgradeable(findings, last),
         _load_data_fresh(observed, findings),
+        _nodes_overcommitted(observed, findings),
     )
     rollout = findings.rollout
     status: Json = {
@@ -197,6 +199,23 @@ def _load_data_fresh(observed: Observed, findings: Findings) -> Condition:
             return Condition(LOAD_DATA_FRESH, None, "NotReported", explanation)
 
 
+def _nodes_overcommitted(observed: Observed, findings: Findings) -> Condition:
+    if findings.rollout.available == 0:
+        message = "No scheduler is available to report on over-committed nodes"
+        return Condition(NODES_OVERCOMMITTED, None, "SchedulerNotRunning", message)
+    annotations = lease_annotations(observed)
+    message = annotations.get(names.ANNOTATION_OVERCOMMITTED_MESSAGE, "")[:_CONDITION_LIMIT]
+    match annotations.get(names.ANNOTATION_OVERCOMMITTED):
+        case "true":
+            explanation = message or "The scheduler reports over-committed nodes"
+            return Condition(NODES_OVERCOMMITTED, True, "Overcommitted", explanation)
+        case "false":
+            return Condition(NODES_OVERCOMMITTED, False, AS_EXPECTED, message)
+        case _:
+            explanation = "The scheduler has not reported on over-committed nodes yet, or the image does not"
+            return Condition(NODES_OVERCOMMITTED, None, "NotReported", explanation)
+
+
 def _running_configuration(findings: Findings, previous: Json) -> Json:
     """Hash and scheduler names of what runs; during a rollout the former ones, as long as a scheduler is there."""
     rollout = findings.rollout
@@ -244,6 +263,8 @@ def _event(condition: Json, before: Json | None) -> EventDraft | None:
             (AVAILABLE, was, "True"): EventDraft("Available", message),
             (AVAILABLE, "True", "False"): EventDraft("Unavailable", message, warning=True),
             (LOAD_DATA_FRESH, was, "False"): EventDraft("LoadDataStale", message, warning=True),
+            (NODES_OVERCOMMITTED, was, "True"): EventDraft("NodesOvercommitted", message, warning=True),
+            (NODES_OVERCOMMITTED, "True", "False"): EventDraft("NodesWithinCapacity", "No node is over-committed now"),
             (LOAD_DATA_FRESH, "False", "True"): EventDraft("LoadDataFresh", message or "Load data is fresh again"),
         }
         return changes.get((kind, was, status))

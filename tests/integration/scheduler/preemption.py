@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -256,12 +256,12 @@ def our_daemon(plane: ControlPlane, directory: Path, profile: Json | None = None
 
 
 @contextlib.contextmanager
-def daemon_running(directory: Path, configuration: str) -> Iterator[Path]:
+def daemon_running(directory: Path, configuration: str, flags: Sequence[str] = ("--secure-port=0",)) -> Iterator[Path]:
     """Our scheduler as a process; gives its log, in JSON, which must hold no traceback in the end."""
     config, log = directory / "config.yaml", directory / "log"
     config.write_text(configuration)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    command = [sys.executable, "-m", "scheduler", f"--config={config}", "--secure-port=0", "--logging-format=json"]
+    command = [sys.executable, "-m", "scheduler", f"--config={config}", *flags, "--logging-format=json"]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as daemon:
         try:
             deadline = time.monotonic() + 60

@@ -698,6 +698,34 @@ class TestLoadData:
         assert w.condition("Available")[0] == "True"
 
 
+class TestOvercommittedNodes:
+    @pytest.mark.parametrize(
+        ("annotations", "expected"),
+        [
+            (
+                {"nodes_overcommitted": "true", "nodes_overcommitted_message": "n1 (cpu)"},
+                ("True", "Overcommitted", "n1 (cpu)"),
+            ),
+            ({"nodes_overcommitted": "false", "nodes_overcommitted_message": ""}, ("False", "AsExpected", "")),
+            ({}, ("Unknown", "NotReported")),
+        ],
+    )
+    def test_are_shown_as_the_scheduler_reports_them(self, annotations, expected):
+        w = world().start()
+        w.put(lease(configuration_hash=HASH, **annotations))
+        w.settle()
+        assert w.condition("NodesOvercommitted")[: len(expected)] == expected
+
+    def test_their_coming_and_going_are_events(self):
+        w = world().start()
+        w.put(lease(configuration_hash=HASH, nodes_overcommitted="true", nodes_overcommitted_message="n1 (cpu)"))
+        w.settle()
+        w.put(lease(configuration_hash=HASH, nodes_overcommitted="false"))
+        w.settle()
+        assert [reason for reason, _ in w.events] == ["NodesOvercommitted", "NodesWithinCapacity"]
+        assert w.condition("Degraded")[0] == "False"
+
+
 def test_condition_times_change_only_with_the_status():
     w = world().start()
     since = {c["type"]: c["lastTransitionTime"] for c in w.resource["status"]["conditions"]}

@@ -1,0 +1,28 @@
+"""Two schedulers on the same nodes: who gives room away twice, and what is known of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.scheduler.contention import NODES, OURS, REAL, SLOTS, contention_running
+
+pytestmark = pytest.mark.slow
+PODS = {OURS: NODES * SLOTS, REAL: NODES * SLOTS}
+"""Each has enough of them to fill all nodes alone."""
+
+
+def test_every_over_commit_is_counted_with_its_scheduler(tmp_path: Path) -> None:
+    with contention_running(tmp_path) as (stage, runner):
+        bindings = runner.run(stage.fill(PODS))
+        counted = runner.run(stage.samples("secondary_scheduler_overcommits_total"))
+        nodes = runner.run(stage.samples("secondary_scheduler_overcommitted_nodes"))
+    expected = {
+        f'{{resource="cpu",scheduler="{label}"}}': bindings.overcommits[name]
+        for label, name in (("own", OURS), ("other", REAL))
+        if bindings.overcommits[name]
+    }
+    assert bindings.too_full, "the schedulers did not meet"
+    assert counted == expected
+    assert nodes['{resource="cpu"}'] == len(bindings.too_full)
