@@ -86,13 +86,18 @@ def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: boo
 
     A live revision that does not run within its time is rolled back to the previous one, if there is one. A desired
     revision that failed is not tried again before `RETRY_AFTER`, unless the spec changes.
+
+    These times are counted by the wall clock, as they have to outlive this process. A beginning that lies ahead of it
+    says that the clock was set back: what it counts begins anew, or a failure would go unnoticed for as long.
     """
     copies = {str(copy["metadata"]["name"]): copy for copy in active_copies(observed)}
     ran = [read_run(copy, names.ANNOTATION_RAN) for copy in copies.values()]
     trial = read_trial(copies.get(observed.names.active_config_map(wanted.configuration)))
-    if trial is not None and trial.key != wanted.key:
+    if trial is not None and (trial.key != wanted.key or (trial.at > observed.now and not trial.proven)):
         trial = None
     live = read_run(observed.get("Deployment", observed.names.operand), names.ANNOTATION_REVISION)
+    if live is not None and live.at > observed.now:
+        live = Run(live.revision, observed.now)
     if live is None:
         return _with_notes(_decide_first(observed, wanted, trial, ran), copies, observed, None)
     finished = next((run for run in ran if run and run.revision == live.revision and run.at >= live.at), None)
@@ -138,7 +143,7 @@ def _decide_change(observed: Observed, now: Decision, *, prove: bool) -> Decisio
         return Decision(wanted, Run(wanted, observed.now), trial=trial)
     run = canary.current_run(observed, wanted)
     # A canary that is older than the last attempt belongs to that one: it must not pass or fail this one.
-    if run is None or (trial is not None and run.at <= trial.at):
+    if run is None or run.at > observed.now or (trial is not None and run.at <= trial.at):
         run = Run(wanted, observed.now)
     assessment = canary.assess(observed, run)
     left = run.at + CANARY_TIMEOUT - observed.now

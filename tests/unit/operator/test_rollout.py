@@ -248,6 +248,41 @@ def test_a_refused_revision_is_tried_again_after_five_minutes_and_told_meanwhile
     assert world.condition("Degraded")[0] == "False"
 
 
+HOUR = 3600
+
+
+def test_a_refused_revision_is_tried_again_although_the_clock_was_set_back():
+    world = failed()
+    world.wait(-HOUR)
+    world.wait(301)
+    world.settle()
+    assert f"Deployment {CANARY}" in of_canaries(world)
+    world.prove()
+    world.settle()
+    assert hash_run(world) == OTHER_HASH
+
+
+def test_a_canary_that_proves_nothing_fails_in_time_although_the_clock_was_set_back():
+    world = changed()
+    world.wait(-HOUR)
+    world.settle()
+    world.wait(181)
+    world.settle()
+    assert world.condition("Degraded")[1] == "CanaryFailed"
+    assert of_canaries(world) == []
+
+
+def test_a_rollout_that_does_not_come_up_is_rolled_back_in_time_although_the_clock_was_set_back():
+    world = changed(rollout=AT_ONCE)
+    assert hash_run(world) == OTHER_HASH
+    world.wait(-HOUR)
+    world.settle()
+    world.wait(301)
+    world.settle()
+    assert world.condition("Degraded")[1] == "RolledBack"
+    assert hash_run(world) == HASH
+
+
 def test_an_edit_of_the_spec_is_worth_another_attempt_at_once():
     world = failed()
     world.edit(operatorLogLevel="Debug")
