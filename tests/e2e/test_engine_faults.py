@@ -188,11 +188,11 @@ def test_a_stack_that_another_update_holds_says_so_and_by_whom(live: Live, tmp_p
 def test_what_is_protected_is_not_deleted(live: Live, mode: str) -> None:
     live.up(protect=True)
     text = live.run("destroy", "--yes", "--skip-preview", fails=True)
-    assert "namespace-namespace" in text
-    assert "protected" in text
+    # The engine names at least one of the objects in its way; which of them depends on which deletion it tries first.
+    assert "cannot be deleted" in text
+    assert "because it is protected" in text
     assert live.core.read_namespace(NAMESPACE).status.phase == "Active"
     if mode == "manifests":
-        assert "scheduler-resource" in text
         assert live.custom.get_namespaced_custom_object(
             "operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster"
         )["status"]["conditions"]

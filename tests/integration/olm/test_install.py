@@ -267,8 +267,13 @@ def test_leftover_roles_are_unbound_and_the_documented_command_deletes_them(
     program, *arguments = shlex.split(command)
     kubectl = ensure([program], SilentReporter())[program]
     options = ["--kubeconfig", str(installed.cluster.kubeconfig)]
-    subprocess.run([kubectl, *arguments, *options], check=True, capture_output=True)
-    assert {role.metadata.name for role in installed.rbac.list_cluster_role().items} == others
+
+    def deleted() -> bool:
+        # OLM may still be writing roles of the version that it has just removed.
+        subprocess.run([kubectl, *arguments, *options], check=True, capture_output=True)
+        return {role.metadata.name for role in installed.rbac.list_cluster_role().items} == others
+
+    eventually(deleted, "only roles of others are left", interval=1.0)
 
 
 def test_opm_makes_the_checked_in_catalog_of_the_checked_in_bundle() -> None:
