@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from scheduler.core import (
     GangDecision,
     Placement,
@@ -32,8 +30,6 @@ from scheduler.framework import (
     failure,
 )
 from scheduler.state import ClusterState, Snapshot
-
-log = structlog.get_logger(component="attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +117,10 @@ class AttemptPipeline:
         try:
             self.runners[pod.scheduler_name].run_unreserve(placement.state, pod, node)
         except Exception:
+            # Imported here: `simulate` takes these steps, too, and starts without it.
+            import structlog
+
+            log = structlog.get_logger(component="attempts")
             log.exception("Unreserve failed", pod=pod.key, node=node)
         self.state.forget(pod.uid)
 
