@@ -47,14 +47,14 @@ def _bind_without_uid() -> None:
 
 def _forget_at_once() -> None:
     """A Binding whose outcome is unknown counts as not taken, and every pod seen bound as not there."""
-    from scheduler.engine.handle import EngineHandle
+    from scheduler.engine.binding import Binder
     from scheduler.framework import Code, Status
     from scheduler.state import ClusterState
 
     async def forget(self: Any, *arguments: Any, **options: Any) -> Status:
         return Status(Code.ERROR, error="taken for granted")
 
-    EngineHandle._read_back = forget  # type: ignore[method-assign]
+    Binder._resolve = forget  # type: ignore[method-assign]
     ClusterState.upsert_pod = lambda self, pod, observed_at=0.0: None  # type: ignore[method-assign]
 
 
