@@ -55,6 +55,8 @@ class Expectations:
     lease: Key | None = None
     """The Lease of the leader, where there is more than one process."""
     liveness: bool = True
+    room: bool = True
+    """False where another scheduler gives the same nodes away: what is ours is judged by `own_room`."""
     waiting: frozenset[str] = field(default_factory=frozenset)
     """Names of pods that need not be bound in the end."""
 
@@ -62,7 +64,8 @@ class Expectations:
 def judge(history: History, ours: Ours, expected: Expectations | None = None) -> list[Violation]:
     """All that the history alone can tell: I1 to I6."""
     expected = expected or Expectations()
-    violations = [*bound_once(history, ours), *room(history, ours, expected.staleness)]
+    violations = bound_once(history, ours)
+    violations += room(history, ours, expected.staleness) if expected.room else own_room(history.final(), ours)
     violations += constraints(history, ours, expected.staleness)
     if expected.liveness:
         violations += liveness(history.final(), ours, expected.waiting)
@@ -104,6 +107,17 @@ def room(history: History, ours: Ours, staleness: int = 0) -> list[Violation]:
         reasons = [_room_in(state, bind) for state in states]
         if all(reasons):
             violations.append(Violation("I2", f"{bind.pod['metadata']['name']} on {bind.node}: {reasons[0]}"))
+    return violations
+
+
+def own_room(state: State, ours: Ours) -> list[Violation]:
+    """I2 beside another scheduler: our pods alone do not ask for more than a node has."""
+    violations = []
+    for (_, name), node in state.of(NODE).items():
+        pods = [pod for pod in state.pods_on(name) if pod["spec"].get("schedulerName") in ours.scheduler_names]
+        reason = fits.overcommitted(pods[0], node, pods[1:]) if pods else ""
+        if reason:
+            violations.append(Violation("I2", f"our own pods on {name}: {reason}"))
     return violations
 
 

@@ -57,7 +57,7 @@ class FaultPlane:
         self._directory = directory
         self._flags = flags
         self._etcd_flags = etcd_flags
-        self._paths = binaries.ensure(list(_BINARIES), SilentReporter())
+        self._paths = dict(binaries.ensure(list(_BINARIES), SilentReporter()))
         self.ports = ports.allocate(_PORTS, {})
         self._state = RecordedCluster(
             name=directory.name, nodes=0, real_nodes=0, ports=self.ports, pod_network="", binaries=self._paths
@@ -88,10 +88,11 @@ class FaultPlane:
         """Of every API server so far."""
         return sorted(self.layout.audit_log.parent.glob("audit*.log"))
 
-    @property
-    def scheduler_binary(self) -> Path:
-        """The real kube-scheduler."""
-        return self._paths["kube-scheduler"]
+    def binary(self, kind: str) -> Path:
+        """The kube-scheduler of upstream, or that of scheduler-plugins."""
+        if kind == "scheduler-plugins" and kind not in self._paths:
+            self._paths |= binaries.ensure([kind], SilentReporter())
+        return self._paths[kind if kind in self._paths else "kube-scheduler"]
 
     def ssl_context(self) -> ssl.SSLContext:
         """TLS as the administrator."""

@@ -21,7 +21,7 @@ from devcluster import ports
 from tests.faults.proxy import Proxy
 
 Json = dict[str, Any]
-OURS, REAL = "ours", "real"
+OURS, REAL, PLUGINS = "ours", "real", "scheduler-plugins"
 LEASE = ("kube-system", "faults")
 _START_SECONDS = 90.0
 
@@ -31,7 +31,7 @@ class Setup:
     """How a scheduler is started."""
 
     kind: str = OURS
-    """OURS, REAL, or the name of a mutant."""
+    """OURS, REAL (kube-scheduler), PLUGINS (that of scheduler-plugins), or the name of a mutant."""
     profile: Json = field(default_factory=dict)
     """Further fields of its profile."""
     leader_election: bool = False
@@ -41,6 +41,8 @@ class Setup:
     """The kubeconfig's user, for a token."""
     qps: int = 500
     flags: tuple[str, ...] = ()
+    judged: bool = True
+    """False for one that is only there to disturb."""
     environment: dict[str, str] = field(default_factory=dict)
     top: Json = field(default_factory=dict)
     """Further fields of the configuration."""
@@ -90,9 +92,19 @@ class Scheduler:
     def _command_line(self, binary: Path) -> list[str]:
         common = [f"--config={self._config}", "--bind-address=127.0.0.1", f"--secure-port={self.port}"]
         common += ["--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics", *self.setup.flags]
-        if self.setup.kind == REAL:
+        if not self.is_ours:
             return [str(binary), *common, "-v=2"]
         return [sys.executable, "-m", "tests.faults.debugged", *common, "--logging-format=json"]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is our program, or a mutant of it."""
+        return self.setup.kind not in (REAL, PLUGINS)
+
+    @property
+    def judged(self) -> bool:
+        """Whether the oracle judges what it does."""
+        return self.setup.judged
 
     @property
     def log(self) -> str:
@@ -111,7 +123,7 @@ class Scheduler:
             if not name.startswith("COVERAGE") and name.upper() not in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
         }  # fmt: skip
         environment |= {"FAULTS_DUMP": str(self._dump), "FAULTS_SKEW": str(self._skew), **self.setup.environment}
-        if self.setup.kind not in (OURS, REAL):
+        if self.setup.kind not in (OURS, REAL, PLUGINS):
             environment["FAULTS_MUTANT"] = self.setup.kind
         with self.log_file.open("ab") as output:
             self.process = await asyncio.create_subprocess_exec(
@@ -122,8 +134,12 @@ class Scheduler:
 
     async def is_ready(self) -> bool:
         """Whether it says that it could schedule, as leader or follower."""
-        if self.setup.kind != REAL:
+        if self.is_ours:
             return "caches are filled" in self.log
+        return await self.serves()
+
+    async def serves(self) -> bool:
+        """Whether its own server says that it is ready."""
         status, _ = await self.ask("/readyz")
         return status == 200
 

@@ -23,7 +23,7 @@ from tests.faults.mutants import MUTANTS
 from tests.faults.oracle import Bounds, Expectations, Ours, Violation
 from tests.faults.plane import FaultPlane
 from tests.faults.proxy import Proxy
-from tests.faults.schedulers import LEASE, OURS, REAL, Scheduler, Setup
+from tests.faults.schedulers import LEASE, OURS, Scheduler, Setup
 
 Json = dict[str, Any]
 CANARY = "canary-e7f1c0de-do-not-show"
@@ -94,13 +94,16 @@ class Stage:
         """Start a scheduler of the kind that is tried, behind a proxy of its own and under a user of its own."""
         user = f"{self.namespace}-{name}"
         groups = setup.pop("groups", ("system:masters",))
+        scheduler_name = setup.pop("scheduler_name", self.namespace)
         proxy = await self._exits.enter_async_context(Proxy.of(self.plane, seed=self.seed, user=user, groups=groups))
         setup.setdefault("kind", self.kind)
         mutant = MUTANTS.get(setup["kind"])
         if mutant is not None and mutant.profile:
             setup["profile"] = mutant.profile
         setup.setdefault("user_entry", {"token": CANARY})
-        scheduler = Scheduler(name, Setup(**setup), proxy, self.directory, self.plane.scheduler_binary, self.namespace)
+        scheduler = Scheduler(
+            name, Setup(**setup), proxy, self.directory, self.plane.binary(setup["kind"]), scheduler_name
+        )
         self.schedulers.append(scheduler)
         await scheduler.start(ready=ready)
         return scheduler
@@ -196,19 +199,25 @@ class Stage:
     @property
     def ours(self) -> Ours:
         """Whom the oracle judges."""
-        users = frozenset(scheduler.proxy.user for scheduler in self.schedulers)
+        users = frozenset(scheduler.proxy.user for scheduler in self.schedulers if scheduler.judged)
         return Ours(users, frozenset({self.namespace}))
 
     async def settle(self) -> None:
         """Wait until nothing that fits waits and every cache equals the API, as long as `within`."""
         started = time.monotonic()
         while True:
-            state = await self.state()
+            try:
+                state = await self.state()
+            except ApiError:
+                # An API server that has just started does not serve every kind yet.
+                assert time.monotonic() - started < self.within
+                await asyncio.sleep(0.5)
+                continue
             violations = oracle.gangs(state, self.ours)
             if self.expected.liveness:
                 violations += oracle.liveness(state, self.ours, self.expected.waiting)
             for scheduler in self.schedulers:
-                if scheduler.alive and scheduler.setup.kind != REAL:
+                if scheduler.alive and scheduler.is_ours:
                     violations += oracle.cache(await scheduler.cache(), state)
             if not violations:
                 self.figures["quiet_seconds"] = time.monotonic() - started
@@ -227,15 +236,15 @@ class Stage:
                 for path in ("/metrics", "/readyz?verbose"):
                     outputs[f"{scheduler.name} {path}"] = (await scheduler.ask(path))[1]
                 figures = scheduler.figures()
-                if scheduler.setup.kind != REAL:
+                if scheduler.is_ours:
                     self.violations += oracle.bounded(figures, self.bounds)
                 for name, value in figures.items():
                     self.figures[name] = max(self.figures.get(name, 0), value)
                 code = await scheduler.stop()
-                if code != 0:
+                if code != 0 and scheduler.is_ours:
                     self.violations.append(Violation("I9", f"{scheduler.name} ended with {code} after SIGTERM"))
             outputs[f"{scheduler.name} log"] = scheduler.log
-            if "Traceback" in scheduler.log:
+            if scheduler.is_ours and "Traceback" in scheduler.log:
                 self.violations.append(Violation("I9", f"{scheduler.name} logged a traceback"))
         outputs["objects"] = json.dumps([list(of_kind.values()) for of_kind in (await self.state()).objects.values()])
         outputs["events"] = json.dumps(

@@ -1,18 +1,20 @@
-"""Faults of the API server, of etcd behind it, and of our credentials: 1, 2, 11, 12, 14, 15."""
+"""Faults of the API server, of etcd behind it, of our credentials and descriptors: 1, 2, 6, 11, 12, 14, 15, 27."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 
+import psutil
 from aiohttp import web
 
 from tests.faults import proxy as faults
-from tests.faults.plane import API_SERVER, ETCD
+from tests.faults.plane import API_SERVER, ETCD, SECOND_API_SERVER
 from tests.faults.proxy import Exchange, Rule
 from tests.faults.scenarios.registry import scenario
 from tests.faults.schedulers import Scheduler
 from tests.faults.stage import Stage, names
+from tests.faults.tcp import TcpProxy
 
 _ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -144,3 +146,51 @@ async def rights_removed(stage: Stage) -> None:
 
 def _refusals(log: str) -> str:
     return "\n".join(line for line in log.splitlines() if "forbidden" in line.lower() or "cannot" in line)
+
+
+@scenario(
+    6, "an API server that lags behind is not believed: nothing is bound twice, no room given twice", disruptive=True
+)
+async def failover_to_a_stale_api_server(stage: Stage) -> None:
+    scheduler = await stage.scheduler()
+    await stage.nodes("n1", "n2", cpu="1")
+    first = scheduler.proxy.upstream
+    async with TcpProxy(stage.plane.ports["etcd"]) as link:
+        await asyncio.to_thread(stage.plane.start, SECOND_API_SERVER, link.port)
+        try:
+            await stage.pods("before", cpu="600m")
+            await stage.bound()
+            await asyncio.sleep(1)
+            link.stall()
+            await stage.pods("unknown-to-it", cpu="600m")
+            await stage.bound("unknown-to-it")
+            scheduler.proxy.upstream = stage.plane.second_api_server
+            scheduler.proxy.reset_all()
+            await stage.pods("waits", cpu="600m")
+            await stage.delete("before")
+            await asyncio.sleep(5)
+            link.resume()
+            stage.figures["recover_seconds"] = await stage.bound("waits")
+        finally:
+            scheduler.proxy.upstream = first
+            stage.plane.kill(SECOND_API_SERVER)
+            scheduler.proxy.reset_all()
+
+
+@scenario(27, "without descriptors it waits, and goes on when there are some")
+async def descriptors_exhausted(stage: Stage) -> None:
+    scheduler = await stage.scheduler()
+    await stage.nodes("n1", cpu="8")
+    await stage.pods("before")
+    await stage.bound()
+    # What serving imports needs descriptors, too.
+    await scheduler.until(scheduler.serves, 30)
+    assert scheduler.process is not None
+    process = psutil.Process(scheduler.process.pid)
+    limits = process.rlimit(psutil.RLIMIT_NOFILE)
+    process.rlimit(psutil.RLIMIT_NOFILE, (12, limits[1]))
+    scheduler.proxy.reset_all()
+    await stage.pods(*names("p", 10))
+    await asyncio.sleep(4)
+    process.rlimit(psutil.RLIMIT_NOFILE, limits)
+    stage.figures["recover_seconds"] = await stage.bound(within=60)

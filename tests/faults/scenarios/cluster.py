@@ -1,12 +1,14 @@
-"""Faults of the cluster around the scheduler: 28, 29, 30, 34, 35."""
+"""Faults of the cluster around the scheduler: 28, 29, 30, 31, 34, 35."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+from tests.faults.fits import GROUP_LABEL
 from tests.faults.proxy import Hold, Rule
 from tests.faults.scenarios.registry import scenario
+from tests.faults.schedulers import REAL
 from tests.faults.stage import GANGS, Stage, names
 
 _BIND: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
@@ -89,3 +91,51 @@ async def gang_that_never_fits(stage: Stage) -> None:
     assert not any(node for name, node in nodes.items() if name.startswith("large"))
     await stage.nodes("n2", cpu="1")
     await stage.bound()
+
+
+@scenario(28, "beside the default scheduler on nodes with one slot each, our own pods never collide")
+async def race_for_the_last_slot(stage: Stage) -> None:
+    await stage.scheduler()
+    await stage.scheduler("default", kind=REAL, scheduler_name=f"{stage.namespace}-default", judged=False)
+    stage.expected.room = False
+    # The other's decisions become known while ours are under way: a pod may wait for what is given away meanwhile.
+    stage.expected.staleness = 50
+    await stage.nodes(*names("n", 60), cpu="1")
+    await asyncio.sleep(1)
+
+    async def create(scheduler_name: str) -> None:
+        await stage.pods(*names(scheduler_name.rpartition("-")[2], 30), cpu="600m", schedulerName=scheduler_name)
+
+    await asyncio.gather(create(stage.namespace), create(f"{stage.namespace}-default"))
+    await stage.bound()
+    state = await stage.state()
+    counts = [len(state.pods_on(name)) for name in names("n", 60)]
+    stage.figures["nodes_given_twice"] = sum(count > 1 for count in counts)
+
+
+@scenario(31, "2,000 pods that fit nowhere hold up none that fits")
+async def crowd_that_fits_nowhere(stage: Stage) -> None:
+    await stage.scheduler()
+    await stage.nodes(*names("n", 10), cpu="4")
+
+    async def crowd(part: int) -> None:
+        await stage.pods(*names(f"large-{part}", 250), cpu="16")
+
+    await asyncio.gather(*(crowd(part) for part in range(8)))
+    slowest = 0.0
+    for name in names("good", 20):
+        await stage.pods(name, cpu="500m")
+        slowest = max(slowest, await stage.bound(name))
+    stage.figures["slowest_seconds"] = slowest
+    assert slowest < 5
+
+
+@scenario(35, "a PodGroup that comes after its pods is noticed at once", quick=True)
+async def group_after_its_pods(stage: Stage) -> None:
+    await stage.scheduler(profile=GANGS)
+    await stage.nodes("n1", "n2", cpu="1")
+    await stage.pods(*names("late", 3), cpu="400m", labels={GROUP_LABEL: "late"})
+    await asyncio.sleep(2)
+    await stage.gang("late", 0, least=3)
+    stage.figures["recover_seconds"] = await stage.bound(*names("late", 3))
+    assert stage.figures["recover_seconds"] < 5
