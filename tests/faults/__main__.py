@@ -15,12 +15,11 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.faults import mixes
 from tests.faults.plane import fault_plane
-from tests.faults.scenarios import SCENARIOS, Scenario, run
+from tests.faults.scenarios import SCENARIOS, run
 from tests.faults.schedulers import OURS
 from tests.faults.stage import Result, prepare
 
@@ -37,6 +36,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--mix", type=int, default=0, help="so many random mixes")
     parser.add_argument("--minutes", type=float, default=0, help="end the mixes after so many minutes")
     parser.add_argument("--keep", type=Path, help="directory for the schedulers' logs")
+    parser.add_argument("--record", type=Path, help="add the results to this file, for docs/reliability.md")
     options = parser.parse_args(arguments)
     chosen = [
         each for each in SCENARIOS
@@ -56,24 +56,22 @@ def main(arguments: list[str]) -> int:
             await prepare(plane)
             count = 0
             for each in chosen:
-                count += _report(await run(each, plane, directory, options.seed, options.kind))
+                count += _report(await run(each, plane, directory, options.seed, options.kind), options.record)
             async for result in mixes.play(plane, directory, options.seed, options.mix, options.minutes, options.kind):
-                count += _report(result)
+                count += _report(result, options.record)
             return count
 
         violations = asyncio.run(play())
     return 1 if violations else 0
 
 
-def _report(result: Result) -> int:
-    print(json.dumps(result.row()), flush=True)
+def _report(result: Result, record: Path | None) -> int:
+    line = json.dumps(result.row())
+    print(line, flush=True)
+    if record is not None:
+        with record.open("a") as file:
+            file.write(line + "\n")
     return len(result.violations)
-
-
-def scenarios(names: Iterator[str]) -> list[Scenario]:
-    """The scenarios of these names."""
-    wanted = set(names)
-    return [each for each in SCENARIOS if each.name in wanted]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,242 @@
+"""The fault matrix: which tests inject each fault, and what the scenarios measured.
+
+`python -m tests.faults.matrix` writes the table of docs/reliability.md anew, from here and from the recorded results
+(`--record` of `python -m tests.faults`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/reliability.md"
+RESULTS = Path(__file__).parent / "results.jsonl"
+BEGIN, END = "<!-- table: python -m tests.faults.matrix -->", "<!-- end of the table -->"
+NOT_RUN = "not run"
+_LISTWATCH = "tests/unit/scheduler/kube/client/test_listwatch.py::"
+_LEASE = "tests/integration/kube/test_lease.py::"
+_PROMETHEUS = "tests/faults/test_prometheus.py::"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault; `tests` inject it beside the scenarios of its number."""
+
+    number: int
+    fault: str
+    promise: str
+    tests: tuple[str, ...] = ()
+
+
+MATRIX = (
+    Row(1, "API server crashes", "I1 I4 I7, one list per kind"),
+    Row(2, "API server hangs", "the leader ends before its Lease; I6"),
+    Row(
+        3, "watch cut inside a JSON line", "goes on from the last version; I7",
+        (_LISTWATCH + "test_a_line_cut_in_the_middle_is_dropped_and_comes_again",),
+    ),
+    Row(
+        4, "410 on a watch or a list", "one list, deletions inferred; I7",
+        (_LISTWATCH + "test_410_in_either_form_leads_to_one_new_list_that_infers_deletions",),
+    ),
+    Row(
+        5, "watch open but silent", "noticed after 150 s without a word; I4",
+        (_LISTWATCH + "test_a_silent_watch_is_resumed_and_relisted_when_it_stays_silent",),
+    ),
+    Row(
+        6, "failover to a stale API server", "older lists refused; I1 I2",
+        (_LISTWATCH + "test_a_stale_list_is_refused_for_a_while_and_then_accepted",),
+    ),
+    Row(
+        7, "events twice, again, or missing", "state independent of order; I7",
+        (_LISTWATCH + "test_replayed_events_are_not_applied_twice",),
+    ),
+    Row(8, "Binding applied, answer lost", "counts as bound; I1 I2 I3"),
+    Row(9, "Binding refused: another scheduler was first", "its node is adopted; I7"),
+    Row(10, "pod deleted or recreated meanwhile", "the namesake is another pod; I1"),
+    Row(11, "429 with Retry-After", "obeyed; I8"),
+    Row(12, "500, etcd stalls", "outcome looked up; I1 I2"),
+    Row(13, "Bindings take 3 s to 35 s", "the room stays promised, others flow; I2"),
+    Row(14, "token rotates", "read again"),
+    Row(15, "right removed", "named, and used again when it is back; I9"),
+    Row(16, "CA or certificate rotated", "reloaded without a restart"),
+    Row(17, "etcd out of space", "backs off, recovers; I8"),
+    Row(18, "connections break all the time", "no event lost; I8"),
+    Row(
+        19, "leader killed", "followed within Lease and retry; I1 I4 I6",
+        (_LEASE + "test_a_killed_leader_is_replaced_when_its_lease_expires",),
+    ),
+    Row(
+        20, "zombie leader", "writes nothing and ends; I6",
+        (_LEASE + "test_a_frozen_leader_exits_on_waking_and_leaves_its_successor_alone",),
+    ),
+    Row(
+        21, "wall clock moves an hour", "retries and leadership go on; I4 I6",
+        ("tests/faults/test_clocks.py::test_a_pod_in_backoff_is_retried_though_the_wall_clock_is_set",),
+    ),
+    Row(
+        22, "Lease deleted, stolen, junk in it", "the old leader ends; nobody crashes; I6",
+        (_LEASE + "test_a_leader_whose_lease_was_given_to_another_stops_leading",),
+    ),
+    Row(23, "SIGTERM with Bindings under way", "they end, the Lease is given back, exit 0"),
+    Row(
+        24, "event loop blocked past the renew deadline", "the Lease is renewed by a thread of its own; I6",
+        ("tests/unit/scheduler/kube/test_lease.py::"
+         "test_a_deadline_that_passes_while_the_renewing_thread_is_stuck_is_noticed",),
+    ),
+    Row(25, "memory limit hit", "restarts clean"),
+    Row(
+        26, "read-only root", "runs",
+        ("tests/integration/image/test_image.py::test_user_is_a_number_other_than_root_and_nothing_can_be_written",),
+    ),
+    Row(27, "no file descriptors", "waits and goes on; I4"),
+    Row(28, "race with the default scheduler for last slots", "our own pods never collide; I2"),
+    Row(29, "node goes with assumed pods on it", "nothing is left behind; I7"),
+    Row(30, "allocatable drops below used", "closed for that resource only"),
+    Row(31, "crowd of pods that fit nowhere", "holds up none that fits; I4"),
+    Row(32, "churn for a day", "memory does not grow; I8"),
+    Row(33, "pod changed while it waits", "placed by its latest spec; I3"),
+    Row(
+        34, "gangs: two for one room, one that never fits", "whole or not at all; I5",
+        ("tests/integration/scheduler/test_gangs.py::test_of_two_gangs_for_one_room_one_runs_and_then_the_other",),
+    ),
+    Row(
+        35, "PodGroup after its pods; kind absent", "noticed at once",
+        ("tests/integration/scheduler/test_gangs.py::"
+         "test_without_the_kind_everything_else_is_scheduled_and_the_gang_when_it_comes",),
+    ),
+    Row(
+        36, "hostile objects", "parked with a reason, nobody held up; I4",
+        ("tests/integration/scheduler/test_hostile_objects.py::test_nothing_that_is_accepted_stops_the_scheduler",),
+    ),
+    Row(
+        37, "NodeResourceTopology missing or stale", "pessimistic, not stuck",
+        ("tests/integration/scheduler/test_numa.py::test_reservations_fingerprints_and_foreign_pods",),
+    ),
+    Row(38, "Prometheus down", "pods placed without load, and it is said; I9", (_PROMETHEUS + "test_it_is_down",)),
+    Row(
+        39, "NaN, infinite, negative, empty", "scores stay in range; absent is not 0",
+        (_PROMETHEUS + "test_a_harmful_answer", _PROMETHEUS + "test_half_of_the_nodes_missing"),
+    ),
+    Row(40, "samples an hour old", "marked stale", (_PROMETHEUS + "test_samples_an_hour_old",)),
+    Row(
+        41, "slow drip, huge body, redirect, login page", "bounded; no credential on a redirect",
+        (_PROMETHEUS + "test_a_harmful_answer",
+         _PROMETHEUS + "test_a_redirect_is_not_followed_and_the_token_goes_nowhere"),
+    ),
+    Row(
+        42, "wrong CA, expired certificate, 401", "closed, with the reason; recovers",
+        (_PROMETHEUS + "test_a_certificate_of_another_authority", _PROMETHEUS + "test_a_certificate_that_has_expired",
+         _PROMETHEUS + "test_a_token_that_is_refused_and_then_rotated"),
+    ),
+    Row(
+        43, "series by IP, twice per node, of no node", "matched by name, then address; else reported",
+        ("tests/integration/cli/test_preflight.py::"
+         "test_a_label_that_names_no_node_is_reported_with_the_right_label",),
+    ),
+    Row(44, "restart under load", "the same ranking; I11"),
+    Row(
+        45, "bad configuration", "refused with its path; the last good one kept",
+        ("tests/integration/operator/test_operator.py::"
+         "test_a_bad_configuration_leaves_the_scheduler_alone_and_its_fix_recovers",),
+    ),
+    Row(
+        46, "ConfigMap edited or deleted by hand", "no restart without a change of content",
+        ("tests/integration/operator/test_operator.py::test_only_a_change_of_content_rolls_the_scheduler",
+         "tests/integration/operator/test_operator.py::test_a_deleted_config_map_leaves_the_scheduler_alone"),
+    ),
+    Row(
+        47, "pulumi up killed; objects in the way", "the next run completes",
+        ("tests/e2e/test_engine_faults.py::"
+         "test_an_engine_that_was_killed_is_followed_by_one_that_completes_its_work",
+         "tests/e2e/test_engine_faults.py::"
+         "test_after_a_refusal_in_the_middle_the_next_run_completes_and_doubles_nothing"),
+    ),
+    Row(
+        48, "canary secret in every credential slot", "in no output; I10",
+        ("tests/e2e/test_fleet.py::test_no_secret_is_shown_wherever_it_turns_up",
+         "tests/integration/scheduler/test_metric_credentials.py::"
+         "test_a_foreign_server_named_in_the_config_map_gets_no_token"),
+    ),
+)  # fmt: skip
+_GO = ("real", "scheduler-plugins")
+_TIMES = ("recover_seconds", "takeover_seconds", "ended_seconds", "slowest_seconds")
+_LABELS = {
+    "recover_seconds": "all bound after",
+    "takeover_seconds": "followed after",
+    "ended_seconds": "ended after",
+    "slowest_seconds": "slowest pod",
+}
+
+
+def results() -> list[dict[str, Any]]:
+    """What was recorded, the newest of each scenario, kind and seed."""
+    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for line in RESULTS.read_text().splitlines() if RESULTS.exists() else ():
+        row = json.loads(line)
+        newest[row["name"], row["kind"], row["seed"]] = row
+    return list(newest.values())
+
+
+def summary(rows: Iterable[dict[str, Any]]) -> str:
+    """The figures of one fault for one scheduler."""
+    rows = list(rows)
+    if not rows:
+        return NOT_RUN
+    parts = []
+    for name in _TIMES:
+        values = [row["figures"][name] for row in rows if name in row["figures"]]
+        if values:
+            parts.append(f"{_LABELS[name]} {max(values):.1f} s")
+    twice = [row["figures"]["nodes_given_twice"] for row in rows if "nodes_given_twice" in row["figures"]]
+    if twice:
+        parts.append(f"{max(twice):.0f} nodes given twice")
+    broken = sorted({text.partition(":")[0] for row in rows for text in row["violations"]})
+    over = sum(row["figures"].get("overcommits", 0) for row in rows)
+    parts.append(f"broken: {', '.join(broken)}" if broken else "nothing broken")
+    return f"{'; '.join(parts)}; {over:.0f} over-commits"
+
+
+def table(recorded: list[dict[str, Any]]) -> str:
+    """The table in Markdown."""
+    lines = ["| # | fault | promise | ours | Go's | repeat |", "|---|---|---|---|---|---|"]
+    for row in MATRIX:
+        own = [each for each in recorded if each["number"] == row.number and each["kind"] == "ours"]
+        go = [each for each in recorded if each["number"] == row.number and each["kind"] in _GO]
+        ours = summary(own) if own else ("passes" if row.tests else NOT_RUN)
+        repeat = [f"`python -m tests.faults --scenario {row.number}`"] if own else []
+        repeat += [f"`{test.rpartition('/')[2]}`" for test in row.tests]
+        cells = (str(row.number), row.fault, row.promise, ours, summary(go), "<br>".join(repeat) or "-")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def mixes(recorded: list[dict[str, Any]]) -> str:
+    """How many random mixes were played."""
+    played = [row for row in recorded if row["number"] == 0]
+    seeds = sorted(row["seed"] for row in played)
+    bad = sorted(row["seed"] for row in played if row["violations"])
+    if not seeds:
+        return "Random mixes: not run."
+    pods = sum(row["figures"].get("bound", 0) for row in played)
+    minutes = sum(row["seconds"] for row in played) / 60
+    outcome = f"seeds with a broken promise: {', '.join(map(str, bad))}" if bad else "no promise broken"
+    span = f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"Random mixes: {len(seeds)} ({span}), {pods:.0f} pods bound, {minutes:.0f} minutes; {outcome}."
+
+
+def rendered(page: str) -> str:
+    """The page with its table made anew."""
+    recorded = results()
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{table(recorded)}\n\n{mixes(recorded)}\n\n{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rendered(PAGE.read_text()))
+    sys.exit(0)
