@@ -21,7 +21,7 @@ import structlog
 
 from scheduler.engine.recorder import EventRecorder
 from scheduler.framework import SUCCESS, Code, NodeInfo, PodInfo, Status
-from scheduler.kube.client import Conflict, Forbidden, KubeClient, KubeError, NotFound
+from scheduler.kube.client import ApiError, Conflict, Forbidden, KubeClient, KubeError, NotFound
 from scheduler.kube.model import DecodeError, decode_pod
 from scheduler.observe import Metrics
 
@@ -30,7 +30,9 @@ LANDING_SECONDS: Final = 75.0
 (60 s by default, counted from when the request gets there), and some time to get there."""
 SLOW_SECONDS: Final = 5.0
 """From then on a Binding counts as slow: others no longer wait for it."""
-_REPETITIONS: Final = 5
+_REPEAT_SECONDS: Final = 75.0
+"""For how long a Binding without an answer is written again."""
+_WEBHOOK_FAILED: Final = "Internal error occurred: failed calling webhook"
 _PAUSES: Final = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Seconds between two looks at a pod."""
 _STOPPING_PAUSE: Final = 0.5
@@ -149,7 +151,7 @@ class Binder:
             self._metrics.bindings.labels("gone").inc()
             return _error("the pod is gone")
         except KubeError as error:
-            if error.outcome_unknown:
+            if error.outcome_unknown and not _is_refusal(error):
                 return _Doubt.UNKNOWN
             self._metrics.bindings.labels("failed").inc()
             return _error(str(error))
@@ -171,26 +173,24 @@ class Binder:
     async def _resolve(self, pod: PodInfo, node: str, doubt: _Doubt) -> Status:
         """Look at the pod, and write the Binding again, until it is certain where the pod is."""
         now = asyncio.get_running_loop().time
-        lands_until = now() + LANDING_SECONDS
-        repetitions = 0
+        repeat_until, lands_until = now() + _REPEAT_SECONDS, now() + LANDING_SECONDS
         for attempt in itertools.count():
+            # Judged by when the look begins: what lands during it may escape it.
+            is_over = now() >= lands_until
             seen = await self._look(pod, node)
             if isinstance(seen, Status):
                 return seen
-            if seen is _Seen.UNBOUND and now() >= lands_until:
+            if seen is _Seen.UNBOUND and is_over:
                 return _error("the API server did not accept the binding")
             if attempt == 0 and doubt is _Doubt.UNKNOWN:
                 log.warning("the outcome of a binding is unknown", pod=pod.key, node=node)
-            if seen is not _Seen.UNREADABLE and repetitions < _REPETITIONS and self._may_repeat(node):
-                repetitions += 1
+            if seen is not _Seen.UNREADABLE and now() < repeat_until and self._may_repeat(node):
                 answer = await self._post(pod, node)
                 if isinstance(answer, _Doubt):
                     lands_until = now() + LANDING_SECONDS
                 elif answer.is_success:
                     return SUCCESS
                 # A refusal of this one says nothing about the one before.
-                if answer is _Doubt.CONFLICT:
-                    continue
             await self._pause(min(_PAUSES[min(attempt, len(_PAUSES) - 1)], max(0.1, lands_until - now())))
         raise AssertionError
 
@@ -249,6 +249,11 @@ def _bound_to(actual: str, wanted: str) -> Status:
 def _is_success(answer: bytes) -> bool:
     """Tell whether this is the API server's Status for a Binding that it has taken; a proxy may answer anything."""
     return answer.startswith(b"{") and b'"Success"' in answer
+
+
+def _is_refusal(error: KubeError) -> bool:
+    """Tell whether an internal error is one of admission, which comes before anything is stored."""
+    return isinstance(error, ApiError) and error.message.startswith(_WEBHOOK_FAILED)
 
 
 def _warn_unreadable(pod: PodInfo, node: str, error: Exception) -> None:

@@ -83,7 +83,7 @@ async def test_a_binding_without_an_answer_is_written_again_to_the_same_node(eng
 
 async def test_room_stays_taken_as_long_as_a_request_may_be_carried_out(engine: Engine, api: Doubtful) -> None:
     """Neither request has an answer, and nothing is seen of them: they may both still be under way."""
-    api.answers = [ConnectionLost("timed out")] + [refused(403, "no")] * 5
+    api.answers = [ConnectionLost("timed out")] + [refused(403, "no")] * 20
     api.show("slow")
     engine.add_node("n1", cpu="1")
     engine.add_pod("slow", cpu="700m")
@@ -92,6 +92,7 @@ async def test_room_stays_taken_as_long_as_a_request_may_be_carried_out(engine: 
     started = asyncio.get_running_loop().time()
     await eventually(lambda: rejected(engine, "rival"), "no room for another")
     await eventually(lambda: rejected(engine, "slow"), "it is given up", LANDING_SECONDS + 20)
+    api.answers.clear()
     assert asyncio.get_running_loop().time() - started > LANDING_SECONDS - 5
     await eventually(lambda: len(api.bindings) == 1, "its room is free again", 20)
 
@@ -112,6 +113,25 @@ async def test_whatever_leaves_the_outcome_open_keeps_the_node(
     engine.add_pod("p")
     await eventually(lambda: bool(api.bindings), "bound")
     assert api.attempts == [("p", "n1")] * 2
+    assert not rejected(engine, "p")
+
+
+async def test_a_webhook_that_fails_has_refused_the_binding(engine: Engine, api: Doubtful) -> None:
+    message = 'Internal error occurred: failed calling webhook "w.example.com": connection refused'
+    api.answers = [refused(500, message)]
+    engine.add_node("n1")
+    engine.add_pod("p")
+    await eventually(lambda: rejected(engine, "p"), "the reason is written at once")
+    assert "failed calling webhook" in engine.api.patches[0][1]["status"]["conditions"][0]["message"]
+    assert not engine.state.is_assumed("p-uid")
+
+
+async def test_a_binding_is_repeated_for_as_long_as_a_short_outage_lasts(engine: Engine, api: Doubtful) -> None:
+    api.answers = [refused(503, "unavailable")] * 9
+    api.show("p")
+    engine.add_node("n1")
+    engine.add_pod("p")
+    await eventually(lambda: bool(api.bindings), "bound", LANDING_SECONDS)
     assert not rejected(engine, "p")
 
 
@@ -137,7 +157,7 @@ async def test_a_pod_read_as_something_else_is_read_again(engine: Engine, api: D
 
 
 async def test_a_read_that_is_forbidden_does_not_end_the_assumption(engine: Engine, api: Doubtful) -> None:
-    api.answers = [ConnectionLost("reset"), *[refused(403, "bindings are forbidden")] * 5]
+    api.answers = [ConnectionLost("reset"), *[refused(403, "bindings are forbidden")] * 20]
     api.reads = [refused(403, "pods are forbidden")] * 12
     api.show("p", node="n1")
     engine.add_node("n1", cpu="1")
@@ -150,7 +170,7 @@ async def test_a_read_that_is_forbidden_does_not_end_the_assumption(engine: Engi
 
 
 async def test_the_watch_answers_where_reads_are_forbidden(engine: Engine, api: Doubtful) -> None:
-    api.answers = [ConnectionLost("reset"), *[refused(403, "bindings are forbidden")] * 5]
+    api.answers = [ConnectionLost("reset"), *[refused(403, "bindings are forbidden")] * 20]
     api.reads = [refused(403, "pods are forbidden")] * 1000
     engine.add_node("n1")
     engine.add_pod("p")

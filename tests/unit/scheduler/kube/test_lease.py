@@ -230,6 +230,14 @@ def test_stopping_without_release_leaves_the_lease_to_expire(api: FakeLeases, ca
     assert api.holder == "me"
 
 
+def test_a_lease_is_kept_where_a_write_may_still_be_carried_out(api: FakeLeases, candidate: Make) -> None:
+    holder = candidate("me")
+    assert holder.started.wait(5)
+    holder.elector.stop(release=False)
+    assert not holder.elector.is_leader()
+    assert api.holder == "me"
+
+
 def test_stopping_a_candidate_does_not_touch_the_holders_lease(api: FakeLeases, candidate: Make) -> None:
     first = candidate("first")
     assert first.started.wait(5)
