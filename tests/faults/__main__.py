@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -35,9 +36,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mix", type=int, default=0, help="so many random mixes")
     parser.add_argument("--minutes", type=float, default=0, help="end the mixes after so many minutes")
+    parser.add_argument("--scale", type=float, default=1, help="multiplies the numbers of pods in scenarios of load")
     parser.add_argument("--keep", type=Path, help="directory for the schedulers' logs")
     parser.add_argument("--record", type=Path, help="add the results to this file, for docs/reliability.md")
     options = parser.parse_args(arguments)
+    os.environ["FAULTS_SCALE"] = str(options.scale)
     chosen = [
         each for each in SCENARIOS
         if options.all or (options.quick and each.quick) or {str(each.number), each.name} & set(options.scenario)

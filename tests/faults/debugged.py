@@ -2,11 +2,13 @@
 
 SIGUSR2 writes its cache to the file $FAULTS_DUMP. $FAULTS_SKEW names a file whose number of seconds is added to the
 wall clock, while the monotonic clock goes on as it is. $FAULTS_SILENCE shortens how long a watch may be silent, in
-seconds. $FAULTS_MUTANT plants a fault of `tests.faults.mutants`.
+seconds. $FAULTS_BLOCK, `loop:8` or `interpreter:8`, says what SIGRTMIN stops for so many seconds: the event
+loop, or every thread. $FAULTS_MUTANT plants a fault of `tests.faults.mutants`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -64,6 +66,27 @@ def write_dumps(file: Path) -> None:
     daemon.Daemon.run = run_with_dumps  # type: ignore[method-assign]
 
 
+def block_on_signal(how: str, seconds: float) -> None:
+    """Have every daemon of this process do nothing for a while on SIGRTMIN."""
+    from scheduler import daemon
+
+    run = daemon.Daemon.run
+    # A call by way of PyDLL keeps the interpreter's lock, so that no other thread runs either.
+    whole_interpreter = ctypes.PyDLL(None).sleep
+
+    async def run_with_blocks(self: Any) -> int:
+        def block() -> None:
+            if how == "loop":
+                time.sleep(seconds)
+            else:
+                whole_interpreter(int(seconds))
+
+        self._loop.add_signal_handler(signal.SIGRTMIN, block)
+        return await run(self)
+
+    daemon.Daemon.run = run_with_blocks  # type: ignore[method-assign]
+
+
 def shorten_silence(seconds: float) -> None:
     """Let watches count as dead after so many seconds without a word."""
     from scheduler.kube.client import ReflectorTiming
@@ -81,6 +104,9 @@ def main() -> int:
 
     if file := os.environ.get("FAULTS_DUMP"):
         write_dumps(Path(file))
+    if block := os.environ.get("FAULTS_BLOCK"):
+        how, seconds = block.split(":")
+        block_on_signal(how, float(seconds))
     if silence := os.environ.get("FAULTS_SILENCE"):
         shorten_silence(float(silence))
     if name := os.environ.get("FAULTS_MUTANT"):

@@ -12,6 +12,7 @@ true while its Binding was on the way. Where a test makes the world stand still 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,11 +147,16 @@ def _now(state: State, bind: Bind) -> Json:
 def _judged(history: History, ours: Ours, staleness: int) -> Iterable[tuple[Bind, list[State]]]:
     """Our binds, with the states a decision may rest on: the one just before the bind, and as many earlier ones as
     relevant objects changed within the staleness."""
+    binds = [bind for bind in history.binds() if ours.bound(bind)]
+    if not staleness:
+        # One state that goes forward with the binds; thousands of binds would be too many copies.
+        walked = history.walk(bind.revision - 1 for bind in binds)
+        yield from ((bind, [state]) for bind, (_, state) in zip(binds, walked, strict=True))
+        return
     revisions = [change.revision for change in history.changes if change.kind in (POD, NODE)]
-    for bind in history.binds():
-        if not ours.bound(bind):
-            continue
-        before = [each for each in revisions if bind.revision - staleness - 1 <= each < bind.revision]
+    for bind in binds:
+        first = max(0, bisect_left(revisions, bind.revision - staleness - 1))
+        before = revisions[first : bisect_left(revisions, bind.revision)]
         yield bind, [history.at(each) for each in reversed(before or [bind.revision - 1])]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Self
@@ -13,10 +14,12 @@ _CHUNK = 64 << 10
 
 class TcpProxy:
     """Passes connections on to a port of the loopback as long as the block; `stall`, `refuse` and `reset_all` break
-    them. Its address stays the same."""
+    them. Its address stays the same. With `tls` it terminates TLS in front of what speaks none; a certificate that is
+    loaded into it later is shown to later connections."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self._upstream = port
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -40,7 +43,7 @@ class TcpProxy:
             _reset(writer)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -3,7 +3,30 @@
 Importing the package registers all of them.
 """
 
-from tests.faults.scenarios import apiserver, binding, cluster, leadership, watches
+from tests.faults.scenarios import (
+    apiserver,
+    binding,
+    cluster,
+    config,
+    hostile,
+    leadership,
+    load,
+    metrics_source,
+    watches,
+)
 from tests.faults.scenarios.registry import SCENARIOS, Scenario, run
 
-__all__ = ["SCENARIOS", "Scenario", "apiserver", "binding", "cluster", "leadership", "run", "watches"]
+__all__ = [
+    "SCENARIOS",
+    "Scenario",
+    "apiserver",
+    "binding",
+    "cluster",
+    "config",
+    "hostile",
+    "leadership",
+    "load",
+    "metrics_source",
+    "run",
+    "watches",
+]

@@ -1,0 +1,42 @@
+"""What a test does to etcd behind the API server's back: objects that no validation saw, and its alarms."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def call(etcd: str, path: str, body: Json) -> Json:
+    """POST to etcd's JSON gateway."""
+    request = urllib.request.Request(etcd + path, json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return dict(json.load(answer))
+
+
+def edit(etcd: str, key: str, change: Callable[[Json], None]) -> None:
+    """Change an object where it is stored; the API server's watches tell of it. The API server checks no value that it
+    reads, as little as that of an older or a newer version."""
+    name = base64.b64encode(key.encode()).decode()
+    (pair,) = call(etcd, "/v3/kv/range", {"key": name})["kvs"]
+    item = json.loads(base64.b64decode(pair["value"]))
+    change(item)
+    call(etcd, "/v3/kv/put", {"key": name, "value": base64.b64encode(json.dumps(item).encode()).decode()})
+
+
+def run_out_of_space(etcd: str) -> None:
+    """Raise the alarm that a full quota raises: every write fails, every read works."""
+    call(etcd, "/v3/maintenance/alarm", {"action": "ACTIVATE", "memberID": _member(etcd), "alarm": "NOSPACE"})
+
+
+def disarm(etcd: str) -> None:
+    """Take that alarm back, as an administrator does after making room."""
+    call(etcd, "/v3/maintenance/alarm", {"action": "DEACTIVATE", "memberID": _member(etcd), "alarm": "NOSPACE"})
+
+
+def _member(etcd: str) -> str:
+    return str(call(etcd, "/v3/maintenance/status", {})["header"]["member_id"])
