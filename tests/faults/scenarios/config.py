@@ -103,6 +103,7 @@ async def serving_certificate_rotated(stage: Stage) -> None:
     def same(shown_now: str, written: bytes) -> bool:
         return ssl.PEM_cert_to_DER_cert(shown_now) == ssl.PEM_cert_to_DER_cert(_leaf(written))
 
+    await scheduler.until(scheduler.serves, 30)
     assert same(await shown(), first)
     second = await write("second")
 

@@ -96,8 +96,8 @@ async def _harmed_by(stage: Stage, *pods: Json) -> Scheduler:
 async def odd_quantities(stage: Stage) -> None:
     await stage.nodes("huge", cpu="1e30", unschedulable=True)
     await stage.nodes("tiny", cpu="1n")
-    many = {f"example.com/resource-{number}": "1" for number in range(2000)}
-    resources = {"requests": many, "limits": many}
+    amounts = {f"example.com/resource-{number}": "1" for number in range(2000)}
+    resources = {"requests": amounts, "limits": amounts}
     await _harmed_by(
         stage,
         _asking(stage, "cpu-1e30", cpu="1e30", memory="1e30"),

@@ -161,12 +161,12 @@ async def default_scheduler_races(stage: Stage) -> None:
     rival = f"{stage.namespace}-rival"
     await stage.scheduler("rival", kind=REAL, scheduler_name=rival, judged=False)
     await stage.nodes("n1", cpu="1")
-    rounds, both = _scaled(40), 0
+    rounds, given_twice = _scaled(40), 0
     # Whoever binds second could not see the first: what both give is counted, what ours gives by itself is judged.
     stage.expected.room = False
     for number in range(rounds):
-        both += await _raced(stage, rival, number)
-    stage.figures["rounds"], stage.figures["conflicts"] = rounds, both
+        given_twice += await _raced(stage, rival, number)
+    stage.figures["rounds"], stage.figures["conflicts"] = rounds, given_twice
     past = await asyncio.to_thread(stage.history)
     stage.violations += oracle.room(_without(past, rival), stage.ours)
 
@@ -186,9 +186,9 @@ async def _raced(stage: Stage, rival: str, number: int) -> bool:
     await eventually(bound)
     # The other's answer, if it has one, is under way.
     await asyncio.sleep(0.3)
-    both = await bound() > 1
+    conflict = await bound() > 1
     await stage.delete(*created)
-    return both
+    return conflict
 
 
 def _without(past: History, scheduler_name: str) -> History:
