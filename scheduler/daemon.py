@@ -14,6 +14,7 @@ import structlog
 
 from scheduler.config import Configuration
 from scheduler.engine import (
+    MAX_ANSWER_BYTES,
     Engine,
     EventRecorder,
     LoadFeeds,
@@ -21,6 +22,7 @@ from scheduler.engine import (
     OvercommitReport,
     Permissions,
     Regarding,
+    check_rules,
     declared_watches,
     new_reflector,
     reduce_node_update,
@@ -97,6 +99,16 @@ class Daemon:
         connection = configuration.model.client_connection
         # A rate limit of its own, as upstream: a flood of Events never delays a binding.
         self.event_client = self._new_client(f"{USER_AGENT}/events", connection.qps, connection.burst)
+        self.check_client = None
+        if check_rules(configuration):
+            # So have these reads; and no tenant's pods may make one as large as a list.
+            self.check_client = KubeClient(
+                self.client_config,
+                qps=connection.qps,
+                burst=connection.burst,
+                user_agent=f"{USER_AGENT}/node-check",
+                max_bytes=MAX_ANSWER_BYTES,
+            )
         self.elector = self._new_elector() if self.election.enabled else None
         self.recorder = EventRecorder(
             self.event_client,
@@ -106,7 +118,7 @@ class Daemon:
         )
         self.engine = Engine(
             configuration,
-            Outputs(client, self.recorder, self.metrics, self.watch),
+            Outputs(client, self.recorder, self.metrics, self.watch, self.check_client),
             Permissions(self._may_write, self._may_schedule),
             unschedulable_after=options.pod_max_in_unschedulable_pods_duration,
         )
@@ -196,6 +208,8 @@ class Daemon:
         if server:
             await asyncio.to_thread(server.stop)
         await self.event_client.close()
+        if self.check_client:
+            await self.check_client.close()
 
     async def _wait_for_sync(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
         for resource, reflector in reflectors.items():

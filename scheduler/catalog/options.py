@@ -71,12 +71,20 @@ class LoadOptions(StrictModel):
 
 
 class SecondarySchedulerOptionsArgs(ArgsModel):
-    """Options of this scheduler; `compatibility: upstream` turns every deliberate difference off."""
+    """Options of this scheduler.
+
+    `compatibility: upstream` turns every deliberate difference off. `recheckNodesAbovePercent`: before a pod is bound,
+    a node that is as full as this, or fuller, is read again from the API server (none: no node is).
+    """
 
     compatibility: Literal["safe", "upstream"] = "safe"
+    recheck_nodes_above_percent: int | None = None
     load: LoadOptions = Field(default_factory=LoadOptions)
 
     def check(self) -> Iterator[tuple[Loc, str]]:
-        """Check the load options."""
+        """Check the load options; a percentage of 0 to 100."""
+        percent = self.recheck_nodes_above_percent
+        if percent is not None and not 0 <= percent <= 100:
+            yield ("recheckNodesAbovePercent",), f"{percent} is not between 0 and 100"
         for loc, message in self.load.check():
             yield ("load", *loc), message

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scheduler.engine.engine import Engine, Outputs, Permissions
     from scheduler.engine.inputs import NodeUpdate, reduce_node_update
     from scheduler.engine.loadfeeds import LoadFeeds
+    from scheduler.engine.nodecheck import MAX_ANSWER_BYTES, check_rules
     from scheduler.engine.objects import declared_watches, new_reflector
     from scheduler.engine.overcommits import OvercommitReport
     from scheduler.engine.recorder import EventRecorder, Regarding
@@ -29,6 +30,8 @@ __getattr__ = lazy_attributes(
         "Engine": "engine",
         "Outputs": "engine",
         "Permissions": "engine",
+        "check_rules": "nodecheck",
+        "MAX_ANSWER_BYTES": "nodecheck",
         "NodeUpdate": "inputs",
         "reduce_node_update": "inputs",
         "LoadFeeds": "loadfeeds",
@@ -42,6 +45,7 @@ __getattr__ = lazy_attributes(
 
 
 __all__ = [
+    "MAX_ANSWER_BYTES",
     "Assembly",
     "AttemptPipeline",
     "Engine",
@@ -54,6 +58,7 @@ __all__ = [
     "Permissions",
     "Regarding",
     "assemble",
+    "check_rules",
     "declared_watches",
     "is_reserved",
     "new_reflector",

@@ -120,11 +120,14 @@ class Binder:
         for wait in self._waits.values():
             wait.reschedule(asyncio.get_running_loop().time())
 
-    async def bind(self, pod: PodInfo, node: str) -> Status:
-        """Bind a pod to a node; returns once it is certain whether it is bound there, however long that takes."""
+    async def bind(self, pod: PodInfo, node: str, *, prepaid: bool = False) -> Status:
+        """Bind a pod to a node; returns once it is certain whether it is bound there, however long that takes.
+
+        `prepaid`: the caller has waited for the client's rate limit.
+        """
         self._since[pod.uid] = asyncio.get_running_loop().time()
         try:
-            answer = await self._post(pod, node)
+            answer = await self._post(pod, node, prepaid=prepaid)
             if isinstance(answer, Status):
                 return answer
             self._metrics.bindings.labels(answer.value).inc()
@@ -132,7 +135,7 @@ class Binder:
         finally:
             del self._since[pod.uid]
 
-    async def _post(self, pod: PodInfo, node: str) -> Status | _Doubt:
+    async def _post(self, pod: PodInfo, node: str, *, prepaid: bool = False) -> Status | _Doubt:
         """Write the Binding once."""
         body = {
             "apiVersion": "v1",
@@ -144,7 +147,9 @@ class Binder:
         try:
             async with asyncio.timeout(_STOPPING_TIMEOUT if self._stopping.is_set() else None) as wait:
                 self._waits[pod.uid] = wait
-                answer = await self._client.post(f"{pod_path(pod)}/binding", body, allowed=self._engine.may_write)
+                answer = await self._client.post(
+                    f"{pod_path(pod)}/binding", body, allowed=self._engine.may_write, prepaid=prepaid
+                )
         except Conflict:
             return _Doubt.CONFLICT
         except NotFound:

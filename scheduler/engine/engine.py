@@ -16,6 +16,7 @@ from scheduler.engine.environment import SYSTEM_CLOCKS
 from scheduler.engine.failures import FailureReporter
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
+from scheduler.engine.nodecheck import NodeCheck, check_rules
 from scheduler.engine.objects import ObjectInputs
 from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.recorder import EventRecorder
@@ -49,12 +50,14 @@ class Outputs:
         recorder: for Events; has a client of its own in the daemon.
         metrics: the process's.
         watch: gets a sign of life at each round of the loop.
+        check_client: for reading nodes again before Bindings, where a profile asks for it; limits rate and size.
     """
 
     client: KubeClient
     recorder: EventRecorder
     metrics: Metrics
     watch: LoopWatchdog
+    check_client: KubeClient | None = None
 
 
 class Engine:
@@ -89,8 +92,19 @@ class Engine:
         self.failures = FailureReporter()
         self.clocks = clocks
         self.may_write = permissions.may_write
+        rules = check_rules(configuration)
+        node_check = None
+        if rules:
+            node_check = NodeCheck(self.state, outputs.check_client or outputs.client, outputs.metrics, rules)
         self.handles = {
-            name: EngineHandle(name, self, client=outputs.client, recorder=outputs.recorder, metrics=outputs.metrics)
+            name: EngineHandle(
+                name,
+                self,
+                client=outputs.client,
+                recorder=outputs.recorder,
+                metrics=outputs.metrics,
+                node_check=node_check,
+            )
             for name in configuration.scheduler_names
         }
         assembly = assemble(

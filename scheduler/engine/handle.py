@@ -11,6 +11,7 @@ import structlog
 
 from scheduler.engine.binding import Binder, pod_path
 from scheduler.engine.evicting import Evictor
+from scheduler.engine.nodecheck import NodeCheck
 from scheduler.engine.recorder import EventRecorder, Regarding
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -88,6 +89,7 @@ class EngineHandle:
         client: for Bindings, patches, deletions and reads.
         recorder: for Events.
         metrics: where outcomes of Bindings are counted.
+        node_check: reads nodes again before Bindings; None where no profile asks for it.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class EngineHandle:
         client: KubeClient,
         recorder: EventRecorder,
         metrics: Metrics,
+        node_check: NodeCheck | None = None,
     ) -> None:
         self._scheduler_name = scheduler_name
         self._engine = engine
@@ -106,6 +109,7 @@ class EngineHandle:
         self._binder = Binder(engine, client, recorder, metrics)
         self._writes = 0
         self._stopped = False
+        self._node_check = node_check
         self._tasks: set[asyncio.Task[None]] = set()
         self._evictor = Evictor(self)
         self.paused = 0
@@ -188,8 +192,16 @@ class EngineHandle:
 
     async def bind(self, pod: PodInfo, node: str) -> Status:
         """Bind a pod to a node; returns once it is certain whether it is bound there (see `binding`)."""
+        check = self._node_check
+        checked = check is not None and check.applies(pod, node)
+        if check is not None and checked:
+            # Before the read: between it and the Binding nothing is to be waited for.
+            await self._client.wait_for_rate()
+            status = await check.check(pod, node)
+            if not status.is_success:
+                return status
         refusal = self._refusal()
-        return await self._binder.bind(pod, node) if refusal is None else refusal
+        return await self._binder.bind(pod, node, prepaid=checked) if refusal is None else refusal
 
     async def patch_pod(self, pod: PodInfo, patch: Mapping[str, Any], subresource: str = "") -> Status:
         """Patch a pod (strategic merge); Skip when it is gone, or has been replaced by a namesake."""

@@ -118,6 +118,16 @@ class Metrics:
             "Pods of ours that their kubelet rejected for want of room, by the pod's reason, such as OutOfcpu",
             "reason",
         )
+        self.node_checks = new.counter(
+            "secondary_scheduler_node_checks_total",
+            "Nodes read again before a Binding, by outcome: fits, full (filled up meanwhile), failed (not readable)",
+            "outcome",
+        )
+        self.node_check_duration = new.histogram(
+            "secondary_scheduler_node_check_duration_seconds",
+            "Time to read a node's pods before a Binding",
+            _exponential(0.001, 2, 14),
+        )
         self.events_dropped = new.counter(
             "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
         )

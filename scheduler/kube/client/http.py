@@ -107,6 +107,10 @@ class KubeClient:
                 await session.close()
         self._requests = self._streams = None
 
+    async def wait_for_rate(self) -> None:
+        """Wait for the rate limit on behalf of a request that is to follow without delay, as `prepaid`."""
+        await self._limiter.acquire()
+
     async def get(self, path: str, params: Params | None = None, *, timeout: float | None = None) -> bytes:
         """Read an object or a page of a list."""
         return await self.request("GET", path, params=params, timeout=timeout)
@@ -119,9 +123,12 @@ class KubeClient:
         *,
         timeout: float | None = None,
         allowed: Allowed | None = None,
+        prepaid: bool = False,
     ) -> bytes:
         """Create an object, or call a subresource such as binding."""
-        return await self.request("POST", path, body=body, params=params, timeout=timeout, allowed=allowed)
+        return await self.request(
+            "POST", path, body=body, params=params, timeout=timeout, allowed=allowed, prepaid=prepaid
+        )
 
     async def put(self, path: str, body: Body, params: Params | None = None, *, timeout: float | None = None) -> bytes:
         """Replace an object.
@@ -168,15 +175,18 @@ class KubeClient:
         content_type: str = JSON,
         timeout: float | None = None,
         allowed: Allowed | None = None,
+        prepaid: bool = False,
     ) -> bytes:
         """Send one request and return the body of a 2xx answer.
 
         `body` is encoded as JSON unless it is bytes; `content_type` says which kind of patch it is (see `paths`).
         `timeout` (seconds) replaces the client's own. `allowed` needs a body: with its first byte the headers go out.
+        `prepaid`: the caller has waited for the rate limit (`wait_for_rate`).
         """
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         url = self._url(path, params)
-        await self._limiter.acquire()
+        if not prepaid:
+            await self._limiter.acquire()
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         reread = False
         delay = 1.0

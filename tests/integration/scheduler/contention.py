@@ -82,35 +82,39 @@ class Contention:
         await self._api.create({"kind": "Namespace", "metadata": {"name": NAMESPACE}})
         await self._api.create(node("full", "0"))
 
-    async def fill(self, pods: Mapping[str, int], more: Mapping[str, Json] | None = None) -> Bindings:
-        """Give each scheduler that many pods of a slot each; once all of them wait, the nodes come, and both fill them.
+    async def fill(
+        self, pods: Mapping[str, int], more: Mapping[str, Json] | None = None, *, nodes_last: bool = True
+    ) -> Bindings:
+        """Give each scheduler that many pods of a slot each, and let both fill the nodes, until no node has room left
+        and nobody binds any more.
 
-        Ends when no node has room left and nobody binds any more.
+        With `nodes_last` the nodes come once all pods wait, and both schedulers place theirs as fast as they can. Else
+        the pods come one after the other, in turn, to nodes that are there. `more` are fields of pods' specs, by
+        scheduler.
         """
         listed = await self._api.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")
         bindings, full, more = Bindings(), asyncio.Event(), more or {}
         watch = asyncio.create_task(self._watch(listed["metadata"]["resourceVersion"], bindings, full))
+        filled = asyncio.create_task(full.wait())
+        nodes = [self._node(name, fields) for name, fields in self._nodes.items()]
+        waiting = [
+            pod(f"{name}-{number:03}", "1", namespace=NAMESPACE, schedulerName=name, **more.get(name, {}))
+            for number in range(max(pods.values()))
+            for name, count in pods.items()
+            if number < count
+        ]
         try:
-            await self._create(
-                pod(
-                    f"{scheduler}-{number:03}",
-                    "1",
-                    namespace=NAMESPACE,
-                    schedulerName=scheduler,
-                    **more.get(scheduler, {}),
-                )
-                for scheduler, count in pods.items()
-                for number in range(count)
-            )
-            await self._all_rejected()
-            began = time.monotonic()
-            await self._create(self._node(name, more) for name, more in self._nodes.items())
-            done, _ = await asyncio.wait(
-                [watch, filling := asyncio.create_task(full.wait())],
-                timeout=_FULL_SECONDS,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            assert filling in done, f"not full in time: {bindings} {watch}"
+            if nodes_last:
+                await self._create(waiting)
+                await self._all_rejected()
+                began = time.monotonic()
+                await self._create(nodes)
+            else:
+                await self._create(nodes)
+                began = time.monotonic()
+                await self._create(waiting)
+            await asyncio.wait([watch, filled], timeout=_FULL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            assert full.is_set(), f"the nodes were not full in time: {bindings} {watch}"
             bindings.seconds = time.monotonic() - began
             # Attempts that were under way may still end in a Binding.
             count = -1
@@ -118,8 +122,9 @@ class Contention:
                 count = bindings.by.total()
                 await asyncio.sleep(1.0)
         finally:
-            watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
+            for task in (watch, filled):
+                task.cancel()
+            await asyncio.gather(watch, filled, return_exceptions=True)
         return bindings
 
     async def samples(self, name: str) -> dict[str, float]:

@@ -26,3 +26,18 @@ def test_every_over_commit_is_counted_with_its_scheduler(tmp_path: Path) -> None
     assert bindings.too_full, "the schedulers did not meet"
     assert counted == expected
     assert nodes['{resource="cpu"}'] == len(bindings.too_full)
+
+
+def _recheck(percent: int) -> dict[str, object]:
+    options = {"recheckNodesAbovePercent": percent}
+    return {"pluginConfig": [{"name": "SecondarySchedulerOptions", "args": options}]}
+
+
+def test_a_node_that_filled_up_meanwhile_is_left_alone_where_it_is_read_again(tmp_path: Path) -> None:
+    """Some Bindings may still come too late: there is a moment between the read and the Binding."""
+    with contention_running(tmp_path, _recheck(0)) as (stage, runner):
+        bindings = runner.run(stage.fill(PODS))
+        counted = runner.run(stage.samples("secondary_scheduler_overcommits_total"))
+        checks = runner.run(stage.samples("secondary_scheduler_node_checks_total"))
+    assert counted.get('{resource="cpu",scheduler="own"}', 0) == bindings.overcommits[OURS]
+    assert checks['{outcome="full"}'] > bindings.overcommits[OURS]

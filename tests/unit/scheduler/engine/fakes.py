@@ -43,7 +43,9 @@ class FakeApi:
         self.pods: dict[str, dict[str, Any]] = {}
         self.failures: list[Exception | None] = []
 
-    async def post(self, path: str, body: Any, allowed: Callable[[], bool] = lambda: True) -> bytes:
+    async def post(
+        self, path: str, body: Any, allowed: Callable[[], bool] = lambda: True, prepaid: bool = False
+    ) -> bytes:
         if path.endswith("/binding"):
             failure = self.failures.pop(0) if self.failures else None
             if failure is not None:

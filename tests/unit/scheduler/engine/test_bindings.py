@@ -37,7 +37,9 @@ class Doubtful(FakeApi):
         self.held: set[str] = set()
         self.release = asyncio.Event()
 
-    async def post(self, path: str, body: Any, allowed: Callable[[], bool] = lambda: True) -> bytes:
+    async def post(
+        self, path: str, body: Any, allowed: Callable[[], bool] = lambda: True, prepaid: bool = False
+    ) -> bytes:
         if path.endswith("/binding"):
             name = body["metadata"]["name"]
             self.attempts.append((name, body["target"]["name"]))

@@ -34,7 +34,9 @@ class EchoApi(FakeApi):
         self.known: dict[str, PodInfo] = {}
         self.tasks: set[asyncio.Task[None]] = set()
 
-    async def post(self, path: str, body: object, allowed: Callable[[], bool] = lambda: True) -> bytes:
+    async def post(
+        self, path: str, body: object, allowed: Callable[[], bool] = lambda: True, prepaid: bool = False
+    ) -> bytes:
         lost = path.endswith("/binding") and bool(self.failures) and isinstance(self.failures[0], ConnectionLost)
         if lost and isinstance(body, dict):
             # It was written, and the answer got lost.
