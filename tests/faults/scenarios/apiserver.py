@@ -111,7 +111,7 @@ async def token_rotates(stage: Stage) -> None:
     stage.figures["recover_seconds"] = await stage.bound("meanwhile", within=60)
 
 
-@scenario(15, "rights that are taken away are named, and used again when they are back", quick=True)
+@scenario(15, "rights that are taken away are named, and used again when they are back")
 async def rights_removed(stage: Stage) -> None:
     group = f"{stage.namespace}-rights"
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]

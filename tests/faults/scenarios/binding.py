@@ -85,7 +85,7 @@ async def pod_deleted_while_its_binding_is_under_way(stage: Stage) -> None:
     stage.figures["recover_seconds"] = await stage.bound("q")
 
 
-@scenario(12, "an error of the server after the Binding took effect is looked up", quick=True)
+@scenario(12, "an error of the server after the Binding took effect is looked up")
 async def bind_applied_and_answered_500(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.nodes("n1", "n2", cpu="1")

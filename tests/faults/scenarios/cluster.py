@@ -47,7 +47,7 @@ async def node_flaps(stage: Stage) -> None:
     await stage.bound()
 
 
-@scenario(30, "a node that has less than it gave away is closed for that resource only", quick=True)
+@scenario(30, "a node that has less than it gave away is closed for that resource only")
 async def allocatable_below_used(stage: Stage) -> None:
     await stage.scheduler()
     await stage.nodes("n1", cpu="2")
@@ -79,7 +79,7 @@ async def two_gangs_for_one_room(stage: Stage) -> None:
     stage.figures["recover_seconds"] = await stage.bound()
 
 
-@scenario(34, "a gang whose last member never fits is not bound in part, and holds up nobody", quick=True)
+@scenario(34, "a gang whose last member never fits is not bound in part, and holds up nobody")
 async def gang_that_never_fits(stage: Stage) -> None:
     await stage.scheduler(profile=GANGS)
     await stage.nodes("n1", cpu="1")

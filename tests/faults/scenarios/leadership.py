@@ -72,7 +72,7 @@ async def _clock_moved(stage: Stage, seconds: float) -> None:
     assert not follower.leads, "a second leader"
 
 
-@scenario(21, "the wall clock goes back an hour: retries and leadership go on", quick=True)
+@scenario(21, "the wall clock goes back an hour: retries and leadership go on")
 async def clock_goes_back(stage: Stage) -> None:
     await _clock_moved(stage, -3600)
 

@@ -114,7 +114,7 @@ async def deletion_missed(stage: Stage) -> None:
     stage.figures["recover_seconds"] = await stage.bound("next")
 
 
-@scenario(18, "connections that break all the time cost no event and no descriptor", quick=True)
+@scenario(18, "connections that break all the time cost no event and no descriptor")
 async def connections_break(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     await stage.bound()
