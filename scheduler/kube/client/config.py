@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from scheduler.kube.client.errors import ConfigError
+from scheduler.kube.client.proxies import proxy_variable
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -69,8 +70,22 @@ class ClientConfig:
 
         In this order: the given file; the pod's ServiceAccount; the files of $KUBECONFIG; ~/.kube/config.
         A given context or cluster skips the ServiceAccount. `master` replaces the server's address, and alone
-        suffices; `cluster` replaces the cluster that the context names. Raise ConfigError, saying what was looked for.
+        suffices; `cluster` replaces the cluster that the context names. Raise ConfigError, saying what was looked for,
+        also if client-go would connect through a proxy that the environment names: that is not supported.
         """
+        config = cls._find(kubeconfig, context, master, cluster)
+        if variable := proxy_variable(config.server, os.environ):
+            host = urlsplit(config.server).hostname
+            raise ConfigError(
+                f"{variable} is set, and connecting to the API server through a proxy is not supported; if "
+                f"{config.server} can be reached directly, add {host} to NO_PROXY"
+            )
+        return config
+
+    @classmethod
+    def _find(
+        cls, kubeconfig: Path | None, context: str | None, master: str | None, cluster: str | None
+    ) -> ClientConfig:
         config: ClientConfig | None = None
         if kubeconfig is not None:
             config = _from_files([kubeconfig], context, cluster)
