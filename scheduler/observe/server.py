@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 from scheduler.observe.answers import Answers
+
+_EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 # upstream's default
 
 
 class Server:
@@ -53,23 +57,46 @@ class Server:
         Raises:
             OSError: the address or port cannot be used.
         """
-        addresses = socket.getaddrinfo(
-            self._address or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        for family, _, _, _, address in addresses:
+        try:
+            if self._address in _EVERY_ADDRESS and self._bind_dual_stack():
+                return
+            addresses = socket.getaddrinfo(
+                self._address or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, _, _, _, address in addresses:
+                self._listen(family, address, only_ipv6=True)
+        except OSError:
+            self._close()
+            raise
+
+    def _bind_dual_stack(self) -> bool:
+        """Take the port for IPv6 and IPv4 alike, as Go does for 0.0.0.0; return whether this machine has IPv6."""
+        if not socket.has_dualstack_ipv6():
+            return False
+        try:
+            self._listen(socket.AF_INET6, ("::", self.port), only_ipv6=False)
+        except OSError as error:
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                # The kernel knows IPv6, but it is switched off.
+                return False
+            raise
+        return True
+
+    def _listen(self, family: int, address: Any, *, only_ipv6: bool) -> None:
+        try:
             listener = socket.socket(family, socket.SOCK_STREAM)
-            self._sockets.append(listener)
-            try:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                listener.bind(address)
-            except OSError as error:
-                self._close()
-                reason = (
-                    f"error while attempting to bind on address {address!r}: {os.strerror(error.errno or 0).lower()}"
-                )
-                raise OSError(error.errno, reason) from error
+        except OSError as error:
+            raise OSError(error.errno, os.strerror(error.errno or 0).lower()) from error
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only_ipv6))
+            listener.bind(address)
+        except OSError as error:
+            listener.close()
+            reason = f"error while attempting to bind on address {address!r}: {os.strerror(error.errno or 0).lower()}"
+            raise OSError(error.errno, reason) from error
+        self._sockets.append(listener)
 
     def start(self) -> None:
         """Start the thread that answers; returns at once."""

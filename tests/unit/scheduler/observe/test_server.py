@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import socket
 import ssl
@@ -65,7 +66,7 @@ def self_signed() -> ssl.SSLContext:
     return context
 
 
-def unstarted(port: int, make_tls: Callable[[], ssl.SSLContext] = self_signed) -> Server:
+def unstarted(port: int, make_tls: Callable[[], ssl.SSLContext] = self_signed, address: str = "127.0.0.1") -> Server:
     ping: dict[str, Check] = {"ping": lambda: None}
     answers = Answers(
         checks=HealthChecks(ping, ping, ping),
@@ -75,7 +76,7 @@ def unstarted(port: int, make_tls: Callable[[], ssl.SSLContext] = self_signed) -
         configz=dict,
         always_allow=("/livez",),
     )
-    return Server(address="127.0.0.1", port=port, make_tls=make_tls, answers=answers)
+    return Server(address=address, port=port, make_tls=make_tls, answers=answers)
 
 
 @pytest.fixture
@@ -179,4 +180,28 @@ def test_without_a_certificate_the_server_ends_and_says_why() -> None:
         server.ended.result(timeout=5)
     with socket.create_server(("127.0.0.1", server.port)):
         pass
+    server.stop()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", ""])
+def test_every_address_is_ipv4_and_ipv6(address: str) -> None:
+    server = unstarted(free_port(), address=address)
+    server.bind()
+    assert [listener.family for listener in server._sockets] == [socket.AF_INET6]
+    assert not server._sockets[0].getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+    server.stop()
+
+
+def test_every_address_is_ipv4_where_ipv6_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(socket.socket):
+        def bind(self, address: Any) -> None:
+            if self.family == socket.AF_INET6:
+                raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+            super().bind(address)
+
+    monkeypatch.setattr(socket, "socket", Refusing)
+    server = unstarted(free_port(), address="0.0.0.0")
+    server.bind()
+    assert [listener.family for listener in server._sockets] == [socket.AF_INET]
     server.stop()
