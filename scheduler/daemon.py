@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import structlog
 
-from scheduler.config import Configuration
+from scheduler.config import Configuration, redacted
 from scheduler.engine import (
     MAX_ANSWER_BYTES,
     Engine,
@@ -28,7 +30,7 @@ from scheduler.engine import (
     reduce_node_update,
 )
 from scheduler.helpers import PodReducer, salvage_pod
-from scheduler.kube.client import KubeClient, PageReader, Reflector
+from scheduler.kube.client import KubeClient, KubeError, PageReader, Reflector
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.kube.model import NODES, PODS
 from scheduler.load import LoadStatus
@@ -40,6 +42,7 @@ from scheduler.observe import (
     LoopWatchdog,
     Metrics,
     Server,
+    follow_renewals,
     serving_context,
     use_self_signed,
 )
@@ -160,18 +163,32 @@ class Daemon:
         sync = asyncio.create_task(self._wait_for_sync(reflectors), name="sync")
         if server:
             lasting.append(asyncio.create_task(_serve(server, sync), name="serving"))
-        tasks = [*lasting, sync]
         if self.elector:
             self.elector.start()
         stop = asyncio.create_task(self._stop.wait(), name="stop")
+        reason = ""
         try:
-            done, _ = await asyncio.wait([*lasting, stop], return_when=asyncio.FIRST_COMPLETED)
-            for task in done - {stop}:
-                self._exit_code = EXIT_ERROR
-                log.error("task ended", task=task.get_name(), exc_info=task.exception())
+            reason = await self._wait_for_end({*lasting, sync, stop}, sync, stop)
         finally:
-            await self._shut_down(server, [*tasks, stop])
+            await self._shut_down(server, [*lasting, sync, stop])
+        if reason:
+            # Last, as the kubelet shows the end of the log.
+            sys.stderr.write(f"kube-scheduler: {reason}\n")
         return self._exit_code
+
+    async def _wait_for_end(
+        self, pending: set[asyncio.Task[Any]], sync: asyncio.Task[None], stop: asyncio.Task[Any]
+    ) -> str:
+        """Wait for the signal, or for the end of a task that the scheduler cannot do without; return why it ends."""
+        while True:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stop}:
+                if task is sync and not task.cancelled() and task.exception() is None:
+                    continue
+                self._exit_code = EXIT_ERROR
+                return _report_end(task)
+            if stop in done:
+                return ""
 
     def _new_reflectors(self) -> dict[str, Reflector[Any, Any]]:
         node_list = Reflector(self.client, self._readers["nodes"], NODES, self.engine.nodes, reduce_node_update)
@@ -188,7 +205,10 @@ class Daemon:
             watch.resource: new_reflector(watch, self.client, self.engine.object_inputs(watch))
             for watch in declared_watches(name for profile in self.configuration.profiles for name in profile.enabled)
         }
-        return {"nodes": node_list, "pods": pod_list, **watched}
+        reflectors: dict[str, Reflector[Any, Any]] = {"nodes": node_list, "pods": pod_list, **watched}
+        for resource, reflector in reflectors.items():
+            reflector.on_refusal = functools.partial(self._publish_refusal, resource)
+        return reflectors
 
     async def _shut_down(self, server: Server | None, tasks: list[asyncio.Task[Any]]) -> None:
         """Pop no more pods, let bindings end, write the Events, release the Lease once no write can land any more."""
@@ -317,16 +337,17 @@ class Daemon:
         options = self.options
         if options.secure_port == 0:
             return None
-        tls = serving_context(
-            options.tls_cert_file,
-            options.tls_private_key_file,
-            minimum=options.tls_min_version,
-            suites=options.tls_cipher_suites,
+        certificate, key = options.tls_cert_file, options.tls_private_key_file
+        new_context = functools.partial(
+            serving_context, certificate, key, minimum=options.tls_min_version, suites=options.tls_cipher_suites
         )
+        tls = new_context()
 
         def make_tls() -> ssl.SSLContext:
-            if options.tls_cert_file is None:
+            if certificate is None or key is None:
                 use_self_signed(tls, options.bind_address)
+            else:
+                follow_renewals(tls, (certificate, key), new_context, _report_renewal)
             return tls
 
         answers = Answers(
@@ -334,7 +355,7 @@ class Daemon:
             registry=self.metrics.registry,
             gauges=GaugeRefresh(self._loop, self._refresh_gauges),
             make_review_client=lambda: self._new_client("kube-scheduler/reviews", 20, 40),
-            configz=lambda: {"componentconfig": self.configuration.model.to_dict()},
+            configz=lambda: {"componentconfig": redacted(self.configuration.model.to_dict())},
             always_allow=options.always_allow_paths,
         )
         server = Server(
@@ -362,9 +383,56 @@ class Daemon:
             readyz={
                 **lease,
                 "shutdown": lambda: "shutting down" if self._stopping else None,
-                "sched-handler-sync": lambda: None if self._synced else "the caches are not filled yet",
+                "sched-handler-sync": self._check_sync,
+                "watches": self._check_watches,
             },
         )
+
+    def _check_sync(self) -> str | None:
+        if self._synced:
+            return None
+        waiting = [
+            f"{resource} ({reflector.state.error})" if reflector.state.error else resource
+            for resource, reflector in self._reflectors.items()
+            if not reflector.synced.is_set()
+        ]
+        return f"the caches are not filled yet: {', '.join(waiting) or 'the first load is read'}"
+
+    def _check_watches(self) -> str | None:
+        """Whether the API server refuses a watch that it allowed before: the copy grows old."""
+        refused = [f"{name}: {each.refusal}" for name, each in self._reflectors.items() if each.refusal]
+        return "; ".join(refused) or None
+
+    def _publish_refusal(self, resource: str, error: KubeError | None) -> None:
+        """Say once per change that the API server refuses a watch: log, Event and metric."""
+        self.metrics.watch_refused.labels(resource).set(error is not None)
+        if error is None:
+            log.info("a watch is allowed again", resource=resource)
+            return
+        log.warning("a watch is refused: its copy grows old", resource=resource, reason=str(error))
+        if self._may_schedule():
+            lease = Regarding("Lease", self.election.namespace, self.election.name, "", "", "coordination.k8s.io/v1")
+            note = f"Decisions rest on an old copy of {resource}: {error}"
+            self.recorder.record(
+                lease, self.configuration.scheduler_names[0], "Warning", "WatchRefused", "Watch", note[:1000]
+            )
+
+
+def _report_renewal(problem: str | None) -> None:
+    if problem is None:
+        log.info("serving certificate renewed")
+    else:
+        log.warning("the renewed serving certificate cannot be used; the former one stays", reason=problem)
+
+
+def _report_end(task: asyncio.Task[Any]) -> str:
+    """Log why a task ended that should not have; return it in one line."""
+    error = None if task.cancelled() else task.exception()
+    reason = "ended" if error is None else f"{type(error).__name__}: {' '.join(str(error).split())}"
+    # Bad input needs no traceback; a mistake of ours does.
+    is_input = isinstance(error, OSError | ValueError | KubeError) and task.get_name() in ("sync", "serving")
+    log.error("an essential task ended", task=task.get_name(), reason=reason, exc_info=None if is_input else error)
+    return f"{task.get_name()}: {reason}"
 
 
 async def _serve(server: Server, sync: asyncio.Task[None]) -> None:

@@ -36,7 +36,7 @@ from scheduler.config.flavours import (
 from scheduler.config.load import Configuration, default_configuration, load_configuration
 from scheduler.config.model import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, KubeSchedulerConfiguration
 from scheduler.config.problems import ConfigurationError, Problem, path_text
-from scheduler.config.render import configuration_hash, render
+from scheduler.config.render import configuration_hash, redacted, render
 from scheduler.config.rewrite import convert_text
 from scheduler.config.spec import InvalidSpecError, SecondarySchedulerSpec, parse_spec
 
@@ -84,5 +84,6 @@ __all__ = [
     "path_text",
     "plain_scalar",
     "read_document",
+    "redacted",
     "render",
 ]

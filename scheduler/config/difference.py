@@ -1,17 +1,16 @@
 """What changes between two configurations, in words: the effects that a reviewer wants to know, not the lines."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scheduler.catalog import OPTIONS, ExtensionPoint
-from scheduler.config.expand import SECRET, EffectiveProfile
+from scheduler.config.expand import EffectiveProfile
 from scheduler.config.load import Configuration
 from scheduler.config.model import KubeSchedulerProfile
+from scheduler.config.render import SECRET, names_secret
 
 _ABSENT = object()
-_SECRET = re.compile(r"(token|password|secret|bearer|credential|keyData)(?!\w*(File|Seconds)$)", re.IGNORECASE)
 """Names of fields whose values are never shown; the path of a file is not secret."""
 
 
@@ -132,6 +131,6 @@ def _change(field: str, old: object, new: object) -> str:
 def _display(path: str, value: object) -> str:
     if value is _ABSENT:
         return "unset"
-    if value and _SECRET.search(path.rpartition(".")[2].rpartition(" ")[2]):
+    if value and names_secret(path.rpartition(".")[2].rpartition(" ")[2]):
         return SECRET
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)

@@ -26,8 +26,7 @@ from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.legacy import STRATEGIES, replacement
 from scheduler.config.model import INT64, KubeSchedulerProfile, PluginEntry, PluginSet
 from scheduler.config.problems import Problem
-
-SECRET = "[secret]"  # noqa: S105  (what is shown instead of one)
+from scheduler.config.render import redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +74,13 @@ class EffectiveProfile:
 
     def summary(self) -> dict[str, Any]:
         """Return the profile as data for users: names, score weights, args with secrets masked."""
-        args = {name: _masked(model.to_dict()) for name, model in self.plugin_args.items()}
+        args = {name: redacted(model.to_dict()) for name, model in self.plugin_args.items()}
         return {
             "schedulerName": self.scheduler_name,
             "score": [{"name": plugin.name, "weight": plugin.weight} for plugin in self.plugins(ExtensionPoint.SCORE)],
             "filter": [plugin.name for plugin in self.plugins(ExtensionPoint.FILTER)],
             "pluginConfig": args,
         }
-
-
-def _masked(data: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: SECRET if key == "token" and value else _masked(value) if isinstance(value, dict) else value
-        for key, value in data.items()
-    }
 
 
 class Expander:

@@ -15,6 +15,26 @@ _FIRST = ("apiVersion", "kind", "name", "schedulerName")
 """Keys that come first; all others follow in alphabetical order."""
 
 
+SECRET = "[secret]"  # noqa: S105  (what is shown instead of one)
+_SECRET_KEY = re.compile(r"(token|password|secret|bearer|credential|keyData)(?!\w*(File|Seconds)$)", re.IGNORECASE)
+
+
+def names_secret(key: str) -> bool:
+    """Return whether a key of a configuration says that its value is a secret."""
+    return _SECRET_KEY.search(key) is not None
+
+
+def redacted(data: Any) -> Any:
+    """Return data of a configuration with `SECRET` in place of every text whose key names a secret."""
+    if isinstance(data, Mapping):
+        return {key: SECRET if _is_secret(key, value) else redacted(value) for key, value in data.items()}
+    return [redacted(item) for item in data] if isinstance(data, list | tuple) else data
+
+
+def _is_secret(key: Any, value: Any) -> bool:
+    return isinstance(value, str) and value != "" and names_secret(str(key))
+
+
 def configuration_hash(text: str) -> str:
     """Return the first 16 hex digits of the sha256 of the file's data; comments, style and key order do not matter.
 

@@ -8,7 +8,7 @@ The endpoints are imported when they are asked for, in the server's thread: aioh
 
 from scheduler.observe.answers import Answers, ReviewClient
 from scheduler.observe.authorization import Authorizer
-from scheduler.observe.certificate import serving_context, use_self_signed
+from scheduler.observe.certificate import follow_renewals, serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks, LoopWatchdog
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.refresh import GaugeRefresh
@@ -24,6 +24,7 @@ __all__ = [
     "Metrics",
     "ReviewClient",
     "Server",
+    "follow_renewals",
     "serving_context",
     "use_self_signed",
 ]

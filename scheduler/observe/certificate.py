@@ -9,7 +9,8 @@ import os
 import re
 import ssl
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _VERSIONS = {
@@ -19,6 +20,7 @@ _VERSIONS = {
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
 
+_LOOK_SECONDS = 1.0
 _TLS13_SUITES = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 """Suites of TLS 1.3, which cannot be chosen, as in Go."""
 
@@ -65,6 +67,56 @@ def serving_context(
             reason = error.strerror if isinstance(error, FileNotFoundError) else str(error)
             raise ValueError(f"serving certificate {cert_file} with key {key_file}: {reason}") from error
     return context
+
+
+def follow_renewals(
+    served: ssl.SSLContext,
+    files: Sequence[Path],
+    new_context: Callable[[], ssl.SSLContext],
+    report: Callable[[str | None], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Let connections through `served` see the certificate that its files hold now, without a restart.
+
+    Args:
+        served: what the server was given; made from `files`.
+        files: looked at when a client connects, at most once a second.
+        new_context: makes a context from them. While it fails, as it may in the middle of a renewal, the former one
+            stays.
+        report: called once per renewal, with the reason if the files cannot be used.
+        clock: monotonic seconds.
+    """
+    current, known, looked_at = served, _signature(files), clock()
+
+    def choose(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        nonlocal current, known, looked_at
+        now = clock()
+        if now - looked_at >= _LOOK_SECONDS:
+            looked_at = now
+            if (signature := _signature(files)) != known:
+                known = signature
+                try:
+                    current = new_context()
+                except ValueError as error:
+                    report(str(error))
+                else:
+                    report(None)
+        if current is not served:
+            connection.context = current
+
+    served.sni_callback = choose
+
+
+def _signature(files: Sequence[Path]) -> tuple[tuple[int, int, int] | None, ...]:
+    signature: list[tuple[int, int, int] | None] = []
+    for path in files:
+        try:
+            status = path.stat()
+        except OSError:
+            signature.append(None)
+        else:
+            signature.append((status.st_ino, status.st_mtime_ns, status.st_size))
+    return tuple(signature)
 
 
 def use_self_signed(context: ssl.SSLContext, address: str) -> None:

@@ -15,9 +15,16 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from scheduler.observe.answers import Answers
 from scheduler.observe.authorization import TOO_MANY, Authorizer
-from scheduler.observe.health import report
+from scheduler.observe.health import FailureLog, report
 
 log = structlog.get_logger(component="serving")
+
+
+def _log_check(endpoint: str, check: str, reason: str | None) -> None:
+    if reason is None:
+        log.info("a health check passes again", endpoint=endpoint, check=check)
+    else:
+        log.warning("a health check fails", endpoint=endpoint, check=check, reason=reason[:1000])
 
 
 class Endpoints:
@@ -26,6 +33,7 @@ class Endpoints:
     def __init__(self, answers: Answers, authorizer: Authorizer) -> None:
         self._answers = answers
         self._authorizer = authorizer
+        self._failures = FailureLog(_log_check)
 
     def application(self) -> web.Application:
         """Return the application with its routes."""
@@ -71,7 +79,11 @@ class Endpoints:
                 return web.Response(status=404, text=f"no check named {only[:80]}\n")
             checks = {only: checks[only]}
         healthy, body = report(
-            endpoint, checks, exclude=request.query.getall("exclude", []), verbose="verbose" in request.query
+            endpoint,
+            checks,
+            exclude=request.query.getall("exclude", []),
+            verbose="verbose" in request.query,
+            failures=self._failures,
         )
         return web.Response(status=200 if healthy else 500, text=body)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+_DIGITS = re.compile(r"[0-9]+")
 Check = Callable[[], str | None]
 """Returns None when all is well, else the reason; called from the serving thread."""
 
@@ -25,17 +27,48 @@ class HealthChecks:
         return checks
 
 
-def report(endpoint: str, checks: Mapping[str, Check], *, exclude: Iterable[str], verbose: bool) -> tuple[bool, str]:
+class FailureLog:
+    """Reports once per change which checks fail and why. Numbers that change in a reason are no change."""
+
+    def __init__(self, write: Callable[[str, str, str | None], None]) -> None:
+        """`write` is called with endpoint, check and reason, None when the check passes again."""
+        self._write = write
+        self._failing: dict[tuple[str, str], str] = {}
+
+    def note(self, endpoint: str, check: str, reason: str | None) -> None:
+        """Take the result of a check."""
+        kind = None if reason is None else _DIGITS.sub("", reason)
+        if kind == self._failing.get((endpoint, check)):
+            return
+        if kind is None:
+            del self._failing[endpoint, check]
+        else:
+            self._failing[endpoint, check] = kind
+        self._write(endpoint, check, reason)
+
+
+def report(
+    endpoint: str,
+    checks: Mapping[str, Check],
+    *,
+    exclude: Iterable[str],
+    verbose: bool,
+    failures: FailureLog | None = None,
+) -> tuple[bool, str]:
     """Run checks; the body is `ok`, or a line per check where one failed or `verbose` asks for it.
 
-    Reasons are withheld from anonymous readers, as upstream does.
+    Reasons are withheld from anonymous readers, as upstream does; `failures` gets them.
     """
     excluded = set(exclude)
     lines, healthy = [], True
     for name, check in checks.items():
         if name in excluded:
             lines.append(f"[+]{name} excluded: ok")
-        elif check() is None:
+            continue
+        reason = check()
+        if failures is not None:
+            failures.note(endpoint, name, reason)
+        if reason is None:
             lines.append(f"[+]{name} ok")
         else:
             healthy = False

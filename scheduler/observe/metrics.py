@@ -167,6 +167,11 @@ class Metrics:
 
     def _add_process(self, new: _Factory) -> None:
         """This process."""
+        self.watch_refused = new.gauge(
+            "secondary_scheduler_watch_refused",
+            "1 while the API server refuses the watch of a resource that it allowed before: the copy grows old.",
+            "resource",
+        )
         self.watch_served = new.gauge(
             "secondary_scheduler_watched_resource_served",
             "0 while the API server does not serve a custom resource that an enabled plugin reads",

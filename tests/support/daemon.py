@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,12 +82,13 @@ def daemon(
     host: str = "127.0.0.1",
     environment: Mapping[str, str] | None = None,
     serving: bool = True,
+    program: Sequence[str] = ("-m", "scheduler"),
 ) -> Iterator[RunningDaemon]:
-    """Run it; with `serving` only once it answers."""
+    """Run it; with `serving` only once it answers. `program` is what the interpreter runs instead of the scheduler."""
     config, log = directory / "config.yaml", directory / "daemon.log"
     config.write_text(json.dumps(content))
     port = ports.allocate(["daemon"], {})["daemon"]
-    command = [sys.executable, "-m", "scheduler", f"--config={config}", f"--secure-port={port}"]
+    command = [sys.executable, *program, f"--config={config}", f"--secure-port={port}"]
     command += [f"--bind-address={bind}"] if bind else []
     command += ["--logging-format=json", f"--authorization-always-allow-paths={_OPEN}", *arguments]
     environ = {**os.environ, **(environment or {})}

@@ -24,12 +24,14 @@ import msgspec
 
 from scheduler.kube.client.errors import (
     Expired,
+    Forbidden,
     KubeError,
     MalformedResponse,
     NotFound,
     ResponseTooLarge,
     ServerError,
     TooManyRequests,
+    Unauthorized,
     api_error,
 )
 from scheduler.kube.client.http import KubeClient
@@ -164,6 +166,10 @@ class Reflector(Generic[T, U]):
         self.synced = asyncio.Event()
         """Set once the first complete list has been handed over."""
         self.state = ReflectorState()
+        self.refusal: KubeError | None = None
+        """Why the API server refuses what it allowed before, a 401 or 403; None while it does not."""
+        self.on_refusal: Callable[[KubeError | None], None] = _ignore
+        """Called on the event loop when that begins, and with None when it ends."""
 
     async def run(self) -> None:
         """List and watch until cancelled. Failures are kept in `state.error` and retried with backoff."""
@@ -182,11 +188,19 @@ class Reflector(Generic[T, U]):
                     await self._mark_absent()
             except KubeError as error:
                 self.state.error = error
+                if self.state.synced and isinstance(error, Forbidden | Unauthorized):
+                    self._note_refusal(error)
                 if isinstance(error, TooManyRequests) and error.retry_after is not None:
                     await asyncio.sleep(error.retry_after)
             finally:
                 self.state.watching = False
             await self._backoff.wait()
+
+    def _note_refusal(self, error: KubeError | None) -> None:
+        changed = (self.refusal is None) != (error is None)
+        self.refusal = error
+        if changed:
+            self.on_refusal(error)
 
     async def _mark_absent(self) -> None:
         """The resource is not served (any more), so nothing of it exists. Check again later."""
@@ -299,6 +313,7 @@ class Reflector(Generic[T, U]):
             async with self._client.stream(self._path, params, timeout=limit, silence=self._timing.silence) as chunks:
                 answered = self.state.watching = True
                 self.state.error = None
+                self._note_refusal(None)
                 await self._read_chunks(chunks)
         except ServerError:
             answered = True
@@ -397,6 +412,10 @@ async def _let_request_go_out() -> None:
     """
     for _ in range(2):
         await asyncio.sleep(0)
+
+
+def _ignore(_: KubeError | None) -> None:
+    """Nobody asked to be told."""
 
 
 def unchanged(obj: T) -> T:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
+from pathlib import Path
 
 import pytest
 
-from scheduler.observe.certificate import serving_context
+from devcluster import pki
+from scheduler.observe.certificate import follow_renewals, serving_context
 
 INTERMEDIATE = (
     "TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256",
@@ -50,3 +53,62 @@ def test_a_suite_that_does_not_exist_is_refused_by_name() -> None:
 def test_versions_are_those_of_go() -> None:
     assert context(minimum="VersionTLS13").minimum_version is ssl.TLSVersion.TLSv1_3
     assert context(minimum="VersionTLS10").minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+class Renewed:
+    """A serving certificate that changes on disk, as a client on a connection in memory sees it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.authority = pki.CertificateAuthority("serving")
+        self.files = directory / "tls.crt", directory / "tls.key"
+        self.reports: list[str | None] = []
+        self.now = 100.0
+        self.renew()
+        self.served = self._context()
+        follow_renewals(self.served, self.files, self._context, self.reports.append, clock=lambda: self.now)
+
+    def renew(self) -> None:
+        pair = self.authority.server("scheduler", [], ["127.0.0.1"])
+        self.files[0].write_bytes(pair.certificate)
+        self.files[1].write_bytes(pair.key)
+
+    def _context(self) -> ssl.SSLContext:
+        return serving_context(*self.files, minimum="VersionTLS12")
+
+    def seen(self) -> bytes:
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = trusting.wrap_bio(received, sent)
+        server = self.served.wrap_bio(sent, received, server_side=True)
+        for _ in range(4):
+            for side in (client, server):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        return client.getpeercert(binary_form=True) or b""
+
+
+def test_a_renewed_certificate_is_seen_by_the_next_client(tmp_path: Path) -> None:
+    renewed = Renewed(tmp_path)
+    first = renewed.seen()
+    renewed.now += 2
+    assert renewed.seen() == first
+    renewed.renew()
+    renewed.now += 2
+    assert renewed.seen() != first
+    assert renewed.reports == [None]
+
+
+def test_half_a_renewal_keeps_the_former_certificate_and_is_reported_once(tmp_path: Path) -> None:
+    renewed = Renewed(tmp_path)
+    first = renewed.seen()
+    renewed.files[1].write_text("half a renewal")
+    for _ in range(3):
+        renewed.now += 2
+        assert renewed.seen() == first
+    assert len(renewed.reports) == 1
+    assert "tls.crt" in str(renewed.reports[0])
+    renewed.renew()
+    renewed.now += 2
+    assert renewed.seen() != first
+    assert renewed.reports[1:] == [None]

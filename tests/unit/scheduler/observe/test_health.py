@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.observe.health import LoopWatchdog, report
+from scheduler.observe.health import FailureLog, LoopWatchdog, report
 
 CHECKS = {"ping": lambda: None, "leaderElection": lambda: "lease lost"}
 
@@ -35,3 +35,16 @@ def test_a_loop_that_does_not_come_round_fails_after_its_tolerance() -> None:
     assert watch.check() is not None
     watch.beat()
     assert watch.check() is None
+
+
+def test_a_reason_is_logged_once_per_change() -> None:
+    logged: list[tuple[str, str, str | None]] = []
+    failures = FailureLog(lambda *line: logged.append(line))
+    reasons = iter([None, "silent for 61 s", "silent for 63 s", "the watch of pods is refused", None, None])
+    for _ in range(6):
+        report("readyz", {"loop": lambda: next(reasons)}, exclude=(), verbose=False, failures=failures)
+    assert logged == [
+        ("readyz", "loop", "silent for 61 s"),
+        ("readyz", "loop", "the watch of pods is refused"),
+        ("readyz", "loop", None),
+    ]

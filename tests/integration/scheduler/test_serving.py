@@ -1,0 +1,231 @@
+"""What the running daemon says when something is wrong, and what it never says: on a real API server."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from kubernetes import client as kubernetes
+
+from devcluster import pki
+from devcluster.cluster import LocalCluster
+from tests.support.daemon import Cluster, configuration, daemon, eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+NAME = "serving"
+CANARY = "canary-0a1b2c3d"
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: LocalCluster) -> Iterator[Cluster]:
+    cluster = Cluster(control_plane.kubeconfig, NAME)
+    yield cluster
+    cluster.remove()
+
+
+def source(address: str, **provider: Any) -> dict[str, Any]:
+    return {
+        "name": "TargetLoadPacking",
+        "args": {"metricProvider": {"type": "Prometheus", "address": address, **provider}},
+    }
+
+
+@pytest.mark.parametrize("address", ["http://[bad", f"https://user:{CANARY}@prometheus:9090"])
+def test_an_address_that_cannot_be_used_ends_the_process_with_one_line(
+    control_plane: LocalCluster, tmp_path: Path, address: str
+) -> None:
+    with daemon(tmp_path, configuration(control_plane.kubeconfig, NAME, source(address)), serving=False) as running:
+        eventually(lambda: running.process.poll() is not None, 20, "it ends")
+        assert running.process.returncode == 4
+        (line,) = running.log.splitlines()
+        assert "metricProvider.address" in line
+        assert CANARY not in line
+
+
+def test_a_start_that_fails_ends_the_process_with_a_reason(control_plane: LocalCluster, tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text(
+        "import sys\nimport scheduler.engine.loadfeeds as feeds\n"
+        "def fail(*_):\n    raise ValueError('the source of the load cannot be used')\n"
+        "feeds.load_source = fail\nfrom scheduler.app import run\nsys.exit(run(sys.argv[1:]))\n"
+    )
+    content = configuration(control_plane.kubeconfig, NAME, source("https://127.0.0.1:9"))
+    program = (str(tmp_path / "failing.py"),)
+    with daemon(tmp_path, content, program=program, serving=False) as running:
+        eventually(lambda: running.process.poll() is not None, 20, "it ends")
+        assert running.process.returncode == 1
+        last = running.log.splitlines()[-1]
+        assert last == "kube-scheduler: sync: ValueError: the source of the load cannot be used"
+
+
+def test_a_token_of_the_configuration_is_shown_nowhere(
+    control_plane: LocalCluster, cluster: Cluster, tmp_path: Path
+) -> None:
+    election = {"leaderElect": True, "resourceName": NAME, "resourceNamespace": NAME}
+    durations = {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "1s"}
+    content = configuration(
+        control_plane.kubeconfig,
+        NAME,
+        source("http://127.0.0.1:9", token=CANARY),
+        leaderElection={**election, **durations},
+    )
+    with daemon(tmp_path, content, "-v=10") as running:
+        cluster.place(NAME, 20)
+        eventually(lambda: running.records("load data are not fresh; pods are placed without them"), 10, "it says why")
+        for path in ("/metrics", "/configz", "/readyz?verbose", "/livez?verbose"):
+            assert CANARY not in running.get(path).text, path
+        shown = running.get("/configz").json()["componentconfig"]["profiles"][0]["pluginConfig"]
+        assert shown[0]["args"]["metricProvider"]["token"] == "[secret]"
+        api = cluster.core.api_client
+        leases = kubernetes.CoordinationV1Api(api).list_namespaced_lease(NAME, _preload_content=False).data.decode()
+        assert "configuration-hash" in leases
+        assert CANARY not in leases
+    for records in (cluster.core.list_namespaced_event, cluster.core.list_namespaced_pod):
+        assert CANARY not in records(NAME, _preload_content=False).data.decode()
+    assert CANARY not in running.log
+
+
+def test_it_serves_on_ipv6_and_ipv4_by_default(control_plane: LocalCluster, tmp_path: Path) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with daemon(tmp_path, configuration(control_plane.kubeconfig, NAME), bind=None) as running:
+        assert running.get("/livez").text == "ok"
+        running.host = "[::1]"
+        assert running.get("/livez").text == "ok"
+
+
+def serving_certificate(port: int) -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as raw, context.wrap_socket(raw) as secure:
+        return secure.getpeercert(binary_form=True) or b""
+
+
+def test_a_renewed_serving_certificate_is_served_without_a_restart(control_plane: LocalCluster, tmp_path: Path) -> None:
+    authority = pki.CertificateAuthority("serving")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+
+    def present() -> None:
+        pair = authority.server("scheduler", [], ["127.0.0.1"])
+        certificate.write_bytes(pair.certificate)
+        key.write_bytes(pair.key)
+
+    present()
+    flags = (f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}")
+    with daemon(tmp_path, configuration(control_plane.kubeconfig, NAME), *flags) as running:
+        before = serving_certificate(running.port)
+        key.write_text("half a rotation")
+        refused = "the renewed serving certificate cannot be used; the former one stays"
+        eventually(lambda: serving_certificate(running.port) and running.records(refused), 15, "it says so")
+        assert serving_certificate(running.port) == before
+        present()
+        eventually(lambda: serving_certificate(running.port) != before, 15, "the renewed one is served")
+        assert running.records("serving certificate renewed")
+
+
+class Wire:
+    """Passes connections on to the API server, and cuts them."""
+
+    def __init__(self, server: str) -> None:
+        parts = urlsplit(server)
+        self._target = (str(parts.hostname), int(parts.port or 443))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Break off every connection."""
+        for connection in self._open:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+        self._open.clear()
+
+    def close(self) -> None:
+        """Cut, and accept no more."""
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            behind = socket.create_connection(self._target)
+            self._open += [connection, behind]
+            for ends in ((connection, behind), (behind, connection)):
+                threading.Thread(target=self._pass, args=ends, daemon=True).start()
+
+    @staticmethod
+    def _pass(receiver: socket.socket, sender: socket.socket) -> None:
+        with receiver, sender:
+            try:
+                while data := receiver.recv(1 << 16):
+                    sender.sendall(data)
+            except OSError:
+                return
+
+
+@pytest.fixture
+def wire(control_plane: LocalCluster) -> Iterator[Wire]:
+    wire = Wire(yaml.safe_load(control_plane.kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
+    yield wire
+    wire.close()
+
+
+def limited_kubeconfig(control_plane: LocalCluster, wire: Wire, cluster: Cluster, directory: Path) -> Path:
+    """A kubeconfig of a ServiceAccount, over the wire."""
+    cluster.core.create_namespaced_service_account(NAME, {"metadata": {"name": "limited"}})
+    token = cluster.core.create_namespaced_service_account_token(
+        "limited", NAME, {"spec": {"expirationSeconds": 3600}}
+    ).status.token
+    document = yaml.safe_load(control_plane.kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["server"] = wire.url
+    document["users"][0]["user"] = {"token": token}
+    file = directory / "limited.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def test_a_right_that_is_withdrawn_after_the_start_is_named_until_it_is_back(
+    control_plane: LocalCluster, cluster: Cluster, wire: Wire, tmp_path: Path
+) -> None:
+    kubeconfig = limited_kubeconfig(control_plane, wire, cluster, tmp_path)
+    rest = {"metadata": {"name": "serving-rest"}, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
+    account = {"kind": "ServiceAccount", "name": "limited", "namespace": NAME}
+    binding = {
+        "metadata": {"name": "serving-rest"},
+        "subjects": [account],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "serving-rest"},
+    }
+    cluster.rbac.create_cluster_role(rest)
+    cluster.rbac.create_cluster_role_binding(binding)
+    try:
+        with daemon(tmp_path, configuration(kubeconfig, NAME)) as running:
+            eventually(lambda: running.get("/readyz").text == "ok", 20, "it is ready")
+            cluster.rbac.patch_cluster_role(
+                "serving-rest", {"rules": [{"apiGroups": ["*"], "resources": ["pods", "nodes"], "verbs": ["*"]}]}
+            )
+            wire.cut()
+            event = "a watch is refused: its copy grows old"
+            eventually(lambda: running.records(event), 30, "it says so")
+            record = running.records(event)[0]
+            assert f'cannot watch resource "{record["resource"]}"' in record["reason"]
+            eventually(lambda: "[-]watches failed" in running.get("/readyz").text, 10, "it is not ready")
+            assert 'secondary_scheduler_watch_refused{resource="' in running.get("/metrics").text
+            cluster.rbac.patch_cluster_role("serving-rest", {"rules": rest["rules"]})
+            eventually(lambda: running.get("/readyz").text == "ok", 60, "it recovers")
+            assert running.records("a watch is allowed again")
+    finally:
+        cluster.rbac.delete_cluster_role_binding("serving-rest")
+        cluster.rbac.delete_cluster_role("serving-rest")
